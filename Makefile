@@ -1,0 +1,71 @@
+# Every target does its own set-up: all that is needed is make, and Python 3.11 or newer with pip and venv.
+# Java comes as a wheel where there is none.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -ec
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+PYTHONS := python3 python3.13 python3.12 python3.11 python3.14
+EXTRAS := spark,jdk,dev
+CODE := src tests $(wildcard examples benchmarks)
+
+DEMO := $(BIN)/python -m headrace run examples/card_fraud.py
+BENCH := $(BIN)/python -m benchmarks
+PYTEST := $(BIN)/python -m pytest
+SHARED_SPARK := spark or integration
+WORKERS := 2
+
+.PHONY: help venv demo test test-slow test-fast test-spark bench lint format clean
+
+help: ## this list
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+
+venv: $(INSTALLED) ## the virtual environment in .venv
+
+$(INSTALLED): pyproject.toml
+	@python=$$(for name in $(PYTHONS); do \
+	    "$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$name" && break; \
+	done) || { echo "headrace needs Python 3.11 or newer, and there is none among: $(PYTHONS)" >&2; exit 1; }; \
+	"$$python" -c 'import ensurepip, venv' 2>/dev/null || { \
+	    echo "$$python has no ensurepip or venv module. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }; \
+	"$$python" -m venv $(VENV)
+	@echo "Installing headrace and its tools into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
+	@touch $@
+
+demo: venv ## card fraud: a job from source to sink, on a local Spark
+	@$(DEMO)
+
+test: lint ## lint, types, layers, then all tests but the slow ones
+	@status=0; \
+	$(MAKE) --no-print-directory test-fast || status=$$?; \
+	$(MAKE) --no-print-directory test-spark || status=$$?; \
+	exit $$status
+
+test-fast: venv ## the tests that need no Spark, in parallel
+	@$(PYTEST) -n $(WORKERS) -m 'not slow and not ($(SHARED_SPARK))'
+
+test-spark: venv ## the tests that share one Spark session, one after another
+	@$(PYTEST) -m 'not slow and ($(SHARED_SPARK))'
+
+test-slow: venv ## the slow tests only
+	@$(PYTEST) -m slow
+
+bench: venv ## the benchmarks
+	@$(BENCH)
+
+lint: venv ## style, formatting, types, layers
+	@$(BIN)/ruff check $(CODE)
+	@$(BIN)/ruff format --check $(CODE)
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache --no-logo
+
+format: venv ## puts style and formatting right where a tool can
+	@$(BIN)/ruff check --fix $(CODE)
+	@$(BIN)/ruff format $(CODE)
+
+clean: ## removes the virtual environment, caches and build products
+	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

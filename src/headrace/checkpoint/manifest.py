@@ -1,0 +1,205 @@
+"""The manifest of an epoch: all that has to be known to go on from there, in one file that exists or does not."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from headrace.common.constants import MIN_WATERMARK
+from headrace.common.errors import CheckpointError
+from headrace.state.version import VersionRef
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+FORMAT_VERSION = 1
+"""Raised when a manifest of an older version can no longer be read as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class SplitSnapshot:
+    """How far one split was read.
+
+    Attributes:
+        split_id: the enumerator's id for it.
+        channel: its number within the job.
+        position: where the next epoch goes on.
+        watermarks: by operator uid, the watermark that was made of its records.
+        finished: whether nothing will come any more.
+    """
+
+    split_id: str
+    channel: int
+    position: Any
+    watermarks: Mapping[str, int] = field(default_factory=dict)
+    finished: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSnapshot:
+    """One source: what its enumerator wants to know again, and its splits."""
+
+    enumerator: Any
+    splits: tuple[SplitSnapshot, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorProgress:
+    """The event time that one subtask of an operator has reached, and the watermark that it has passed on."""
+
+    watermark: int = MIN_WATERMARK
+    output: int = MIN_WATERMARK
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSnapshot:
+    """One task of a stage with state.
+
+    Attributes:
+        version: its state.
+        progress: by operator uid.
+        earliest_timer: its earliest pending processing-time timer in milliseconds.
+    """
+
+    version: VersionRef | None
+    progress: Mapping[str, OperatorProgress] = field(default_factory=dict)
+    earliest_timer: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StageSnapshot:
+    """All tasks of a stage; which operators it held tells where their state is after the program has changed."""
+
+    operators: tuple[str, ...]
+    partitions: tuple[PartitionSnapshot, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PendingCommit:
+    """Committables of one epoch and one sink that nobody has acknowledged yet."""
+
+    epoch: int
+    sink: str
+    processing_time: int
+    committables: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The state of a job at the end of an epoch.
+
+    Attributes:
+        epoch: the epoch's number.
+        generation: how often the job was taken over until then.
+        job_id: the job's id, the same for its whole life.
+        job_name: the job's name.
+        max_parallelism: the number of key groups, fixed for the life of the state.
+        processing_time: the reading of the job's clock; the clock of a later life starts no earlier.
+        sources: by uid.
+        stages: the later stages, in order.
+        pending: committables that have to be committed (again) after a restart.
+        finished: whether the job came to its end.
+        counters: totals since the job's first start, for the user.
+    """
+
+    epoch: int
+    generation: int
+    job_id: str
+    job_name: str
+    max_parallelism: int
+    processing_time: int
+    sources: Mapping[str, SourceSnapshot] = field(default_factory=dict)
+    stages: tuple[StageSnapshot, ...] = ()
+    pending: tuple[PendingCommit, ...] = ()
+    finished: bool = False
+    counters: Mapping[str, int] = field(default_factory=dict)
+
+    def state_files(self) -> Iterator[str]:
+        """The state files that this manifest needs."""
+        for stage in self.stages:
+            for partition in stage.partitions:
+                if partition.version is not None:
+                    yield from partition.version.files
+
+    def to_bytes(self) -> bytes:
+        """As JSON."""
+        document = {
+            "format": FORMAT_VERSION,
+            "epoch": self.epoch,
+            "generation": self.generation,
+            "job_id": self.job_id,
+            "job_name": self.job_name,
+            "max_parallelism": self.max_parallelism,
+            "processing_time": self.processing_time,
+            "sources": {uid: _source_to_json(source) for uid, source in self.sources.items()},
+            "stages": [_stage_to_json(stage) for stage in self.stages],
+            "pending": [[c.epoch, c.sink, c.processing_time, list(c.committables)] for c in self.pending],
+            "finished": self.finished,
+            "counters": dict(self.counters),
+        }
+        return json.dumps(document, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_bytes(cls, content: bytes, name: str) -> Manifest:
+        """What :meth:`to_bytes` wrote.
+
+        Raises:
+            CheckpointError: naming the manifest, when it is damaged or of a newer version of headrace.
+        """
+        try:
+            document = json.loads(content)
+            if document["format"] != FORMAT_VERSION:
+                raise CheckpointError(
+                    f"manifest {name} has format {document['format']}, this headrace reads format {FORMAT_VERSION}"
+                )
+            return cls(
+                epoch=document["epoch"],
+                generation=document["generation"],
+                job_id=document["job_id"],
+                job_name=document["job_name"],
+                max_parallelism=document["max_parallelism"],
+                processing_time=document["processing_time"],
+                sources={uid: _source_from_json(source) for uid, source in document["sources"].items()},
+                stages=tuple(_stage_from_json(stage) for stage in document["stages"]),
+                pending=tuple(PendingCommit(e, sink, time, tuple(items)) for e, sink, time, items in document["pending"]),
+                finished=document["finished"],
+                counters=document["counters"],
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(f"manifest {name} is damaged: {type(error).__name__}: {error}") from error
+
+
+def _source_to_json(source: SourceSnapshot) -> dict[str, Any]:
+    splits = [[s.split_id, s.channel, s.position, dict(s.watermarks), s.finished] for s in source.splits]
+    return {"enumerator": source.enumerator, "splits": splits}
+
+
+def _source_from_json(document: dict[str, Any]) -> SourceSnapshot:
+    return SourceSnapshot(document["enumerator"], tuple(SplitSnapshot(*split) for split in document["splits"]))
+
+
+def _stage_to_json(stage: StageSnapshot) -> dict[str, Any]:
+    return {"operators": list(stage.operators), "partitions": [_partition_to_json(p) for p in stage.partitions]}
+
+
+def _stage_from_json(document: dict[str, Any]) -> StageSnapshot:
+    partitions = tuple(_partition_from_json(partition) for partition in document["partitions"])
+    return StageSnapshot(tuple(document["operators"]), partitions)
+
+
+def _partition_to_json(partition: PartitionSnapshot) -> dict[str, Any]:
+    return {
+        "version": None if partition.version is None else partition.version.to_json(),
+        "progress": {uid: [reached.watermark, reached.output] for uid, reached in partition.progress.items()},
+        "timer": partition.earliest_timer,
+    }
+
+
+def _partition_from_json(document: dict[str, Any]) -> PartitionSnapshot:
+    version = document["version"]
+    return PartitionSnapshot(
+        None if version is None else VersionRef.from_json(version),
+        {uid: OperatorProgress(*reached) for uid, reached in document["progress"].items()},
+        document["timer"],
+    )

@@ -1,0 +1,140 @@
+"""The checkpoint directory of one job: its manifests, its state files, and who may write to it.
+
+Layout: ``manifests/<number>.json``, ``state/<file>``, ``sources/<uid>/…``. The manifest with the largest number is
+the state of the job. A manifest is created exclusively, so two job managers cannot both write number ``n + 1``: who
+comes second has been superseded.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from headrace.checkpoint.files import create_exclusively, local_path, probe
+from headrace.checkpoint.manifest import Manifest
+from headrace.common.errors import JobSupersededError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_MANIFEST = re.compile(r"(\d{12})\.json")
+_STATE_FILE = re.compile(r"(\d+)-(\d+)-\d+-\d+-[0-9a-f]+\.state")
+
+
+class CheckpointStore:
+    """Reads and writes one checkpoint directory.
+
+    Args:
+        location: the folder; driver and executors must see it under the same path.
+        num_retained: how many manifests are kept, with all that they need.
+
+    Raises:
+        CheckpointStorageError: when the folder cannot be used, or does not promise what exactness needs.
+    """
+
+    def __init__(self, location: str, num_retained: int = 1) -> None:
+        self.folder = local_path(location)
+        self._num_retained = max(1, num_retained)
+        probe(self.folder)
+        self._manifests = self.folder / "manifests"
+        self._state = self.folder / "state"
+        self._manifests.mkdir(exist_ok=True)
+        self._state.mkdir(exist_ok=True)
+        self._retained: dict[int, frozenset[str]] = {}
+
+    @property
+    def state_directory(self) -> str:
+        """Where tasks write state files."""
+        return str(self._state)
+
+    def source_directory(self, uid: str) -> str:
+        """The folder that belongs to one source."""
+        return str(self.folder / "sources" / re.sub(r"[^\w.-]", "_", uid))
+
+    def latest(self) -> Manifest | None:
+        """The newest manifest; None in a fresh directory.
+
+        Raises:
+            CheckpointError: naming the manifest, when it is damaged.
+        """
+        numbers = self._numbers()
+        return self._read(numbers[-1]) if numbers else None
+
+    def take_over(self, previous: Manifest) -> Manifest:
+        """Become the owner: write the next manifest with the same content and a new generation.
+
+        An older job manager that is still alive loses at its next manifest, whatever it was doing. When it was faster
+        and has just written one itself, that one is taken over instead.
+        """
+        while True:
+            mine = replace(previous, epoch=previous.epoch + 1, generation=previous.generation + 1)
+            if self._create(mine):
+                break
+            newest = self.latest()
+            assert newest is not None
+            previous = newest
+        self._retained = {number: frozenset(self._read(number).state_files()) for number in self._numbers()}
+        return mine
+
+    def write(self, manifest: Manifest) -> None:
+        """Commit an epoch.
+
+        Raises:
+            JobSupersededError: when another job manager has taken over the directory.
+        """
+        if not self._create(manifest):
+            raise JobSupersededError(
+                f"job {manifest.job_name!r}: another job manager has taken over {self.folder} "
+                f"(manifest {manifest.epoch} exists already); this one stops and has published nothing of epoch "
+                f"{manifest.epoch}"
+            )
+        self._retained[manifest.epoch] = frozenset(manifest.state_files())
+
+    def collect_garbage(self) -> list[str]:
+        """Forget all but the newest manifests, and delete the state files that only the forgotten ones needed.
+
+        Returns:
+            The names of the deleted state files.
+        """
+        forgotten = sorted(self._retained)[: -self._num_retained]
+        candidates = {file for number in forgotten for file in self._retained.pop(number)}
+        needed = frozenset().union(*self._retained.values())
+        for number in forgotten:
+            self._manifest_path(number).unlink(missing_ok=True)
+        deleted = sorted(candidates - needed)
+        for name in deleted:
+            (self._state / name).unlink(missing_ok=True)
+        return deleted
+
+    def remove_leftovers(self, generation: int) -> list[str]:
+        """Delete state files that no retained manifest needs and that an older generation wrote.
+
+        Returns:
+            The names of the deleted files.
+        """
+        needed = frozenset().union(*self._retained.values())
+        deleted = []
+        for path in sorted(self._state.iterdir()):
+            found = _STATE_FILE.fullmatch(path.name)
+            if path.name not in needed and (found is None or int(found[2]) < generation):
+                path.unlink(missing_ok=True)
+                deleted.append(path.name)
+        return deleted
+
+    def _create(self, manifest: Manifest) -> bool:
+        return create_exclusively(self._manifest_path(manifest.epoch), manifest.to_bytes())
+
+    def _manifest_path(self, number: int) -> Path:
+        return self._manifests / f"{number:012d}.json"
+
+    def _numbers(self) -> list[int]:
+        found = (_MANIFEST.fullmatch(path.name) for path in self._manifests.iterdir())
+        return sorted(int(match[1]) for match in found if match)
+
+    def _read(self, number: int) -> Manifest:
+        path = self._manifest_path(number)
+        return Manifest.from_bytes(path.read_bytes(), str(path))
+
+    def close(self) -> None:
+        """Nothing is held open."""

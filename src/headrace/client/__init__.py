@@ -1,0 +1,1 @@
+"""Submission: from a graph and a configuration to a running job."""

@@ -1,0 +1,77 @@
+"""What surrounds a program that somebody else runs: settings from a command line, a listener, or a wish to only look."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from headrace.graph.stream_graph import StreamGraph
+    from headrace.jobmanager.progress import JobListener
+    from headrace.plan.job_plan import JobPlan
+
+
+class GraphCaptured(BaseException):  # noqa: N818 - not an error: it ends a program that was only to be looked at
+    """Raised by ``execute()`` in a program that is run to see its graph; no ``except Exception`` stops it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedGraph:
+    """A job that would have run."""
+
+    job_name: str
+    graph: StreamGraph
+    plan: JobPlan
+
+
+@dataclass(frozen=True, slots=True)
+class SubmissionDefaults:
+    """What holds for every environment that the program makes.
+
+    Attributes:
+        settings: configuration that wins over the program's own: the command line is nearer to the user than the code.
+        listener: is told what jobs do.
+        captured: where graphs go instead of being run.
+    """
+
+    settings: Mapping[str, str] = field(default_factory=dict)
+    listener: JobListener | None = None
+    captured: list[CapturedGraph] | None = None
+
+
+_current: ContextVar[SubmissionDefaults] = ContextVar("headrace_submission_defaults", default=SubmissionDefaults())
+
+
+def current_defaults() -> SubmissionDefaults:
+    """What holds now."""
+    return _current.get()
+
+
+@contextmanager
+def submission_defaults(settings: Mapping[str, str], listener: JobListener | None = None) -> Iterator[None]:
+    """Inside, every job is submitted with these settings and this listener.
+
+    Args:
+        settings: configuration; it wins over the program's own, as Flink's ``-D`` does.
+        listener: is told what jobs do.
+    """
+    token = _current.set(SubmissionDefaults(dict(settings), listener, None))
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+@contextmanager
+def capture_graphs(settings: Mapping[str, str] | None = None) -> Iterator[list[CapturedGraph]]:
+    """Inside, ``execute()`` puts the job into the list and raises :class:`GraphCaptured` instead of running it."""
+    captured: list[CapturedGraph] = []
+    token = _current.set(SubmissionDefaults(dict(settings or {}), None, captured))
+    try:
+        yield captured
+    finally:
+        _current.reset(token)

@@ -1,0 +1,194 @@
+"""From a graph and a configuration to a running job."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from typing import TYPE_CHECKING
+
+import cloudpickle
+
+from headrace.checkpoint.store import CheckpointStore
+from headrace.checkpoint.unstored import TemporaryStore
+from headrace.client.defaults import CapturedGraph, GraphCaptured, current_defaults
+from headrace.client.job_client import JobClient
+from headrace.common import options
+from headrace.common.configuration import Configuration
+from headrace.common.errors import UnsupportedOperationError
+from headrace.common.execution_mode import RuntimeExecutionMode
+from headrace.connectors.source import Boundedness
+from headrace.graph.specs import SourceSpec
+from headrace.jobmanager.epoch_size import EpochLimits
+from headrace.jobmanager.job_manager import JobManager, JobSettings
+from headrace.jobmanager.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart, RestartStrategy
+from headrace.plan.planner import PlanSettings, plan_job
+from headrace.runtime.local.runtime import LocalRuntime
+from headrace.runtime.task.instance import JobBlob
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.graph.stream_graph import StreamGraph
+    from headrace.jobmanager.runtime import Runtime
+    from headrace.plan.job_plan import JobPlan
+
+logger = logging.getLogger(__name__)
+
+
+def submit(graph: StreamGraph, configuration: Configuration, job_name: str | None) -> JobClient:
+    """Plan a job and start it.
+
+    Args:
+        graph: what to run.
+        configuration: how; settings of the command line win over it.
+        job_name: its name; the configuration's, or a default, when left out.
+
+    Raises:
+        InvalidProgramError: when the graph cannot be run.
+        ConfigurationError: when an option is unknown or malformed.
+        JavaNotFoundError: when Spark is wanted and there is no Java.
+    """
+    defaults = current_defaults()
+    configuration = effective_configuration(configuration)
+    if defaults.captured is not None:
+        plan = plan_graph(graph, configuration, job_name, _default_parallelism(configuration))
+        defaults.captured.append(CapturedGraph(plan.name, graph, plan))
+        raise GraphCaptured
+    runtime, parallelism = open_runtime(configuration)
+    plan = plan_graph(graph, configuration, job_name, parallelism)
+    _warn_of_derived_uids(plan)
+    store = open_store(configuration)
+    blob = blob_of(plan, store.state_directory)
+    manager = JobManager(plan, blob, runtime, store, job_settings(configuration, plan), defaults.listener)
+    client = JobClient(manager)
+    client.start()
+    return client
+
+
+def effective_configuration(configuration: Configuration) -> Configuration:
+    """The program's configuration with the command line's settings over it, checked.
+
+    Raises:
+        ConfigurationError: when an option is unknown or malformed.
+        UnsupportedOperationError: when an option asks for what is not there yet.
+    """
+    effective = Configuration(configuration)
+    for key, value in current_defaults().settings.items():
+        effective.set(key, value)
+    effective.validate()
+    if effective.get(options.STATE_BACKEND) != "hashmap":
+        raise UnsupportedOperationError(
+            "state.backend.type: only 'hashmap' is there (columnar, memory-mapped, larger than memory); remove the option"
+        )
+    return effective
+
+
+def plan_graph(graph: StreamGraph, configuration: Configuration, job_name: str | None, parallelism: int) -> JobPlan:
+    """The plan of a graph under a configuration."""
+    return plan_job(
+        graph,
+        PlanSettings(
+            name=job_name or configuration.get(options.PIPELINE_NAME) or "headrace job",
+            parallelism=configuration.get(options.PARALLELISM) or parallelism,
+            max_parallelism=configuration.get(options.MAX_PARALLELISM),
+            is_batch=_is_batch(graph, configuration),
+            parameters=configuration.to_dict(),
+            fresh_instances=configuration.get(options.FRESH_FUNCTIONS),
+            inline_threshold=configuration.get(options.CHECKPOINT_INLINE_THRESHOLD),
+        ),
+    )
+
+
+def blob_of(plan: JobPlan, state_directory: str) -> JobBlob:
+    """The job as it travels to the tasks."""
+    content = cloudpickle.dumps(plan)
+    digest = hashlib.sha256(content + state_directory.encode()).hexdigest()[:16]
+    return JobBlob(digest, content, state_directory)
+
+
+def open_store(configuration: Configuration) -> CheckpointStore | TemporaryStore:
+    """Where manifests are kept.
+
+    Raises:
+        CheckpointStorageError: when the checkpoint directory cannot be used.
+    """
+    location = configuration.get(options.CHECKPOINT_DIR)
+    if location is None:
+        return TemporaryStore()
+    return CheckpointStore(location, configuration.get(options.CHECKPOINTS_RETAINED))
+
+
+def open_runtime(configuration: Configuration) -> tuple[Runtime, int]:
+    """What executes epochs, and how many tasks it can run at the same time."""
+    if configuration.get(options.RUNTIME) == "local":
+        return LocalRuntime(), os.cpu_count() or 1
+    # Imported here so that the local runtime works where PySpark is not installed.
+    from headrace.runtime.spark.runtime import SparkRuntime
+    from headrace.runtime.spark.session import acquire_session
+
+    handle = acquire_session(configuration.spark_options(), configuration.get(options.SPARK_MASTER))
+    for warning in handle.warnings:
+        logger.warning("%s", warning)
+    return SparkRuntime(handle), handle.default_parallelism
+
+
+def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
+    """How the job manager works."""
+    readers = plan.stages[0].parallelism
+    target = configuration.get(options.EPOCH_TARGET_DURATION)
+    longest = configuration.get(options.CHECKPOINT_INTERVAL)
+    return JobSettings(
+        limits=EpochLimits(
+            max_records=configuration.get(options.EPOCH_MAX_RECORDS) * readers,
+            max_bytes=configuration.get(options.EPOCH_MAX_BYTES) * readers,
+            target_seconds=(target if longest is None else min(target, longest)) / 1000,
+        ),
+        restart=restart_strategy(configuration),
+        poll_seconds=configuration.get(options.SOURCE_POLL_INTERVAL) / 1000,
+        min_interval_seconds=configuration.get(options.EPOCH_MIN_INTERVAL) / 1000,
+        epoch_timeout_seconds=configuration.get(options.CHECKPOINT_TIMEOUT) / 1000,
+    )
+
+
+def restart_strategy(configuration: Configuration) -> RestartStrategy:
+    """The restart strategy that the options name; exponential delay when they name none, as Flink with checkpoints."""
+    makers: dict[str, Callable[[], RestartStrategy]] = {
+        "none": NoRestart,
+        "fixed-delay": lambda: FixedDelay(
+            configuration.get(options.FIXED_DELAY_ATTEMPTS), configuration.get(options.FIXED_DELAY_DELAY) / 1000
+        ),
+        "failure-rate": lambda: FailureRate(
+            configuration.get(options.FAILURE_RATE_MAX_FAILURES),
+            configuration.get(options.FAILURE_RATE_INTERVAL) / 1000,
+            configuration.get(options.FAILURE_RATE_DELAY) / 1000,
+        ),
+        "exponential-delay": lambda: ExponentialDelay(
+            configuration.get(options.EXPONENTIAL_INITIAL_BACKOFF) / 1000,
+            configuration.get(options.EXPONENTIAL_MAX_BACKOFF) / 1000,
+            configuration.get(options.EXPONENTIAL_MULTIPLIER),
+        ),
+    }
+    return makers[configuration.get(options.RESTART_STRATEGY) or "exponential-delay"]()
+
+
+def _is_batch(graph: StreamGraph, configuration: Configuration) -> bool:
+    mode = configuration.get(options.RUNTIME_MODE)
+    if mode is RuntimeExecutionMode.AUTOMATIC:
+        sources = [node.spec.source for node in graph if isinstance(node.spec, SourceSpec)]
+        return all(source.boundedness is Boundedness.BOUNDED for source in sources)
+    return mode is RuntimeExecutionMode.BATCH
+
+
+def _default_parallelism(configuration: Configuration) -> int:
+    return configuration.get(options.PARALLELISM) or os.cpu_count() or 1
+
+
+def _warn_of_derived_uids(plan: JobPlan) -> None:
+    """State is found by uid: one that is derived from the topology does not survive a change of the program."""
+    names = [op.node.name for op in plan.operators() if op.node.spec.is_keyed and not op.has_explicit_uid]
+    if names:
+        logger.warning(
+            "operators without uid(): %s; their state is found again only as long as the program's shape stays as it is",
+            ", ".join(repr(name) for name in names),
+        )

@@ -1,0 +1,143 @@
+"""``Batch``: a run of records of one stream, with their timestamps and the watermarks they meet.
+
+A batch has two faces, rows (Python objects) and columns (Arrow), and makes the one from the other only when an
+operator asks for it; a chain of operators that agree on a face never converts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.columns import layout_of
+from headrace.common.errors import InvalidTypeError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from headrace.common.typeinfo import TypeInformation
+
+
+class Batch:
+    """Consecutive records of one stream, immutable.
+
+    Attributes:
+        type: the declared type of the records, the same for every batch of a stream.
+        timestamps: event time of each record in milliseconds (int64), ``NO_TIMESTAMP`` where there is none.
+        watermarks: the watermark in force when each record is processed (int64, never falling): an operator that
+            handles record ``i`` first brings its event time to ``watermarks[i]``.
+    """
+
+    __slots__ = ("_columns", "_rows", "timestamps", "type", "watermarks")
+
+    def __init__(
+        self,
+        type_: TypeInformation,
+        timestamps: npt.NDArray[np.int64],
+        watermarks: npt.NDArray[np.int64],
+        *,
+        rows: list[Any] | None = None,
+        columns: pa.RecordBatch | None = None,
+    ) -> None:
+        self.type = type_
+        self.timestamps = timestamps
+        self.watermarks = watermarks
+        self._rows = rows
+        self._columns = columns
+
+    @classmethod
+    def of_rows(cls, type_: TypeInformation, rows: Sequence[Any], timestamps: Any, watermarks: Any) -> Batch:
+        """A batch of Python objects; the two arrays may be any sequence of integers."""
+        return cls(
+            type_,
+            np.asarray(timestamps, dtype=np.int64),
+            np.asarray(watermarks, dtype=np.int64),
+            rows=rows if isinstance(rows, list) else list(rows),
+        )
+
+    def __len__(self) -> int:
+        return len(self.timestamps)
+
+    @property
+    def is_columnar(self) -> bool:
+        """Whether the columns are there already, so that asking for them costs nothing."""
+        return self._columns is not None
+
+    @property
+    def rows(self) -> list[Any]:
+        """The records as Python objects of the declared type."""
+        if self._rows is None:
+            assert self._columns is not None
+            self._rows = layout_of(self.type).columns_to_rows(self._columns)
+        return self._rows
+
+    @property
+    def columns(self) -> pa.RecordBatch:
+        """The records as Arrow columns under the schema of the declared type.
+
+        Raises:
+            InvalidTypeError: when a record does not fit the type, or the type has no columns (pickled objects).
+        """
+        if self._columns is None:
+            assert self._rows is not None
+            if self.type.arrow_type is None:
+                raise InvalidTypeError(
+                    f"records of type {self.type} have no columns: declare an output type or annotate the function"
+                )
+            self._columns = layout_of(self.type).rows_to_columns(self._rows)
+        return self._columns
+
+    def take(self, indices: npt.NDArray[np.integer[Any]]) -> Batch:
+        """The records at ``indices``, in that order."""
+        columns, rows = self._columns, self._rows
+        return Batch(
+            self.type,
+            self.timestamps[indices],
+            self.watermarks[indices],
+            columns=None if columns is None else columns.take(_arrow_indices(indices)),
+            rows=[rows[i] for i in indices.tolist()] if columns is None and rows is not None else None,
+        )
+
+    def slice(self, start: int, stop: int) -> Batch:
+        """The records from ``start`` up to ``stop``."""
+        return Batch(
+            self.type,
+            self.timestamps[start:stop],
+            self.watermarks[start:stop],
+            columns=None if self._columns is None else self._columns.slice(start, stop - start),
+            rows=None if self._rows is None else self._rows[start:stop],
+        )
+
+    def filter(self, mask: npt.NDArray[np.bool_]) -> Batch:
+        """The records where ``mask`` is true."""
+        return self.take(np.flatnonzero(mask))
+
+    def with_times(self, timestamps: npt.NDArray[np.int64], watermarks: npt.NDArray[np.int64]) -> Batch:
+        """The same records under other timestamps and watermarks."""
+        return Batch(self.type, timestamps, watermarks, rows=self._rows, columns=self._columns)
+
+    def with_watermarks(self, watermarks: npt.NDArray[np.int64]) -> Batch:
+        """The same records meeting other watermarks."""
+        return self.with_times(self.timestamps, watermarks)
+
+
+def _arrow_indices(indices: npt.NDArray[np.integer[Any]]) -> pa.Array:
+    return pa.array(indices)
+
+
+def concat(batches: Sequence[Batch]) -> Batch:
+    """The records of several batches of one stream, one after the other."""
+    if len(batches) == 1:
+        return batches[0]
+    first = batches[0]
+    timestamps = np.concatenate([batch.timestamps for batch in batches])
+    watermarks = np.concatenate([batch.watermarks for batch in batches])
+    if all(batch.is_columnar for batch in batches):
+        columns = pa.concat_batches([batch.columns for batch in batches])
+        return Batch(first.type, timestamps, watermarks, columns=columns)
+    rows = [row for batch in batches for row in batch.rows]
+    return Batch(first.type, timestamps, watermarks, rows=rows)

@@ -1,0 +1,50 @@
+"""Where in the user's own code something was asked for, so that errors can point there."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType, TracebackType
+
+_PACKAGE_ROOT = str(Path(__file__).resolve().parent.parent)
+
+
+@dataclass(frozen=True, slots=True)
+class CallSite:
+    """A line of the user's source."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} in {self.function}"
+
+
+UNKNOWN_CALL_SITE = CallSite("<unknown>", 0, "<unknown>")
+
+
+def caller() -> CallSite:
+    """The innermost frame of the current call stack that does not belong to headrace."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _is_own(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is None:
+        return UNKNOWN_CALL_SITE
+    return CallSite(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+
+
+def of_traceback(traceback: TracebackType | None) -> CallSite | None:
+    """The innermost line of a traceback that does not belong to headrace, pyarrow or numpy: the user's own."""
+    found: CallSite | None = None
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if not _is_own(code.co_filename) and "site-packages" not in code.co_filename:
+            found = CallSite(code.co_filename, traceback.tb_lineno, code.co_name)
+        traceback = traceback.tb_next
+    return found
+
+
+def _is_own(file: str) -> bool:
+    return file.startswith(_PACKAGE_ROOT)

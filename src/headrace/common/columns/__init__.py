@@ -1,0 +1,25 @@
+"""Fast conversion between Python records and Arrow columns, for a declared type.
+
+The rules of what fits a type, and what becomes of it, are in the documentation of
+:class:`~headrace.common.typeinfo.Types`. Whatever fits comes back equal, of the class that the type stands for.
+"""
+
+from __future__ import annotations
+
+from headrace.common.columns.layout import (
+    VALUE_COLUMN,
+    Layout,
+    array_to_values,
+    gc_paused,
+    layout_of,
+    values_to_array,
+)
+
+__all__ = [
+    "VALUE_COLUMN",
+    "Layout",
+    "array_to_values",
+    "gc_paused",
+    "layout_of",
+    "values_to_array",
+]

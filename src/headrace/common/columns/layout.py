@@ -1,0 +1,171 @@
+"""Rows to Arrow batches and back, for a given type."""
+
+from __future__ import annotations
+
+import gc
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import pyarrow as pa
+
+from headrace.common.columns.codec import Codec, WrongValueError, first_wrong
+from headrace.common.columns.codecs import RecordCodec, codec_of
+from headrace.common.errors import InvalidTypeError
+from headrace.common.typeinfo import CompositeTypeInfo, TypeInformation
+
+VALUE_COLUMN: Final = "value"
+"""The column of values that have no fields."""
+
+_SHOWN: Final = 200
+"""How many characters of a wrong value an error message shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout(ABC):
+    """How records of a type lie in columns: one per field of a composite type, else one called ``value``."""
+
+    type_info: TypeInformation
+    schema: pa.Schema
+
+    @abstractmethod
+    def rows_to_columns(self, rows: Sequence[Any]) -> pa.RecordBatch:
+        """The records as a batch.
+
+        Raises:
+            InvalidTypeError: when a record does not fit the type; the message names the row, the field and the value.
+        """
+
+    @abstractmethod
+    def columns_to_rows(self, batch: pa.RecordBatch) -> list[Any]:
+        """The records of a batch; its columns are looked up by name and cast if they are not of the very type.
+
+        Raises:
+            InvalidTypeError: when a column is missing or of a type that cannot be cast without loss.
+        """
+
+    def _arrays(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        if batch.schema.equals(self.schema):
+            return list(batch.columns)
+        return [_conform(_column(batch, field.name, self.type_info), field.type) for field in self.schema]
+
+
+@dataclass(frozen=True, slots=True)
+class _RecordLayout(Layout):
+    codec: RecordCodec
+
+    def rows_to_columns(self, rows: Sequence[Any]) -> pa.RecordBatch:
+        try:
+            arrays = self.codec.encode_columns(rows)
+        except WrongValueError as error:
+            raise _missing_record(rows, self.type_info) or _explained(self.codec, rows, error) from error
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def columns_to_rows(self, batch: pa.RecordBatch) -> list[Any]:
+        with gc_paused():
+            return self.codec.decode_columns(self._arrays(batch))
+
+
+@dataclass(frozen=True, slots=True)
+class _ValueLayout(Layout):
+    def rows_to_columns(self, rows: Sequence[Any]) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays([values_to_array(self.type_info, rows)], schema=self.schema)
+
+    def columns_to_rows(self, batch: pa.RecordBatch) -> list[Any]:
+        return array_to_values(self.type_info, self._arrays(batch)[0])
+
+
+@lru_cache(maxsize=1024)
+def layout_of(type_info: TypeInformation) -> Layout:
+    """The layout of a type."""
+    if isinstance(type_info, CompositeTypeInfo):
+        codec = codec_of(type_info)
+        assert isinstance(codec, RecordCodec)
+        return _RecordLayout(type_info, pa.schema(codec.fields), codec)
+    return _ValueLayout(type_info, pa.schema([pa.field(VALUE_COLUMN, type_info.storage_type)]))
+
+
+def values_to_array(type_info: TypeInformation, values: Sequence[Any]) -> pa.Array:
+    """The values as one column of type ``type_info.storage_type``: composite ones as structs, ``None`` as null.
+
+    Raises:
+        InvalidTypeError: when a value does not fit; the message says which, and where in it.
+    """
+    codec = codec_of(type_info)
+    try:
+        return codec.encode(values)
+    except WrongValueError as error:
+        raise _explained(codec, values, error) from error
+
+
+def array_to_values(type_info: TypeInformation, array: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """The values of a column; it is cast if it is not of type ``type_info.storage_type``.
+
+    Raises:
+        InvalidTypeError: when it cannot be cast without loss.
+    """
+    codec = codec_of(type_info)
+    with gc_paused():
+        return codec.decode(_conform(array, codec.storage))
+
+
+@contextmanager
+def gc_paused() -> Iterator[None]:
+    """Pauses the garbage collector, which otherwise looks at the new objects again and again and finds nothing.
+
+    Building a list of records takes a third of the time so. The pause counts for the whole process, but ends with the
+    conversion of a batch.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _column(batch: pa.RecordBatch, name: str, type_info: TypeInformation) -> pa.Array:
+    if batch.schema.names.count(name) != 1:
+        raise InvalidTypeError(f"a batch for {type_info} needs one column {name!r}; it has {batch.schema.names}")
+    return batch.column(name)
+
+
+def _conform(array: pa.Array | pa.ChunkedArray, storage: pa.DataType) -> pa.Array:
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    if array.type.equals(storage):
+        return array
+    try:
+        return array.cast(storage)
+    except pa.ArrowException as error:
+        raise InvalidTypeError(f"a column of type {array.type} cannot be read as {storage}: {error}") from error
+
+
+def _missing_record(rows: Sequence[Any], type_info: TypeInformation) -> InvalidTypeError | None:
+    missing = next((index for index, row in enumerate(rows) if row is None), None)
+    if missing is None:
+        return None
+    return InvalidTypeError(
+        f"row {missing}: got None, expected a record of type {type_info}: drop it with a filter,"
+        " or declare Types.PICKLED_BYTE_ARRAY()"
+    )
+
+
+def _explained(codec: Codec, values: Sequence[Any], error: WrongValueError) -> InvalidTypeError:
+    """Looks for the first wrong value, one by one, now that there is known to be one."""
+    index, wrong = first_wrong(codec, values) or (0, error)
+    kind = type(wrong.value).__name__
+    return InvalidTypeError(f"row {index}{wrong.path}: got {_shown(wrong.value)} ({kind}), expected {wrong.expected}")
+
+
+def _shown(value: object) -> str:
+    try:
+        text = repr(value)
+    except Exception:  # a user's __repr__ may raise anything, and Python's own does for huge integers
+        text = object.__repr__(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

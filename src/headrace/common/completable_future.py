@@ -1,0 +1,74 @@
+"""``CompletableFuture``: a result that is there later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class CompletableFuture(Generic[T]):
+    """PyFlink's future, over one of :mod:`concurrent.futures`.
+
+    Args:
+        future: the future to stand for; a new one, to be completed here, when left out.
+    """
+
+    __slots__ = ("_future",)
+
+    def __init__(self, future: Future[T] | None = None) -> None:
+        self._future: Future[T] = Future() if future is None else future
+
+    @staticmethod
+    def completed(value: T) -> CompletableFuture[T]:
+        """A future that has its result already."""
+        future = CompletableFuture[T]()
+        future.set_result(value)
+        return future
+
+    def cancel(self) -> bool:
+        """Cancels it, unless it is done or cannot be cancelled any more; says whether it is cancelled now."""
+        return self._future.cancel()
+
+    def cancelled(self) -> bool:
+        """Whether it was cancelled."""
+        return self._future.cancelled()
+
+    def done(self) -> bool:
+        """Whether it has a result or an exception, or was cancelled."""
+        return self._future.done()
+
+    def result(self, timeout: float | None = None) -> T:
+        """Waits for the result, or raises the exception that came instead.
+
+        Raises:
+            TimeoutError: when there is none after ``timeout`` seconds.
+            concurrent.futures.CancelledError: when it was cancelled.
+        """
+        return self._future.result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Waits, and returns the exception or ``None`` when there is a result instead.
+
+        Raises:
+            TimeoutError: when it is not done after ``timeout`` seconds.
+            concurrent.futures.CancelledError: when it was cancelled.
+        """
+        return self._future.exception(timeout)
+
+    def set_result(self, value: T) -> None:
+        """Completes it with a result."""
+        self._future.set_result(value)
+
+    def set_exception(self, error: BaseException) -> None:
+        """Completes it with an exception."""
+        self._future.set_exception(error)
+
+    def add_done_callback(self, callback: Callable[[CompletableFuture[T]], object]) -> None:
+        """Calls ``callback`` with this future once it is done, at once if it is already."""
+        self._future.add_done_callback(lambda _: callback(self))
+
+    def __repr__(self) -> str:
+        return f"CompletableFuture({self._future!r})"

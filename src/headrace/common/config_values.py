@@ -1,0 +1,137 @@
+"""The notation of configuration values: Flink's durations, memory sizes, booleans, choices.
+
+Each reader takes the text and returns the value, or raises ``ValueError`` saying what would be right.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from enum import Enum
+from typing import Final, TypeVar
+
+from headrace.common.time import NANOS_PER_MILLI
+
+E = TypeVar("E", bound=Enum)
+
+_QUANTITY: Final = re.compile(r"\s*(\d+)\s*([^\W\d_]*)\s*", re.UNICODE)
+
+_NANOS: Final = {
+    unit: nanos
+    for nanos, units in (
+        (86_400_000_000_000, "d day days"),
+        (3_600_000_000_000, "h hour hours"),
+        (60_000_000_000, "min m minute minutes"),
+        (1_000_000_000, "s sec secs second seconds"),
+        (1_000_000, "ms milli millis millisecond milliseconds"),
+        (1_000, "µs μs us micro micros microsecond microseconds"),
+        (1, "ns nano nanos nanosecond nanoseconds"),
+    )
+    for unit in units.split()
+}
+
+_BYTES: Final = {
+    unit: size
+    for size, units in (
+        (1, "b bytes"),
+        (1 << 10, "k kb kibibytes"),
+        (1 << 20, "m mb mebibytes"),
+        (1 << 30, "g gb gibibytes"),
+        (1 << 40, "t tb tebibytes"),
+    )
+    for unit in units.split()
+}
+
+_BOOLEANS: Final = {"true": True, "false": False}
+
+
+def duration(text: str) -> int:
+    """Milliseconds of ``"10 s"``, ``"500ms"``, ``"1min"``, ``"2 h"``; a bare number is milliseconds."""
+    nanos = _quantity(text, {**_NANOS, "": NANOS_PER_MILLI}, "a duration such as '10 s', '500 ms', '1 min' or '2 h'")
+    millis, rest = divmod(nanos, NANOS_PER_MILLI)
+    if rest:
+        raise ValueError("a duration of whole milliseconds")
+    return millis
+
+
+def positive_duration(text: str) -> int:
+    """As :func:`duration`, more than zero."""
+    millis = duration(text)
+    if not millis:
+        raise ValueError("a duration above zero, such as '10 s'")
+    return millis
+
+
+def memory_size(text: str) -> int:
+    """Bytes of ``"64 mb"``, ``"20kb"``; a bare number is bytes. A kilobyte has 1,024, as in Flink."""
+    return _quantity(text.lower(), {**_BYTES, "": 1}, "a memory size such as '64 mb' or '20 kb'")
+
+
+def boolean(text: str) -> bool:
+    """``true`` or ``false``, in any case."""
+    try:
+        return _BOOLEANS[text.strip().lower()]
+    except KeyError:
+        raise ValueError("true or false") from None
+
+
+def integer(low: int, high: int) -> Callable[[str], int]:
+    """Reads integers from ``low`` to ``high``."""
+    expected = f"an integer from {low} to {high}"
+
+    def read(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise ValueError(expected) from None
+        if not low <= value <= high:
+            raise ValueError(expected)
+        return value
+
+    return read
+
+
+def number(above: float = float("-inf")) -> Callable[[str], float]:
+    """Reads numbers that are greater than ``above``."""
+    expected = "a number" if above == float("-inf") else f"a number above {above:g}"
+
+    def read(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            raise ValueError(expected) from None
+        if not value > above:
+            raise ValueError(expected)
+        return value
+
+    return read
+
+
+def choice(*names: str) -> Callable[[str], str]:
+    """Reads one of some names, in any case and with ``_`` for ``-``; gives it as it is listed."""
+    known = {_folded(name): name for name in names}
+
+    def read(text: str) -> str:
+        try:
+            return known[_folded(text)]
+        except KeyError:
+            raise ValueError(f"one of {', '.join(names)}") from None
+
+    return read
+
+
+def member(kind: type[E]) -> Callable[[str], E]:
+    """Reads the name of an enumeration's member."""
+    read_name = choice(*kind.__members__)
+    return lambda text: kind[read_name(text)]
+
+
+def _folded(name: str) -> str:
+    return name.strip().lower().replace("_", "-")
+
+
+def _quantity(text: str, units: dict[str, int], expected: str) -> int:
+    match = _QUANTITY.fullmatch(text)
+    if match is None or match[2] not in units:
+        raise ValueError(expected)
+    return int(match[1]) * units[match[2]]

@@ -1,0 +1,215 @@
+"""``Configuration``: keys and values."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime
+import difflib
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from enum import Enum
+from typing import Any, TypeVar, overload
+
+from headrace.common import config_values
+from headrace.common.config_options import ConfigOption
+from headrace.common.errors import ConfigurationError
+from headrace.common.options import OPTIONS, OWN_NAMESPACES, SPARK_NAMESPACE
+from headrace.common.time import Duration, Time, to_millis
+
+T = TypeVar("T")
+
+_LONG = config_values.integer(-(2**63), 2**63 - 1)
+_DOUBLE = config_values.number()
+
+
+class Configuration:
+    """Keys and values, the values kept as text, as in a configuration file.
+
+    ::
+
+        config = Configuration()
+        config.set_string("execution.checkpointing.interval", "10 s").set_integer("parallelism.default", 4)
+        config.get(options.CHECKPOINT_INTERVAL)  # 10000
+
+    Args:
+        other: a configuration to begin with a copy of.
+    """
+
+    __slots__ = ("_values",)
+
+    def __init__(self, other: Configuration | None = None) -> None:
+        self._values: dict[str, str] = {} if other is None else dict(other._values)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Configuration:
+        """A configuration of these keys and values."""
+        made = cls()
+        for key, value in values.items():
+            made.set(key, value)
+        return made
+
+    def set(self, key: str | ConfigOption[Any], value: Any) -> Configuration:
+        """Sets a key. Values other than text are written as text: a duration as ``10 ms``, a list with ``;``."""
+        name: object = key.key if isinstance(key, ConfigOption) else key
+        if not isinstance(name, str) or not name:
+            raise ConfigurationError(f"a configuration key is a non-empty string or a ConfigOption, not {key!r}")
+        self._values[name] = _written(name, value)
+        return self
+
+    @overload
+    def get(self, key: ConfigOption[T]) -> T: ...
+    @overload
+    def get(self, key: ConfigOption[T], default: T) -> T: ...
+    @overload
+    def get(self, key: str, default: Any = None) -> Any: ...
+    def get(self, key: Any, default: Any = None) -> Any:
+        """The value of an option, read as the option says, or its default; the text of a key that is just a string.
+
+        Raises:
+            ConfigurationError: when the value cannot be read.
+        """
+        if isinstance(key, str):
+            return self._values.get(key, default)
+        return self._read(key.key, key.parse, key.default if default is None else default)
+
+    def get_string(self, key: str, default_value: str) -> str:
+        """The text that is set for a key."""
+        return self._values.get(key, default_value)
+
+    def set_string(self, key: str, value: str) -> Configuration:
+        """Sets a key to a text."""
+        return self.set(key, value)
+
+    def get_integer(self, key: str, default_value: int) -> int:
+        """The value of a key as an integer."""
+        return self._read(key, _LONG, default_value)
+
+    def set_integer(self, key: str, value: int) -> Configuration:
+        """Sets a key to an integer."""
+        return self.set(key, value)
+
+    def get_boolean(self, key: str, default_value: bool) -> bool:
+        """The value of a key as a boolean."""
+        return self._read(key, config_values.boolean, default_value)
+
+    def set_boolean(self, key: str, value: bool) -> Configuration:
+        """Sets a key to a boolean."""
+        return self.set(key, value)
+
+    def get_float(self, key: str, default_value: float) -> float:
+        """The value of a key as a float."""
+        return self._read(key, _DOUBLE, default_value)
+
+    def set_float(self, key: str, value: float) -> Configuration:
+        """Sets a key to a float."""
+        return self.set(key, float(value))
+
+    def get_bytearray(self, key: str, default_value: bytearray) -> bytearray:
+        """The bytes that were set for a key."""
+        return self._read(key, _from_base64, default_value)
+
+    def set_bytearray(self, key: str, value: bytes | bytearray) -> Configuration:
+        """Sets a key to bytes, which are written in base 64."""
+        return self.set(key, bytes(value))
+
+    def key_set(self) -> AbstractSet[str]:
+        """All keys that are set."""
+        return frozenset(self._values)
+
+    def contains_key(self, key: str) -> bool:
+        """Whether a key is set."""
+        return key in self._values
+
+    def remove_config(self, key: str) -> bool:
+        """Removes a key; says whether it was set."""
+        return self._values.pop(key, None) is not None
+
+    def add_all(self, other: Configuration, prefix: str | None = None) -> Configuration:
+        """Sets everything that another configuration sets, with ``prefix`` before its keys."""
+        self._values.update({(prefix or "") + key: value for key, value in other._values.items()})
+        return self
+
+    def add_all_to_dict(self, target_dict: dict[str, str]) -> None:
+        """Puts all keys and values into a dict."""
+        target_dict.update(self._values)
+
+    def to_dict(self) -> dict[str, str]:
+        """All keys and values, as text."""
+        return dict(self._values)
+
+    def spark_options(self) -> dict[str, str]:
+        """The keys and values that are Spark's."""
+        return {key: value for key, value in self._values.items() if key.startswith(SPARK_NAMESPACE)}
+
+    def validate(self) -> None:
+        """Looks at every key in headrace's namespaces.
+
+        Raises:
+            ConfigurationError: when a key is unknown (the message names those that are spelled alike) or a value
+                cannot be read. All mistakes are in one message.
+        """
+        problems = [problem for key in sorted(self._values) if (problem := self._problem(key))]
+        if problems:
+            raise ConfigurationError("\n".join(problems))
+
+    def _problem(self, key: str) -> str | None:
+        option = OPTIONS.get(key)
+        if option is None:
+            return _unknown(key) if key.startswith(OWN_NAMESPACES) else None
+        try:
+            self.get(option)
+        except ConfigurationError as error:
+            return str(error)
+        return None
+
+    def _read(self, key: str, parse: Callable[[str], T], default: T) -> T:
+        text = self._values.get(key)
+        if text is None:
+            return default
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise ConfigurationError(f"{key} = {text!r}: expected {error}") from None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Configuration) and other._values == self._values
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._values.items()))
+
+    def __repr__(self) -> str:
+        return f"Configuration({self._values!r})"
+
+    __str__ = __repr__
+
+
+def _unknown(key: str) -> str:
+    close = difflib.get_close_matches(key, OPTIONS, n=3, cutoff=0.6)
+    hint = f"did you mean {' or '.join(close)}?" if close else f"known are {', '.join(OPTIONS)}"
+    return f"{key} is not an option of headrace: {hint}"
+
+
+def _from_base64(text: str) -> bytearray:
+    try:
+        return bytearray(base64.b64decode(text, validate=True))
+    except binascii.Error:
+        raise ValueError("bytes in base 64") from None
+
+
+def _written(key: str, value: Any) -> str:
+    for kinds, write in _WRITERS:
+        if isinstance(value, kinds):
+            return write(value)
+    raise ConfigurationError(f"{key} cannot be set to {value!r}: give a string, a number, a boolean or a duration")
+
+
+_WRITERS: tuple[tuple[tuple[type, ...], Callable[[Any], str]], ...] = (
+    ((bool,), lambda value: "true" if value else "false"),
+    ((Enum,), lambda value: str(value.name)),
+    ((str,), str),
+    ((int, float), repr),
+    ((Duration, Time, datetime.timedelta), lambda value: f"{to_millis(value)} ms"),
+    ((bytes, bytearray), lambda value: base64.b64encode(value).decode()),
+    ((list, tuple), lambda value: ";".join(map(str, value))),
+)

@@ -1,0 +1,75 @@
+"""Every error that headrace raises on purpose.
+
+Each class is doubled with the built-in exception that a Python programmer would expect, so that
+``except ValueError`` works as well as ``except HeadraceError``. A message says what was wrong, where, and what to do.
+"""
+
+from __future__ import annotations
+
+
+class HeadraceError(Exception):
+    """The root of all errors of headrace."""
+
+
+class InvalidProgramError(HeadraceError, ValueError):
+    """The program that the user wrote cannot be run: a bad argument, a type that does not fit, a duplicate uid."""
+
+
+class InvalidTypeError(InvalidProgramError, TypeError):
+    """A value or a type hint does not fit the type that was declared for it."""
+
+
+class ConfigurationError(HeadraceError, ValueError):
+    """An option is unknown, malformed or contradicts another one."""
+
+
+class UnsupportedOperationError(HeadraceError, NotImplementedError):
+    """Flink knows this, headrace does not (or not here); the message says what to use instead."""
+
+
+class BadRecordError(HeadraceError, ValueError):
+    """A source met a row that it cannot read; the message names file and line, or split and position."""
+
+
+class SourceChangedError(HeadraceError, RuntimeError):
+    """Input that was already planned has changed since (a file's size or modification time, say)."""
+
+
+class StateError(HeadraceError, RuntimeError):
+    """State cannot be read or written as asked."""
+
+
+class StateCorruptedError(StateError):
+    """A state file is missing, truncated or fails its checksum; the message names the file."""
+
+
+class StateMigrationError(StateError):
+    """Restored state does not fit the descriptor that the program declares now."""
+
+
+class CheckpointError(HeadraceError, RuntimeError):
+    """A checkpoint cannot be written, read or adopted."""
+
+
+class CheckpointStorageError(CheckpointError, OSError):
+    """The checkpoint directory is missing something that exactness needs (exclusive creation, say)."""
+
+
+class JobSupersededError(CheckpointError):
+    """Another job manager has taken over the checkpoint directory; this one has to stop."""
+
+
+class CommitRefusedError(HeadraceError, RuntimeError):
+    """A sink refused a committable for good; the message names the sink and the epoch."""
+
+
+class JobExecutionError(HeadraceError, RuntimeError):
+    """A job failed while it ran."""
+
+
+class UserFunctionError(JobExecutionError):
+    """A function that the user wrote raised; the message names the operator, the source line and the record."""
+
+
+class JavaNotFoundError(HeadraceError, RuntimeError):
+    """No Java runtime that can start Spark was found; the message says where was looked and what to install."""

@@ -1,0 +1,34 @@
+"""``JobID``: what tells one job from another."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from dataclasses import dataclass, field
+from typing import Final
+
+from headrace.common.errors import InvalidProgramError
+
+_FORM: Final = re.compile(r"[0-9a-f]{32}")
+
+
+def _random() -> str:
+    return secrets.token_hex(16)
+
+
+@dataclass(frozen=True, slots=True)
+class JobID:
+    """16 random bytes in hexadecimal, as in Flink.
+
+    Raises:
+        InvalidProgramError: when ``hex`` is anything else.
+    """
+
+    hex: str = field(default_factory=_random)
+
+    def __post_init__(self) -> None:
+        if not _FORM.fullmatch(self.hex):
+            raise InvalidProgramError(f"a job id is 32 hexadecimal digits in lower case, not {self.hex!r}")
+
+    def __str__(self) -> str:
+        return self.hex

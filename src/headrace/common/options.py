@@ -1,0 +1,183 @@
+"""Every option of headrace: its key, how it is read, its default and what it is for."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from headrace.common.config_options import ConfigOption
+from headrace.common.config_values import (
+    boolean,
+    choice,
+    duration,
+    integer,
+    member,
+    memory_size,
+    number,
+    positive_duration,
+)
+from headrace.common.constants import DEFAULT_MAX_PARALLELISM, UPPER_BOUND_MAX_PARALLELISM
+from headrace.common.execution_mode import RuntimeExecutionMode
+
+OWN_NAMESPACES: Final = ("execution.", "state.", "parallelism.", "pipeline.", "restart-strategy.", "headrace.")
+"""Where an unknown key is a mistake. Other keys belong to others: ``spark.`` ones are handed to Spark."""
+
+SPARK_NAMESPACE: Final = "spark."
+
+_COUNT: Final = integer(1, 2**31 - 1)
+
+PARALLELISM: Final = ConfigOption[int | None](
+    "parallelism.default",
+    integer(1, UPPER_BOUND_MAX_PARALLELISM),
+    None,
+    "How many subtasks an operator has unless it says otherwise; the cores of the runtime when not set.",
+)
+MAX_PARALLELISM: Final = ConfigOption(
+    "pipeline.max-parallelism",
+    integer(1, UPPER_BOUND_MAX_PARALLELISM),
+    DEFAULT_MAX_PARALLELISM,
+    "How many key groups the job has: the highest parallelism it can be rescaled to. It is fixed by the first run.",
+)
+PIPELINE_NAME: Final = ConfigOption[str | None]("pipeline.name", str, None, "The job's name in logs and interfaces.")
+RUNTIME_MODE: Final = ConfigOption(
+    "execution.runtime-mode",
+    member(RuntimeExecutionMode),
+    RuntimeExecutionMode.STREAMING,
+    "STREAMING, BATCH or AUTOMATIC (batch when all sources are bounded).",
+)
+CHECKPOINT_DIR: Final = ConfigOption[str | None](
+    "execution.checkpointing.dir", str, None, "The directory of the job's checkpoints, a path or a URI."
+)
+CHECKPOINT_INTERVAL: Final = ConfigOption[int | None](
+    "execution.checkpointing.interval",
+    positive_duration,
+    None,
+    "The longest time between two checkpoints. Epochs follow one another as data arrives, so they are often closer.",
+)
+CHECKPOINTS_RETAINED: Final = ConfigOption(
+    "execution.checkpointing.num-retained", _COUNT, 1, "How many of the latest checkpoints are kept."
+)
+CHECKPOINT_INLINE_THRESHOLD: Final = ConfigOption(
+    "execution.checkpointing.data-inline-threshold",
+    memory_size,
+    20 << 10,
+    "State deltas up to this size travel within the manifest instead of a file of their own.",
+)
+CHECKPOINT_TIMEOUT: Final = ConfigOption(
+    "execution.checkpointing.timeout",
+    positive_duration,
+    600_000,
+    "How long an epoch may take before it is given up and run again.",
+)
+CHECKPOINT_MODE: Final = ConfigOption(
+    "execution.checkpointing.mode",
+    choice("EXACTLY_ONCE", "AT_LEAST_ONCE"),
+    "EXACTLY_ONCE",
+    "The guarantee that the job asks of its sources and sinks; state is always exact.",
+)
+STATE_BACKEND: Final = ConfigOption(
+    "state.backend.type",
+    choice("hashmap", "rocksdb"),
+    "hashmap",
+    "Where keyed state lives: memory-mapped columnar runs, or RocksDB for very large object state.",
+)
+RESTART_STRATEGY: Final = ConfigOption[str | None](
+    "restart-strategy.type",
+    choice("none", "fixed-delay", "failure-rate", "exponential-delay"),
+    None,
+    "What happens after a failure; when not set, exponential-delay with checkpoints and none without.",
+)
+FIXED_DELAY_ATTEMPTS: Final = ConfigOption(
+    "restart-strategy.fixed-delay.attempts", _COUNT, 1, "How often the job is restarted before it fails for good."
+)
+FIXED_DELAY_DELAY: Final = ConfigOption(
+    "restart-strategy.fixed-delay.delay", duration, 1_000, "The time between a failure and the restart."
+)
+FAILURE_RATE_MAX_FAILURES: Final = ConfigOption(
+    "restart-strategy.failure-rate.max-failures-per-interval",
+    _COUNT,
+    1,
+    "How many failures within the interval are followed by a restart.",
+)
+FAILURE_RATE_INTERVAL: Final = ConfigOption(
+    "restart-strategy.failure-rate.failure-rate-interval",
+    positive_duration,
+    60_000,
+    "The interval in which failures are counted.",
+)
+FAILURE_RATE_DELAY: Final = ConfigOption(
+    "restart-strategy.failure-rate.delay", duration, 1_000, "The time between a failure and the restart."
+)
+EXPONENTIAL_INITIAL_BACKOFF: Final = ConfigOption(
+    "restart-strategy.exponential-delay.initial-backoff",
+    positive_duration,
+    1_000,
+    "The time between the first failure and the restart.",
+)
+EXPONENTIAL_MAX_BACKOFF: Final = ConfigOption(
+    "restart-strategy.exponential-delay.max-backoff",
+    positive_duration,
+    60_000,
+    "The longest time between a failure and the restart.",
+)
+EXPONENTIAL_MULTIPLIER: Final = ConfigOption(
+    "restart-strategy.exponential-delay.backoff-multiplier",
+    number(above=1),
+    1.5,
+    "By how much the time grows with every further failure.",
+)
+EXPONENTIAL_RESET: Final = ConfigOption(
+    "restart-strategy.exponential-delay.reset-backoff-threshold",
+    positive_duration,
+    3_600_000,
+    "After this time without a failure the time begins at its initial value again.",
+)
+EXPONENTIAL_JITTER: Final = ConfigOption(
+    "restart-strategy.exponential-delay.jitter-factor",
+    number(above=-1e-9),
+    0.1,
+    "The share of the time by which it is varied at random.",
+)
+EPOCH_MAX_RECORDS: Final = ConfigOption(
+    "headrace.epoch.max-records",
+    _COUNT,
+    500_000,
+    "The most records that one source subtask reads in an epoch.",
+)
+EPOCH_MAX_BYTES: Final = ConfigOption(
+    "headrace.epoch.max-bytes", memory_size, 256 << 20, "The most bytes that one source subtask reads in an epoch."
+)
+EPOCH_TARGET_DURATION: Final = ConfigOption(
+    "headrace.epoch.target-duration",
+    positive_duration,
+    1_000,
+    "How long an epoch should take: the job manager sizes epochs by what the last ones took.",
+)
+EPOCH_MIN_INTERVAL: Final = ConfigOption(
+    "headrace.epoch.min-interval",
+    duration,
+    0,
+    "The shortest time from the beginning of an epoch to that of the next.",
+)
+RUNTIME: Final = ConfigOption(
+    "headrace.runtime", choice("spark", "local"), "spark", "What executes the stages of an epoch."
+)
+SPARK_MASTER: Final = ConfigOption[str | None](
+    "headrace.spark.master", str, None, "The master of a Spark session that headrace starts, such as local[4]."
+)
+FRESH_FUNCTIONS: Final = ConfigOption(
+    "headrace.functions.fresh-instances",
+    boolean,
+    False,
+    "A test mode: every epoch unpickles the user's functions anew, so that fields used as state are found out.",
+)
+SOURCE_POLL_INTERVAL: Final = ConfigOption(
+    "headrace.source.poll-interval",
+    positive_duration,
+    100,
+    "How often a job without input looks at its sources.",
+)
+
+OPTIONS: Final[dict[str, ConfigOption[Any]]] = {
+    option.key: option for option in tuple(globals().values()) if isinstance(option, ConfigOption)
+}
+"""All options by key."""

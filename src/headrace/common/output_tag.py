@@ -1,0 +1,37 @@
+"""``OutputTag``: the name of a side output."""
+
+from __future__ import annotations
+
+from headrace.common.errors import InvalidProgramError
+from headrace.common.typeinfo import TypeInformation, Types
+
+
+class OutputTag:
+    """Names a side output; two tags are the same side output when their ids are equal.
+
+    A process function emits to it with ``yield tag, value``.
+
+    Args:
+        tag_id: a non-empty name, unique within the operator.
+        type_info: the type of the side output's records; pickled Python objects when left out.
+
+    Raises:
+        InvalidProgramError: when ``tag_id`` is empty.
+    """
+
+    __slots__ = ("tag_id", "type_info")
+
+    def __init__(self, tag_id: str, type_info: TypeInformation | type | None = None) -> None:
+        if not tag_id:
+            raise InvalidProgramError("OutputTag needs a tag_id that is not empty")
+        self.tag_id = tag_id
+        self.type_info: TypeInformation = Types.PICKLED_BYTE_ARRAY() if type_info is None else Types.of(type_info)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OutputTag) and other.tag_id == self.tag_id
+
+    def __hash__(self) -> int:
+        return hash(self.tag_id)
+
+    def __repr__(self) -> str:
+        return f"OutputTag({self.tag_id!r}, {self.type_info})"

@@ -1,0 +1,195 @@
+"""``Row``: a record whose fields are reached by position or by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from typing import Any
+
+from headrace.common.errors import InvalidTypeError
+
+
+class RowKind(Enum):
+    """What a row of a changelog does."""
+
+    INSERT = 0
+    UPDATE_BEFORE = 1
+    UPDATE_AFTER = 2
+    DELETE = 3
+
+    def __str__(self) -> str:
+        return _SYMBOLS[self]
+
+
+_SYMBOLS = {
+    RowKind.INSERT: "+I",
+    RowKind.UPDATE_BEFORE: "-U",
+    RowKind.UPDATE_AFTER: "+U",
+    RowKind.DELETE: "-D",
+}
+
+
+class Row:
+    """A record with values and, perhaps, names for them.
+
+    ::
+
+        row = Row(name="Alice", age=11)         # named
+        row["name"], row.age, row[1]            # 'Alice', 11, 11
+        "name" in row                           # True: with names, `in` looks among the names
+        Row("Alice", 11)[0]                     # by position only
+        Person = Row("name", "age")             # a row of strings called like a class ...
+        Person("Alice", 11)                     # ... makes rows with these names
+
+    Two rows are equal when kind, names and values are; the order of the names does not matter. (In PyFlink such rows
+    are equal but hash differently, here their hashes agree.) A field whose name is also that of a method, or begins
+    with an underscore, is reached as ``row["..."]``.
+    """
+
+    __slots__ = ("_fields", "_row_kind", "_values")
+
+    _fields: tuple[str, ...] | None
+    _row_kind: RowKind
+    _values: list[Any]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if args and kwargs:
+            raise InvalidTypeError("a Row takes its values either by position or by name, not both")
+        self._fields = tuple(kwargs) if kwargs else None
+        self._values = list(kwargs.values()) if kwargs else list(args)
+        self._row_kind = RowKind.INSERT
+
+    @staticmethod
+    def of_kind(row_kind: RowKind, *args: Any, **kwargs: Any) -> Row:
+        """A row of that kind."""
+        row = Row(*args, **kwargs)
+        row.set_row_kind(row_kind)
+        return row
+
+    def as_dict(self, recursive: bool = False) -> dict[str, Any]:
+        """The values by name; with ``recursive``, rows within lists, dicts and fields become dicts as well.
+
+        Raises:
+            InvalidTypeError: when the row has no names.
+        """
+        if self._fields is None:
+            raise InvalidTypeError(f"{self!r} has no field names, so it cannot become a dict: call set_field_names")
+        values = map(_plain, self._values) if recursive else self._values
+        return dict(zip(self._fields, values, strict=True))
+
+    def get_row_kind(self) -> RowKind:
+        """What the row does in a changelog."""
+        return self._row_kind
+
+    def set_row_kind(self, row_kind: RowKind) -> None:
+        """Sets what the row does in a changelog."""
+        self._row_kind = row_kind
+
+    def set_field_names(self, field_names: Sequence[str]) -> None:
+        """Gives the values names.
+
+        Raises:
+            InvalidTypeError: when there are not as many names as values, or one comes twice.
+        """
+        names = tuple(field_names)
+        if len(names) != len(self._values) or len(set(names)) != len(names):
+            raise InvalidTypeError(f"a row of {len(self._values)} values needs as many different names, not {names}")
+        self._fields = names
+
+    def get_fields_by_names(self, names: Sequence[str]) -> list[Any]:
+        """The values of the named fields in that order; all values when the row has no names.
+
+        Raises:
+            InvalidTypeError: when there is no such field.
+        """
+        fields = self._fields
+        if fields is None or fields == tuple(names):
+            return list(self._values)
+        missing = [name for name in names if name not in fields]
+        if missing:
+            raise InvalidTypeError(f"the row has no field {missing[0]!r}: its fields are {', '.join(fields)}")
+        return [self._values[fields.index(name)] for name in names]
+
+    def __call__(self, *args: Any) -> Row:
+        if len(args) != len(self._values):
+            raise InvalidTypeError(f"{self!r} names {len(self._values)} fields but got {len(args)} values")
+        row = Row(*args)
+        row.set_field_names(self._values)
+        row._row_kind = self._row_kind
+        return row
+
+    def __getitem__(self, key: int | slice | str) -> Any:
+        return self._values[self._position(key)]
+
+    def __setitem__(self, key: int | slice | str, value: Any) -> None:
+        self._values[self._position(key)] = value
+
+    def _position(self, key: Any) -> Any:
+        if not isinstance(key, str):
+            return key
+        fields = self._fields
+        if fields is None or key not in fields:
+            known = f"its fields are {', '.join(fields)}" if fields else "its fields have no names"
+            raise KeyError(f"the row has no field {key!r}: {known}")
+        return fields.index(key)
+
+    def __getattr__(self, name: str) -> Any:
+        # Only asked when there is no such attribute. Names with an underscore are looked up by copy and pickle on
+        # instances that are not initialised yet.
+        if name.startswith("_"):
+            raise AttributeError(name)
+        fields = self._fields
+        if fields is None or name not in fields:
+            raise AttributeError(f"the row has no field {name!r}: its fields are {fields or 'without names'}")
+        return self._values[fields.index(name)]
+
+    def __contains__(self, item: object) -> bool:
+        return item in (self._values if self._fields is None else self._fields)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Row) or self._row_kind is not other._row_kind:
+            return False
+        if self._fields == other._fields:
+            return self._values == other._values
+        if self._fields is None or other._fields is None or len(self._fields) != len(other._fields):
+            return False
+        return self.as_dict() == other.as_dict()
+
+    def __hash__(self) -> int:
+        if self._fields is None:
+            return hash(tuple(self._values))
+        return hash(frozenset(zip(self._fields, self._values, strict=True)))
+
+    def __repr__(self) -> str:
+        if self._fields is None:
+            return f"<Row({', '.join(map(repr, self._values))})>"
+        pairs = zip(self._fields, self._values, strict=True)
+        return f"Row({', '.join(f'{name}={value!r}' for name, value in pairs)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return make_row, (self._fields, self._values, self._row_kind)
+
+
+def make_row(fields: tuple[str, ...] | None, values: Sequence[Any], row_kind: RowKind = RowKind.INSERT) -> Row:
+    """A row of names that are known to be good; nothing is checked."""
+    row = Row.__new__(Row)
+    row._fields = fields
+    row._values = list(values)
+    row._row_kind = row_kind
+    return row
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Row):
+        return value.as_dict(recursive=True)
+    if isinstance(value, list):
+        return [_plain(element) for element in value]
+    if isinstance(value, dict):
+        return {key: _plain(element) for key, element in value.items()}
+    return value

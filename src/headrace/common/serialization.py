@@ -1,0 +1,143 @@
+"""How records become bytes and bytes become records, at the edge of a job."""
+
+from __future__ import annotations
+
+import codecs
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from headrace.common.errors import InvalidProgramError, InvalidTypeError
+from headrace.common.typeinfo import TypeInformation, Types
+
+
+class SerializationSchema(ABC):
+    """Turns a record into the bytes of a message, for a sink."""
+
+    @abstractmethod
+    def serialize(self, element: Any) -> bytes:
+        """The bytes of one record."""
+
+
+class DeserializationSchema(ABC):
+    """Turns the bytes of a message into a record, for a source."""
+
+    @abstractmethod
+    def deserialize(self, message: bytes) -> Any:
+        """The record of one message, or ``None`` to leave it out."""
+
+    @abstractmethod
+    def get_produced_type(self) -> TypeInformation:
+        """The type of the records."""
+
+    def is_end_of_stream(self, element: Any) -> bool:  # noqa: ARG002 - for those who override it
+        """Whether a record says that none will follow."""
+        return False
+
+
+class SimpleStringSchema(SerializationSchema, DeserializationSchema):
+    """Strings as their characters' bytes.
+
+    Raises:
+        InvalidProgramError: when there is no such charset.
+    """
+
+    def __init__(self, charset: str = "UTF-8") -> None:
+        self._charset = _charset(charset)
+
+    def serialize(self, element: Any) -> bytes:
+        """The encoded string; anything but a ``str`` is an ``InvalidTypeError``."""
+        if not isinstance(element, str):
+            raise InvalidTypeError(f"SimpleStringSchema writes strings, got {element!r}: map(str) it first")
+        return element.encode(self._charset)
+
+    def deserialize(self, message: bytes) -> str:
+        """The decoded string."""
+        return message.decode(self._charset)
+
+    def get_produced_type(self) -> TypeInformation:
+        """``Types.STRING()``."""
+        return Types.STRING()
+
+
+class ByteArraySchema(SerializationSchema, DeserializationSchema):
+    """Bytes as they are."""
+
+    def serialize(self, element: Any) -> bytes:
+        """The same bytes; anything else is an ``InvalidTypeError``."""
+        if not isinstance(element, bytes | bytearray | memoryview):
+            raise InvalidTypeError(f"ByteArraySchema writes bytes, got {element!r}: encode it first")
+        return bytes(element)
+
+    def deserialize(self, message: bytes) -> bytes:
+        """The same bytes."""
+        return bytes(message)
+
+    def get_produced_type(self) -> TypeInformation:
+        """``Types.BYTES()``."""
+        return Types.BYTES()
+
+
+class RowFieldExtractorSchema(SerializationSchema):
+    """One field of a row, which holds bytes already: the key of a Kafka message, say.
+
+    Raises:
+        InvalidProgramError: when ``field_index`` is negative.
+    """
+
+    def __init__(self, field_index: int) -> None:
+        if field_index < 0:
+            raise InvalidProgramError(f"the index of a field is not negative, got {field_index}")
+        self._field_index = field_index
+
+    def serialize(self, element: Any) -> bytes:
+        """The field's bytes; anything else is an ``InvalidTypeError``."""
+        value = element[self._field_index]
+        if not isinstance(value, bytes | bytearray):
+            raise InvalidTypeError(f"field {self._field_index} has to hold bytes, got {value!r}: encode it first")
+        return bytes(value)
+
+
+class Encoder:
+    """Writes a record into a file of the file sink.
+
+    Args:
+        encode: gives the bytes of one record, with whatever separates it from the next.
+    """
+
+    __slots__ = ("_encode",)
+
+    def __init__(self, encode: Callable[[Any], bytes]) -> None:
+        self._encode = encode
+
+    def encode(self, element: Any) -> bytes:
+        """The bytes of one record."""
+        return self._encode(element)
+
+    @staticmethod
+    def simple_string_encoder(charset_name: str = "UTF-8") -> Encoder:
+        """Writes ``str(record)`` and a line feed.
+
+        Raises:
+            InvalidProgramError: when there is no such charset.
+        """
+        return Encoder(_Line(_charset(charset_name)))
+
+
+class _Line:
+    """A line of text; a class, since a closure cannot be pickled."""
+
+    __slots__ = ("_charset",)
+
+    def __init__(self, charset: str) -> None:
+        self._charset = charset
+
+    def __call__(self, element: Any) -> bytes:
+        return f"{element}\n".encode(self._charset)
+
+
+def _charset(name: str) -> str:
+    try:
+        return codecs.lookup(name).name
+    except LookupError as error:
+        raise InvalidProgramError(f"there is no charset {name!r}: use UTF-8, say") from error

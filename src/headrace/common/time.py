@@ -1,0 +1,141 @@
+"""Lengths of time and points in time, under PyFlink's names."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.common.errors import InvalidTypeError
+
+NANOS_PER_MILLI: Final = 1_000_000
+NANOS_PER_SECOND: Final = 1_000_000_000
+_MILLISECOND: Final = datetime.timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Duration:
+    """An amount of time, to the nanosecond."""
+
+    nanos: int
+
+    @staticmethod
+    def of_days(days: int) -> Duration:
+        """So many days of 24 hours."""
+        return Duration.of_hours(days * 24)
+
+    @staticmethod
+    def of_hours(hours: int) -> Duration:
+        """So many hours."""
+        return Duration.of_minutes(hours * 60)
+
+    @staticmethod
+    def of_minutes(minutes: int) -> Duration:
+        """So many minutes."""
+        return Duration.of_seconds(minutes * 60)
+
+    @staticmethod
+    def of_seconds(seconds: int) -> Duration:
+        """So many seconds."""
+        return Duration(seconds * NANOS_PER_SECOND)
+
+    @staticmethod
+    def of_millis(millis: int) -> Duration:
+        """So many milliseconds."""
+        return Duration(millis * NANOS_PER_MILLI)
+
+    @staticmethod
+    def of_nanos(nanos: int) -> Duration:
+        """So many nanoseconds."""
+        return Duration(nanos)
+
+    def to_millis(self) -> int:
+        """The whole milliseconds in it, rounded towards the past as Java does."""
+        return self.nanos // NANOS_PER_MILLI
+
+    def __str__(self) -> str:
+        return f"{self.nanos / NANOS_PER_SECOND:g} s"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Time:
+    """A time interval in milliseconds, as windows take it."""
+
+    _milliseconds: int
+
+    def to_milliseconds(self) -> int:
+        """Its length in milliseconds."""
+        return self._milliseconds
+
+    @staticmethod
+    def milliseconds(milliseconds: int) -> Time:
+        """So many milliseconds."""
+        return Time(milliseconds)
+
+    @staticmethod
+    def seconds(seconds: int) -> Time:
+        """So many seconds."""
+        return Time.milliseconds(seconds * 1000)
+
+    @staticmethod
+    def minutes(minutes: int) -> Time:
+        """So many minutes."""
+        return Time.seconds(minutes * 60)
+
+    @staticmethod
+    def hours(hours: int) -> Time:
+        """So many hours."""
+        return Time.minutes(hours * 60)
+
+    @staticmethod
+    def days(days: int) -> Time:
+        """So many days of 24 hours."""
+        return Time.hours(days * 24)
+
+    def __str__(self) -> str:
+        return f"{self._milliseconds} ms"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Instant:
+    """A point in time: seconds since the epoch, and nanoseconds after that second."""
+
+    seconds: int
+    nanos: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.nanos < NANOS_PER_SECOND:
+            raise InvalidTypeError(f"an Instant's nanos are from 0 to {NANOS_PER_SECOND - 1}, not {self.nanos}")
+
+    def to_epoch_milli(self) -> int:
+        """Milliseconds since the epoch, rounded towards the past."""
+        return self.seconds * 1000 + self.nanos // NANOS_PER_MILLI
+
+    @staticmethod
+    def of_epoch_milli(epoch_milli: int) -> Instant:
+        """The instant that many milliseconds after the epoch."""
+        seconds, millis = divmod(epoch_milli, 1000)
+        return Instant(seconds, millis * NANOS_PER_MILLI)
+
+    def __repr__(self) -> str:
+        return f"Instant<{self.seconds}, {self.nanos}>"
+
+
+def to_millis(value: Duration | Time | datetime.timedelta | int) -> int:
+    """A length of time in milliseconds; a plain ``int`` already is one.
+
+    Raises:
+        InvalidTypeError: when it is none of these, or has a fraction of a millisecond.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, Time):
+        return value.to_milliseconds()
+    if isinstance(value, Duration | datetime.timedelta):
+        whole = value.to_millis() if isinstance(value, Duration) else value // _MILLISECOND
+        if value in (Duration.of_millis(whole), whole * _MILLISECOND):
+            return whole
+        raise InvalidTypeError(f"{value} is not a whole number of milliseconds")
+    raise InvalidTypeError(
+        f"expected a Duration, a Time, a datetime.timedelta or milliseconds as an int, got {value!r}"
+    )

@@ -1,0 +1,95 @@
+"""Types of values without parts: numbers, strings, times, and pickled objects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+import pyarrow as pa
+
+from headrace.common.typeinfo.base import Json, TypeInformation
+
+
+class BasicType(Enum):
+    """The kinds of simple values; the name is that of the factory in ``Types``, the value Flink's spelling."""
+
+    STRING = "String"
+    BYTE = "Byte"
+    BOOLEAN = "Boolean"
+    SHORT = "Short"
+    INT = "Integer"
+    LONG = "Long"
+    FLOAT = "Float"
+    DOUBLE = "Double"
+    CHAR = "Char"
+    BIG_INT = "BigInteger"
+    BIG_DEC = "BigDecimal"
+    BYTES = "PrimitiveArrayTypeInfo<Byte>"
+    INSTANT = "Instant"
+    SQL_DATE = "DateTypeInfo"
+    SQL_TIME = "TimeTypeInfo"
+    SQL_TIMESTAMP = "TimestampTypeInfo"
+    TIMESTAMP_LTZ = "TimestampLtzTypeInfo"
+
+
+_ARROW: Final[dict[BasicType, pa.DataType]] = {
+    BasicType.STRING: pa.string(),
+    BasicType.BYTE: pa.int8(),
+    BasicType.BOOLEAN: pa.bool_(),
+    BasicType.SHORT: pa.int16(),
+    BasicType.INT: pa.int32(),
+    BasicType.LONG: pa.int64(),
+    BasicType.FLOAT: pa.float32(),
+    BasicType.DOUBLE: pa.float64(),
+    BasicType.CHAR: pa.string(),
+    # Digits as text: no fixed width holds every integer, and Decimal("1.00") must not come back as Decimal("1").
+    BasicType.BIG_INT: pa.string(),
+    BasicType.BIG_DEC: pa.string(),
+    BasicType.BYTES: pa.binary(),
+    BasicType.INSTANT: pa.timestamp("ns", "UTC"),
+    BasicType.SQL_DATE: pa.date32(),
+    BasicType.SQL_TIME: pa.time64("us"),
+    BasicType.SQL_TIMESTAMP: pa.timestamp("us"),
+    BasicType.TIMESTAMP_LTZ: pa.timestamp("us", "UTC"),
+}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class BasicTypeInfo(TypeInformation):
+    """A simple value that is one column."""
+
+    basic_type: BasicType
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        return _ARROW[self.basic_type]
+
+    @property
+    def is_immutable(self) -> bool:
+        return True
+
+    def to_json(self) -> Json:
+        return {"type": self.basic_type.name}
+
+    def __str__(self) -> str:
+        return self.basic_type.value
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class PickledBytesTypeInfo(TypeInformation):
+    """Any Python object, stored as one pickle: what a value is when nothing is known about it."""
+
+    @property
+    def arrow_type(self) -> None:
+        return None
+
+    @property
+    def is_immutable(self) -> bool:
+        return False
+
+    def to_json(self) -> Json:
+        return {"type": "PICKLED_BYTE_ARRAY"}
+
+    def __str__(self) -> str:
+        return "PickledByteArrayTypeInfo"

@@ -1,0 +1,115 @@
+"""Types of lists, arrays and maps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+import pyarrow as pa
+
+from headrace.common.errors import InvalidTypeError
+from headrace.common.typeinfo.base import Json, TypeInformation
+from headrace.common.typeinfo.basic import BasicType, BasicTypeInfo
+
+_PRIMITIVES: Final = frozenset(
+    BasicTypeInfo(kind)
+    for kind in (
+        BasicType.BOOLEAN,
+        BasicType.BYTE,
+        BasicType.SHORT,
+        BasicType.INT,
+        BasicType.LONG,
+        BasicType.FLOAT,
+        BasicType.DOUBLE,
+        BasicType.CHAR,
+    )
+)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SequenceTypeInfo(TypeInformation):
+    """Values that are lists of elements of one type. They are given back as lists."""
+
+    element_type: TypeInformation
+
+    tag: ClassVar[str]
+    spelling: ClassVar[str]
+    nullable_elements: ClassVar[bool] = True
+    allowed_elements: ClassVar[frozenset[BasicTypeInfo] | None] = None
+
+    def __post_init__(self) -> None:
+        allowed = self.allowed_elements
+        if allowed is not None and self.element_type not in allowed:
+            names = ", ".join(sorted(info.basic_type.name for info in allowed))
+            raise InvalidTypeError(f"Types.{self.tag} takes one of {names}, not {self.element_type}: use Types.LIST")
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        return pa.list_(self.element_type.storage_type)
+
+    @property
+    def is_immutable(self) -> bool:
+        return False
+
+    def to_json(self) -> Json:
+        return {"type": self.tag, "element": self.element_type.to_json()}
+
+    def __str__(self) -> str:
+        return f"{self.spelling}<{self.element_type}>"
+
+
+class ListTypeInfo(SequenceTypeInfo):
+    """A Python list."""
+
+    __slots__ = ()
+    tag = "LIST"
+    spelling = "ListTypeInfo"
+
+
+class ObjectArrayTypeInfo(SequenceTypeInfo):
+    """An array of anything, with ``None`` where an element is missing."""
+
+    __slots__ = ()
+    tag = "OBJECT_ARRAY"
+    spelling = "ObjectArrayTypeInfo"
+
+
+class BasicArrayTypeInfo(SequenceTypeInfo):
+    """An array of numbers or strings, with ``None`` where an element is missing."""
+
+    __slots__ = ()
+    tag = "BASIC_ARRAY"
+    spelling = "BasicArrayTypeInfo"
+    allowed_elements = _PRIMITIVES | {BasicTypeInfo(BasicType.STRING)}
+
+
+class PrimitiveArrayTypeInfo(SequenceTypeInfo):
+    """An array of numbers, none of them missing."""
+
+    __slots__ = ()
+    tag = "PRIMITIVE_ARRAY"
+    spelling = "PrimitiveArrayTypeInfo"
+    nullable_elements = False
+    allowed_elements = _PRIMITIVES
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class MapTypeInfo(TypeInformation):
+    """A dict whose keys are of one type, none of them ``None``, and whose values are of one type."""
+
+    key_type: TypeInformation
+    value_type: TypeInformation
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        return pa.map_(self.key_type.storage_type, self.value_type.storage_type)
+
+    @property
+    def is_immutable(self) -> bool:
+        return False
+
+    def to_json(self) -> Json:
+        return {"type": "MAP", "key": self.key_type.to_json(), "value": self.value_type.to_json()}
+
+    def __str__(self) -> str:
+        return f"MapTypeInfo<{self.key_type}, {self.value_type}>"

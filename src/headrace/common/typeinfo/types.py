@@ -1,0 +1,197 @@
+"""``Types``: where type information is made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from headrace.common.errors import InvalidTypeError
+from headrace.common.typeinfo.base import TypeInformation
+from headrace.common.typeinfo.basic import BasicType, BasicTypeInfo
+from headrace.common.typeinfo.collection import (
+    BasicArrayTypeInfo,
+    ListTypeInfo,
+    MapTypeInfo,
+    ObjectArrayTypeInfo,
+    PrimitiveArrayTypeInfo,
+)
+from headrace.common.typeinfo.composite import RowTypeInfo, TupleTypeInfo, names_of
+from headrace.common.typeinfo.hints import PICKLED, type_of_hint
+
+
+class Types:
+    """Makes type information, under PyFlink's names.
+
+    Wherever a type is asked for, a Python class or type hint does as well: ``Types.LIST(int)``. A value that does not
+    fit the declared type is an error which names field and value; nothing is wrapped, rounded or cut silently.
+    Where PyFlink lets a narrow integer wrap (43878 as ``SHORT`` becomes -21658), headrace refuses it.
+
+    =====================  ==============================  ============================================================
+    type                   Python value                    also accepted, given back as the Python value
+    =====================  ==============================  ============================================================
+    BYTE SHORT INT LONG    int of 8, 16, 32, 64 bits       numpy integers; not bool, not float
+    DOUBLE                 float                           numpy floats, integers that a double holds exactly
+    FLOAT                  float, rounded to 32 bits       the same; not a finite number beyond the largest float
+    BOOLEAN                bool                            numpy bool; not 0 and 1
+    STRING, CHAR           str, of one character           subclasses of str; not bytes
+    BYTES                  bytes                           bytearray, memoryview; not str
+    BIG_INT, BIG_DEC       int, Decimal of any size        numpy integers, int for BIG_DEC; not float
+    SQL_DATE, SQL_TIME     date, time without zone         not datetime for a date
+    SQL_TIMESTAMP          datetime without zone           numpy datetime64 of microseconds or coarser
+    TIMESTAMP_LTZ          datetime with zone, in UTC      datetimes with any zone
+    INSTANT                Instant, 1677 to 2262           nothing else
+    =====================  ==============================  ============================================================
+    """
+
+    @staticmethod
+    def of(kind: Any) -> TypeInformation:
+        """The type information for ``kind``: itself, or what a class or type hint stands for.
+
+        ``int`` is ``LONG``, ``float`` is ``DOUBLE``, ``datetime`` is ``SQL_TIMESTAMP``, ``list[X]``, ``dict[K, V]``
+        and ``tuple[X, Y]`` are what one expects, ``Optional[X]`` is as ``X``. Dataclasses, named tuples and typed
+        dicts become types that give back instances of the class. ``Annotated[X, info]`` is ``info``. What says too
+        little (``Any``, a bare ``list``, a union, an unknown class) is pickled.
+
+        Raises:
+            InvalidTypeError: when ``kind`` is no type at all.
+        """
+        return type_of_hint(kind)
+
+    @staticmethod
+    def STRING() -> TypeInformation:
+        """A ``str``."""
+        return BasicTypeInfo(BasicType.STRING)
+
+    @staticmethod
+    def BYTE() -> TypeInformation:
+        """An ``int`` from -128 to 127."""
+        return BasicTypeInfo(BasicType.BYTE)
+
+    @staticmethod
+    def BOOLEAN() -> TypeInformation:
+        """A ``bool``."""
+        return BasicTypeInfo(BasicType.BOOLEAN)
+
+    @staticmethod
+    def SHORT() -> TypeInformation:
+        """An ``int`` of 16 bits."""
+        return BasicTypeInfo(BasicType.SHORT)
+
+    @staticmethod
+    def INT() -> TypeInformation:
+        """An ``int`` of 32 bits."""
+        return BasicTypeInfo(BasicType.INT)
+
+    @staticmethod
+    def LONG() -> TypeInformation:
+        """An ``int`` of 64 bits."""
+        return BasicTypeInfo(BasicType.LONG)
+
+    @staticmethod
+    def FLOAT() -> TypeInformation:
+        """A ``float`` that is rounded to 32 bits."""
+        return BasicTypeInfo(BasicType.FLOAT)
+
+    @staticmethod
+    def DOUBLE() -> TypeInformation:
+        """A ``float``."""
+        return BasicTypeInfo(BasicType.DOUBLE)
+
+    @staticmethod
+    def CHAR() -> TypeInformation:
+        """A ``str`` of one character."""
+        return BasicTypeInfo(BasicType.CHAR)
+
+    @staticmethod
+    def BYTES() -> TypeInformation:
+        """A ``bytes``; the same type as ``PRIMITIVE_ARRAY(BYTE())``."""
+        return BasicTypeInfo(BasicType.BYTES)
+
+    @staticmethod
+    def BIG_INT() -> TypeInformation:
+        """An ``int`` of any size."""
+        return BasicTypeInfo(BasicType.BIG_INT)
+
+    @staticmethod
+    def BIG_DEC() -> TypeInformation:
+        """A ``decimal.Decimal``, kept digit by digit."""
+        return BasicTypeInfo(BasicType.BIG_DEC)
+
+    @staticmethod
+    def INSTANT() -> TypeInformation:
+        """An :class:`~headrace.common.time.Instant`, to the nanosecond."""
+        return BasicTypeInfo(BasicType.INSTANT)
+
+    @staticmethod
+    def SQL_DATE() -> TypeInformation:
+        """A ``datetime.date``."""
+        return BasicTypeInfo(BasicType.SQL_DATE)
+
+    @staticmethod
+    def SQL_TIME() -> TypeInformation:
+        """A ``datetime.time`` without time zone."""
+        return BasicTypeInfo(BasicType.SQL_TIME)
+
+    @staticmethod
+    def SQL_TIMESTAMP() -> TypeInformation:
+        """A ``datetime.datetime`` without time zone."""
+        return BasicTypeInfo(BasicType.SQL_TIMESTAMP)
+
+    @staticmethod
+    def TIMESTAMP_LTZ() -> TypeInformation:
+        """A ``datetime.datetime`` with a time zone: a point in time, given back in UTC."""
+        return BasicTypeInfo(BasicType.TIMESTAMP_LTZ)
+
+    @staticmethod
+    def PICKLED_BYTE_ARRAY() -> TypeInformation:
+        """Any Python object that can be pickled."""
+        return PICKLED
+
+    @staticmethod
+    def ROW(field_types: Sequence[Any], *, changelog: bool = False) -> TypeInformation:
+        """A :class:`~headrace.common.row.Row` whose fields have no names; ``changelog`` keeps its kind, too."""
+        return RowTypeInfo(_all(field_types), None, changelog)
+
+    @staticmethod
+    def ROW_NAMED(
+        field_names: Sequence[str], field_types: Sequence[Any], *, changelog: bool = False
+    ) -> TypeInformation:
+        """A :class:`~headrace.common.row.Row` whose fields have names; ``changelog`` keeps its kind, too."""
+        return RowTypeInfo(_all(field_types), names_of(field_names), changelog)
+
+    @staticmethod
+    def TUPLE(field_types: Sequence[Any]) -> TypeInformation:
+        """A ``tuple`` with one value of each type."""
+        return TupleTypeInfo(_all(field_types))
+
+    @staticmethod
+    def PRIMITIVE_ARRAY(element_type: Any) -> TypeInformation:
+        """A list of numbers or booleans without ``None``; ``bytes`` when the elements are of type ``BYTE``."""
+        element = type_of_hint(element_type)
+        return Types.BYTES() if element == Types.BYTE() else PrimitiveArrayTypeInfo(element)
+
+    @staticmethod
+    def BASIC_ARRAY(element_type: Any) -> TypeInformation:
+        """A list of numbers, booleans or strings."""
+        return BasicArrayTypeInfo(type_of_hint(element_type))
+
+    @staticmethod
+    def OBJECT_ARRAY(element_type: Any) -> TypeInformation:
+        """A list of values of any type."""
+        return ObjectArrayTypeInfo(type_of_hint(element_type))
+
+    @staticmethod
+    def LIST(element_type: Any) -> TypeInformation:
+        """A list."""
+        return ListTypeInfo(type_of_hint(element_type))
+
+    @staticmethod
+    def MAP(key_type: Any, value_type: Any) -> TypeInformation:
+        """A dict."""
+        return MapTypeInfo(type_of_hint(key_type), type_of_hint(value_type))
+
+
+def _all(kinds: Sequence[Any]) -> tuple[TypeInformation, ...]:
+    if isinstance(kinds, str | TypeInformation | type):
+        raise InvalidTypeError(f"expected a list of field types, got {kinds!r}")
+    return tuple(map(type_of_hint, kinds))

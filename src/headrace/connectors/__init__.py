@@ -1,0 +1,4 @@
+"""Where records come from and where they go.
+
+:mod:`headrace.connectors.source` and :mod:`headrace.connectors.sink` are the frameworks; every connector is a folder.
+"""

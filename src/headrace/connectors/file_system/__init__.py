@@ -1,0 +1,31 @@
+"""Files as a source and as a sink."""
+
+from __future__ import annotations
+
+from headrace.connectors.file_system.buckets import BucketAssigner, BucketContext
+from headrace.connectors.file_system.output_config import OutputFileConfig, OutputFileConfigBuilder
+from headrace.connectors.file_system.rolling import (
+    DefaultRollingPolicy,
+    OnCheckpointRollingPolicy,
+    RollingPolicy,
+)
+from headrace.connectors.file_system.sink import BulkFormatBuilder, FileSink, RowFormatBuilder
+from headrace.connectors.file_system.source import FileSource, FileSourceBuilder
+from headrace.formats.file_format import BulkFormat, StreamFormat
+
+__all__ = [
+    "BucketAssigner",
+    "BucketContext",
+    "BulkFormat",
+    "BulkFormatBuilder",
+    "DefaultRollingPolicy",
+    "FileSink",
+    "FileSource",
+    "FileSourceBuilder",
+    "OnCheckpointRollingPolicy",
+    "OutputFileConfig",
+    "OutputFileConfigBuilder",
+    "RollingPolicy",
+    "RowFormatBuilder",
+    "StreamFormat",
+]

@@ -1,0 +1,188 @@
+"""The driver's half of the file source: one split, the files in their order of reading."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.common.errors import SourceChangedError
+from headrace.connectors.file_system import file_log
+from headrace.connectors.file_system.file_log import FileLog, KnownFiles
+from headrace.connectors.file_system.paths import check_exist, list_files
+from headrace.connectors.file_system.planning import plan_files
+from headrace.connectors.source import SplitEnumerator
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.connectors.file_system.paths import FileStatus
+    from headrace.connectors.source import EnumeratorContext, Json, ReadBudget, SplitRead
+    from headrace.formats.file_format import FileExtent, FileFormat
+
+SPLIT = "files"
+_MIN_ENTRIES = 1000
+_NANOS_PER_MILLI = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """How a folder is watched.
+
+    Attributes:
+        interval: how often to look for new files, in milliseconds.
+        horizon: how much older than the newest file seen a file may be, in milliseconds of modification time; older
+            ones are forgotten once they are read, and are not read when they turn up.
+    """
+
+    interval: int
+    horizon: int
+
+
+class FileEnumerator(SplitEnumerator):
+    """Knows the files and their order.
+
+    A set of files that is given once is read in path order. New files of a watched folder are read in the order
+    of (modification time, path) among those found together, after all that were found before. A file is
+    immutable once it was seen.
+
+    Args:
+        paths: files, folders and patterns.
+        fmt: the format of the files.
+        watch: how to look for new files; None to look once.
+        context: where to keep the list of files, and what is known from before.
+    """
+
+    def __init__(self, paths: Sequence[str], fmt: FileFormat, watch: Watch | None, context: EnumeratorContext) -> None:
+        self._paths = paths
+        self._format = fmt
+        self._watch = watch
+        self._directory = Path(context.directory)
+        self._extents: dict[str, FileExtent] = {}
+        self._log: FileLog | None = None
+        self._reference: Json | None = context.state
+        self._restored_log: str | None = None if context.state is None else context.state["log"]
+        self._new_log: FileLog | None = None
+        self._last_scan: int | None = None
+        self._swept_at = 0
+        if context.state is not None:
+            self._known = file_log.load(self._directory, context.state)
+            self._seen = {status.path: status for status in self._known.pending} | self._known.consumed
+        else:
+            self._known = KnownFiles()
+            self._seen = {}
+            check_exist(paths)
+            if watch is None:
+                self._add(list_files(paths), self._known.newest)
+
+    def discover(self, now: int) -> Sequence[str]:
+        self._scan(now)
+        return (SPLIT,)
+
+    def initial_position(self, split_id: str) -> Json:
+        return [0, 0]
+
+    def plan(self, split_id: str, position: Json, budget: ReadBudget, now: int) -> SplitRead | None:
+        self._scan(now)
+        ordinal, offset = position
+        return plan_files(split_id, (ordinal, offset), budget, self._file_at)
+
+    def is_finished(self, split_id: str, position: Json) -> bool:
+        return self._watch is None and position[0] >= self._known.first + len(self._known.pending)
+
+    def snapshot(self) -> Json:
+        if self._log is not None:
+            self._reference = self._log.reference()
+        return self._reference
+
+    def checkpoint_completed(self, positions: dict[str, Json]) -> None:
+        if SPLIT not in positions:
+            return
+        self._consume(positions[SPLIT][0])
+        if self._log is None:
+            return
+        if self._new_log is not self._log:
+            self._new_log = self._log
+            self._log.remove_older(keep=self._restored_log)
+        if self._log.entries > max(_MIN_ENTRIES, 2 * len(self._known)):
+            self._log.close()
+            self._log = FileLog(self._directory, self._known)
+
+    def close(self) -> None:
+        if self._log is not None:
+            self._log.close()
+
+    def _file_at(self, ordinal: int) -> tuple[FileStatus, FileExtent] | None:
+        index = ordinal - self._known.first
+        if index >= len(self._known.pending):
+            return None
+        status = self._known.pending[index]
+        if status.path not in self._extents:
+            try:
+                self._extents[status.path] = self._format.extent(status.path, status.size)
+            except FileNotFoundError as error:
+                raise SourceChangedError(f"{status.path} was deleted before it was read") from error
+        return status, self._extents[status.path]
+
+    def _scan(self, now: int) -> None:
+        """Look for new files when it is time to."""
+        if self._watch is None or (self._last_scan is not None and now < self._last_scan + self._watch.interval):
+            return
+        self._last_scan = now
+        cutoff = self._cutoff()
+        new = [status for status in list_files(self._paths) if self._is_new(status, cutoff)]
+        if new:
+            # A file from the future must not make those of today too old.
+            newest = min(max(status.mtime_ns for status in new), now * _NANOS_PER_MILLI)
+            self._add(sorted(new, key=lambda status: (status.mtime_ns, status.path)), newest)
+
+    def _is_new(self, status: FileStatus, cutoff: int | None) -> bool:
+        seen = self._seen.get(status.path)
+        if seen is None:
+            return cutoff is None or status.mtime_ns >= cutoff
+        if seen.size != status.size:
+            raise SourceChangedError(
+                f"{status.path} had {seen.size} bytes when it was first seen and has {status.size} now: files must not "
+                "be changed. Write a file under a name that starts with a dot and rename it when it is complete"
+            )
+        return False
+
+    def _cutoff(self) -> int | None:
+        """The modification time below which unknown files are too old; None at the first look."""
+        if self._watch is None or (self._known.first == 0 and not self._seen):
+            return None
+        return self._known.newest - self._watch.horizon * _NANOS_PER_MILLI
+
+    def _add(self, files: list[FileStatus], newest: int) -> None:
+        known = self._known
+        known.newest = max(known.newest, newest)
+        if self._log is None:
+            self._log = FileLog(self._directory, known)
+        self._log.append(files, known.newest)
+        known.pending += files
+        self._seen.update((status.path, status) for status in files)
+
+    def _consume(self, ordinal: int) -> None:
+        """All files before ``ordinal`` are read for good."""
+        known = self._known
+        count = max(ordinal - known.first, 0)
+        done = known.pending[:count]
+        del known.pending[:count]
+        known.first += count
+        for status in done:
+            self._extents.pop(status.path, None)
+            known.consumed[status.path] = status
+        self._forget()
+
+    def _forget(self) -> None:
+        """Drop the files that are beyond the horizon; all of them when nothing is watched."""
+        cutoff = self._cutoff()
+        if cutoff is None or self._watch is None:
+            return
+        if cutoff - self._swept_at < self._watch.horizon * _NANOS_PER_MILLI // 64:
+            return
+        self._swept_at = cutoff
+        consumed = self._known.consumed
+        for path in [path for path, status in consumed.items() if status.mtime_ns < cutoff]:
+            del consumed[path]
+            del self._seen[path]

@@ -1,0 +1,65 @@
+"""``OutputFileConfig``: what the files of a sink are called."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.common.errors import InvalidProgramError
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFileConfig:
+    """The beginning and the end of the names of part files.
+
+    Attributes:
+        part_prefix: the beginning, ``part`` unless told otherwise.
+        part_suffix: the end, ``.csv`` say.
+    """
+
+    part_prefix: str = "part"
+    part_suffix: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.part_prefix or self.part_prefix[0] in "._":
+            raise InvalidProgramError(f"the prefix {self.part_prefix!r} would make part files hidden")
+        if "/" in self.part_prefix or "/" in self.part_suffix:
+            raise InvalidProgramError("the prefix and the suffix of part files cannot contain '/'")
+
+    @staticmethod
+    def builder() -> OutputFileConfigBuilder:
+        """Begin a configuration."""
+        return OutputFileConfigBuilder()
+
+    def get_part_prefix(self) -> str:
+        """The beginning of the names."""
+        return self.part_prefix
+
+    def get_part_suffix(self) -> str:
+        """The end of the names."""
+        return self.part_suffix
+
+
+class OutputFileConfigBuilder:
+    """Puts an :class:`OutputFileConfig` together."""
+
+    def __init__(self) -> None:
+        self._prefix = "part"
+        self._suffix = ""
+
+    def with_part_prefix(self, prefix: str) -> OutputFileConfigBuilder:
+        """What names begin with."""
+        self._prefix = prefix
+        return self
+
+    def with_part_suffix(self, suffix: str) -> OutputFileConfigBuilder:
+        """What names end with."""
+        self._suffix = suffix
+        return self
+
+    def build(self) -> OutputFileConfig:
+        """The configuration.
+
+        Raises:
+            InvalidProgramError: when files would be hidden or in another folder.
+        """
+        return OutputFileConfig(self._prefix, self._suffix)

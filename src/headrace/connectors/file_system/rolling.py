@@ -1,0 +1,83 @@
+"""``RollingPolicy``: when a part file is complete and becomes visible."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from headrace.common.errors import InvalidProgramError
+
+DEFAULT_PART_SIZE = 128 << 20
+DEFAULT_INTERVAL = 60_000
+
+
+class RollingPolicy(ABC):
+    """Decides when a part file is complete."""
+
+    @staticmethod
+    def default_rolling_policy(
+        part_size: int = DEFAULT_PART_SIZE,
+        rollover_interval: int = DEFAULT_INTERVAL,
+        inactivity_interval: int = DEFAULT_INTERVAL,
+    ) -> DefaultRollingPolicy:
+        """Roll by size and age; what was written by several epochs is put together into one file.
+
+        Args:
+            part_size: bytes from which on a part is complete; it is exceeded by what one epoch wrote.
+            rollover_interval: the longest time that a part stays hidden, in milliseconds.
+            inactivity_interval: how long a part waits for more, in milliseconds.
+        """
+        return DefaultRollingPolicy(part_size, rollover_interval, inactivity_interval)
+
+    @staticmethod
+    def on_checkpoint_rolling_policy() -> OnCheckpointRollingPolicy:
+        """Every epoch makes files of its own, visible as soon as it is complete."""
+        return OnCheckpointRollingPolicy()
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether what an epoch wrote may have to wait for more."""
+        return True
+
+    @abstractmethod
+    def is_complete(self, size: int, first_written: int, last_written: int, now: int) -> bool:
+        """Whether a part is complete.
+
+        Args:
+            size: its bytes.
+            first_written: when its first record was written, in milliseconds of the job's clock.
+            last_written: when its last one was.
+            now: the clock.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultRollingPolicy(RollingPolicy):
+    """Rolls by size, age and inactivity; see :meth:`RollingPolicy.default_rolling_policy`."""
+
+    part_size: int = DEFAULT_PART_SIZE
+    rollover_interval: int = DEFAULT_INTERVAL
+    inactivity_interval: int = DEFAULT_INTERVAL
+
+    def __post_init__(self) -> None:
+        if min(self.part_size, self.rollover_interval, self.inactivity_interval) <= 0:
+            raise InvalidProgramError("the part size and the intervals of a rolling policy are above 0")
+
+    def is_complete(self, size: int, first_written: int, last_written: int, now: int) -> bool:
+        return (
+            size >= self.part_size
+            or now - first_written >= self.rollover_interval
+            or now - last_written >= self.inactivity_interval
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OnCheckpointRollingPolicy(RollingPolicy):
+    """Rolls at every epoch."""
+
+    @property
+    def holds_back(self) -> bool:
+        return False
+
+    def is_complete(self, size: int, first_written: int, last_written: int, now: int) -> bool:
+        return True

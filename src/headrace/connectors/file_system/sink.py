@@ -1,0 +1,160 @@
+"""``FileSink``: records into files, each exactly once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.common.errors import InvalidProgramError
+from headrace.connectors.file_system.buckets import BucketAssigner
+from headrace.connectors.file_system.committer import FileCommitter
+from headrace.connectors.file_system.output_config import OutputFileConfig
+from headrace.connectors.file_system.paths import local_path
+from headrace.connectors.file_system.rolling import OnCheckpointRollingPolicy, RollingPolicy
+from headrace.connectors.file_system.staging import Staging, sink_digest
+from headrace.connectors.file_system.writer import FileParts, FileSinkWriter
+from headrace.connectors.sink import Sink
+from headrace.formats.encoders import BatchEncoder
+
+if TYPE_CHECKING:
+    import os
+    from typing import Self
+
+    from headrace.common.serialization import Encoder
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.connectors.sink import Committer, CommitterContext, SinkWriter, WriterContext
+    from headrace.formats.encoders import BulkWriterFactory
+
+
+class FileSink(Sink):
+    """Writes records into part files, in folders that a bucket assigner chooses, by default one for every hour.
+
+    ::
+
+        sink = (
+            FileSink.for_row_format("/data/out", Encoder.simple_string_encoder())
+            .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+            .with_output_file_config(OutputFileConfig.builder().with_part_suffix(".txt").build())
+            .build()
+        )
+
+    A file becomes visible under its name when all epochs in it are complete; until then what was written lies in a
+    hidden folder ``.headrace-...`` below the path. A visible file is never changed again. Readers that leave out names
+    with a leading dot, as Spark and headrace do, see every record exactly once.
+    """
+
+    def __init__(
+        self,
+        base: str,
+        assigner: BucketAssigner,
+        policy: RollingPolicy,
+        config: OutputFileConfig,
+        encoder: Encoder | None = None,
+        bulk: BulkWriterFactory | None = None,
+    ) -> None:
+        self._base = Path(base)
+        self._assigner = assigner
+        self._policy = policy
+        self._config = config
+        self._parts = FileParts(encoder, bulk, with_header=not policy.holds_back)
+
+    @staticmethod
+    def for_row_format(base_path: str | os.PathLike[str], encoder: Encoder) -> RowFormatBuilder:
+        """Begin a sink that writes one record after the other."""
+        return RowFormatBuilder(base_path, encoder)
+
+    @staticmethod
+    def for_bulk_format(base_path: str | os.PathLike[str], writer_factory: BulkWriterFactory) -> BulkFormatBuilder:
+        """Begin a sink of a format that can only be written as a whole, such as Parquet; rolls at every epoch."""
+        return BulkFormatBuilder(base_path, writer_factory)
+
+    def validate(self, input_type: TypeInformation) -> None:
+        if self._parts.bulk is not None:
+            self._parts.bulk.validate(input_type)
+        elif isinstance(self._parts.encoder, BatchEncoder):
+            self._parts.encoder.validate(input_type)
+
+    def create_writer(self, context: WriterContext) -> SinkWriter:
+        staging = self._staging(context.job_id, context.operator_id)
+        return FileSinkWriter(context, staging, self._assigner, self._parts)
+
+    def create_committer(self, context: CommitterContext) -> Committer:
+        staging = self._staging(context.job_id, context.operator_id)
+        return FileCommitter(staging, self._policy, self._parts.header(context.input_type))
+
+    def _staging(self, job_id: str, operator_id: str) -> Staging:
+        digest = sink_digest(job_id, operator_id)
+        return Staging(self._base, digest, self._config.part_prefix, self._config.part_suffix)
+
+    def __repr__(self) -> str:
+        return f"FileSink({str(self._base)!r})"
+
+
+class _Builder:
+    """What both builders have in common.
+
+    Raises:
+        UnsupportedOperationError: when the path is not on a local file system.
+    """
+
+    def __init__(self, base_path: str | os.PathLike[str]) -> None:
+        self._base = local_path(base_path)
+        self._assigner = BucketAssigner.date_time_bucket_assigner()
+        self._policy: RollingPolicy = OnCheckpointRollingPolicy()
+        self._config = OutputFileConfig()
+
+    def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> Self:
+        """Choose the folder of every record."""
+        self._assigner = bucket_assigner
+        return self
+
+    def with_bucket_check_interval(self, interval: int) -> Self:
+        """Accepted for PyFlink's sake: whether files are complete is looked at in every epoch."""
+        if interval <= 0:
+            raise InvalidProgramError(f"the bucket check interval is above 0, not {interval}")
+        return self
+
+    def with_output_file_config(self, output_file_config: OutputFileConfig) -> Self:
+        """Choose the names of files."""
+        self._config = output_file_config
+        return self
+
+
+class RowFormatBuilder(_Builder):
+    """Puts a sink of a row format together; rolls by size and time unless told otherwise."""
+
+    def __init__(self, base_path: str | os.PathLike[str], encoder: Encoder) -> None:
+        super().__init__(base_path)
+        self._encoder = encoder
+        self._policy = RollingPolicy.default_rolling_policy()
+
+    def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:
+        """Choose when a file is complete."""
+        self._policy = rolling_policy
+        return self
+
+    def build(self) -> FileSink:
+        """The sink."""
+        return FileSink(self._base, self._assigner, self._policy, self._config, encoder=self._encoder)
+
+
+class BulkFormatBuilder(_Builder):
+    """Puts a sink of a bulk format together."""
+
+    def __init__(self, base_path: str | os.PathLike[str], writer_factory: BulkWriterFactory) -> None:
+        super().__init__(base_path)
+        self._factory = writer_factory
+
+    def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:
+        """Only rolling at every epoch is possible.
+
+        Raises:
+            InvalidProgramError: for any other policy.
+        """
+        if not isinstance(rolling_policy, OnCheckpointRollingPolicy):
+            raise InvalidProgramError("files of a bulk format roll at every epoch: use on_checkpoint_rolling_policy()")
+        return self
+
+    def build(self) -> FileSink:
+        """The sink."""
+        return FileSink(self._base, self._assigner, self._policy, self._config, bulk=self._factory)

@@ -1,0 +1,145 @@
+"""``FileSource``: records from files, once or as they appear."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.common.errors import InvalidProgramError
+from headrace.common.time import Duration, to_millis
+from headrace.connectors.file_system.enumerator import FileEnumerator, Watch
+from headrace.connectors.file_system.paths import list_files, local_path
+from headrace.connectors.file_system.reader import FileReader
+from headrace.connectors.source import Boundedness, Source
+
+if TYPE_CHECKING:
+    import datetime
+    import os
+
+    from headrace.common.output_tag import OutputTag
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.connectors.source import EnumeratorContext, SourceReader, SplitEnumerator
+    from headrace.formats.file_format import BulkFormat, FileFormat, StreamFormat
+
+_DEFAULT_HORIZON = Duration.of_days(7)
+
+
+class FileSource(Source):
+    """Reads files, all of them as one split: in a fixed order, which gives event time an order as well.
+
+    ::
+
+        source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), "/data/in").build()
+
+    A path is a file, a folder (with the folders in it) or a pattern such as ``/data/*/part-*.csv``. Hidden files, whose
+    names start with ``.`` or ``_``, are left out. Files ending in ``.gz``, ``.bz2``, ``.zst``, ``.lz4`` or ``.xz``
+    are decompressed; such a file is read by one task in one epoch.
+    """
+
+    def __init__(
+        self,
+        fmt: FileFormat,
+        paths: tuple[str, ...],
+        watch: Watch | None = None,
+        dead_letter: OutputTag | None = None,
+    ) -> None:
+        self._format = fmt
+        self._paths = paths
+        self._watch = watch
+        self._dead_letter = dead_letter
+
+    @staticmethod
+    def for_record_stream_format(stream_format: StreamFormat, *paths: str | os.PathLike[str]) -> FileSourceBuilder:
+        """Begin a source of files that are read as streams: text, CSV, lines of JSON."""
+        return FileSourceBuilder(stream_format, *paths)
+
+    @staticmethod
+    def for_bulk_file_format(bulk_format: BulkFormat, *paths: str | os.PathLike[str]) -> FileSourceBuilder:
+        """Begin a source of files that are read in batches of columns: Parquet."""
+        return FileSourceBuilder(bulk_format, *paths)
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return Boundedness.BOUNDED if self._watch is None else Boundedness.CONTINUOUS_UNBOUNDED
+
+    @property
+    def produced_type(self) -> TypeInformation:
+        return self._format.produced_type
+
+    @property
+    def dead_letter(self) -> OutputTag | None:
+        return self._dead_letter
+
+    @property
+    def reads_in_pieces(self) -> bool:
+        return True
+
+    def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
+        return FileEnumerator(self._paths, self._format, self._watch, context)
+
+    def create_reader(self) -> SourceReader:
+        return FileReader(self._format, reject=self._dead_letter is not None)
+
+    def __repr__(self) -> str:
+        return f"FileSource({', '.join(self._paths)})"
+
+
+class FileSourceBuilder:
+    """Puts a :class:`FileSource` together.
+
+    Raises:
+        InvalidProgramError: when no path is given.
+        UnsupportedOperationError: when a path is not on a local file system.
+    """
+
+    def __init__(self, fmt: FileFormat, *paths: str | os.PathLike[str]) -> None:
+        if not paths:
+            raise InvalidProgramError("a FileSource needs at least one path")
+        self._format = fmt
+        self._paths = tuple(map(local_path, paths))
+        self._watch: Watch | None = None
+        self._dead_letter: OutputTag | None = None
+
+    def monitor_continuously(
+        self,
+        discovery_interval: Duration | datetime.timedelta | int,
+        horizon: Duration | datetime.timedelta | int = _DEFAULT_HORIZON,
+    ) -> FileSourceBuilder:
+        """Keep looking for new files; the source never ends.
+
+        Files must be complete when they become visible: write under a name that starts with a dot, then rename.
+
+        Args:
+            discovery_interval: how often to look (milliseconds when an ``int``).
+            horizon: how much older than the newest file seen a file may be (by modification time) when it appears.
+                Files that were read are remembered that long. What is there at the very start is read whatever its age.
+
+        Raises:
+            InvalidProgramError: when one of the two is not above 0.
+        """
+        watch = Watch(to_millis(discovery_interval), to_millis(horizon))
+        if watch.interval <= 0 or watch.horizon <= 0:
+            raise InvalidProgramError("monitor_continuously needs an interval and a horizon above 0")
+        self._watch = watch
+        return self
+
+    def process_static_file_set(self) -> FileSourceBuilder:
+        """Read the files that are there when the job first starts, then end. This is the default."""
+        self._watch = None
+        return self
+
+    def set_dead_letter(self, output_tag: OutputTag) -> FileSourceBuilder:
+        """Send what cannot be read to a side output, as ``(where, raw, reason)``, and go on; else it fails the job."""
+        self._dead_letter = output_tag
+        return self
+
+    def build(self) -> FileSource:
+        """The source.
+
+        Raises:
+            InvalidTypeError: when the files have to tell the type of the records but do not.
+        """
+        fmt = self._format.resolve(self._list)
+        return FileSource(fmt, self._paths, self._watch, self._dead_letter)
+
+    def _list(self) -> list[str]:
+        return [status.path for status in list_files(self._paths)]

@@ -1,0 +1,82 @@
+"""``PrintSink``: shows every record in the driver, for looking at a stream while it is being written."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from headrace.connectors.sink import Committer, Sink, SinkWriter
+from headrace.formats.text.plain import text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.common.batch import Batch
+    from headrace.connectors.sink import CommitterContext, Json, WriterContext
+
+
+class PrintSink(Sink):
+    """Prints a line for each record, when the epoch is complete.
+
+    As in Flink the line begins with ``identifier> ``, or ``identifier:subtask> `` when several tasks write; without an
+    identifier with ``subtask> ``, or with nothing when there is one task. Subtasks count from 1. Lines are printed once
+    while the job lives; after a restart those of an epoch may come again or be missing.
+
+    Args:
+        identifier: what tells several print sinks apart.
+        to_stderr: whether to print to the standard error.
+    """
+
+    def __init__(self, identifier: str | None = None, *, to_stderr: bool = False) -> None:
+        self._identifier = identifier or ""
+        self._to_stderr = to_stderr
+
+    @property
+    def is_durable(self) -> bool:
+        return False
+
+    def create_writer(self, context: WriterContext) -> SinkWriter:
+        return _PrintWriter(_prefix(self._identifier, context.subtask, context.parallelism))
+
+    def create_committer(self, context: CommitterContext) -> Committer:
+        return _PrintCommitter(to_stderr=self._to_stderr)
+
+    def __repr__(self) -> str:
+        return f"PrintSink({self._identifier!r})"
+
+
+def _prefix(identifier: str, subtask: int, parallelism: int) -> str:
+    parts = [identifier] if identifier else []
+    if parallelism > 1:
+        parts.append(str(subtask + 1))
+    return f"{':'.join(parts)}> " if parts else ""
+
+
+class _PrintWriter(SinkWriter):
+    """Makes the text in the task: the driver need not know the records' classes."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._parts: list[str] = []
+
+    def write(self, batch: Batch) -> None:
+        prefix = self._prefix
+        self._parts.append("".join([f"{prefix}{text_of(record)}\n" for record in batch.rows]))
+
+    def prepare_commit(self) -> Sequence[Json]:
+        return ["".join(self._parts)] if self._parts else []
+
+
+class _PrintCommitter(Committer):
+    def __init__(self, *, to_stderr: bool) -> None:
+        self._to_stderr = to_stderr
+        self._printed = -1
+
+    def commit(self, epoch: int, committables: Sequence[Json], processing_time: int) -> None:
+        if epoch <= self._printed:
+            return
+        # Looked up each time: tests and notebooks exchange the streams.
+        stream = sys.stderr if self._to_stderr else sys.stdout
+        stream.writelines(committables)
+        stream.flush()
+        self._printed = epoch

@@ -1,0 +1,79 @@
+"""``NumberSequenceSource``: consecutive numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.columns import layout_of
+from headrace.common.errors import InvalidProgramError
+from headrace.common.typeinfo import Types
+from headrace.connectors.ranges import RangeEnumerator, runs
+from headrace.connectors.source import Boundedness, Source, SourceReader, SourceRecords
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.connectors.source import EnumeratorContext, Json, SplitEnumerator
+
+_SPLIT = "sequence"
+_LONGS = range(-(2**63), 2**63)
+
+
+class NumberSequenceSource(Source):
+    """The numbers from ``start`` to ``end``, both included, as ``LONG`` records in rising order.
+
+    Flink cuts the sequence into one split per reader, so that order and watermarks depend on the parallelism. Here it
+    is one split that is read in pieces: in order, whatever the parallelism.
+
+    Args:
+        start: the first number.
+        end: the last number; one less than ``start`` for no numbers.
+
+    Raises:
+        InvalidProgramError: when the bounds are no longs or the wrong way round.
+    """
+
+    def __init__(self, start: int, end: int) -> None:
+        if start not in _LONGS or end not in _LONGS:
+            raise InvalidProgramError(f"NumberSequenceSource needs bounds of 64 bits, not {start!r} and {end!r}")
+        if start > end + 1:
+            raise InvalidProgramError(f"NumberSequenceSource cannot run from {start} down to {end}")
+        self._start = start
+        self._end = end
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return Boundedness.BOUNDED
+
+    @property
+    def produced_type(self) -> TypeInformation:
+        return Types.LONG()
+
+    @property
+    def reads_in_pieces(self) -> bool:
+        return True
+
+    def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
+        return RangeEnumerator(_SPLIT, self._end - self._start + 1)
+
+    def create_reader(self) -> SourceReader:
+        return _SequenceReader(self._start)
+
+    def __repr__(self) -> str:
+        return f"NumberSequenceSource({self._start}, {self._end})"
+
+
+class _SequenceReader(SourceReader):
+    def __init__(self, first: int) -> None:
+        self._first = first
+        self._schema = layout_of(Types.LONG()).schema
+
+    def read(self, piece: Json) -> Iterator[SourceRecords]:
+        for start, end in runs(piece):
+            # The offset is added to an array that starts at 0: the end may be the largest long.
+            numbers = np.arange(end - start, dtype=np.int64) + np.int64(self._first + start)
+            yield SourceRecords(columns=pa.RecordBatch.from_arrays([pa.array(numbers)], schema=self._schema))

@@ -1,0 +1,195 @@
+"""The source framework: what a connector has to offer so that a job can read from it exactly once.
+
+A source has two halves. The **enumerator** lives in the driver: it finds splits, says how far each one can be read now
+and cuts an epoch's share of it into pieces. The **reader** lives in the task: it reads one piece, straight into Arrow
+where it can. A piece has fixed ends, so reading it again gives the same records; that is all that exactness asks of
+a source.
+
+A *split* is the unit of event time: one Kafka partition, one log partition, and a set of files read in one order. It has
+a watermark of its own. A *piece* is the unit of parallel work: an epoch's share of one split may be cut into several,
+in reading order, and the engine makes the watermarks of the split whole again.
+"""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from headrace.common.output_tag import OutputTag
+    from headrace.common.typeinfo import TypeInformation
+
+Json = Any
+"""Anything that :mod:`json` can write: positions and pieces are part of the manifest."""
+
+
+class Boundedness(enum.Enum):
+    """Whether a source ends."""
+
+    BOUNDED = "bounded"
+    CONTINUOUS_UNBOUNDED = "unbounded"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBudget:
+    """How much of one split an epoch may take.
+
+    Attributes:
+        records: the most records.
+        bytes: the most bytes, as the source stores them.
+        pieces: into how many pieces the share should be cut, if it can be.
+    """
+
+    records: int
+    bytes: int
+    pieces: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SplitRead:
+    """An epoch's share of one split: everything from ``start`` up to ``end``.
+
+    Attributes:
+        split_id: the split.
+        start: the position where the epoch before ended.
+        end: the position where the next epoch goes on.
+        pieces: what the reader needs to read the share, in reading order; each is JSON and read by one task.
+        records: how many records there are, or the best estimate.
+        bytes: how many bytes, or the best estimate.
+    """
+
+    split_id: str
+    start: Json
+    end: Json
+    pieces: tuple[Json, ...]
+    records: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRecords:
+    """Some consecutive records as a reader hands them over: rows or columns of the produced type, not both.
+
+    Attributes:
+        columns: the records under the schema of the produced type.
+        rows: the records as Python objects.
+        timestamps: the source's own timestamps in milliseconds (a broker's, say), if it has any.
+        rejected: rows that could not be read, for the dead-letter output, as ``(where, raw, reason)``.
+    """
+
+    columns: pa.RecordBatch | None = None
+    rows: list[Any] | None = None
+    timestamps: npt.NDArray[np.int64] | None = None
+    rejected: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        if self.rows is not None:
+            return len(self.rows)
+        return 0 if self.columns is None else int(self.columns.num_rows)
+
+
+class SourceReader(ABC):
+    """Reads pieces inside a task. Two calls with the same piece give the same records in the same order."""
+
+    @abstractmethod
+    def read(self, piece: Json) -> Iterator[SourceRecords]:
+        """The records of a piece, in order, in batches of some ten thousand records.
+
+        Raises:
+            BadRecordError: on a row that cannot be read, naming file and line, when there is no dead-letter output.
+            SourceChangedError: when what was planned is no longer what is there.
+            OSError: on a passing fault; the task is run again.
+        """
+
+    def close(self) -> None:
+        """Let go of connections and files."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnumeratorContext:
+    """What an enumerator is started with.
+
+    Attributes:
+        parallelism: how many tasks read at the same time.
+        directory: a folder of the job's checkpoint directory that belongs to this source alone (created on demand), for
+            incremental state that is too large for the manifest, and for staged data.
+        state: what :meth:`SplitEnumerator.snapshot` gave last, or None at the first start.
+    """
+
+    parallelism: int
+    directory: str
+    state: Json | None = None
+
+
+class SplitEnumerator(ABC):
+    """Finds splits and plans what an epoch reads of them; lives in the driver, called by one thread."""
+
+    @abstractmethod
+    def discover(self, now: int) -> Sequence[str]:
+        """The ids of all splits known by now, in a stable order (new ones at the end); ``now`` is in milliseconds."""
+
+    @abstractmethod
+    def initial_position(self, split_id: str) -> Json:
+        """Where a split that was never read starts."""
+
+    @abstractmethod
+    def plan(self, split_id: str, position: Json, budget: ReadBudget, now: int) -> SplitRead | None:
+        """An epoch's share of a split, or None when there is nothing beyond ``position`` now (the split is idle)."""
+
+    @abstractmethod
+    def is_finished(self, split_id: str, position: Json) -> bool:
+        """Whether nothing will ever come beyond ``position``."""
+
+    def is_complete(self) -> bool:
+        """Whether no further split will ever be discovered."""
+        return True
+
+    def snapshot(self) -> Json:
+        """What has to be known to go on after a restart, besides the positions; small, it is part of the manifest."""
+        return None
+
+    def checkpoint_completed(self, positions: dict[str, Json]) -> None:
+        """The manifest that holds ``positions`` exists; what lies before them will never be read again."""
+
+    def close(self) -> None:
+        """Let go of connections and files."""
+
+
+class Source(ABC):
+    """A description of where records come from; immutable and picklable, it travels to driver and tasks."""
+
+    @property
+    @abstractmethod
+    def boundedness(self) -> Boundedness:
+        """Whether the source ends."""
+
+    @property
+    @abstractmethod
+    def produced_type(self) -> TypeInformation:
+        """The type of the records, fixed before the job starts."""
+
+    @abstractmethod
+    def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
+        """The driver's half, at first start or from restored state."""
+
+    @abstractmethod
+    def create_reader(self) -> SourceReader:
+        """The task's half."""
+
+    @property
+    def dead_letter(self) -> OutputTag | None:
+        """The side output for rows that cannot be read; None makes such a row fail the job."""
+        return None
+
+    @property
+    def reads_in_pieces(self) -> bool:
+        """Whether a split's share of an epoch can be cut into several pieces."""
+        return False

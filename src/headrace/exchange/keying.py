@@ -1,0 +1,28 @@
+"""Finding the key of each record: from columns where the key is a field, by the user's function where it is not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.operators.keyed import KeyedBatch
+
+if TYPE_CHECKING:
+    from headrace.common.batch import Batch
+    from headrace.plan.job_plan import KeyPlan
+    from headrace.state.keys import KeyColumn
+
+
+def keys_of(batch: Batch, key: KeyPlan) -> KeyColumn:
+    """The keys of a batch.
+
+    Raises:
+        InvalidTypeError: when a key does not fit the declared key type.
+        Exception: whatever the user's key function raises.
+    """
+    if key.is_attached:
+        assert isinstance(batch, KeyedBatch)
+        return batch.keys
+    if key.fields is not None and key.is_single and len(key.fields) == 1 and batch.type.is_composite:
+        if batch.is_columnar:
+            return key.codec.from_array(batch.columns.column(batch.type.field_index(key.fields[0])))
+    return key.codec.encode([key.selector(row) for row in batch.rows])

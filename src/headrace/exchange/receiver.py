@@ -1,0 +1,235 @@
+"""The receiving end: envelopes in watermark order become batches in exact order, each record with its watermark.
+
+Envelopes arrive sorted by the watermark of their first record. Two channels overlap inside, so what has arrived is held
+back until the next envelope shows that nothing before it can follow, and is merged record by record, vectorised. Memory
+holds one envelope a channel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headrace.common.batch import concat
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
+from headrace.common.errors import HeadraceError
+from headrace.exchange.channel import ChannelStatus, ChannelSummary
+from headrace.exchange.payload import decode
+from headrace.operators.keyed import KeyedBatch
+from headrace.state.keys import KeyColumn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from headrace.common.batch import Batch
+    from headrace.exchange.envelope import Envelope
+    from headrace.plan.job_plan import PlannedEdge
+
+
+class ExchangeError(HeadraceError, RuntimeError):
+    """Envelopes were lost or doubled on their way; the epoch has to be run again."""
+
+
+@dataclass(slots=True)
+class _Held:
+    """Records of one channel that wait for their turn."""
+
+    channel: tuple[int, int]
+    batch: Batch
+
+
+class ExchangeReceiver:
+    """Receives all exchanged edges of one operator in one task.
+
+    Args:
+        edges: the edges, all of them into the same operator.
+        watermark: the operator's event time at the end of the last epoch.
+        deliver: takes ``(edge, batch)``; the watermarks of the batches never fall.
+        is_complete: whether every source of the job is known, so that no channels means that all have finished.
+    """
+
+    def __init__(
+        self,
+        edges: Iterable[PlannedEdge],
+        watermark: int,
+        deliver: Callable[[PlannedEdge, Batch], None],
+        *,
+        is_complete: bool,
+    ) -> None:
+        self._edges = {edge.id: edge for edge in edges}
+        self._watermark = watermark
+        self._deliver = deliver
+        self._is_complete = is_complete
+        self._summaries: list[ChannelSummary] = []
+        self._progress: _Progress | None = None
+        self._held: list[_Held] = []
+        self._phase = 0
+        self._received: dict[tuple[int, int, int], int] = {}
+
+    def summary(self, payload: bytes) -> None:
+        """How a channel fares in this epoch; all of these come before the first record."""
+        self._summaries.append(ChannelSummary.from_bytes(payload))
+
+    def data(self, envelope: Envelope) -> None:
+        """The next envelope, in sorted order."""
+        channel = (envelope.edge, envelope.channel)
+        self._release(envelope.phase, envelope.watermark, channel)
+        edge = self._edges[envelope.edge]
+        self._held.append(_Held(channel, decode(envelope.payload, edge.record_type, edge.key)))
+        where = (*channel, envelope.phase)
+        self._received[where] = self._received.get(where, 0) + 1
+
+    def end(self) -> tuple[int, ChannelStatus]:
+        """Everything has arrived: deliver the rest.
+
+        Returns:
+            The operator's watermark at the end of the epoch and the status of its inputs.
+
+        Raises:
+            ExchangeError: when an envelope is missing.
+        """
+        self._release_all()
+        for summary in self._summaries:
+            where = (summary.edge, summary.channel, summary.phase)
+            if self._received.get(where, 0) != summary.envelopes:
+                raise ExchangeError(
+                    f"edge {summary.edge}, channel {summary.channel}, piece {summary.phase}: "
+                    f"{summary.envelopes} envelopes were sent, {self._received.get(where, 0)} arrived"
+                )
+        progress = self._known()
+        return progress.final, progress.status
+
+    def _known(self) -> _Progress:
+        if self._progress is None:
+            self._progress = _Progress(self._summaries, self._watermark, is_complete=self._is_complete)
+        return self._progress
+
+    def _release(self, phase: int, watermark: int, channel: tuple[int, int]) -> None:
+        """Deliver what comes before a record of ``channel`` that meets ``watermark``."""
+        if phase != self._phase:
+            self._release_all()
+            self._phase = phase
+        ready: list[_Held] = []
+        waiting: list[_Held] = []
+        for held in self._held:
+            side = "right" if held.channel <= channel else "left"
+            stop = len(held.batch) if held.channel == channel else int(
+                np.searchsorted(held.batch.watermarks, watermark, side=side)  # type: ignore[call-overload]
+            )
+            if stop:
+                ready.append(held if stop == len(held.batch) else _Held(held.channel, held.batch.slice(0, stop)))
+            if stop < len(held.batch):
+                waiting.append(_Held(held.channel, held.batch.slice(stop, len(held.batch))))
+        self._held = waiting
+        self._merge(ready)
+
+    def _release_all(self) -> None:
+        held, self._held = self._held, []
+        self._merge(held)
+
+    def _merge(self, ready: list[_Held]) -> None:
+        if len(ready) == 1:
+            self._hand_over(ready[0].channel[0], ready[0].batch)
+            return
+        # Stable: records that meet the same watermark come by channel, and within one in sending order.
+        ready.sort(key=lambda held: held.channel)
+        for edge_id, batch in _interleave(ready):
+            self._hand_over(edge_id, batch)
+
+    def _hand_over(self, edge_id: int, batch: Batch) -> None:
+        watermarks = self._known().effective(batch.watermarks, self._phase)
+        self._deliver(self._edges[edge_id], batch.with_watermarks(watermarks))
+
+
+def _interleave(ready: list[_Held]) -> Iterable[tuple[int, Batch]]:
+    """Merge by watermark; records of one edge stay together as long as no record of another edge comes between."""
+    if not ready:
+        return
+    by_edge: dict[int, list[Batch]] = {}
+    for held in ready:
+        by_edge.setdefault(held.channel[0], []).append(held.batch)
+    if len(by_edge) == 1:
+        (edge_id, batches), *_ = by_edge.items()
+        yield edge_id, _sorted(_concat(batches))
+        return
+    merged = {edge_id: _sorted(_concat(batches)) for edge_id, batches in by_edge.items()}
+    yield from _alternate(merged)
+
+
+def _alternate(merged: dict[int, Batch]) -> Iterable[tuple[int, Batch]]:
+    """Cut the sorted batches of several edges where their watermarks interleave."""
+    edges = np.concatenate([np.full(len(batch), edge_id) for edge_id, batch in merged.items()])
+    watermarks = np.concatenate([batch.watermarks for batch in merged.values()])
+    order = np.argsort(watermarks, kind="stable")
+    sequence = edges[order]
+    cuts = np.flatnonzero(sequence[1:] != sequence[:-1]) + 1
+    taken = dict.fromkeys(merged, 0)
+    for start, stop in zip(np.append(0, cuts).tolist(), np.append(cuts, len(sequence)).tolist(), strict=True):
+        edge_id = int(sequence[start])
+        first = taken[edge_id]
+        taken[edge_id] = first + stop - start
+        yield edge_id, merged[edge_id].slice(first, taken[edge_id])
+
+
+def _concat(batches: list[Batch]) -> Batch:
+    if len(batches) > 1 and isinstance(batches[0], KeyedBatch):
+        keys = KeyColumn.concat([batch.keys for batch in batches if isinstance(batch, KeyedBatch)])
+        return KeyedBatch.of(concat(batches), keys)
+    return concat(batches)
+
+
+def _sorted(batch: Batch) -> Batch:
+    order = np.argsort(batch.watermarks, kind="stable")
+    return batch.take(order)
+
+
+class _Progress:
+    """What the summaries of all channels say about the epoch as a whole."""
+
+    def __init__(self, summaries: list[ChannelSummary], watermark: int, *, is_complete: bool) -> None:
+        channels: dict[tuple[int, int], list[ChannelSummary]] = {}
+        for summary in sorted(summaries, key=lambda summary: summary.phase):
+            channels.setdefault((summary.edge, summary.channel), []).append(summary)
+        self._pieces = list(channels.values())
+        self.status = self._combined_status(is_complete=is_complete)
+        self.final = max(watermark, self._combined_final(watermark))
+        self._bases = [max(watermark, self._base(phase, watermark)) for phase in range(self._phases())]
+
+    def effective(self, watermarks: np.ndarray, phase: int) -> np.ndarray:
+        """The operator's watermark at each record, from what the record's own piece knew of its channel."""
+        return np.minimum(np.maximum(watermarks, self._bases[phase]), self.final)
+
+    def _phases(self) -> int:
+        return max((len(pieces) for pieces in self._pieces), default=0)
+
+    def _live(self) -> list[list[ChannelSummary]]:
+        return [pieces for pieces in self._pieces if pieces[-1].status is not ChannelStatus.IDLE]
+
+    def _combined_status(self, *, is_complete: bool) -> ChannelStatus:
+        if not self._pieces:
+            return ChannelStatus.FINISHED if is_complete else ChannelStatus.ACTIVE
+        states = {pieces[-1].status for pieces in self._pieces}
+        if states == {ChannelStatus.FINISHED}:
+            return ChannelStatus.FINISHED if is_complete else ChannelStatus.ACTIVE
+        return ChannelStatus.IDLE if ChannelStatus.ACTIVE not in states else ChannelStatus.ACTIVE
+
+    def _combined_final(self, watermark: int) -> int:
+        if self.status is ChannelStatus.FINISHED:
+            return MAX_WATERMARK
+        unfinished = [pieces for pieces in self._pieces if pieces[-1].status is not ChannelStatus.FINISHED]
+        active = [pieces for pieces in unfinished if pieces[-1].status is ChannelStatus.ACTIVE]
+        if active:
+            return min(_reached(pieces, len(pieces)) for pieces in active)
+        # All idle: nothing holds anything back any more, so the furthest one counts (Flink's valve does the same).
+        return max((_reached(pieces, len(pieces)) for pieces in unfinished), default=watermark)
+
+    def _base(self, phase: int, watermark: int) -> int:
+        """What every channel has reached before piece ``phase``."""
+        return min((_reached(pieces, phase) for pieces in self._live()), default=watermark)
+
+
+def _reached(pieces: list[ChannelSummary], phase: int) -> int:
+    """The watermark of a channel before its piece ``phase``."""
+    return max([pieces[0].start, *(piece.final for piece in pieces[:phase])], default=MIN_WATERMARK)

@@ -1,0 +1,104 @@
+"""The sending end of an edge: collects what an operator emits, cuts it by target and seals it into envelopes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.common.batch import concat
+from headrace.common.constants import MIN_WATERMARK
+from headrace.exchange.channel import ChannelStatus, ChannelSummary
+from headrace.exchange.envelope import Envelope, Kind
+from headrace.exchange.keying import keys_of
+from headrace.exchange.payload import encode
+from headrace.exchange.routing import ROUTING_ROWS, by_key_group, evenly
+from headrace.operators.keyed import KeyedBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from headrace.common.batch import Batch
+    from headrace.plan.job_plan import PlannedEdge
+    from headrace.state.keys import KeyColumn
+
+COALESCE_ROWS = 8192
+"""Batches smaller than this wait for more before they are sent: an envelope costs tens of microseconds."""
+
+
+class EdgeSender:
+    """Sends the records of one edge from one task.
+
+    Args:
+        edge: the edge.
+        max_parallelism: the job's key groups.
+        outbox: takes finished envelopes.
+        guard: wraps calls of the user's key function, so that an error names it.
+    """
+
+    def __init__(self, edge: PlannedEdge, max_parallelism: int, outbox: Callable[[Envelope], None]) -> None:
+        self.edge = edge
+        self._max_parallelism = max_parallelism
+        self._outbox = outbox
+        self._pending: list[Batch] = []
+        self._pending_rows = 0
+        self._sequences = [0] * edge.target_parallelism
+        self._channel = 0
+        self._phase = 0
+        self._start = MIN_WATERMARK
+
+    def begin_channel(self, channel: int, phase: int, start: int) -> None:
+        """All that follows comes from this piece of this channel."""
+        self._channel, self._phase, self._start = channel, phase, start
+        self._sequences = [0] * self.edge.target_parallelism
+
+    def send(self, batch: Batch) -> None:
+        """Send records; they may wait for more."""
+        if not len(batch):
+            return
+        self._pending.append(batch)
+        self._pending_rows += len(batch)
+        if self._pending_rows >= COALESCE_ROWS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what waits."""
+        pending, self._pending, self._pending_rows = self._pending, [], 0
+        if not pending:
+            return
+        # A keyed batch carries keys that concatenation would lose; those are large anyway.
+        for batch in pending if isinstance(pending[0], KeyedBatch) else [concat(pending)]:
+            for start in range(0, len(batch), ROUTING_ROWS):
+                self._route(batch.slice(start, start + ROUTING_ROWS) if len(batch) > ROUTING_ROWS else batch)
+
+    def end_channel(self, final: int, status: ChannelStatus) -> None:
+        """The piece is over: tell every receiver how it ended."""
+        self.flush()
+        for target, envelopes in enumerate(self._sequences):
+            summary = ChannelSummary(
+                self.edge.id, self._channel, self._phase, self._start, final, status, envelopes
+            )
+            self._outbox(self._envelope(target, -1, MIN_WATERMARK, self._phase, Kind.SUMMARY, summary.to_bytes()))
+
+    def _route(self, batch: Batch) -> None:
+        for target, part, keys in self._parts(batch):
+            sequence = self._sequences[target]
+            self._sequences[target] = sequence + 1
+            payload = encode(part, keys, self.edge.key)
+            self._outbox(self._envelope(target, self._phase, int(part.watermarks[0]), sequence, Kind.DATA, payload))
+
+    def _parts(self, batch: Batch) -> Iterator[tuple[int, Batch, KeyColumn | None]]:
+        parallelism, key = self.edge.target_parallelism, self.edge.key
+        if key is not None:
+            keys = keys_of(batch, key)
+            if parallelism == 1:
+                yield 0, batch, keys
+                return
+            for target, rows in by_key_group(keys, parallelism, self._max_parallelism):
+                yield target, batch.take(rows), keys.take(rows)
+        elif self.edge.ship_strategy == "REBALANCE":
+            yield from ((target, part, None) for target, part in evenly(batch, parallelism))
+        else:
+            yield self._channel % parallelism, batch, None
+
+    def _envelope(self, target: int, phase: int, watermark: int, sequence: int, kind: Kind, payload: bytes) -> Envelope:
+        edge = self.edge
+        return Envelope(edge.target_stage, target, phase, watermark, edge.id, self._channel, sequence, kind, payload)

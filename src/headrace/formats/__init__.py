@@ -1,0 +1,7 @@
+"""How records lie in files: text, CSV, lines of JSON, Parquet; for reading and for writing."""
+
+from __future__ import annotations
+
+from headrace.formats.file_format import BulkFormat, Decoded, FileExtent, FileFormat, FileRange, StreamFormat
+
+__all__ = ["BulkFormat", "Decoded", "FileExtent", "FileFormat", "FileRange", "StreamFormat"]

@@ -1,0 +1,81 @@
+"""What the file sink needs to know of a format: encoders of rows, and writers of whole files.
+
+An :class:`~headrace.common.serialization.Encoder` writes one record after the other. A :class:`BatchEncoder` is one that
+can write a whole batch at once. A :class:`BulkWriterFactory` makes writers for formats that are more than the sum of
+their records, such as Parquet.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from headrace.common.serialization import Encoder
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+    from headrace.common.batch import Batch
+    from headrace.common.typeinfo import TypeInformation
+
+
+class BatchEncoder(Encoder, ABC):
+    """Writes records batch by batch; the bytes of two batches may be put together."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        """Make an encoder; there is no function for single records."""
+
+    @abstractmethod
+    def encode_batch(self, batch: Batch) -> bytes:
+        """The bytes of some records, each with whatever separates it from the next."""
+
+    def encode(self, element: Any) -> bytes:
+        """Not to be called: batches are encoded as a whole."""
+        raise TypeError(f"{type(self).__name__} encodes batches, not single records")
+
+    def header(self, input_type: TypeInformation) -> bytes:
+        """What a file begins with."""
+        return b""
+
+    def validate(self, input_type: TypeInformation) -> None:
+        """Refuse a record type.
+
+        Raises:
+            InvalidTypeError: naming the type and what would fit.
+        """
+
+
+class BulkWriter(ABC):
+    """Writes one file."""
+
+    @abstractmethod
+    def add_batch(self, batch: Batch) -> None:
+        """Write some records."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Write what the format has at the end; the file itself stays open."""
+
+
+class BulkWriterFactory(ABC):
+    """Makes writers; immutable and picklable."""
+
+    @abstractmethod
+    def create(self, out: BinaryIO, input_type: TypeInformation) -> BulkWriter:
+        """A writer into ``out``, which can only be appended to."""
+
+    def validate(self, input_type: TypeInformation) -> None:
+        """Refuse a record type.
+
+        Raises:
+            InvalidTypeError: naming the type and what would fit.
+        """
+
+
+def encode_records(encoder: Encoder, batch: Batch) -> bytes:
+    """The bytes of a batch under any encoder."""
+    if isinstance(encoder, BatchEncoder):
+        return encoder.encode_batch(batch)
+    return b"".join(map(encoder.encode, batch.rows))

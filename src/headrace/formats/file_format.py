@@ -1,0 +1,125 @@
+"""What the file source needs to know of a file format: how files can be cut, and how a part of one is read.
+
+A format measures a file in units of its own, bytes for lines of text and rows for Parquet. The source cuts a file at
+any unit, and the format says which records belong to a cut: for lines, those that start inside it. So cutting never
+has to look into the file, and every cut of a file gives the same records.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from headrace.common.typeinfo import TypeInformation
+
+
+@dataclass(frozen=True, slots=True)
+class FileExtent:
+    """How much there is in a file and where it may be cut.
+
+    Attributes:
+        length: the file's end in the format's units.
+        bytes_per_unit: bytes that one unit takes in the file, on average.
+        records_per_unit: records that one unit holds, on average; an estimate.
+        divisible: whether the file may be cut at all.
+        preferred_cuts: rising units where a cut costs nothing (the row groups of a Parquet file).
+    """
+
+    length: int
+    bytes_per_unit: float = 1.0
+    records_per_unit: float = 1.0
+    divisible: bool = True
+    preferred_cuts: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FileRange:
+    """A part of one file, in the format's units.
+
+    Attributes:
+        path: the file.
+        size: the file's size in bytes.
+        start: the first unit.
+        end: the unit after the last one.
+    """
+
+    path: str
+    size: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """Consecutive records as a format reads them: columns under the schema of the produced type, or rows.
+
+    Attributes:
+        columns: the records as Arrow columns.
+        rows: the records as Python objects.
+        rejected: what could not be read, as ``(where, raw, reason)``.
+    """
+
+    columns: pa.RecordBatch | None = None
+    rows: list[Any] | None = None
+    rejected: list[tuple[str, str, str]] = field(default_factory=list)
+
+
+class FileFormat(ABC):
+    """How records lie in files; immutable and picklable."""
+
+    @property
+    @abstractmethod
+    def produced_type(self) -> TypeInformation:
+        """The type of the records."""
+
+    def resolve(self, list_files: Callable[[], Sequence[str]]) -> FileFormat:
+        """A format whose type is fixed, when it can only be told by looking into the files.
+
+        Args:
+            list_files: lists the files that are there now.
+
+        Raises:
+            InvalidTypeError: when the files do not tell the type.
+        """
+        return self
+
+    @abstractmethod
+    def extent(self, path: str, size: int) -> FileExtent:
+        """Measure a file of ``size`` bytes; called in the driver, so it looks at little of the file."""
+
+    @abstractmethod
+    def read(self, part: FileRange, *, reject: bool) -> Iterator[Decoded]:
+        """The records of a part of a file, in order, in batches of some ten thousand.
+
+        Args:
+            part: what to read.
+            reject: whether to hand over what cannot be read in :attr:`Decoded.rejected`, and go on.
+
+        Raises:
+            BadRecordError: on a record that cannot be read, naming file and line, unless ``reject``.
+        """
+
+
+class StreamFormat(FileFormat):
+    """A format that is read as a stream of records: text, CSV, lines of JSON."""
+
+    @staticmethod
+    def text_line_format(charset_name: str = "UTF-8") -> StreamFormat:
+        """Lines of text, as ``STRING`` records without their line ends (``\\n`` or ``\\r\\n``).
+
+        Args:
+            charset_name: how characters are encoded; any that Python knows.
+        """
+        from headrace.formats.text.reader import TextLineFormat
+
+        return TextLineFormat(charset_name)
+
+
+class BulkFormat(FileFormat):
+    """A format that is read in batches of columns: Parquet."""

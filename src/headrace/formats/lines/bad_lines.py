@@ -1,0 +1,100 @@
+"""Finding the lines that cannot be read in a block that cannot be read."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+    from headrace.formats.lines.streams import ByteStream
+
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class BadLine:
+    """A line that cannot be read.
+
+    Attributes:
+        index: which line of the block.
+        reason: why.
+    """
+
+    index: int
+    reason: str
+
+
+def find_bad_lines(decode: Callable[[bytes], Any], data: bytes, ends: list[int]) -> Iterator[BadLine]:
+    """Halve the block until single lines are left; the good halves cost one look each.
+
+    Args:
+        decode: raises ``ValueError`` on a block that holds a bad line.
+        data: a block of whole lines that ``decode`` refuses.
+        ends: where the lines of ``data`` end.
+    """
+    starts = [0, *ends]
+    open_ranges = [(0, len(ends))]
+    while open_ranges:
+        first, last = open_ranges.pop()
+        try:
+            decode(data[starts[first] : starts[last]])
+        except ValueError as error:
+            if last - first == 1:
+                yield BadLine(first, _reason(error))
+                continue
+            middle = (first + last) // 2
+            open_ranges += [(middle, last), (first, middle)]
+
+
+def without_lines(data: bytes, ends: list[int], bad: set[int]) -> bytes:
+    """The block without some of its lines."""
+    return b"".join(data[start:end] for index, (start, end) in enumerate(pairwise([0, *ends])) if index not in bad)
+
+
+def _reason(error: ValueError) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return f"not {error.encoding}: byte {error.object[error.start]:#04x} at position {error.start}, {error.reason}"
+    return str(error) or type(error).__name__
+
+
+class LineNumbers:
+    """Tells which line of a file an offset is in; counted only when somebody asks, that is, on errors.
+
+    Args:
+        open_stream: opens the file from its beginning, as the offsets count it.
+    """
+
+    def __init__(self, open_stream: Callable[[], AbstractContextManager[ByteStream]]) -> None:
+        self._open_stream = open_stream
+        self._offset = 0
+        self._line = 1
+
+    def line_at(self, offset: int) -> int:
+        """The number of the line that starts at ``offset``, counted from 1; offsets must not fall."""
+        with self._open_stream() as stream:
+            if not isinstance(stream, io.FileIO):
+                return 1 + _newlines(stream, offset)
+            stream.seek(self._offset)
+            self._line += _newlines(stream, offset - self._offset)
+        self._offset = offset
+        return self._line
+
+
+def _newlines(stream: ByteStream, length: int) -> int:
+    """How many newlines there are in the next ``length`` bytes."""
+    found = 0
+    while length > 0 and (data := stream.read(min(_CHUNK, length))):
+        found += data[:length].count(b"\n")
+        length -= len(data)
+    return found
+
+
+def shorten(data: bytes, limit: int = 1000) -> str:
+    """Raw bytes as text for a message; what is not UTF-8 is shown as escapes."""
+    text = data[:limit].rstrip(b"\r\n").decode("utf-8", errors="backslashreplace")
+    return text + "…" if len(data) > limit else text

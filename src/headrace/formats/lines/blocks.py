@@ -1,0 +1,190 @@
+"""Cutting a stream of bytes into blocks of whole lines."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headrace.formats.lines.streams import ByteStream
+
+BLOCK_BYTES = 1 << 21
+"""How much is read at once; some ten thousand lines of usual length."""
+
+_SEEK_BYTES = 1 << 16
+_HEAD_BYTES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Whole lines, or the beginning of one that is too long.
+
+    Attributes:
+        offset: where the block starts in the stream.
+        data: the lines with their line ends; the last line of a file may have none.
+        too_long: whether this is only the beginning of a line above the limit.
+    """
+
+    offset: int
+    data: bytes
+    too_long: bool = False
+
+
+class Boundary(Protocol):
+    """Finds the ends of lines."""
+
+    def last(self, data: bytes) -> int:
+        """The end of the last whole line in ``data``, 0 when there is none; ``data`` starts with a line."""
+
+    def first(self, data: bytes) -> int:
+        """The end of the first whole line, 0 when there is none."""
+
+    def all(self, data: bytes) -> list[int]:
+        """The ends of all lines, in order; ``len(data)`` is the last one."""
+
+    def open_state(self, data: bytes) -> bytes:
+        """A few bytes that stand for the beginning of a line ``data``, so that it can be dropped."""
+
+
+class Newlines:
+    """Every newline ends a line."""
+
+    def last(self, data: bytes) -> int:
+        return data.rfind(b"\n") + 1
+
+    def first(self, data: bytes) -> int:
+        return data.find(b"\n") + 1
+
+    def all(self, data: bytes) -> list[int]:
+        return _closed(np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")) + 1, len(data))
+
+    def open_state(self, data: bytes) -> bytes:
+        return b""
+
+
+@dataclass(frozen=True, slots=True)
+class NewlinesOutsideQuotes:
+    """A newline between quotes belongs to the line; a doubled quote is a quote (RFC 4180)."""
+
+    quote: str
+
+    def last(self, data: bytes) -> int:
+        ends = self._ends(data)
+        return int(ends[-1]) if len(ends) else 0
+
+    def first(self, data: bytes) -> int:
+        ends = self._ends(data)
+        return int(ends[0]) if len(ends) else 0
+
+    def all(self, data: bytes) -> list[int]:
+        return _closed(self._ends(data), len(data))
+
+    def open_state(self, data: bytes) -> bytes:
+        quote = self.quote.encode()
+        return quote if data.count(quote) % 2 else b""
+
+    def _ends(self, data: bytes) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+        array = np.frombuffer(data, np.uint8)
+        quotes = np.flatnonzero(array == ord(self.quote))
+        newlines = np.flatnonzero(array == ord("\n"))
+        before = np.searchsorted(quotes, newlines)
+        return newlines[before % 2 == 0] + 1
+
+
+def _closed(ends: np.ndarray[tuple[int], np.dtype[np.intp]], length: int) -> list[int]:
+    found: list[int] = ends.tolist()
+    if length and (not found or found[-1] != length):
+        found.append(length)
+    return found
+
+
+def file_blocks(path: str, size: int, start: int, end: int, max_line: int) -> Iterator[Block]:
+    """The lines that start in ``[start, end)`` of a plain file of ``size`` bytes, whole, in blocks.
+
+    Args:
+        path: the file; only its first ``size`` bytes are looked at.
+        size: the file's length.
+        start: the first byte of the part.
+        end: the byte after the part; a line that starts before it is read to its end.
+        max_line: a longer line is given as its beginning only.
+    """
+    with Path(path).open("rb", buffering=0) as stream:
+        begin, stop = _line_start(stream, start, size), _line_start(stream, end, size)
+        stream.seek(begin)
+        yield from stream_blocks(_Limited(stream, stop - begin), Newlines(), max_line, begin)
+
+
+def stream_blocks(stream: ByteStream, boundary: Boundary, max_line: int, offset: int = 0) -> Iterator[Block]:
+    """All lines of a stream in blocks, counted from ``offset``."""
+    carry = b""
+    while data := stream.read(BLOCK_BYTES):
+        data = carry + data
+        cut = boundary.last(data)
+        if cut:
+            yield from _checked(offset, data[:cut], boundary, max_line)
+        offset, carry = offset + cut, data[cut:]
+        if len(carry) > max_line:
+            yield Block(offset, carry[:_HEAD_BYTES], too_long=True)
+            offset, carry = _skip_line(stream, boundary, offset, carry)
+    if carry:
+        yield from _checked(offset, carry, boundary, max_line)
+
+
+def _checked(offset: int, data: bytes, boundary: Boundary, max_line: int) -> Iterator[Block]:
+    """One block, cut where a line in it is too long."""
+    if len(data) <= max_line:
+        yield Block(offset, data)
+        return
+    start = begin = 0
+    for end in boundary.all(data):
+        if end - begin > max_line:
+            if begin > start:
+                yield Block(offset + start, data[start:begin])
+            yield Block(offset + begin, data[begin : begin + _HEAD_BYTES], too_long=True)
+            start = end
+        begin = end
+    if start < len(data):
+        yield Block(offset + start, data[start:])
+
+
+def _skip_line(stream: ByteStream, boundary: Boundary, offset: int, data: bytes) -> tuple[int, bytes]:
+    """Read on to the end of the line that ``data`` begins; gives what follows it and where that starts."""
+    while not (cut := boundary.first(data)):
+        if not (more := stream.read(BLOCK_BYTES)):
+            return offset + len(data), b""
+        state = boundary.open_state(data)
+        offset, data = offset + len(data) - len(state), state + more
+    return offset + cut, data[cut:]
+
+
+def _line_start(stream: io.RawIOBase, position: int, size: int) -> int:
+    """Where the first line that starts at or after ``position`` starts."""
+    if position <= 0 or position >= size:
+        return min(max(position, 0), size)
+    position -= 1
+    stream.seek(position)
+    while position < size and (data := stream.read(min(_SEEK_BYTES, size - position))):
+        found = data.find(b"\n")
+        if found >= 0:
+            return position + found + 1
+        position += len(data)
+    return size
+
+
+class _Limited:
+    """The next ``length`` bytes of a stream."""
+
+    def __init__(self, stream: io.RawIOBase, length: int) -> None:
+        self._stream = stream
+        self._left = length
+
+    def read(self, size: int, /) -> bytes:
+        data = self._stream.read(min(size, self._left)) if self._left > 0 else b""
+        self._left -= len(data or b"")
+        return data or b""

@@ -1,0 +1,167 @@
+"""``LineFormat``: the base of the formats where a record is a line."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Protocol
+
+from headrace.common.errors import BadRecordError
+from headrace.formats.file_format import Decoded, FileExtent, StreamFormat
+from headrace.formats.lines.bad_lines import BadLine, LineNumbers, find_bad_lines, shorten, without_lines
+from headrace.formats.lines.blocks import Newlines, file_blocks, stream_blocks
+from headrace.formats.lines.streams import compression_of, is_line_safe, normal_charset, open_stream
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headrace.formats.file_format import FileRange
+    from headrace.formats.lines.blocks import Block, Boundary
+
+_SAMPLE_BYTES = 1 << 16
+_BYTES_PER_COMPRESSED_BYTE = 4
+_BOM = b"\xef\xbb\xbf"
+
+DEFAULT_MAX_LINE_BYTES = 64 << 20
+"""A longer line is a bad record; the limit keeps a file without newlines from filling the memory."""
+
+
+class LineDecoder(Protocol):
+    """Turns whole lines into records."""
+
+    def __call__(self, data: bytes) -> Decoded:
+        """All records of some lines, which are UTF-8 with their line ends.
+
+        Raises:
+            ValueError: when one of the lines cannot be read.
+        """
+
+
+class LineFormat(StreamFormat):
+    """A format where every record is a line. A line belongs to the part of the file where it starts.
+
+    Args:
+        charset: how characters are encoded.
+        max_line_bytes: a longer line is a bad record.
+
+    Raises:
+        ConfigurationError: when the charset is unknown.
+    """
+
+    header_lines = 0
+    """How many lines at the beginning of a file are not records."""
+
+    boundary: Boundary = Newlines()
+    """What ends a line; anything but newlines keeps files from being cut."""
+
+    def __init__(self, charset: str = "UTF-8", max_line_bytes: int = DEFAULT_MAX_LINE_BYTES) -> None:
+        self._charset = normal_charset(charset)
+        self._max_line_bytes = max_line_bytes
+
+    @abstractmethod
+    def decoder(self, path: str, header: bytes) -> LineDecoder:
+        """What reads the lines of one file.
+
+        Args:
+            path: the file, for messages.
+            header: its first :attr:`header_lines` lines as UTF-8.
+
+        Raises:
+            BadRecordError: when the header does not fit.
+        """
+
+    def extent(self, path: str, size: int) -> FileExtent:
+        compressed = compression_of(path) is not None
+        divisible = not compressed and isinstance(self.boundary, Newlines) and is_line_safe(self._charset)
+        per_byte = self._lines_per_byte(path) * (_BYTES_PER_COMPRESSED_BYTE if compressed else 1)
+        return FileExtent(size, records_per_unit=per_byte, divisible=divisible)
+
+    def _lines_per_byte(self, path: str) -> float:
+        with open_stream(path, self._charset) as stream:
+            sample = stream.read(_SAMPLE_BYTES)
+        return max(sample.count(b"\n"), 1) / max(len(sample), 1)
+
+    def read(self, part: FileRange, *, reject: bool) -> Iterator[Decoded]:
+        decode = _LineReader(self, part.path, self._charset, self._header(part), reject=reject)
+        for block in self._blocks(part):
+            yield from decode.records(block)
+
+    def _blocks(self, part: FileRange) -> Iterator[Block]:
+        if self.extent_is_whole(part.path):
+            with open_stream(part.path, self._charset) as stream:
+                yield from stream_blocks(stream, self.boundary, self._max_line_bytes)
+        else:
+            yield from file_blocks(part.path, part.size, part.start, part.end, self._max_line_bytes)
+
+    def extent_is_whole(self, path: str) -> bool:
+        """Whether the file can only be read from its beginning to its end."""
+        safe = isinstance(self.boundary, Newlines) and is_line_safe(self._charset)
+        return compression_of(path) is not None or not safe
+
+    def _header(self, part: FileRange) -> bytes:
+        """The lines at the beginning of the file that are no records, as they stand there."""
+        if not self.header_lines:
+            return b""
+        with open_stream(part.path, self._charset) as stream:
+            block = next(stream_blocks(stream, self.boundary, self._max_line_bytes), None)
+        if block is None:
+            return b""
+        ends = self.boundary.all(block.data)[: self.header_lines]
+        return block.data[: ends[-1]]
+
+
+class _LineReader:
+    """Reads the blocks of one part of one file."""
+
+    def __init__(self, fmt: LineFormat, path: str, charset: str, header: bytes, *, reject: bool) -> None:
+        self._path = path
+        self._boundary = fmt.boundary
+        self._charset = charset if is_line_safe(charset) else "utf-8"
+        self._header = len(header)
+        self._decode = fmt.decoder(path, self._to_utf8(header.removeprefix(_BOM)))
+        self._numbers = LineNumbers(lambda: open_stream(path, charset))
+        self._reject = reject
+
+    def records(self, block: Block) -> Iterator[Decoded]:
+        """The records of a block of lines."""
+        skipped = max(self._header - block.offset, 0)
+        data = block.data[skipped:]
+        if block.offset == 0 and not skipped:
+            data = data.removeprefix(_BOM)
+        if block.too_long:
+            yield Decoded(rejected=[self._bad(block, data, 0, "the line is too long")])
+        elif data:
+            yield self._decode_lines(block, data)
+
+    def _decode_lines(self, block: Block, data: bytes) -> Decoded:
+        try:
+            return self._decode_raw(data)
+        except ValueError as error:
+            if isinstance(error, BadRecordError):
+                raise
+            return self._without_bad_lines(block, data)
+
+    def _decode_raw(self, data: bytes) -> Decoded:
+        return self._decode(self._to_utf8(data))
+
+    def _to_utf8(self, data: bytes) -> bytes:
+        return data if self._charset == "utf-8" else data.decode(self._charset).encode()
+
+    def _without_bad_lines(self, block: Block, data: bytes) -> Decoded:
+        ends = self._boundary.all(data)
+        starts = [0, *ends]
+        bad: list[BadLine] = []
+        rejected = []
+        for line in find_bad_lines(self._decode_raw, data, ends):
+            raw = data[starts[line.index] : ends[line.index]]
+            before = len(block.data) - len(data) + starts[line.index]
+            rejected.append(self._bad(block, raw, before, line.reason))
+            bad.append(line)
+        good = self._decode_raw(without_lines(data, ends, {line.index for line in bad}))
+        return Decoded(good.columns, good.rows, rejected)
+
+    def _bad(self, block: Block, raw: bytes, before: int, reason: str) -> tuple[str, str, str]:
+        """What to hand over about a bad line that starts ``before`` bytes into the block."""
+        line = self._numbers.line_at(block.offset) + block.data[:before].count(b"\n")
+        if not self._reject:
+            raise BadRecordError(f"{self._path}:{line}: {reason}; the line is {shorten(raw)!r}")
+        return f"{self._path}:{line}", shorten(raw), reason

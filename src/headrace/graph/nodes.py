@@ -1,0 +1,121 @@
+"""The logical job graph: immutable nodes joined by immutable edges.
+
+A node is one operator that the user asked for. Unions, side outputs and partitioning are not nodes but properties of
+edges, as in Flink's stream graph: they move records, they do not work on them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from headrace.common.call_site import UNKNOWN_CALL_SITE, CallSite
+
+if TYPE_CHECKING:
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.graph.specs import OperatorSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """Records stay with the subtask that made them."""
+
+    label = "FORWARD"
+
+
+@dataclass(frozen=True, slots=True)
+class HashPartitioning:
+    """Records go to the subtask that owns the key group of their key.
+
+    Attributes:
+        selector: the user's key function; None when ``fields`` says it all.
+        fields: names or indices of the fields that make the key, when that is known: then no Python call is needed.
+        key_type: the type of the key.
+        is_single: whether the key is the one field itself, not a tuple of fields.
+        call_site: where ``key_by`` was called.
+        only_routes: whether the receiver has no use for the keys (it finds them in the records).
+    """
+
+    selector: Any
+    fields: tuple[str | int, ...] | None
+    key_type: TypeInformation
+    is_single: bool = True
+    call_site: CallSite = UNKNOWN_CALL_SITE
+    only_routes: bool = False
+    label = "HASH"
+
+
+Partitioning = Forward | HashPartitioning
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Records of one node on their way to another.
+
+    Attributes:
+        source: id of the node that makes the records.
+        partitioning: how they are spread over the consumer's subtasks.
+        side_output: id of the side output they come from; None for the main output.
+        input_index: which of the consumer's inputs they belong to; several edges with one index are a union.
+    """
+
+    source: int
+    partitioning: Partitioning = Forward()
+    side_output: str | None = None
+    input_index: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One operator of the job.
+
+    Attributes:
+        id: unique within the graph, in the order of creation.
+        spec: what the operator does.
+        name: shown to the user.
+        inputs: where its records come from; empty for a source.
+        output_type: the type of its main output; None for a sink.
+        side_types: the types of its side outputs by tag id.
+        uid: the stable identity that the user gave; None when there is none.
+        parallelism: how many subtasks; None for the job's default.
+        max_parallelism: how many key groups; None for the job's default.
+        call_site: the line of the user's program that asked for it.
+        description: a longer text for the user.
+    """
+
+    id: int
+    spec: OperatorSpec
+    name: str
+    inputs: tuple[Edge, ...] = ()
+    output_type: TypeInformation | None = None
+    side_types: tuple[tuple[str, TypeInformation], ...] = ()
+    uid: str | None = None
+    parallelism: int | None = None
+    max_parallelism: int | None = None
+    call_site: CallSite = UNKNOWN_CALL_SITE
+    description: str | None = None
+
+    @property
+    def is_source(self) -> bool:
+        """Whether the node has no inputs."""
+        return not self.inputs
+
+    @property
+    def is_sink(self) -> bool:
+        """Whether nothing follows the node."""
+        return self.output_type is None
+
+    @property
+    def key_partitioning(self) -> HashPartitioning | None:
+        """How the node's input is keyed; None when it is not."""
+        for edge in self.inputs:
+            if isinstance(edge.partitioning, HashPartitioning):
+                return edge.partitioning
+        return None
+
+    def type_of(self, side_output: str | None) -> TypeInformation:
+        """The type of one of the node's outputs."""
+        if side_output is not None:
+            return dict(self.side_types)[side_output]
+        assert self.output_type is not None, f"{self.name} is a sink and has no output"
+        return self.output_type

@@ -1,0 +1,58 @@
+"""The words that all renderings of a job use: names on one line, partitioning, keys."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from headrace.graph.specs import SinkSpec
+
+if TYPE_CHECKING:
+    from headrace.graph.nodes import Edge, Node
+
+
+class Key(Protocol):
+    """What is known of a key, in the logical graph and in the plan alike."""
+
+    @property
+    def selector(self) -> Any:
+        """The user's key function."""
+
+    @property
+    def fields(self) -> tuple[str | int, ...] | None:
+        """The fields that make the key, when they are known."""
+
+
+def one_line(text: str) -> str:
+    r"""A name on one line: what cannot be printed is written as Python would escape it (``\n``)."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
+def key_label(key: Key) -> str:
+    """What a stream is keyed by: the fields, or the name of the function."""
+    if key.fields is not None:
+        return ", ".join(map(str, key.fields))
+    name = getattr(key.selector, "__name__", type(key.selector).__name__)
+    return "lambda" if name == "<lambda>" else str(name)
+
+
+def ship_label(strategy: str, key: Key | None, side_output: str | None) -> str:
+    """How records travel: ``HASH(card)``, ``FORWARD``, ``FORWARD, side output late``."""
+    label = strategy if key is None else f"{strategy}({key_label(key)})"
+    return label if side_output is None else f"{label}, side output {side_output}"
+
+
+def edge_key(edge: Edge) -> Key | None:
+    """The key of a logical edge; None when it is not keyed."""
+    return edge.partitioning if hasattr(edge.partitioning, "fields") else None
+
+
+def role_of(node: Node) -> str:
+    """What Flink's plan calls a ``pact``: where the node stands."""
+    if node.is_source:
+        return "Data Source"
+    return "Data Sink" if isinstance(node.spec, SinkSpec) else "Operator"
+
+
+def count_of(number: int, noun: str) -> str:
+    """``1 stage``, ``2 stages``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,94 @@
+"""Planning an epoch: what is read, by which task, and whether there is a reason to run at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headrace.jobmanager.recovery import partition_contexts
+from headrace.runtime.task.messages import EpochContext
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from headrace.checkpoint.manifest import Manifest
+    from headrace.jobmanager.epoch_size import EpochSizer
+    from headrace.jobmanager.sources import SourceCoordinator, SplitPlan
+    from headrace.plan.job_plan import JobPlan
+    from headrace.runtime.task.messages import PieceTurn
+
+
+@dataclass(frozen=True, slots=True)
+class EpochPlan:
+    """An epoch that is about to run.
+
+    Attributes:
+        context: what the tasks are told.
+        splits: by node id of the source, what is read of each of its splits.
+        records: how many records will be read, by the enumerators' word.
+    """
+
+    context: EpochContext
+    splits: Mapping[int, list[SplitPlan]]
+    records: int
+
+
+class EpochPlanner:
+    """Plans one epoch after the other.
+
+    Args:
+        plan: the job.
+        sources: its sources.
+        sizer: says how much may be read.
+    """
+
+    def __init__(self, plan: JobPlan, sources: Sequence[SourceCoordinator], sizer: EpochSizer) -> None:
+        self._plan = plan
+        self._sources = sources
+        self._sizer = sizer
+
+    def plan(self, manifest: Manifest, now: int) -> EpochPlan | None:
+        """The epoch after ``manifest``; None when nothing could come of it."""
+        budget = self._sizer.budget()
+        splits = {source.planned.node.id: source.plan(budget, now) for source in self._sources}
+        is_complete = all(source.is_complete() for source in self._sources)
+        every = [planned for plans in splits.values() for planned in plans]
+        is_last = is_complete and all(planned.ends for planned in every)
+        has_timers_due = any(timer <= now for timer in _timers(manifest))
+        if not (is_last or has_timers_due or any(planned.changes_something for planned in every)):
+            return None
+        context = EpochContext(
+            job_id=manifest.job_id,
+            epoch=manifest.epoch + 1,
+            previous=manifest.epoch,
+            generation=manifest.generation,
+            processing_time=now,
+            turns=self._turns(splits),
+            partitions=partition_contexts(manifest, self._plan),
+            sources_complete=is_complete,
+            is_last=is_last,
+        )
+        return EpochPlan(context, splits, sum(planned.read.records for planned in every if planned.read is not None))
+
+    def next_due(self, manifest: Manifest) -> int | None:
+        """When something happens without input: a processing-time timer, or a split that becomes idle."""
+        idle = (source.next_idle_at() for source in self._sources)
+        return min([*_timers(manifest), *(time for time in idle if time is not None)], default=None)
+
+    def _turns(self, splits: Mapping[int, list[SplitPlan]]) -> tuple[tuple[PieceTurn, ...], ...]:
+        """Splits stick to tasks by their number; the pieces of a split go round from there."""
+        tasks: list[list[PieceTurn]] = [[] for _ in range(self._plan.stages[0].parallelism)]
+        for source in self._sources:
+            for planned in splits[source.planned.node.id]:
+                for turn in source.turns(planned):
+                    tasks[(turn.channel + turn.phase) % source.planned.parallelism].append(turn)
+        return tuple(tuple(turns) for turns in tasks)
+
+
+def _timers(manifest: Manifest) -> list[int]:
+    return [
+        partition.earliest_timer
+        for stage in manifest.stages
+        for partition in stage.partitions
+        if partition.earliest_timer is not None
+    ]

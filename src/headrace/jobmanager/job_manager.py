@@ -1,0 +1,331 @@
+"""The epoch loop: plan an epoch, run it, write its manifest, let the sinks commit; again.
+
+The same code drives every runtime. Nothing of an epoch is kept before it has succeeded: an epoch without a manifest
+never happened.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import time
+import uuid
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from headrace.checkpoint.manifest import Manifest
+from headrace.common.errors import HeadraceError
+from headrace.graph.specs import SinkSpec
+from headrace.jobmanager.commits import CommitCoordinator, commits_of
+from headrace.jobmanager.epoch import EpochPlan, EpochPlanner
+from headrace.jobmanager.epoch_size import EpochLimits, EpochSizer
+from headrace.jobmanager.outcome import next_manifest, raise_reported
+from headrace.jobmanager.progress import EpochStatistics, SilentListener
+from headrace.jobmanager.recovery import check_compatible
+from headrace.jobmanager.sources import SourceCoordinator
+from headrace.connectors.sink import CommitterContext
+from headrace.time.clock import SystemClock
+
+if TYPE_CHECKING:
+    from headrace.checkpoint.store import CheckpointStore
+    from headrace.checkpoint.unstored import TemporaryStore
+    from headrace.jobmanager.progress import JobListener
+    from headrace.jobmanager.restart import RestartStrategy
+    from headrace.jobmanager.runtime import Runtime
+    from headrace.plan.job_plan import JobPlan
+    from headrace.runtime.task.instance import JobBlob
+    from headrace.runtime.task.messages import TaskReport
+    from headrace.time.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class JobSettings:
+    """How a job manager works.
+
+    Attributes:
+        limits: how large epochs may be.
+        restart: what happens when the infrastructure fails.
+        poll_seconds: how often sources are looked at while nothing happens.
+        min_interval_seconds: the shortest time between two epochs.
+        epoch_timeout_seconds: an epoch that takes longer is given up and run again.
+    """
+
+    limits: EpochLimits
+    restart: RestartStrategy
+    poll_seconds: float = 0.1
+    min_interval_seconds: float = 0.0
+    epoch_timeout_seconds: float = 600.0
+
+
+class JobManager:
+    """Runs one job.
+
+    Args:
+        plan: the job.
+        blob: the same, as it travels to the tasks.
+        runtime: where epochs are executed.
+        store: where manifests are kept.
+        settings: how.
+        listener: is told what happens.
+        clock: tells processing time; the system's clock, carried on from the manifest, when left out.
+    """
+
+    def __init__(
+        self,
+        plan: JobPlan,
+        blob: JobBlob,
+        runtime: Runtime,
+        store: CheckpointStore | TemporaryStore,
+        settings: JobSettings,
+        listener: JobListener | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.plan = plan
+        self._blob = blob
+        self._runtime = runtime
+        self._store = store
+        self._settings = settings
+        self._listener = listener or SilentListener()
+        self._clock = clock
+        self._stop = threading.Event()
+        self._cancelled = False
+        self.manifest: Manifest | None = None
+
+    def run(self) -> Manifest:
+        """Run the job to its end, or until it is stopped; from where an earlier run had come to.
+
+        Raises:
+            HeadraceError: why the job failed.
+        """
+        error: BaseException | None = None
+        try:
+            self.open()
+            self._loop()
+            assert self.manifest is not None
+            return self.manifest
+        except BaseException as failure:
+            error = failure
+            raise
+        finally:
+            self.close()
+            self._listener.job_ended(error)
+
+    def stop(self) -> None:
+        """Stop at the end of the epoch that runs; from any thread."""
+        self._stop.set()
+
+    def cancel(self) -> None:
+        """Give up the epoch that runs and stop; from any thread."""
+        self._cancelled = True
+        self._stop.set()
+        self._runtime.cancel()
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the job was cancelled."""
+        return self._cancelled
+
+    def open(self) -> None:
+        """Restore or begin, take the directory over, commit what is pending."""
+        restored = self._store.latest()
+        if restored is not None:
+            check_compatible(restored, self.plan)
+        self.manifest = self._store.take_over(restored) if restored is not None else self._fresh()
+        manifest = self.manifest
+        self._clock = self._clock or SystemClock(manifest.processing_time)
+        self._sizer = EpochSizer(self._settings.limits)
+        self._runtime.start(self._blob)
+        self._commits = self._open_commits(manifest)
+        self._sources = self._open_sources(manifest)
+        self._planner = EpochPlanner(self.plan, self._sources, self._sizer)
+        self._listener.job_started(
+            self.plan.name, manifest.job_id, None if restored is None else restored.epoch, manifest.generation
+        )
+        self._commits.submit(manifest.pending)
+        if restored is not None:
+            self._commits.recover(manifest.generation)
+            self._store.remove_leftovers(manifest.generation)
+
+    def run_epoch(self) -> EpochStatistics | None:
+        """Run one epoch if there is a reason to.
+
+        Returns:
+            How it went; None when there was nothing to do.
+        """
+        assert self.manifest is not None
+        assert self._clock is not None
+        started = time.monotonic()
+        now = max(self._clock.now(), self.manifest.processing_time)
+        planned = self._planner.plan(self.manifest, now)
+        if planned is None:
+            return None
+        fixed = time.monotonic()
+        reports = self._run_until_it_succeeds(planned)
+        ran = time.monotonic()
+        self._finish_epoch(planned, reports)
+        done = time.monotonic()
+        self._sizer.took(planned.records, done - started)
+        statistics = self._statistics(planned, reports, (fixed - started, ran - fixed, done - ran))
+        self._listener.epoch_completed(statistics)
+        return statistics
+
+    def close(self) -> None:
+        """Let go of everything; what is not committed stays in the manifest."""
+        for source in getattr(self, "_sources", ()):
+            source.close()
+        if hasattr(self, "_commits"):
+            self._commits.close()
+        self._runtime.close()
+        self._store.close()
+
+    def _loop(self) -> None:
+        while not self._stop.is_set():
+            assert self.manifest is not None
+            if self.manifest.finished:
+                break
+            statistics = self.run_epoch()
+            self._commits.check()
+            if statistics is None:
+                self._stop.wait(self._idle_seconds())
+            elif statistics.seconds < self._settings.min_interval_seconds:
+                self._stop.wait(self._settings.min_interval_seconds - statistics.seconds)
+        self._commits.finish() if self.manifest is not None and self.manifest.finished else self._commits.drain()
+        self._forget_pending()
+
+    def _forget_pending(self) -> None:
+        """Everything is committed: say so in a last manifest, so that the next start need not commit it again."""
+        assert self.manifest is not None
+        if self.manifest.pending and not self._cancelled:
+            self.manifest = replace(self.manifest, epoch=self.manifest.epoch + 1, pending=())
+            self._store.write(self.manifest)
+            self._store.collect_garbage()
+
+    def _idle_seconds(self) -> float:
+        """How long nothing can happen of itself: until the next look at the sources, or the next timer."""
+        assert self.manifest is not None
+        assert self._clock is not None
+        due = self._planner.next_due(self.manifest)
+        poll = self._settings.poll_seconds
+        return poll if due is None else min(poll, max(0.0, (due - self._clock.now()) / 1000))
+
+    def _run_until_it_succeeds(self, planned: EpochPlan) -> list[TaskReport]:
+        """Run an epoch again after a fault of the infrastructure, as the restart strategy says."""
+        for attempt in itertools.count(1):
+            try:
+                reports = self._run_in_time(planned)
+            except HeadraceError:
+                raise
+            except Exception as error:
+                delay = self._settings.restart.delay_after(attempt)
+                if delay is None or self._stop.is_set():
+                    raise
+                logger.warning("epoch %d failed, it is run again in %.1f s: %s", planned.context.epoch, delay, error)
+                self._listener.epoch_failed(planned.context.epoch, error, delay)
+                self._stop.wait(delay)
+            else:
+                raise_reported(reports)
+                return reports
+        raise AssertionError("unreachable")
+
+    def _run_in_time(self, planned: EpochPlan) -> list[TaskReport]:
+        """Run an epoch once; one that takes too long is interrupted, which raises."""
+        watchdog = threading.Timer(self._settings.epoch_timeout_seconds, self._runtime.cancel)
+        watchdog.daemon = True
+        watchdog.start()
+        try:
+            return self._runtime.run_epoch(planned.context)
+        finally:
+            watchdog.cancel()
+
+    def _finish_epoch(self, planned: EpochPlan, reports: list[TaskReport]) -> None:
+        """The first phase is over: the manifest is the one commit point; then the second phase begins."""
+        assert self.manifest is not None
+        context = planned.context
+        for source in self._sources:
+            source.completed(
+                planned.splits[source.planned.node.id],
+                [channel for report in reports for channel in report.channels],
+                context.processing_time,
+            )
+        commits = commits_of(context.epoch, context.processing_time, self._by_sink(reports))
+        self.manifest = next_manifest(
+            self.manifest,
+            self.plan,
+            context,
+            reports,
+            sources={source.planned.uid: source.snapshot() for source in self._sources},
+            pending=self._commits.pending(commits),
+            read=planned.records,
+        )
+        self._store.write(self.manifest)
+        self._commits.submit(commits)
+        for source in self._sources:
+            source.checkpoint_completed()
+        self._store.collect_garbage()
+
+    def _by_sink(self, reports: list[TaskReport]) -> dict[str, list[object]]:
+        found: dict[str, list[object]] = {}
+        for report in sorted(reports, key=lambda report: (report.stage, report.partition)):
+            for node, committables in report.committables.items():
+                found.setdefault(self.plan.operator(node).uid, []).extend(committables)
+        return found
+
+    def _statistics(
+        self, planned: EpochPlan, reports: list[TaskReport], seconds: tuple[float, float, float]
+    ) -> EpochStatistics:
+        assert self.manifest is not None
+        return EpochStatistics(
+            epoch=self.manifest.epoch,
+            records=planned.records,
+            planning=seconds[0],
+            running=seconds[1],
+            checkpointing=seconds[2],
+            watermark=min((source.watermark() for source in self._sources), default=0),
+            processing_time=self.manifest.processing_time,
+            state_bytes=sum(report.state_bytes for report in reports),
+            counters=self.manifest.counters,
+            pending_commits=self._commits.waiting_epochs,
+        )
+
+    def _fresh(self) -> Manifest:
+        return Manifest(
+            epoch=0,
+            generation=0,
+            job_id=uuid.uuid4().hex,
+            job_name=self.plan.name,
+            max_parallelism=self.plan.max_parallelism,
+            processing_time=0,
+        )
+
+    def _open_sources(self, manifest: Manifest) -> list[SourceCoordinator]:
+        assert self._clock is not None
+        taken = [split.channel for source in manifest.sources.values() for split in source.splits]
+        channels = itertools.count(max(taken, default=-1) + 1)
+        now = max(self._clock.now(), manifest.processing_time)
+        return [
+            SourceCoordinator(
+                planned,
+                self.plan,
+                self._store.source_directory(planned.uid),
+                manifest.sources.get(planned.uid),
+                channels,
+                now,
+            )
+            for planned in self.plan.operators()
+            if not planned.node.inputs
+        ]
+
+    def _open_commits(self, manifest: Manifest) -> CommitCoordinator:
+        committers, durable, names = {}, set(), {}
+        for planned in self.plan.operators():
+            spec = planned.node.spec
+            if isinstance(spec, SinkSpec):
+                context = CommitterContext(manifest.job_id, planned.uid, planned.inputs[0].record_type)
+                committers[planned.uid] = spec.sink.create_committer(context)
+                names[planned.uid] = planned.node.name
+                if spec.sink.is_durable:
+                    durable.add(planned.uid)
+        return CommitCoordinator(committers, frozenset(durable), names)

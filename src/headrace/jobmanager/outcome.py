@@ -1,0 +1,93 @@
+"""From the reports of an epoch to its manifest, or to the error that the user sees."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from headrace.checkpoint.manifest import (
+    Manifest,
+    OperatorProgress,
+    PartitionSnapshot,
+    PendingCommit,
+    SourceSnapshot,
+    StageSnapshot,
+)
+from headrace.runtime.task.failures import restore
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from headrace.plan.job_plan import JobPlan, Stage
+    from headrace.runtime.task.messages import EpochContext, TaskReport
+
+
+def raise_reported(reports: Sequence[TaskReport]) -> None:
+    """Raise what a task reported, the earliest stage first: later ones may only suffer from it.
+
+    Raises:
+        HeadraceError: the failure of the user's code or input.
+    """
+    failed = [report for report in reports if report.error is not None]
+    if failed:
+        first = min(failed, key=lambda report: (report.stage, report.partition))
+        assert first.error is not None
+        raise restore(first.error)
+
+
+def next_manifest(
+    manifest: Manifest,
+    plan: JobPlan,
+    context: EpochContext,
+    reports: Sequence[TaskReport],
+    *,
+    sources: Mapping[str, SourceSnapshot],
+    pending: tuple[PendingCommit, ...],
+    read: int,
+) -> Manifest:
+    """The manifest of an epoch that has succeeded."""
+    by_task = {(report.stage, report.partition): report for report in reports}
+    return Manifest(
+        epoch=context.epoch,
+        generation=context.generation,
+        job_id=manifest.job_id,
+        job_name=plan.name,
+        max_parallelism=plan.max_parallelism,
+        processing_time=context.processing_time,
+        sources=sources,
+        stages=tuple(_stage(stage, by_task) for stage in plan.stages[1:]),
+        pending=pending,
+        finished=context.is_last,
+        counters=_counters(manifest.counters, plan, reports, read),
+    )
+
+
+def _stage(stage: Stage, reports: Mapping[tuple[int, int], TaskReport]) -> StageSnapshot:
+    uids = {operator.node.id: operator.uid for operator in stage.operators}
+    partitions = []
+    for number in range(stage.parallelism):
+        report = reports[stage.index, number]
+        progress = {
+            uids[node]: OperatorProgress(watermark, report.outputs[node])
+            for node, watermark in report.watermarks.items()
+        }
+        partitions.append(PartitionSnapshot(report.version, progress, report.earliest_timer))
+    return StageSnapshot(tuple(uids.values()), tuple(partitions))
+
+
+def _counters(
+    totals: Mapping[str, int], plan: JobPlan, reports: Sequence[TaskReport], read: int
+) -> dict[str, int]:
+    """Totals over the job's life: all operators together, and each by its name."""
+    counters = Counter(totals)
+    counters["numRecordsRead"] += read
+    counters["numEpochs"] += 1
+    names = {operator.node.id: operator.node.name for operator in plan.operators()}
+    for report in reports:
+        for node, records in report.records.items():
+            counters[f"{names[node]}.numRecordsIn"] += records
+        for node, counts in report.counters.items():
+            for name, amount in counts.items():
+                counters[name] += amount
+                counters[f"{names[node]}.{name}"] += amount
+    return dict(counters)

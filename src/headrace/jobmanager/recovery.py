@@ -1,0 +1,104 @@
+"""From a manifest to what tasks start from: the same job again, perhaps at another parallelism or with another shape."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.checkpoint.manifest import Manifest, PartitionSnapshot, StageSnapshot
+from headrace.common.constants import MIN_WATERMARK
+from headrace.common.errors import StateMigrationError
+from headrace.runtime.task.messages import PartitionContext
+from headrace.state.key_groups import range_of_partition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headrace.plan.job_plan import JobPlan, PlannedOperator, Stage
+    from headrace.state.version import VersionRef
+
+
+def check_compatible(manifest: Manifest, plan: JobPlan) -> None:
+    """Refuse a program that cannot go on from a manifest.
+
+    Raises:
+        StateMigrationError: naming what does not fit, and what to do.
+    """
+    if manifest.max_parallelism != plan.max_parallelism:
+        raise StateMigrationError(
+            f"the checkpoint has {manifest.max_parallelism} key groups, the program asks for {plan.max_parallelism}: max "
+            "parallelism is fixed for the life of the state; set it back, or start with a fresh checkpoint directory"
+        )
+    known = {operator.uid for operator in plan.operators()}
+    lost = [uid for stage in manifest.stages for uid in _stateful(stage) if uid not in known]
+    if lost:
+        raise StateMigrationError(
+            f"the checkpoint holds state of operators with uid {', '.join(sorted(set(lost)))}, which the program does not "
+            "have; give the operators the uids they had, or start with a fresh checkpoint directory"
+        )
+
+
+def partition_contexts(manifest: Manifest, plan: JobPlan) -> dict[tuple[int, int], PartitionContext]:
+    """What every task of the later stages starts from."""
+    return {
+        (stage.index, partition): _context(manifest, plan, stage, partition)
+        for stage in plan.stages[1:]
+        for partition in range(stage.parallelism)
+    }
+
+
+def _context(manifest: Manifest, plan: JobPlan, stage: Stage, partition: int) -> PartitionContext:
+    uids = {operator.uid: operator.node.id for operator in stage.operators}
+    versions: dict[tuple[int, int], VersionRef] = {}
+    watermarks: dict[int, int] = {}
+    outputs: dict[int, int] = {}
+    for index, old in enumerate(manifest.stages):
+        for uid in set(old.operators) & uids.keys():
+            operator = plan.operator(uids[uid])
+            for number in _overlapping(operator, partition, old, plan.max_parallelism):
+                snapshot = old.partitions[number]
+                if snapshot.version is not None:
+                    versions[index, number] = snapshot.version
+                _lower(snapshot, uid, operator.node.id, watermarks, outputs)
+    return PartitionContext(tuple(versions.values()), watermarks, outputs)
+
+
+def _lower(
+    snapshot: PartitionSnapshot, uid: str, node: int, watermarks: dict[int, int], outputs: dict[int, int]
+) -> None:
+    """Where several old subtasks become one, the slowest counts."""
+    reached = snapshot.progress.get(uid)
+    if reached is not None:
+        watermarks[node] = min(watermarks.get(node, reached.watermark), reached.watermark)
+        outputs[node] = min(outputs.get(node, reached.output), reached.output)
+
+
+def _overlapping(operator: PlannedOperator, partition: int, old: StageSnapshot, max_parallelism: int) -> Iterator[int]:
+    """The old partitions that hold key groups of the new one."""
+    if partition >= operator.parallelism:
+        return
+    before = len(old.partitions)
+    if before == operator.parallelism:
+        yield partition
+        return
+    mine = range_of_partition(partition, operator.parallelism, max_parallelism)
+    for number in range(before):
+        theirs = range_of_partition(number, before, max_parallelism)
+        if theirs.start < mine.stop and mine.start < theirs.stop:
+            yield number
+
+
+def _stateful(stage: StageSnapshot) -> Iterator[str]:
+    """The operators of a stage that have come to hold state or event time."""
+    if any(partition.version is not None and partition.version.files for partition in stage.partitions):
+        yield from stage.operators
+
+
+def operator_watermark(manifest: Manifest, uid: str) -> int:
+    """The event time that all subtasks of an operator have reached."""
+    reached = [
+        partition.progress[uid].watermark
+        for stage in manifest.stages
+        for partition in stage.partitions
+        if uid in partition.progress
+    ]
+    return min(reached, default=MIN_WATERMARK)

@@ -1,0 +1,43 @@
+"""What a runtime has to offer: it executes the stages of one epoch, and nothing more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.runtime.task.instance import JobBlob
+    from headrace.runtime.task.messages import EpochContext, TaskReport
+
+T = TypeVar("T")
+
+
+class Runtime(Protocol):
+    """Runs the tasks of an epoch somewhere: in this process, or as a Spark query."""
+
+    def start(self, blob: JobBlob) -> None:
+        """Get ready for a job.
+
+        Raises:
+            CheckpointStorageError: when a task cannot write where the state is kept.
+        """
+
+    def run_epoch(self, context: EpochContext) -> list[TaskReport]:
+        """Run every task of every stage once, each stage after the one before.
+
+        Returns:
+            The report of each task.
+
+        Raises:
+            Exception: on a fault of the infrastructure; the epoch may be run again with the same context.
+        """
+
+    def run_in_background(self, work: Callable[[], T]) -> Callable[[], T | None]:
+        """Do some work on immutable files beside the epochs; the result, once it is there."""
+
+    def cancel(self) -> None:
+        """Give up the epoch that runs, from another thread; ``run_epoch`` raises."""
+
+    def close(self) -> None:
+        """The job is over."""

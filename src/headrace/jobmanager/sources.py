@@ -1,0 +1,245 @@
+"""The sources of a job as the driver sees them: splits, positions, watermarks, idleness."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from headrace.checkpoint.manifest import SourceSnapshot, SplitSnapshot
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
+from headrace.connectors.source import EnumeratorContext, ReadBudget, SplitRead
+from headrace.graph.specs import SourceSpec, TimestampsSpec
+from headrace.runtime.task.messages import PieceTurn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from headrace.plan.job_plan import JobPlan, PlannedOperator
+    from headrace.runtime.task.messages import ChannelReport
+
+SMALL_PIECE = 16_384
+"""A share of fewer records than this is not worth cutting: a second task would cost more than it saves."""
+
+
+@dataclass(slots=True)
+class Split:
+    """One split of one source.
+
+    Attributes:
+        split_id: the enumerator's id for it.
+        channel: its number within the job.
+        position: where the next epoch goes on.
+        watermarks: by node id of the operator that makes them.
+        active_since: by node id, when that operator last saw a record, in milliseconds of the job's clock.
+        idle: the operators whose idleness the tasks have been told of.
+        finished: whether the tasks have been told that nothing will come any more.
+    """
+
+    split_id: str
+    channel: int
+    position: Any
+    watermarks: dict[int, int] = field(default_factory=dict)
+    active_since: dict[int, int] = field(default_factory=dict)
+    idle: frozenset[int] = frozenset()
+    finished: bool = False
+
+    @property
+    def watermark(self) -> int:
+        """The lowest watermark that was made of its records."""
+        return min(self.watermarks.values(), default=MIN_WATERMARK)
+
+
+@dataclass(frozen=True, slots=True)
+class SplitPlan:
+    """What an epoch does with one split."""
+
+    split: Split
+    read: SplitRead | None
+    ends: bool
+    idle: frozenset[int]
+
+    @property
+    def changes_something(self) -> bool:
+        """Whether the split alone is a reason to run an epoch."""
+        return self.read is not None or self.ends or self.idle != self.split.idle
+
+
+class SourceCoordinator:
+    """One source: its enumerator and its splits.
+
+    Args:
+        planned: the source in the plan.
+        plan: the job.
+        directory: the folder of the checkpoint directory that belongs to the source.
+        snapshot: what an earlier manifest knew of it.
+        next_channel: gives a number to a new split.
+    """
+
+    def __init__(
+        self,
+        planned: PlannedOperator,
+        plan: JobPlan,
+        directory: str,
+        snapshot: SourceSnapshot | None,
+        channels: Iterator[int],
+        now: int,
+    ) -> None:
+        assert isinstance(planned.node.spec, SourceSpec)
+        self.planned = planned
+        self._source = planned.node.spec.source
+        self._timestamps = timestamps_operators(plan, planned)
+        self._uids = {node: plan.operator(node).uid for node in self._timestamps}
+        self._channels = channels
+        enumerator_state = None if snapshot is None else snapshot.enumerator
+        self._enumerator = self._source.create_enumerator(
+            EnumeratorContext(planned.parallelism, directory, enumerator_state)
+        )
+        self._splits: dict[str, Split] = {}
+        for split in () if snapshot is None else snapshot.splits:
+            self._restore(split, now)
+
+    def plan(self, budget: ReadBudget, now: int) -> list[SplitPlan]:
+        """What an epoch reads of the source; the splits that lag behind most come first."""
+        self._discover(now)
+        waiting = sorted(self.unfinished(), key=lambda split: (split.watermark, split.channel))
+        plans: list[SplitPlan] = []
+        records, size = budget.records, budget.bytes
+        for number, split in enumerate(waiting):
+            left = len(waiting) - number
+            share = ReadBudget(max(1, records // left), max(1, size // left), self._pieces())
+            planned = self._plan_split(split, share, now)
+            plans.append(planned)
+            if planned.read is not None:
+                records, size = records - planned.read.records, size - planned.read.bytes
+        return plans
+
+    def unfinished(self) -> Iterator[Split]:
+        """The splits from which something may still come."""
+        return (split for split in self._splits.values() if not split.finished)
+
+    def is_complete(self) -> bool:
+        """Whether no further split will ever be discovered."""
+        return self._enumerator.is_complete()
+
+    def completed(self, plans: Iterable[SplitPlan], reports: Iterable[ChannelReport], now: int) -> None:
+        """An epoch has run: move on."""
+        by_channel = {split.channel: split for split in self._splits.values()}
+        for planned in plans:
+            if planned.read is not None:
+                planned.split.position = planned.read.end
+            planned.split.finished = planned.ends
+            planned.split.idle = planned.idle
+        for report in reports:
+            split = by_channel.get(report.channel)
+            if split is not None and report.operator in self._timestamps:
+                reached = split.watermarks.get(report.operator, MIN_WATERMARK)
+                split.watermarks[report.operator] = max(reached, report.watermark)
+                if report.saw_records:
+                    split.active_since[report.operator] = now
+
+    def snapshot(self) -> SourceSnapshot:
+        """For the manifest."""
+        return SourceSnapshot(
+            self._enumerator.snapshot(),
+            tuple(
+                SplitSnapshot(
+                    split.split_id,
+                    split.channel,
+                    split.position,
+                    {self._uids[node]: watermark for node, watermark in split.watermarks.items()},
+                    split.finished,
+                )
+                for split in self._splits.values()
+            ),
+        )
+
+    def checkpoint_completed(self) -> None:
+        """The manifest with the last snapshot exists."""
+        self._enumerator.checkpoint_completed({split.split_id: split.position for split in self._splits.values()})
+
+    def watermark(self) -> int:
+        """The lowest event time of the splits that count."""
+        counting = [split for split in self.unfinished() if not split.idle]
+        return min((split.watermark for split in counting), default=MAX_WATERMARK)
+
+    def next_idle_at(self) -> int | None:
+        """When the next split becomes idle if nothing comes, in milliseconds; None for never."""
+        times = [
+            split.active_since[node] + timeout
+            for split in self.unfinished()
+            for node, timeout in self._timestamps.items()
+            if timeout is not None and node not in split.idle and node in split.active_since
+        ]
+        return min(times, default=None)
+
+    def close(self) -> None:
+        """Let go of the enumerator."""
+        self._enumerator.close()
+
+    def turns(self, planned: SplitPlan) -> list[PieceTurn]:
+        """What tasks do with a split in an epoch: its pieces in order, or one turn without input."""
+        split, node = planned.split, self.planned.node.id
+        starts = {operator: split.watermarks.get(operator, MIN_WATERMARK) for operator in self._timestamps}
+        first = PieceTurn(node, split.channel, 0, None, starts, ends=planned.ends, idle=planned.idle)
+        pieces = () if planned.read is None else planned.read.pieces
+        if not pieces:
+            return [first]
+        # Nothing is known of the pieces before: the receivers lift what later pieces say to what earlier ones reached.
+        unknown = dict.fromkeys(self._timestamps, MIN_WATERMARK)
+        return [
+            replace(
+                first,
+                phase=phase,
+                piece=piece,
+                starts=starts if phase == 0 else unknown,
+                ends=planned.ends and phase == len(pieces) - 1,
+            )
+            for phase, piece in enumerate(pieces)
+        ]
+
+    def _pieces(self) -> int:
+        return self.planned.parallelism if self._source.reads_in_pieces else 1
+
+    def _plan_split(self, split: Split, share: ReadBudget, now: int) -> SplitPlan:
+        read = self._enumerator.plan(split.split_id, split.position, share, now)
+        end = split.position if read is None else read.end
+        ends = self._enumerator.is_finished(split.split_id, end)
+        idle = frozenset() if read is not None else self._idle(split, now)
+        return SplitPlan(split, read, ends, idle)
+
+    def _idle(self, split: Split, now: int) -> frozenset[int]:
+        """The operators that have been silent for their timeout, while there was nothing to read."""
+        return frozenset(
+            node
+            for node, timeout in self._timestamps.items()
+            if timeout is not None and now - split.active_since.setdefault(node, now) >= timeout
+        )
+
+    def _discover(self, now: int) -> None:
+        for split_id in self._enumerator.discover(now):
+            if split_id not in self._splits:
+                position = self._enumerator.initial_position(split_id)
+                self._add(Split(split_id, next(self._channels), position), now)
+
+    def _restore(self, snapshot: SplitSnapshot, now: int) -> None:
+        watermarks = {
+            node: snapshot.watermarks[uid] for node, uid in self._uids.items() if uid in snapshot.watermarks
+        }
+        split = Split(snapshot.split_id, snapshot.channel, snapshot.position, watermarks, finished=snapshot.finished)
+        self._add(split, now)
+
+    def _add(self, split: Split, now: int) -> None:
+        split.active_since = dict.fromkeys(self._timestamps, now)
+        self._splits[split.split_id] = split
+
+
+def timestamps_operators(plan: JobPlan, source: PlannedOperator) -> dict[int, int | None]:
+    """The watermark-making operators of stage 0 that records of a source reach, with their idle timeouts."""
+    reached = {source.node.id}
+    found: dict[int, int | None] = {}
+    for planned in plan.stages[0].operators:
+        if any(edge.source in reached for edge in planned.inputs):
+            reached.add(planned.node.id)
+            if isinstance(planned.node.spec, TimestampsSpec):
+                found[planned.node.id] = planned.node.spec.strategy.idle_timeout
+    return found

@@ -1,0 +1,124 @@
+"""What an operator is: batches and watermarks in, batches and watermarks out, state beside it, no I/O of its own.
+
+An operator never reads a clock, the environment or randomness: everything that is not in its input comes with the
+:class:`EpochScope`. So the same epoch gives the same bytes, on any machine and at any attempt.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from headrace.common.constants import MIN_WATERMARK
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headrace.common.batch import Batch
+    from headrace.common.call_site import CallSite
+    from headrace.state.operator_state import OperatorState
+
+
+class Output(Protocol):
+    """Where an operator sends what it makes."""
+
+    def emit(self, batch: Batch) -> None:
+        """Records of the main output; ``batch.watermarks`` are the output watermarks they were made under."""
+
+    def emit_side(self, tag_id: str, batch: Batch) -> None:
+        """Records of a side output."""
+
+    def advance_watermark(self, watermark: int) -> None:
+        """Nothing at or below ``watermark`` will follow; called after what the advance itself made was emitted."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochScope:
+    """What is fixed for one epoch before it runs.
+
+    Attributes:
+        epoch: the epoch's number.
+        processing_time: the reading of the job's clock for this epoch, in milliseconds.
+        watermark: the operator's event time at the end of the last epoch.
+        is_batch: whether the job runs in batch mode (rolling aggregates give one result, at the end).
+    """
+
+    epoch: int
+    processing_time: int
+    watermark: int = MIN_WATERMARK
+    is_batch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorContext:
+    """What an operator instance knows for its whole life.
+
+    Attributes:
+        name: the operator's name, as shown to the user.
+        uid: the stable identity that its state is stored under.
+        subtask: which of the parallel instances this is, from 0.
+        parallelism: how many parallel instances there are.
+        max_parallelism: how many key groups there are.
+        call_site: the line of the user's program that made the operator.
+        state: where the operator keeps its state; None for one that cannot have any.
+        job_parameters: the job's configuration as the user gave it.
+    """
+
+    name: str
+    uid: str
+    subtask: int
+    parallelism: int
+    max_parallelism: int
+    call_site: CallSite
+    state: OperatorState | None = None
+    job_parameters: Mapping[str, str] = field(default_factory=dict)
+
+
+class Operator(ABC):
+    """One operator of one subtask, for the life of a worker; an epoch is one ``begin_epoch`` … ``end_epoch``.
+
+    The task calls, in this order: ``open`` once; then per epoch ``begin_epoch``, any number of ``process`` and
+    ``advance_watermark``, ``finish`` in the epoch in which the last input ended, ``end_epoch``; and ``close`` once.
+    A batch may carry rising watermarks: the operator advances its own event time before the record that meets them.
+    """
+
+    context: OperatorContext
+    output: Output
+    counters: dict[str, int]
+
+    def __init__(self) -> None:
+        self.counters = {}
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        """Called once before anything else; user functions are opened here."""
+        self.context = context
+        self.output = output
+
+    def begin_epoch(self, scope: EpochScope) -> None:
+        """Start of an epoch: due processing-time timers fire here."""
+
+    def begin_channel(self, watermark: int) -> None:  # noqa: B027 - most operators keep no event time of their own
+        """Before a shuffle only: what follows comes from another split, or piece of one, that reached ``watermark``."""
+
+    @abstractmethod
+    def process(self, input_index: int, batch: Batch) -> None:
+        """Handle records of one input, in order."""
+
+    def advance_watermark(self, watermark: int) -> None:
+        """Event time has reached ``watermark``: fire what is due, then pass it on."""
+        self.output.advance_watermark(watermark)
+
+    def finish(self) -> None:
+        """Every input has ended (the watermark is at its maximum already): emit what was held back until now."""
+
+    def end_epoch(self) -> None:
+        """End of an epoch: put what is still buffered into state; nothing may be emitted any more after this."""
+
+    def close(self) -> None:
+        """Called once at the end of the life of the instance."""
+
+    def count(self, name: str, amount: int = 1) -> None:
+        """Add to one of the epoch's counters (``numLateRecordsDropped``, say)."""
+        if amount:
+            self.counters[name] = self.counters.get(name, 0) + amount

@@ -1,0 +1,63 @@
+"""Collects what a user function yields, row by row, and hands it on as batches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.common.batch import Batch
+from headrace.common.output_tag import OutputTag
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.operators.base import Output
+
+
+class RowCollector:
+    """Rows of the main output and of the side outputs, each with timestamp and output watermark.
+
+    Args:
+        output_type: the type of the main output.
+        side_types: the types of the side outputs that are read, by tag id; what goes to others is dropped, as in Flink.
+    """
+
+    __slots__ = ("_output_type", "_side_types", "_sides", "rows", "timestamps", "watermarks")
+
+    def __init__(self, output_type: TypeInformation, side_types: Mapping[str, TypeInformation]) -> None:
+        self._output_type = output_type
+        self._side_types = side_types
+        self._sides: dict[str, tuple[list[Any], list[int], list[int]]] = {}
+        self.rows: list[Any] = []
+        self.timestamps: list[int] = []
+        self.watermarks: list[int] = []
+
+    def collect(self, results: Iterable[Any] | None, timestamp: int, watermark: int) -> None:
+        """Take everything that a call of a user function yielded."""
+        if results is None:
+            return
+        for result in results:
+            if type(result) is tuple and len(result) == 2 and type(result[0]) is OutputTag:
+                self._collect_side(result[0], result[1], timestamp, watermark)
+            else:
+                self.rows.append(result)
+                self.timestamps.append(timestamp)
+                self.watermarks.append(watermark)
+
+    def flush(self, output: Output) -> None:
+        """Hand everything on."""
+        if self.rows:
+            batch = Batch.of_rows(self._output_type, self.rows, self.timestamps, self.watermarks)
+            self.rows, self.timestamps, self.watermarks = [], [], []
+            output.emit(batch)
+        sides, self._sides = self._sides, {}
+        for tag_id, (rows, timestamps, watermarks) in sides.items():
+            output.emit_side(tag_id, Batch.of_rows(self._side_types[tag_id], rows, timestamps, watermarks))
+
+    def _collect_side(self, tag: OutputTag, value: Any, timestamp: int, watermark: int) -> None:
+        if tag.tag_id not in self._side_types:
+            return
+        rows, timestamps, watermarks = self._sides.setdefault(tag.tag_id, ([], [], []))
+        rows.append(value)
+        timestamps.append(timestamp)
+        watermarks.append(watermark)

@@ -1,0 +1,26 @@
+"""How a user function is called: an object with a named method, or a plain callable."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def method_of(function: Any, name: str) -> Callable[..., Any]:
+    """The method ``name`` of a function object (``MapFunction.map``), or the callable itself."""
+    method = getattr(function, name, None)
+    return method if callable(method) else function
+
+
+def open_function(function: Any, runtime_context: Any) -> None:
+    """Call ``open`` where there is one."""
+    if callable(getattr(function, "open", None)):
+        function.open(runtime_context)
+
+
+def close_function(function: Any) -> None:
+    """Call ``close`` where there is one."""
+    if callable(getattr(function, "close", None)):
+        function.close()

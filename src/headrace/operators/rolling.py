@@ -1,0 +1,195 @@
+"""Rolling folds of a keyed stream: ``reduce``, ``sum``, ``min``, ``max``, ``min_by``, ``max_by``.
+
+In streaming mode each record gives one output, the new value; in batch mode each key gives one, at the end of input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
+
+from headrace.common.batch import Batch
+from headrace.common.constants import MAX_WATERMARK
+from headrace.common.row import Row
+from headrace.operators.base import EpochScope, Operator, OperatorContext, Output
+from headrace.operators.functions import close_function, method_of, open_function
+from headrace.operators.runtime_context import RuntimeContext
+from headrace.operators.user_code import calling_user_code, user_error
+from headrace.state.descriptors import ValueStateDescriptor
+
+if TYPE_CHECKING:
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.operators.keyed import KeyedBatch
+
+Fold = Callable[[Any, Any], Any]
+"""From the value so far and a record to the new value."""
+
+_BATCH_TIMER = MAX_WATERMARK
+"""In batch mode a timer at the end of time remembers which keys there are."""
+
+
+class Rolling:
+    """A fold, and the function of the user behind it if there is one."""
+
+    def __init__(self, fold: Fold, function: Any = None) -> None:
+        self.fold = fold
+        self.function = function
+
+
+def rolling_reduce(function: Any) -> Rolling:
+    """A ``ReduceFunction`` or a function of two records."""
+    return Rolling(method_of(function, "reduce"), function)
+
+
+def rolling_aggregate(aggregation: str, field: str | int | None, type_: TypeInformation) -> Rolling:
+    """A built-in rolling aggregate.
+
+    ``sum``, ``min`` and ``max`` change one field of the first record of the key; ``min_by`` and ``max_by`` keep a whole
+    record, the first one among equals (Flink's rules).
+
+    Args:
+        aggregation: which one.
+        field: name or position of the field; None for records that are plain values.
+        type_: the type of the records.
+    """
+    get, put = accessors(field, type_)
+    if aggregation.endswith("_by"):
+        better = _BETTER[aggregation.removesuffix("_by")]
+        return Rolling(lambda held, row: row if better(get(row), get(held)) else held)
+    combine = _COMBINE[aggregation]
+    return Rolling(lambda held, row: put(held, combine(get(held), get(row))))
+
+
+_COMBINE: dict[str, Callable[[Any, Any], Any]] = {
+    "sum": lambda held, value: held + value,
+    "min": lambda held, value: value if value < held else held,
+    "max": lambda held, value: value if value > held else held,
+}
+
+_BETTER: dict[str, Callable[[Any, Any], bool]] = {
+    "min": lambda value, held: value < held,
+    "max": lambda value, held: value > held,
+}
+
+
+def accessors(
+    field: str | int | None, type_: TypeInformation
+) -> tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]:
+    """Reading a field of a record, and a copy of a record with another value in it."""
+    if field is None or (not type_.is_composite and type_.arrow_type is not None):
+        return (lambda row: row), (lambda _, value: value)
+    if type_.is_composite:
+        index = type_.field_index(field)
+        name = type_.field_names[index]
+    else:
+        index, name = (field, str(field)) if isinstance(field, int) else (-1, field)
+    return (lambda row: _get(row, index, name)), (lambda row, value: _put(row, index, name, value))
+
+
+def _get(row: Any, index: int, name: str) -> Any:
+    if isinstance(row, tuple | Row) and index >= 0:
+        return row[index]
+    return row[name] if isinstance(row, dict) else getattr(row, name)
+
+
+def _put(row: Any, index: int, name: str, value: Any) -> Any:
+    if isinstance(row, Row):
+        copy = Row(*row)
+        if getattr(row, "_fields", None):
+            copy.set_field_names(list(row._fields))
+        copy[index if index >= 0 else name] = value
+        return copy
+    if isinstance(row, dict):
+        return {**row, name: value}
+    if hasattr(row, "_replace"):
+        return row._replace(**{name: value})
+    if isinstance(row, tuple):
+        return (*row[:index], value, *row[index + 1 :])
+    return replace(row, **{name: value}) if is_dataclass(row) and fields(row) else _put_attribute(row, name, value)
+
+
+def _put_attribute(row: Any, name: str, value: Any) -> Any:
+    import copy
+
+    changed = copy.copy(row)
+    setattr(changed, name, value)
+    return changed
+
+
+class RollingOperator(Operator):
+    """Keeps one value for each key.
+
+    Args:
+        rolling: the fold.
+        type_: the type of the records, and of the value.
+        is_batch: whether only the last value of each key is emitted.
+    """
+
+    def __init__(self, rolling: Rolling, type_: TypeInformation, *, is_batch: bool) -> None:
+        super().__init__()
+        self._rolling = rolling
+        self._type = type_
+        self._is_batch = is_batch
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        super().open(context, output)
+        assert context.state is not None
+        self._keyed = context.state.keyed
+        self._timers = context.state.timers
+        self._state = self._keyed.value_state(ValueStateDescriptor("value", self._type))
+        self._first = self._keyed.value_state(ValueStateDescriptor("timestamp", int))
+        if self._rolling.function is not None:
+            with calling_user_code(context):
+                open_function(self._rolling.function, RuntimeContext(context))
+
+    def close(self) -> None:
+        if self._rolling.function is not None:
+            with calling_user_code(self.context):
+                close_function(self._rolling.function)
+
+    def begin_epoch(self, scope: EpochScope) -> None:
+        self._watermark = scope.watermark
+
+    def process(self, input_index: int, batch: Batch) -> None:
+        keyed = cast("KeyedBatch", batch)
+        values: list[Any] = []
+        backend, state, fold = self._keyed, self._state, self._rolling.fold
+        row = None
+        try:
+            for row, entry in zip(batch.rows, backend.bind(keyed.keys), strict=True):
+                backend.current = entry
+                held = state.value()
+                value = row if held is None else fold(held, row)
+                state.update(value)
+                values.append(value)
+        except Exception as error:
+            raise user_error(error, self.context, row) from error
+        if self._is_batch:
+            self._remember_keys(keyed)
+        else:
+            self.output.emit(Batch(self._type, batch.timestamps, batch.watermarks, rows=values))
+
+    def advance_watermark(self, watermark: int) -> None:
+        if self._is_batch and watermark == MAX_WATERMARK:
+            self._emit_all()
+        self._watermark = watermark
+        super().advance_watermark(watermark)
+
+    def _remember_keys(self, batch: KeyedBatch) -> None:
+        """The result carries the timestamp of the key's last record."""
+        for entry, timestamp in zip(self._keyed.bind(batch.keys), batch.timestamps.tolist(), strict=True):
+            self._keyed.current = entry
+            self._first.update(timestamp)
+            self._timers.register_event_time(_BATCH_TIMER)
+
+    def _emit_all(self) -> None:
+        rows: list[Any] = []
+        timestamps: list[int] = []
+        for timer in self._timers.pop_due_event_time(MAX_WATERMARK):
+            self._keyed.current = timer.entry
+            rows.append(self._state.value())
+            timestamps.append(cast("int", self._first.value()))
+        if rows:
+            watermarks = [self._watermark] * len(rows)
+            self.output.emit(Batch.of_rows(self._type, rows, timestamps, watermarks))

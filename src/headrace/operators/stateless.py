@@ -1,0 +1,159 @@
+"""Operators that look at one record, or one batch, at a time: map, flat map, filter, map over Arrow batches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.batch import Batch
+from headrace.common.columns import layout_of
+from headrace.common.errors import InvalidTypeError
+from headrace.operators.base import Operator, OperatorContext, Output
+from headrace.operators.functions import close_function, method_of, open_function
+from headrace.operators.runtime_context import RuntimeContext
+from headrace.operators.user_code import calling_user_code, user_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.common.typeinfo import TypeInformation
+
+
+class FunctionOperator(Operator):
+    """An operator around one function of the user.
+
+    Args:
+        function: the function, or an object with a method for it.
+        method: the name of that method.
+        output_type: the type of what it gives.
+    """
+
+    def __init__(self, function: Any, method: str, output_type: TypeInformation) -> None:
+        super().__init__()
+        self._function = function
+        self._call: Callable[..., Any] = method_of(function, method)
+        self._output_type = output_type
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        super().open(context, output)
+        with calling_user_code(context):
+            open_function(self._function, RuntimeContext(context))
+
+    def close(self) -> None:
+        with calling_user_code(self.context):
+            close_function(self._function)
+
+
+class MapOperator(FunctionOperator):
+    """One record for each record, with its timestamp."""
+
+    def __init__(self, function: Any, output_type: TypeInformation) -> None:
+        super().__init__(function, "map", output_type)
+
+    def process(self, input_index: int, batch: Batch) -> None:
+        rows: list[Any] = []
+        append, call = rows.append, self._call
+        row = None
+        try:
+            for row in batch.rows:
+                append(call(row))
+        except Exception as error:
+            raise user_error(error, self.context, row) from error
+        self.output.emit(Batch(self._output_type, batch.timestamps, batch.watermarks, rows=rows))
+
+
+class FlatMapOperator(FunctionOperator):
+    """Any number of records for each record, with its timestamp."""
+
+    def __init__(self, function: Any, output_type: TypeInformation) -> None:
+        super().__init__(function, "flat_map", output_type)
+
+    def process(self, input_index: int, batch: Batch) -> None:
+        rows: list[Any] = []
+        counts: list[int] = []
+        call = self._call
+        row, before = None, 0
+        try:
+            for row in batch.rows:
+                results = call(row)
+                if results is not None:
+                    rows.extend(results)
+                counts.append(len(rows) - before)
+                before = len(rows)
+        except Exception as error:
+            raise user_error(error, self.context, row) from error
+        if rows:
+            repeats = np.asarray(counts)
+            times = np.repeat(batch.timestamps, repeats), np.repeat(batch.watermarks, repeats)
+            self.output.emit(Batch(self._output_type, *times, rows=rows))
+
+
+class FilterOperator(FunctionOperator):
+    """The records for which the function is true."""
+
+    def __init__(self, function: Any, output_type: TypeInformation) -> None:
+        super().__init__(function, "filter", output_type)
+
+    def process(self, input_index: int, batch: Batch) -> None:
+        call = self._call
+        kept: list[bool] = []
+        row = None
+        try:
+            for row in batch.rows:
+                kept.append(bool(call(row)))  # noqa: PERF401 - the loop variable names the record that failed
+        except Exception as error:
+            raise user_error(error, self.context, row) from error
+        mask = np.asarray(kept, dtype=np.bool_)
+        if mask.all():
+            self.output.emit(batch)
+        elif mask.any():
+            self.output.emit(batch.filter(mask))
+
+
+class MapBatchesOperator(FunctionOperator):
+    """An Arrow batch for each Arrow batch; as many rows, or as many as a column of row numbers says."""
+
+    def __init__(self, function: Any, output_type: TypeInformation) -> None:
+        super().__init__(function, "map_batches", output_type)
+
+    def process(self, input_index: int, batch: Batch) -> None:
+        columns = batch.columns
+        try:
+            result = self._call(columns)
+        except Exception as error:
+            raise user_error(error, self.context, columns.slice(0, 3).to_pydict()) from error
+        if result is None:
+            return
+        result = self._checked(result)
+        if result.num_rows == len(batch):
+            self.output.emit(Batch(self._output_type, batch.timestamps, batch.watermarks, columns=result))
+        elif result.num_rows:
+            self._emit_resized(batch, result)
+
+    def _checked(self, result: Any) -> pa.RecordBatch:
+        """The result under the declared schema."""
+        schema = layout_of(self._output_type).schema
+        try:
+            if isinstance(result, pa.Table):
+                result = result.combine_chunks()
+            return pa.RecordBatch.from_arrays(
+                [
+                    column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+                    for column in (result.column(name).cast(field.type) for name, field in zip(schema.names, schema, strict=True))
+                ],
+                schema=schema,
+            )
+        except (KeyError, AttributeError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            found = getattr(result, "schema", type(result).__name__)
+            raise InvalidTypeError(
+                f"map_batches of operator {self.context.name!r} ({self.context.call_site}) gave {found}, "
+                f"which does not fit its output type {schema}: {error}"
+            ) from error
+
+    def _emit_resized(self, batch: Batch, result: pa.RecordBatch) -> None:
+        """Rows came or went: which comes from which is not known, so all get the batch's last timestamp."""
+        timestamps = np.full(result.num_rows, batch.timestamps.max(), dtype=np.int64)
+        watermarks = np.full(result.num_rows, batch.watermarks[0], dtype=np.int64)
+        self.output.emit(Batch(self._output_type, timestamps, watermarks, columns=result))

@@ -1,0 +1,91 @@
+"""Assigning timestamps and making watermarks, for each split on its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
+from headrace.common.errors import BadRecordError
+from headrace.operators.base import Operator
+from headrace.operators.functions import method_of
+from headrace.operators.user_code import user_error
+from headrace.time.watermark_strategy import FieldTimestamps
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from headrace.common.batch import Batch
+    from headrace.operators.base import EpochScope
+    from headrace.time.watermark_strategy import WatermarkStrategy
+
+
+class TimestampsOperator(Operator):
+    """Replaces timestamps and watermarks; of the watermarks before it only the last one, at the end of input, counts.
+
+    Args:
+        strategy: how timestamps are taken and watermarks made.
+        is_batch: in batch mode no watermark is made before the end, so nothing is ever late.
+    """
+
+    def __init__(self, strategy: WatermarkStrategy, *, is_batch: bool = False) -> None:
+        super().__init__()
+        self._strategy = strategy
+        self._is_batch = is_batch
+        self.watermark = MIN_WATERMARK
+        self.saw_records = False
+
+    def begin_epoch(self, scope: EpochScope) -> None:
+        super().begin_epoch(scope)
+        self.begin_channel(scope.watermark)
+
+    def begin_channel(self, watermark: int) -> None:
+        """What follows comes from another split, or another piece, that has reached ``watermark``."""
+        self.watermark = watermark
+        self.saw_records = False
+
+    def process(self, input_index: int, batch: Batch) -> None:
+        self.saw_records = self.saw_records or len(batch) > 0
+        timestamps = self._timestamps(batch)
+        if self._is_batch:
+            stamps = np.full(len(batch), self.watermark, dtype=np.int64)
+        else:
+            stamps, self.watermark = self._strategy.generator.stamp(timestamps, self.watermark)
+        self.output.emit(batch.with_times(timestamps, stamps))
+
+    def advance_watermark(self, watermark: int) -> None:
+        if watermark == MAX_WATERMARK:
+            self.watermark = MAX_WATERMARK
+        self.output.advance_watermark(self.watermark)
+
+    def _timestamps(self, batch: Batch) -> npt.NDArray[np.int64]:
+        assigner = self._strategy.timestamp_assigner
+        if assigner is None:
+            return batch.timestamps
+        if isinstance(assigner, FieldTimestamps):
+            return self._of_field(batch, assigner.field)
+        return self._of_function(batch, assigner)
+
+    def _of_function(self, batch: Batch, assigner: Any) -> npt.NDArray[np.int64]:
+        extract = method_of(assigner, "extract_timestamp")
+        row, found = None, np.empty(len(batch), dtype=np.int64)
+        try:
+            for i, (row, timestamp) in enumerate(zip(batch.rows, batch.timestamps.tolist(), strict=True)):
+                found[i] = extract(row, timestamp)
+        except Exception as error:
+            raise user_error(error, self.context, row) from error
+        return found
+
+    def _of_field(self, batch: Batch, field: str | int) -> npt.NDArray[np.int64]:
+        column = batch.columns.column(batch.type.field_index(field) if batch.type.is_composite else 0)
+        if column.null_count:
+            row = batch.slice(column.is_null().index(True).as_py(), len(batch)).rows[0]
+            raise BadRecordError(
+                f"operator {self.context.name!r} ({self.context.call_site}): field {field!r} holds no timestamp in "
+                f"record {row!r}"
+            )
+        if pa.types.is_timestamp(column.type):
+            column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
+        return column.cast(pa.int64()).to_numpy()

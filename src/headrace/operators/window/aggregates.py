@@ -1,0 +1,231 @@
+"""The aggregates that windows compute column by column: ``window.aggregate(count(), sum("price").alias("total"))``.
+
+All of them pass over nulls, as in SQL, and give null when there was no value; ``count`` gives 0. Sums, averages and
+extremes do not depend on the order of records or on how the input was cut into batches and epochs, to the last bit.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.errors import InvalidTypeError
+from headrace.common.typeinfo import BasicType, BasicTypeInfo, Types
+from headrace.operators.window.arrays import fixed_width, of_fixed_width, validity
+from headrace.operators.window.parts import CountRows, CountValues, Edge, Extreme, Part, SumFloats, SumIntegers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.common.typeinfo import TypeInformation
+
+_INTEGERS = {BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG}
+_FLOATS = {BasicType.FLOAT, BasicType.DOUBLE}
+# Integers and decimals of any size are kept as text, which does not compare as they do.
+_UNORDERED = {BasicType.BIG_INT, BasicType.BIG_DEC}
+
+
+@dataclass(frozen=True, slots=True)
+class BoundAggregate:
+    """An aggregate over an input whose columns are known.
+
+    Attributes:
+        name: the name of the output column.
+        type: the type of the output column.
+        parts: what a window has to remember for it.
+        is_ratio: whether the result is the first part divided by the second.
+        is_ordered: whether the result depends on the order in which records come.
+    """
+
+    name: str
+    type: TypeInformation
+    parts: tuple[Part, ...]
+    is_ratio: bool = False
+    is_ordered: bool = False
+
+    def final(self, results: Sequence[pa.Array]) -> pa.Array:
+        """The output column, from the results of the parts."""
+        return _divided(results[0], results[1]) if self.is_ratio else results[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate(ABC):
+    """A built-in aggregate as the user asks for it.
+
+    Attributes:
+        column: name or position of the field; None for ``count()``, and for records that are a single value.
+        name: the name of the output column; None for one made of the function and the field (``sum_price``).
+    """
+
+    column: str | int | None = None
+    name: str | None = None
+
+    function: ClassVar[str]
+
+    def alias(self, name: str) -> Self:
+        """The same aggregate under another name in the output."""
+        return replace(self, name=name)
+
+    def bind(self, input_type: TypeInformation) -> BoundAggregate:
+        """The aggregate over records of a type.
+
+        Raises:
+            InvalidTypeError: when there is no such field, or the aggregate does not take values of its type.
+        """
+        index, field, type_ = _resolve(input_type, self)
+        return self._bound(self.name or f"{self.function}_{field}", index, field, type_)
+
+    @abstractmethod
+    def _bound(self, name: str, index: int, field: str, type_: TypeInformation) -> BoundAggregate:
+        """The aggregate of the column ``index``, called ``field``."""
+
+    def _refuse(self, field: str, type_: TypeInformation, wanted: str) -> InvalidTypeError:
+        return InvalidTypeError(f"{self.function}({field!r}) takes {wanted}, but field {field!r} is of type {type_}")
+
+
+@dataclass(frozen=True, slots=True)
+class Count(Aggregate):
+    """How many records, or how many values that are not null."""
+
+    function = "count"
+
+    def bind(self, input_type: TypeInformation) -> BoundAggregate:
+        if self.column is None:
+            return BoundAggregate(self.name or "count", Types.LONG(), (CountRows(),))
+        return Aggregate.bind(self, input_type)
+
+    def _bound(self, name: str, index: int, field: str, type_: TypeInformation) -> BoundAggregate:
+        return BoundAggregate(name, Types.LONG(), (CountValues(index, field),))
+
+
+@dataclass(frozen=True, slots=True)
+class Sum(Aggregate):
+    """The sum: of integers as ``LONG``, an error when it does not fit; of floats as ``DOUBLE``, rounded once."""
+
+    function = "sum"
+
+    def _bound(self, name: str, index: int, field: str, type_: TypeInformation) -> BoundAggregate:
+        part = self._part(index, field, type_)
+        return BoundAggregate(name, Types.LONG() if isinstance(part, SumIntegers) else Types.DOUBLE(), (part,))
+
+    def _part(self, index: int, field: str, type_: TypeInformation) -> Part:
+        if _is_one_of(type_, _INTEGERS):
+            return SumIntegers(index, field)
+        if _is_one_of(type_, _FLOATS):
+            return SumFloats(index, field)
+        raise self._refuse(field, type_, "numbers of up to 64 bits")
+
+
+@dataclass(frozen=True, slots=True)
+class Average(Sum):
+    """The exact sum, rounded, divided by the number of values: a ``DOUBLE``."""
+
+    function = "avg"
+
+    def _bound(self, name: str, index: int, field: str, type_: TypeInformation) -> BoundAggregate:
+        parts = (self._part(index, field, type_), CountValues(index, field))
+        return BoundAggregate(name, Types.DOUBLE(), parts, is_ratio=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Minimum(Aggregate):
+    """The smallest value."""
+
+    function = "min"
+    is_largest: ClassVar[bool] = False
+
+    def _bound(self, name: str, index: int, field: str, type_: TypeInformation) -> BoundAggregate:
+        if not isinstance(type_, BasicTypeInfo) or type_.basic_type in _UNORDERED:
+            raise self._refuse(field, type_, "numbers, text, booleans, dates and times")
+        return BoundAggregate(name, type_, (Extreme(index, field, type_, self.is_largest),))
+
+
+@dataclass(frozen=True, slots=True)
+class Maximum(Minimum):
+    """The largest value."""
+
+    function = "max"
+    is_largest = True
+
+
+@dataclass(frozen=True, slots=True)
+class First(Aggregate):
+    """The value that came first."""
+
+    function = "first"
+    is_last: ClassVar[bool] = False
+
+    def _bound(self, name: str, index: int, field: str, type_: TypeInformation) -> BoundAggregate:
+        return BoundAggregate(name, type_, (Edge(index, field, type_, self.is_last),), is_ordered=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Last(First):
+    """The value that came last."""
+
+    function = "last"
+    is_last = True
+
+
+def count(column: str | int | None = None) -> Count:
+    """How many records there were, or how many had a value in ``column``."""
+    return Count(column)
+
+
+def sum(column: str | int | None = None) -> Sum:
+    """The sum of a column of numbers."""
+    return Sum(column)
+
+
+def avg(column: str | int | None = None) -> Average:
+    """The average of a column of numbers."""
+    return Average(column)
+
+
+def min(column: str | int | None = None) -> Minimum:
+    """The smallest value of a column."""
+    return Minimum(column)
+
+
+def max(column: str | int | None = None) -> Maximum:
+    """The largest value of a column."""
+    return Maximum(column)
+
+
+def first(column: str | int | None = None) -> First:
+    """The value of the record that came first and has one."""
+    return First(column)
+
+
+def last(column: str | int | None = None) -> Last:
+    """The value of the record that came last and has one."""
+    return Last(column)
+
+
+def _resolve(input_type: TypeInformation, aggregate: Aggregate) -> tuple[int, str, TypeInformation]:
+    """Position, name and type of the field that an aggregate means."""
+    column = aggregate.column
+    if input_type.is_composite and column is not None:
+        index = input_type.field_index(column)
+        return index, input_type.field_names[index], input_type.field_types[index]
+    if input_type.is_composite:
+        known = ", ".join(map(repr, input_type.field_names))
+        raise InvalidTypeError(f"{aggregate.function}() needs a field of {input_type}: one of {known}")
+    if column not in (None, 0):
+        raise InvalidTypeError(f"{aggregate.function}({column!r}): records of type {input_type} have no fields")
+    return 0, "value", input_type
+
+
+def _is_one_of(type_: TypeInformation, kinds: set[BasicType]) -> bool:
+    return isinstance(type_, BasicTypeInfo) and type_.basic_type in kinds
+
+
+def _divided(total: pa.Array, counts: pa.Array) -> pa.Array:
+    values = fixed_width(total).astype(np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratios = values / fixed_width(counts)
+    return of_fixed_width(ratios, validity(total), pa.float64())

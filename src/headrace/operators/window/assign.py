@@ -1,0 +1,79 @@
+"""Putting timestamps into aligned windows, a whole column at once, and judging which windows are late for a record."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from headrace.common.constants import MAX_WATERMARK, NO_TIMESTAMP
+from headrace.common.errors import InvalidProgramError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from headrace.time.windows import AlignedWindows
+
+    Longs = npt.NDArray[np.int64]
+    Mask = npt.NDArray[np.bool_]
+
+
+class Assignment(NamedTuple):
+    """Pairs of a record and a window it belongs to, by record, and the newest window of a record first.
+
+    Attributes:
+        records: position of the record of each pair.
+        ends: end of the window of each pair.
+        is_identity: whether every record has exactly one window, so that ``records`` is ``0, 1, 2, …``.
+    """
+
+    records: Longs
+    ends: Longs
+    is_identity: bool
+
+    def where(self, mask: Mask) -> Assignment:
+        """The pairs where ``mask`` is true."""
+        return Assignment(self.records[mask], self.ends[mask], False)
+
+
+def assign(windows: AlignedWindows, timestamps: Longs) -> Assignment:
+    """The windows of every timestamp.
+
+    Raises:
+        InvalidProgramError: when a record has no timestamp.
+    """
+    if len(timestamps) and timestamps.min() == NO_TIMESTAMP:
+        raise InvalidProgramError(
+            "a record without timestamp met an event-time window: call assign_timestamps_and_watermarks before key_by"
+        )
+    newest = timestamps - (timestamps - windows.offset) % windows.slide
+    everyone = np.arange(len(timestamps))
+    if windows.size == windows.slide:
+        return Assignment(everyone, newest + windows.size, True)
+    # A timestamp belongs to at most this many windows, and to one less where the size is no multiple of the slide.
+    most = -(-windows.size // windows.slide)
+    starts = newest[:, None] - np.arange(most) * windows.slide
+    belongs = starts > (timestamps - windows.size)[:, None]
+    records = np.broadcast_to(everyone[:, None], starts.shape)[belongs]
+    return Assignment(records, starts[belongs] + windows.size, False)
+
+
+def cleanup_times(ends: Longs, lateness: int) -> Longs:
+    """The watermark at which the contents of a window go: its largest timestamp and the lateness; never above the last.
+
+    A window is late for a record from this watermark on.
+    """
+    last = ends - 1
+    if not lateness:
+        return last
+    return np.where(last > MAX_WATERMARK - lateness, MAX_WATERMARK, last + lateness)
+
+
+def cleanup_time(end: int, lateness: int) -> int:
+    """:func:`cleanup_times` for one window."""
+    return min(end - 1 + lateness, MAX_WATERMARK)
+
+
+def is_too_late(timestamps: Longs, watermarks: Longs, lateness: int) -> Mask:
+    """Whether a record that no window took is late by itself (one that falls between two windows need not be)."""
+    return cleanup_times(timestamps + 1, lateness) <= watermarks

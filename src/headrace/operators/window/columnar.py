@@ -1,0 +1,176 @@
+"""Windows with built-in aggregates: columns in, columns out, and state that is only appended to until a window fires.
+
+Records that are on time may be added to their window at any moment before it fires, since whatever comes after the
+watermark has passed the window's end is late by definition. So a whole batch is added first, with rising watermarks
+in it or not, and then all windows fire that the last watermark is due for, each stamped with the watermark that was in
+force before the advance that makes it fire. What is emitted, and in which order, is what handling the records one by
+one gives: by moment of firing, and within one moment by (window end, hash of key, key).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from headrace.common.constants import MIN_WATERMARK
+from headrace.operators.base import Operator
+from headrace.operators.keyed import KeyedBatch
+from headrace.operators.window.arrays import fixed_width, gather
+from headrace.operators.window.assign import assign, cleanup_times
+from headrace.operators.window.emission import Emission, result_batch
+from headrace.operators.window.late import LateRecords
+from headrace.operators.window.partials import Chunk, Partials
+from headrace.operators.window.refire import running_partials
+from headrace.operators.window.window_store import WindowStore
+from headrace.state.hashing import hash_array
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import numpy.typing as npt
+
+    from headrace.common.batch import Batch
+    from headrace.operators.base import EpochScope, OperatorContext, Output
+    from headrace.operators.window.assign import Assignment
+    from headrace.operators.window.layout import WindowLayout
+    from headrace.time.windows import AlignedWindows
+
+    Longs = npt.NDArray[np.int64]
+
+RECORDS_INPUT = 0
+"""The input that raw records come by."""
+PARTIALS_INPUT = 1
+"""The input that partial results come by, from the sender's side of the shuffle."""
+
+
+class ColumnarWindowOperator(Operator):
+    """Built-in aggregates over aligned windows of event time.
+
+    Args:
+        layout: the aggregates and the columns.
+        assigner: puts records into windows.
+        lateness: how long after its end a window still takes records, in milliseconds.
+        late_tag: the id of the side output for records that come too late; without one they are dropped and counted.
+    """
+
+    def __init__(
+        self, layout: WindowLayout, assigner: AlignedWindows, lateness: int = 0, late_tag: str | None = None
+    ) -> None:
+        super().__init__()
+        self._layout = layout
+        self._assigner = assigner
+        self._lateness = lateness
+        self._late_tag = late_tag
+        self._watermark = MIN_WATERMARK
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        super().open(context, output)
+        assert context.state is not None
+        self._store = WindowStore(self._layout, self._lateness, context.state.store("windows"))
+        self._late = LateRecords(self, self._lateness, self._late_tag)
+
+    def begin_epoch(self, scope: EpochScope) -> None:
+        self._watermark = scope.watermark
+        self._arrivals = Arrivals(scope.epoch)
+        self._store.begin_epoch()
+
+    def process(self, input_index: int, batch: Batch) -> None:
+        if not len(batch):
+            return
+        if input_index == PARTIALS_INPUT:
+            self._add_partials(batch)
+            self._advance(batch.watermarks)
+        else:
+            self._add_records(cast("KeyedBatch", batch))
+
+    def advance_watermark(self, watermark: int) -> None:
+        if watermark > self._watermark:
+            self._advance(np.array([watermark], np.int64))
+        super().advance_watermark(watermark)
+
+    def end_epoch(self) -> None:
+        self._store.end_epoch(self._watermark)
+
+    def _add_records(self, batch: KeyedBatch) -> None:
+        pairs = assign(self._assigner, batch.timestamps)
+        arrivals = self._arrivals.next(len(batch))
+        watermarks = batch.watermarks if pairs.is_identity else batch.watermarks[pairs.records]
+        has_fired = pairs.ends - 1 <= watermarks
+        if not has_fired.any():
+            self._late.refuse(batch, pairs)
+            self._store.add(self._chunk(batch, pairs, arrivals))
+            self._advance(batch.watermarks)
+            return
+        is_open = cleanup_times(pairs.ends, self._lateness) > watermarks
+        self._late.refuse(batch, pairs.where(is_open))
+        self._store.add(self._chunk(batch, pairs.where(~has_fired), arrivals))
+        again = pairs.where(has_fired & is_open)
+        self._advance(batch.watermarks, again, self._chunk(batch, again, arrivals))
+
+    def _add_partials(self, batch: Batch) -> None:
+        """Partial results come from records that were on time at the sender, as a rule; see there."""
+        ends, keys, *columns = batch.columns.columns
+        hashes = batch.keys.hashes if isinstance(batch, KeyedBatch) else hash_array(keys)
+        partials = Partials(fixed_width(ends), hashes, keys, columns)
+        is_late = partials.ends - 1 <= batch.watermarks
+        if is_late.any():
+            self._late.drop(int(fixed_width(columns[0])[is_late].sum()))
+            partials = partials.take(np.flatnonzero(~is_late))
+        self._store.add_partials(partials)
+
+    def _chunk(self, batch: KeyedBatch, pairs: Assignment, arrivals: Longs) -> Chunk:
+        """The pairs with what the aggregates need of the records."""
+        needed = self._layout.input_columns
+        columns = {index: batch.columns.column(index) for index in needed} if needed else {}
+        keys = batch.keys
+        if pairs.is_identity:
+            return Chunk(pairs.ends, keys.hashes, keys.values, columns, arrivals)
+        rows = pairs.records
+        gathered = {index: gather(column, rows) for index, column in columns.items()}
+        return Chunk(pairs.ends, keys.hashes[rows], gather(keys.values, rows), gathered, arrivals[rows])
+
+    def _advance(self, watermarks: Longs, again: Assignment | None = None, late: Chunk | None = None) -> None:
+        """Brings event time to the last of the watermarks, and fires what is due on the way.
+
+        Args:
+            watermarks: the watermarks that the records of a batch meet.
+            again: the pairs of a late but allowed record and a window that fires again for it.
+            late: the same pairs with the records' values.
+        """
+        last = int(watermarks[-1])
+        due = (Emission.of_due(block, self._watermark, watermarks) for block in self._due(last))
+        if late is None or again is None or not len(late):
+            for emission in due:
+                self.output.emit(result_batch(self._layout, self._assigner.size, [emission]))
+        else:
+            fired = list(due)
+            held = self._store.find(late.ends, late.hashes)
+            contents = running_partials(self._layout, held, late)
+            refired = Emission.of_late(contents, again.records, watermarks)
+            self._store.add_partials(Partials.of_chunk(self._layout, late))
+            self.output.emit(result_batch(self._layout, self._assigner.size, [*fired, refired]))
+        self._watermark = last
+        self._store.forget(last)
+
+    def _due(self, watermark: int) -> Iterable[Partials]:
+        """The contents of the windows that fire until ``watermark``."""
+        next_end = self._store.next_end(self._watermark)
+        if next_end is None or next_end - 1 > watermark:
+            return ()
+        return self._store.due(self._watermark, watermark)
+
+
+class Arrivals:
+    """Numbers the records that a subtask sees: by epoch, and within it one by one."""
+
+    _SEQUENCE_BITS = 30
+
+    def __init__(self, epoch: int) -> None:
+        self._next = epoch << self._SEQUENCE_BITS
+
+    def next(self, count: int) -> Longs:
+        """Numbers for the next records."""
+        first = self._next
+        self._next += count
+        return np.arange(first, self._next)

@@ -1,0 +1,245 @@
+"""Sums that do not depend on how their input was cut: of floats without any rounding until the end, of ints checked.
+
+A sum of doubles is kept as an *expansion*: a few doubles whose exact sum is the exact sum of all values. The first,
+``hi``, is the sum rounded once; ``lo`` is the rounding error of that; what does not fit into these two (values whose
+magnitudes differ by more than some 15 decimal digits within one group) goes to the list ``rest``. Partial sums therefore
+merge without error, in any order and any grouping, and the double that comes out at the end is **the correctly rounded
+exact sum** (what ``math.fsum`` gives): the error is at most half a unit in the last place, the same for every cut.
+
+How a group is summed without error (S. M. Rump's AccSum): with ``sigma`` a power of two that is at least the number of
+summands times the largest of them, ``q = (x + sigma) - sigma`` is ``x`` rounded to a multiple of ``sigma * 2**-53``;
+``x - q`` is exact, and so is any sum of the ``q``, in any order. Repeat with what remains until nothing does.
+
+Infinities and NaN follow IEEE 754 whatever the order: NaN, or infinities of both signs, give NaN. A finite sum beyond
+the range of doubles gives an infinity, but only at the end: partial sums may leave the range and return.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.errors import HeadraceError
+from headrace.operators.window.kernels import Segments
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import numpy.typing as npt
+
+    Doubles = npt.NDArray[np.float64]
+    Longs = npt.NDArray[np.int64]
+
+_HUGE = 2.0**960
+"""From here on ``sigma`` might overflow; groups with such values are summed with Python's integers."""
+_LARGEST = float(np.finfo(np.float64).max)
+_LONG_BITS = 63
+
+
+class IntegerOverflowError(HeadraceError, ArithmeticError):
+    """A sum of integers does not fit into 64 bits."""
+
+
+class Expansion(NamedTuple):
+    """Exact sums, one a group.
+
+    Attributes:
+        hi: the sums rounded to doubles (or the infinity or NaN that the sum is).
+        lo: what rounding to ``hi`` has lost, rounded.
+        rest: what is lost even so, as lists; null for nearly all groups; None when null for all.
+    """
+
+    hi: Doubles
+    lo: Doubles
+    rest: pa.ListArray | None = None
+
+
+def sum_values(values: Doubles, segments: Segments) -> Expansion:
+    """The exact sum of the values of each group."""
+    return _sum([(values, None)], segments)
+
+
+def merge_sums(partial: Expansion, segments: Segments) -> Expansion:
+    """The exact sum of the partial sums of each group."""
+    terms: list[tuple[Doubles, Longs | None]] = [(partial.hi, None), (partial.lo, None)]
+    if partial.rest is not None and partial.rest.null_count < len(partial.rest):
+        lengths = np.diff(partial.rest.offsets.to_numpy())
+        terms.append((partial.rest.flatten().to_numpy(), np.repeat(segments.ids, lengths)))
+    return _sum(terms, segments)
+
+
+def round_sums(sums: Expansion) -> Doubles:
+    """The doubles nearest to the exact sums."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        rounded = sums.hi + sums.lo
+    if sums.rest is not None and sums.rest.null_count < len(sums.rest):
+        for group in np.flatnonzero(sums.rest.is_valid().to_numpy(zero_copy_only=False)).tolist():
+            parts = [float(sums.hi[group]), float(sums.lo[group]), *sums.rest[group].as_py()]
+            rounded[group] = _rounded(_exact(parts))
+    return rounded
+
+
+def sum_integers(values: Longs, segments: Segments, what: str) -> Longs:
+    """The sum of the values of each group.
+
+    Args:
+        values: the summands, group after group.
+        segments: the groups.
+        what: names the sum in the error.
+
+    Raises:
+        IntegerOverflowError: when a sum does not fit into 64 bits.
+    """
+    sums: Longs = segments.reduce(np.add, values)
+    if segments.are_single:
+        return sums
+    bits = int(max(abs(int(values.max())), abs(int(values.min())))).bit_length()
+    if bits + int(segments.counts.max()).bit_length() > _LONG_BITS:
+        _check_overflow(values, segments, what)
+    return sums
+
+
+def _check_overflow(values: Longs, segments: Segments, what: str) -> None:
+    """Sums the upper and the lower halves separately, which cannot overflow, and looks at the carry."""
+    half = 32
+    low = segments.reduce(np.add, values & (2**half - 1))
+    high = segments.reduce(np.add, values >> half) + (low >> half)
+    limit = 2 ** (half - 1)
+    if ((high < -limit) | (high >= limit)).any():
+        raise IntegerOverflowError(f"{what} does not fit into 64 bits: sum it as double, or the column cast to double")
+
+
+def _needs_care(values: Doubles) -> bool:
+    """Whether a value is huge, infinite or NaN."""
+    return bool(len(values)) and not float(np.abs(values).max()) < _HUGE
+
+
+def _sum(terms: list[tuple[Doubles, Longs | None]], segments: Segments) -> Expansion:
+    """Sums all terms group by group; a term without group ids is laid out as ``segments`` says."""
+    if any(_needs_care(values) for values, _ in terms):
+        return _sum_with_care(terms, segments)
+    sums: list[Doubles] = []
+    for values, ids in terms:
+        if ids is None:
+            sums += _segment_sums(values, segments)
+        elif len(values):
+            sums += _scattered_sums(values, ids, len(segments))
+    return _packed(_distilled(sums), len(segments))
+
+
+def _scattered_sums(values: Doubles, ids: Longs, groups: int) -> list[Doubles]:
+    """:func:`_segment_sums` for values of which some groups have none."""
+    starts = np.flatnonzero(np.diff(ids, prepend=-1))
+    found = []
+    for sums in _segment_sums(values, Segments(starts, len(ids))):
+        found.append(np.zeros(groups))
+        found[-1][ids[starts]] = sums
+    return found
+
+
+def _segment_sums(values: Doubles, segments: Segments) -> list[Doubles]:
+    """Arrays with a number a group, whose sum, taken without rounding, is the exact sum of each group."""
+    if segments.are_single:
+        return [values]
+    headroom = int(segments.counts.max() - 1).bit_length()
+    sums = []
+    top = float(np.abs(values).max())
+    while top:
+        sigma = math.ldexp(1.0, math.frexp(top)[1] + headroom)
+        rounded = (values + sigma) - sigma
+        sums.append(np.add.reduceat(rounded, segments.starts))
+        values = values - rounded
+        top = float(np.abs(values).max())
+    return sums
+
+
+def _distilled(terms: list[Doubles]) -> list[Doubles]:
+    """The same exact sums as expansions: each array is at most half a unit in the last place of the one before."""
+    terms = [term for term in terms if term.any()]
+    changed = True
+    while changed and len(terms) > 1:
+        changed = False
+        for i in range(len(terms) - 1, 0, -1):
+            total, error = _two_sum(terms[i - 1], terms[i])
+            changed = changed or bool((total != terms[i - 1]).any())
+            terms[i - 1], terms[i] = total, error
+    return [term for term in terms if term.any()]
+
+
+def _two_sum(a: Doubles, b: Doubles) -> tuple[Doubles, Doubles]:
+    """The rounded sum and its rounding error (D. Knuth)."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+def _packed(terms: list[Doubles], groups: int) -> Expansion:
+    hi = terms[0] + 0.0 if terms else np.zeros(groups)  # adding 0.0 turns -0.0, whose sign depends on the cut, into 0.0
+    lo = terms[1] if len(terms) > 1 else np.zeros(groups)
+    rest = np.stack(terms[2:], axis=1) if len(terms) > 2 else None  # noqa: PLR2004
+    return Expansion(hi, lo, None if rest is None else _lists(rest))
+
+
+def _lists(rest: npt.NDArray[np.float64]) -> pa.ListArray:
+    """The non-zero elements of each row as a list; null where there are none."""
+    used = rest != 0
+    lengths = used.sum(axis=1)
+    offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(rest[used]), mask=pa.array(lengths == 0))
+
+
+def _sum_with_care(terms: list[tuple[Doubles, Longs | None]], segments: Segments) -> Expansion:
+    """Sums groups that hold huge, infinite or NaN values one by one with Python's integers, the others as usual."""
+    placed = [(values, segments.ids if ids is None else ids) for values, ids in terms]
+    is_special = np.zeros(len(segments), np.bool_)
+    for values, ids in placed:
+        is_special[ids[~(np.abs(values) < _HUGE)]] = True
+    plain: list[tuple[Doubles, Longs | None]] = [(np.where(is_special[i], 0.0, v), i) for v, i in placed]
+    usual = _sum(plain, segments)
+    hi, lo = usual.hi.copy(), usual.lo.copy()
+    rest: list[list[float] | None] = [None] * len(segments) if usual.rest is None else usual.rest.to_pylist()
+    for group, parts in _members(placed, is_special).items():
+        components = _components(parts) + [0.0, 0.0]
+        hi[group], lo[group] = components[:2]
+        rest[group] = components[2:-2] or None
+    return Expansion(hi, lo, pa.array(rest, pa.list_(pa.float64())) if any(rest) else None)
+
+
+def _members(placed: list[tuple[Doubles, Longs]], is_special: npt.NDArray[np.bool_]) -> dict[int, list[float]]:
+    """All terms of the special groups, by group."""
+    members: dict[int, list[float]] = {}
+    for values, ids in placed:
+        chosen = is_special[ids]
+        for group, value in zip(ids[chosen].tolist(), values[chosen].tolist(), strict=True):
+            members.setdefault(group, []).append(value)
+    return members
+
+
+def _components(values: list[float]) -> list[float]:
+    """The exact sum of the values as an expansion; each component is finite unless the sum is not."""
+    if not all(map(math.isfinite, values)):
+        infinite = {value for value in values if not math.isfinite(value)}
+        return [infinite.pop() if len(infinite) == 1 else math.nan]
+    remaining, components = _exact(values), []
+    while remaining:
+        components.append(max(-_LARGEST, min(_LARGEST, _rounded(remaining))))
+        remaining -= Fraction(components[-1])
+    return components
+
+
+def _exact(values: Iterable[float]) -> Fraction:
+    total = Fraction(0)
+    for value in values:
+        total += Fraction(value)
+    return total
+
+
+def _rounded(value: Fraction) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf

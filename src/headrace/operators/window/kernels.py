@@ -1,0 +1,202 @@
+"""Grouping rows by (window, key): one sort of packed integers, then segments that reductions run over.
+
+The order of groups is (window end, hash, key) everywhere: in a batch's partial aggregates, in the runs of the state, in
+what a firing emits. So runs merge by the same kernel, and equal input gives equal bytes.
+
+Why numpy, for every type of key: sorting 64-bit integers that hold (window, high bits of the hash, row) takes 3 to 6 ms
+for 250,000 rows, a stable ``argsort`` of the hashes 20 ms, pyarrow's ``group_by`` of 10,000 or 1,000,000 keys 8 to 31 ms
+(and its groups then come in no useful order).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    Longs = npt.NDArray[np.int64]
+    Hashes = npt.NDArray[np.uint64]
+    Mask = npt.NDArray[np.bool_]
+
+BLOCK_ROWS = 1 << 15
+"""So many rows are worked on at a time: an array of them, and a few more, fit into a core's cache."""
+_WORD = 64
+_FEWEST_HASH_BITS = 20
+"""With fewer bits of the hash in a packed word too many keys share them; then a plain sort is faster."""
+
+
+@dataclass(frozen=True)
+class Segments:
+    """Consecutive, non-empty stretches of ``total`` rows: one a group.
+
+    Attributes:
+        starts: where each stretch begins.
+        total: how many rows there are.
+    """
+
+    starts: Longs
+    total: int
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @property
+    def are_single(self) -> bool:
+        """Whether every group has exactly one row, so that reducing changes nothing."""
+        return len(self.starts) == self.total
+
+    @cached_property
+    def counts(self) -> Longs:
+        """How many rows each group has."""
+        return np.diff(self.starts, append=self.total)
+
+    @cached_property
+    def ids(self) -> Longs:
+        """The group of each row."""
+        return np.repeat(np.arange(len(self.starts)), self.counts)
+
+    def reduce(self, ufunc: np.ufunc, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """``ufunc`` over the values of each group."""
+        if self.are_single:
+            return values
+        return np.asarray(ufunc.reduceat(values, self.starts)) if self.total else values[:0]
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Rows brought into the order of their groups; rows of one group keep the order in which they came.
+
+    Attributes:
+        order: the rows, group after group.
+        segments: where the groups begin in ``order``.
+    """
+
+    order: Longs
+    segments: Segments
+
+    @property
+    def first_rows(self) -> Longs:
+        """The earliest row of each group."""
+        return self.order[self.segments.starts]
+
+    def blocks(self, rows: int = BLOCK_ROWS) -> Iterator[Groups]:
+        """The groups in stretches of about ``rows`` rows, so that the arrays of a calculation stay in the cache."""
+        starts, total = self.segments.starts, self.segments.total
+        if total <= rows + rows // 2:
+            yield self
+            return
+        cuts = np.unique(np.searchsorted(starts, np.arange(0, total, rows)))
+        bounds = [*cuts[cuts < len(starts)].tolist(), len(starts)]
+        for first, last in zip(bounds, bounds[1:], strict=False):
+            start = int(starts[first])
+            stop = int(starts[last]) if last < len(starts) else total
+            yield Groups(self.order[start:stop], Segments(starts[first:last] - start, stop - start))
+
+
+def group_rows(ends: Longs, hashes: Hashes, keys: pa.Array) -> Groups:
+    """Groups rows by (window end, key), in the order (window end, hash, key, arrival).
+
+    Args:
+        ends: the end of each row's window.
+        hashes: the hash of each row's key: equal keys have equal hashes.
+        keys: each row's key (int64, string or binary, no nulls), to tell keys apart that share a hash.
+    """
+    total = len(ends)
+    if not total:
+        return Groups(np.empty(0, np.int64), Segments(np.empty(0, np.int64), 0))
+    order, prefix_changes = _sorted_by_prefix(_ranks(ends), hashes)
+    sorted_hashes = hashes[order]
+    hash_changes = sorted_hashes[1:] != sorted_hashes[:-1]
+    split = hash_changes & ~prefix_changes
+    if split.any():  # different hashes that agree in their high bits may have come out interleaved
+        _resort(order, prefix_changes, split, hashes)
+        sorted_hashes = hashes[order]
+        hash_changes = sorted_hashes[1:] != sorted_hashes[:-1]
+    changes = prefix_changes | hash_changes
+    if not changes.all():
+        collisions = _key_changes(keys, order) & ~changes
+        if collisions.any():
+            _resort(order, changes, collisions, key_ranks(keys))
+            changes |= _key_changes(keys, order)
+    return Groups(order, Segments(_starts(changes), total))
+
+
+def group_ends(ends: Longs) -> tuple[Longs, Longs]:
+    """The different values of a sorted column of ends, and where each begins (with the total as one more)."""
+    if not len(ends):
+        return ends, np.zeros(1, np.int64)
+    starts = _starts(ends[1:] != ends[:-1])
+    return ends[starts], np.append(starts, len(ends))
+
+
+def key_ranks(keys: pa.Array) -> Longs:
+    """Numbers that compare as the keys do."""
+    ranks: Longs = pc.rank(keys, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
+    return ranks
+
+
+def _ranks(ends: Longs) -> tuple[Longs, int]:
+    """The rank of each row's window among all windows, and how many there are."""
+    starts = _starts(ends[1:] != ends[:-1])
+    heads = ends[starts]
+    distinct = np.unique(heads)
+    if len(distinct) == 1:
+        return np.zeros(len(ends), np.int64), 1
+    # Records come roughly in the order of time, so there are few stretches of equal ends.
+    ranks = np.searchsorted(distinct, heads)
+    return np.repeat(ranks, np.diff(starts, append=len(ends))), len(distinct)
+
+
+def _sorted_by_prefix(ranked: tuple[Longs, int], hashes: Hashes) -> tuple[Longs, Mask]:
+    """Rows in the order (window, leading bits of the hash, row), and where the first two change."""
+    ranks, windows = ranked
+    total = len(ranks)
+    row_bits = (total - 1).bit_length()
+    window_bits = (windows - 1).bit_length()
+    hash_bits = _WORD - row_bits - window_bits
+    if hash_bits < _FEWEST_HASH_BITS:
+        order = np.lexsort((hashes, ranks))
+        sorted_ranks, sorted_hashes = ranks[order], hashes[order]
+        return order, (sorted_ranks[1:] != sorted_ranks[:-1]) | (sorted_hashes[1:] != sorted_hashes[:-1])
+    packed = hashes >> np.uint64(_WORD - hash_bits)
+    packed <<= np.uint64(row_bits)
+    packed |= np.arange(total, dtype=np.uint64)
+    if window_bits:
+        packed |= ranks.astype(np.uint64) << np.uint64(_WORD - window_bits)
+    packed.sort()
+    order = (packed & np.uint64((1 << row_bits) - 1)).view(np.int64)
+    packed >>= np.uint64(row_bits)
+    return order, packed[1:] != packed[:-1]
+
+
+def _resort(order: Longs, changes: Mask, violations: Mask, sort_keys: npt.NDArray[Any]) -> None:
+    """Sorts those stretches between ``changes`` that hold a violation by (sort key, row), in place."""
+    stretches = np.concatenate(([0], np.cumsum(changes)))
+    is_bad = np.zeros(int(stretches[-1]) + 1, np.bool_)
+    is_bad[stretches[1:][violations]] = True
+    places = np.flatnonzero(is_bad[stretches])
+    rows = order[places]
+    order[places] = rows[np.lexsort((rows, sort_keys[rows], stretches[places]))]
+
+
+def _key_changes(keys: pa.Array, order: Longs) -> Mask:
+    """Where a row's key differs from the key of the row before, in the given order."""
+    if pa.types.is_int64(keys.type):
+        values = keys.to_numpy()[order]
+        return np.asarray(values[1:] != values[:-1])
+    taken = keys.take(pa.array(order))
+    return np.asarray(pc.not_equal(taken[1:], taken[:-1]).to_numpy(zero_copy_only=False), dtype=np.bool_)
+
+
+def _starts(changes: Mask) -> Longs:
+    """Where stretches begin, given for each row but the first whether it begins one."""
+    return np.concatenate((np.zeros(1, np.int64), np.flatnonzero(changes) + 1))

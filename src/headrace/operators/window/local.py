@@ -1,0 +1,107 @@
+"""Aggregation before the shuffle: what a sender can sum up already need not travel record by record.
+
+A record is summed up only when it is on time **for all its windows** by the watermark it meets. The receiver's
+watermark is never ahead of that, so such a record is on time there as well, and its partial result may arrive early:
+nothing is emitted before the watermark passes the window's end. All other records travel as they are, and the receiver
+judges them, since its watermark may be lower. So the results are those of a job without this operator.
+
+Only for windows without allowed lateness and without a side output for late records, and for aggregates that do not
+depend on the order of records (:attr:`WindowLayout.is_ordered`); the planner sees to that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, cast
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.batch import Batch
+from headrace.operators.base import Operator
+from headrace.operators.keyed import KeyedBatch
+from headrace.operators.window.arrays import gather
+from headrace.operators.window.assign import assign, is_too_late
+from headrace.operators.window.kernels import group_rows
+from headrace.operators.window.parts import GroupedRows
+from headrace.state.keys import KeyColumn
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from headrace.operators.window.assign import Assignment
+    from headrace.operators.window.kernels import Groups
+    from headrace.operators.window.layout import WindowLayout
+    from headrace.time.windows import AlignedWindows
+
+    Mask = npt.NDArray[np.bool_]
+
+PARTIALS_TAG: Final = "headrace.window.partials"
+"""The side output that partial results leave by; raw records leave by the main output."""
+
+_WORTHWHILE = 0.5
+"""Partial results are sent when they are at most this many a record: a row of them is wider than a record."""
+
+
+class LocalWindowAggregate(Operator):
+    """Sums up the records of a batch by window and key where that makes them fewer.
+
+    The decision is made batch by batch from the batch alone, so it is the same at every attempt.
+
+    Args:
+        layout: the aggregates and the columns.
+        assigner: puts records into windows.
+    """
+
+    def __init__(self, layout: WindowLayout, assigner: AlignedWindows) -> None:
+        super().__init__()
+        assert not layout.is_ordered
+        self._layout = layout
+        self._assigner = assigner
+
+    def process(self, input_index: int, batch: Batch) -> None:
+        if not len(batch):
+            return
+        keyed = cast("KeyedBatch", batch)
+        pairs = assign(self._assigner, keyed.timestamps)
+        stays = self._not_on_time(keyed, pairs)
+        if stays.any():
+            pairs = pairs.where(~stays[pairs.records])
+        hashes = keyed.keys.hashes if pairs.is_identity else keyed.keys.hashes[pairs.records]
+        keys = keyed.keys.values if pairs.is_identity else gather(keyed.keys.values, pairs.records)
+        groups = group_rows(pairs.ends, hashes, keys)
+        if not len(groups.segments) or len(groups.segments) > _WORTHWHILE * len(keyed):
+            self.output.emit(keyed)
+            return
+        # Under the first watermark of the batch, so that the records left, each under its own, may follow.
+        self.output.emit_side(PARTIALS_TAG, self._partials(keyed, pairs, groups))
+        rest = self._rest(keyed, stays)
+        if rest.any():
+            self.output.emit(keyed.filter(rest))
+
+    def _not_on_time(self, batch: Batch, pairs: Assignment) -> Mask:
+        """Which records have a window that the watermark they meet has passed."""
+        stays = np.zeros(len(batch), np.bool_)
+        stays[pairs.records[pairs.ends - 1 <= batch.watermarks[pairs.records]]] = True
+        return stays
+
+    def _rest(self, batch: Batch, stays: Mask) -> Mask:
+        """Those, and late records between two windows: the receiver counts them."""
+        if self._assigner.slide <= self._assigner.size:
+            return stays
+        return stays | is_too_late(batch.timestamps, batch.watermarks, 0)
+
+    def _partials(self, batch: KeyedBatch, pairs: Assignment, groups: Groups) -> KeyedBatch:
+        rows = pairs.records
+        columns = {index: batch.columns.column(index) for index in self._layout.input_columns}
+        if not pairs.is_identity:
+            columns = {index: gather(column, rows) for index, column in columns.items()}
+        first = groups.first_rows
+        keys = batch.keys.take(rows[first])
+        ends = pairs.ends[first]
+        values = self._layout.begin(GroupedRows(columns, rows, groups))
+        record_batch = pa.RecordBatch.from_arrays(
+            [pa.array(ends), keys.values, *values], schema=self._layout.partial_schema
+        )
+        watermarks = np.full(len(ends), batch.watermarks[0])
+        partials = Batch(self._layout.partial_type, ends - 1, watermarks, columns=record_batch)
+        return KeyedBatch.of(partials, KeyColumn(keys.values, keys.hashes))

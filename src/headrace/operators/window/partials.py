@@ -1,0 +1,147 @@
+"""``Partials``: partial results of windows, sorted by (window end, hash, key), and how they are made and merged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.operators.window.arrays import concat, fixed_width, gather, one_chunk
+from headrace.operators.window.kernels import group_ends, group_rows
+from headrace.operators.window.parts import GroupedRows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from headrace.operators.window.layout import WindowLayout
+
+    Longs = npt.NDArray[np.int64]
+    Hashes = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Pairs of a record and a window that are not aggregated yet.
+
+    Attributes:
+        ends: the end of the window of each pair.
+        hashes: the hash of the record's key.
+        keys: the record's key.
+        columns: the input columns that the parts need, by position in the input.
+        arrivals: when each record came.
+    """
+
+    ends: Longs
+    hashes: Hashes
+    keys: pa.Array
+    columns: Mapping[int, pa.Array]
+    arrivals: Longs
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    @staticmethod
+    def concat(chunks: Sequence[Chunk]) -> Chunk:
+        """The pairs of all chunks, of which there is at least one."""
+        if len(chunks) == 1:
+            return chunks[0]
+        return Chunk(
+            np.concatenate([chunk.ends for chunk in chunks]),
+            np.concatenate([chunk.hashes for chunk in chunks]),
+            concat([chunk.keys for chunk in chunks]),
+            {index: concat([chunk.columns[index] for chunk in chunks]) for index in chunks[0].columns},
+            np.concatenate([chunk.arrivals for chunk in chunks]),
+        )
+
+
+@dataclass(frozen=True)
+class Partials:
+    """Rows of partial results: at most one a key and window once they are merged.
+
+    Attributes:
+        ends: the end of each row's window.
+        hashes: the hash of each row's key.
+        keys: each row's key.
+        columns: the columns of the layout's parts.
+    """
+
+    ends: Longs
+    hashes: Hashes
+    keys: pa.Array
+    columns: list[pa.Array]
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    @cached_property
+    def windows(self) -> tuple[Longs, Longs]:
+        """The ends of the windows, ascending, and where the rows of each begin (and the total); only when sorted."""
+        return group_ends(self.ends)
+
+    def slice(self, start: int, stop: int) -> Partials:
+        """The rows from ``start`` up to ``stop``."""
+        length = stop - start
+        columns = [column.slice(start, length) for column in self.columns]
+        return Partials(self.ends[start:stop], self.hashes[start:stop], self.keys.slice(start, length), columns)
+
+    def take(self, rows: Longs) -> Partials:
+        """The rows at ``rows``, in that order."""
+        columns = [gather(column, rows) for column in self.columns]
+        return Partials(self.ends[rows], self.hashes[rows], gather(self.keys, rows), columns)
+
+    @staticmethod
+    def concat(pieces: Sequence[Partials]) -> Partials:
+        """The rows of all pieces, of which there is at least one."""
+        if len(pieces) == 1:
+            return pieces[0]
+        return Partials(
+            np.concatenate([piece.ends for piece in pieces]),
+            np.concatenate([piece.hashes for piece in pieces]),
+            concat([piece.keys for piece in pieces]),
+            [concat(list(columns)) for columns in zip(*(piece.columns for piece in pieces), strict=True)],
+        )
+
+    @staticmethod
+    def of_chunk(layout: WindowLayout, chunk: Chunk) -> Partials:
+        """The partial result of each key and window in a chunk."""
+        groups = group_rows(chunk.ends, chunk.hashes, chunk.keys)
+        first = groups.first_rows
+        blocks = [layout.begin(GroupedRows(chunk.columns, chunk.arrivals, block)) for block in groups.blocks()]
+        columns = [concat(list(pieces)) for pieces in zip(*blocks, strict=True)]
+        return Partials(chunk.ends[first], chunk.hashes[first], gather(chunk.keys, first), columns)
+
+    @staticmethod
+    def merged(layout: WindowLayout, pieces: Sequence[Partials]) -> Partials:
+        """One row a key and window, of pieces that are sorted and merged each; earlier pieces came earlier."""
+        pieces = [piece for piece in pieces if len(piece)] or list(pieces[:1])
+        return pieces[0] if len(pieces) == 1 else Partials.regrouped(layout, pieces)
+
+    @staticmethod
+    def regrouped(layout: WindowLayout, pieces: Sequence[Partials]) -> Partials:
+        """One row a key and window, of rows in any order; earlier rows came earlier."""
+        rows = Partials.concat(pieces)
+        groups = group_rows(rows.ends, rows.hashes, rows.keys)
+        first = groups.first_rows
+        columns = layout.merge([gather(column, groups.order) for column in rows.columns], groups.segments)
+        return Partials(rows.ends[first], rows.hashes[first], gather(rows.keys, first), columns)
+
+    @staticmethod
+    def empty(layout: WindowLayout) -> Partials:
+        """No rows."""
+        return Partials.of_table(layout.state_schema.empty_table())
+
+    @staticmethod
+    def of_table(table: pa.Table) -> Partials:
+        """The rows of a table of the layout's state schema, not copied when it has one chunk."""
+        ends, hashes, keys, *columns = map(one_chunk, table.columns)
+        return Partials(fixed_width(ends), fixed_width(hashes), keys, columns)
+
+    def to_table(self, schema: pa.Schema) -> pa.Table:
+        """The rows as a table: window end, hash, key, and the other columns."""
+        arrays = [pa.array(self.ends), pa.array(self.hashes), self.keys, *self.columns]
+        return pa.Table.from_arrays(arrays, schema=schema)

@@ -1,0 +1,181 @@
+"""The contents of windows as Python objects: what came in this epoch in dicts, the rest in sorted runs of state.
+
+Folded windows hold one value a key and window: the values of the keys that a batch touches are read, and those that
+were touched are written when the epoch ends; the newest run that has a key and window is right. Windows that keep all
+their elements are only appended to; their elements are read when the window fires, run after run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.columns import array_to_values, values_to_array
+from headrace.operators.window.arrays import gather
+from headrace.operators.window.assign import cleanup_time
+from headrace.operators.window.kernels import group_rows
+from headrace.operators.window.partials import Partials
+from headrace.operators.window.window_tables import StoredTable, description, live_rows, small_runs
+from headrace.state.keys import KeyColumn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from headrace.operators.window.folds import Fold
+    from headrace.operators.window.row_layout import RowWindowLayout
+    from headrace.state.runs import RunStore
+
+    Longs = npt.NDArray[np.int64]
+
+Window = dict[Any, Any]
+"""What is held by canonical key: a folded value, or the list of elements."""
+
+
+class RowContents:
+    """What the windows of one subtask hold.
+
+    Args:
+        layout: what is kept, and for how long.
+        fold: folds elements into values; None keeps all elements.
+        runs: the state.
+    """
+
+    def __init__(self, layout: RowWindowLayout, fold: Fold | None, runs: RunStore) -> None:
+        self._codec = layout.codec
+        self._type = layout.contents_type
+        self._lateness = layout.lateness
+        self._schema = layout.state_schema
+        self._fold = fold
+        self._runs = runs
+        self._stored: list[StoredTable] = []
+        self._windows: dict[int, Window] = {}
+        self._recalled: dict[int, Window] = {}
+
+    def begin_epoch(self) -> None:
+        """Takes up what the last epoch left."""
+        self._stored = [StoredTable(run) for run in self._runs.runs]
+        self._windows, self._recalled = {}, {}
+
+    def recall(self, ends: Longs, keys: KeyColumn) -> None:
+        """Reads what is stored for some windows and keys, before elements are added whose value depends on it."""
+        if not any(np.isin(table.ends, ends).any() for table in self._stored):
+            return
+        groups = group_rows(ends, keys.hashes, keys.values)
+        first = groups.first_rows
+        ends, keys = ends[first], keys.take(first)
+        wanted = set(zip(ends.tolist(), keys.values.to_pylist(), strict=True))
+        target = self._recalled if self._fold is None else self._windows
+        wanted = {pair for pair in wanted if pair[1] not in target.get(pair[0], ())}
+        found: dict[int, Window] = {}
+        for table in self._stored:
+            rows = table.rows_of(ends, keys.hashes)
+            if rows is not None:
+                self._gather(found, rows, wanted)
+        for end, window in found.items():
+            target.setdefault(end, {}).update(window)
+
+    def add(self, ends: Iterable[int], keys: Iterable[Any], elements: Iterable[Any]) -> Iterator[Any]:
+        """Adds elements; yields each before it is added, so that the caller knows which one failed."""
+        windows, fold = self._windows, self._fold
+        for end, key, element in zip(ends, keys, elements, strict=True):
+            yield element
+            window = windows.get(end)
+            if window is None:
+                window = windows[end] = {}
+            if fold is None:
+                window.setdefault(key, []).append(element)
+            elif key in window:
+                window[key] = fold.add(window[key], element)
+            else:
+                window[key] = fold.first(element)
+
+    def held(self, end: int, key: Any) -> Any:
+        """What a window holds for one key, of which what is stored has been recalled."""
+        held = self._windows[end][key]
+        return held if self._fold is not None else [*self._recalled.get(end, {}).get(key, ()), *held]
+
+    def window(self, end: int) -> list[tuple[Any, Any, Any]]:
+        """What a window holds: (canonical key, key, folded value or list of elements), by hash and key."""
+        window: dict[int, Window] = {}
+        for table in self._stored:
+            rows = table.between(end - 2, end - 1)
+            if rows is not None:
+                self._gather(window, rows, None)
+        merged = window.get(end, {})
+        for key, held in self._windows.get(end, {}).items():
+            merged[key] = [*merged.get(key, ()), *held] if self._fold is None else held
+        values, keys = self._in_order(list(merged))
+        return [(value, key, merged[value]) for value, key in zip(values, keys, strict=True)]
+
+    def ends_between(self, after: int, upto: int) -> set[int]:
+        """The ends of all windows whose largest timestamp is above ``after`` but not above ``upto``."""
+        ends = {end for end in self._windows if after < end - 1 <= upto}
+        for table in self._stored:
+            ends.update(table.ends_between(after, upto).tolist())
+        return ends
+
+    def forget(self, watermark: int) -> None:
+        """Drops contents whose time has passed; those in state go when the epoch ends."""
+        for windows in (self._windows, self._recalled):
+            for end in [end for end in windows if cleanup_time(end, self._lateness) <= watermark]:
+                del windows[end]
+
+    def end_epoch(self, watermark: int) -> None:
+        """Writes what is still needed as one run, and drops runs that are not needed any more."""
+        self.forget(watermark)
+        for table in self._stored:
+            if table.is_over(self._lateness, watermark):
+                self._runs.drop(table.run)
+        if self._windows:
+            self._write()
+        small = small_runs(self._runs)
+        if small:
+            live = [live_rows(StoredTable(run), self._lateness, watermark) for run in small]
+            merged = self._sorted(Partials.concat(live))
+            self._runs.replace(small, merged.to_table(self._schema), description(merged))
+
+    def _gather(self, windows: dict[int, Window], rows: Partials, wanted: set[tuple[int, Any]] | None) -> None:
+        """Adds rows of a run to what older runs have."""
+        values = array_to_values(self._type, rows.columns[0])
+        for end, key, value in zip(rows.ends.tolist(), rows.keys.to_pylist(), values, strict=True):
+            if wanted is not None and (end, key) not in wanted:
+                continue
+            window = windows.setdefault(end, {})
+            if self._fold is None:
+                window.setdefault(key, []).append(value)
+            else:
+                window[key] = value
+
+    def _in_order(self, values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Canonical keys by (hash, key), and the keys that they stand for."""
+        column = KeyColumn.of(pa.array(values, self._codec.arrow_type))
+        order = group_rows(np.zeros(len(values), np.int64), column.hashes, column.values).order
+        ordered = gather(column.values, order)
+        canonical = ordered.to_pylist()
+        return canonical, canonical if self._codec.is_plain else self._codec.decode(ordered)
+
+    def _write(self) -> None:
+        ends: list[int] = []
+        keys: list[Any] = []
+        values: list[Any] = []
+        for end, window in self._windows.items():
+            for key, held in window.items():
+                elements = held if self._fold is None else (held,)
+                values.extend(elements)
+                keys.extend([key] * len(elements))
+                ends.extend([end] * len(elements))
+        column = KeyColumn.of(pa.array(keys, self._codec.arrow_type))
+        stored = values_to_array(self._type, values)
+        rows = self._sorted(Partials(np.array(ends, np.int64), column.hashes, column.values, [stored]))
+        self._runs.append(rows.to_table(self._schema), description(rows))
+
+    def _sorted(self, rows: Partials) -> Partials:
+        """Rows in order: all elements, or only the newest value of each key and window."""
+        groups = group_rows(rows.ends, rows.hashes, rows.keys)
+        if self._fold is None:
+            return rows.take(groups.order)
+        return rows.take(groups.order[groups.segments.starts + groups.segments.counts - 1])

@@ -1,0 +1,244 @@
+"""Windows with functions of the user: reduce, aggregate, apply and process, element by element.
+
+What has to be exact is the order of what the user can see: which elements a window holds when its function is called,
+the order of the calls, and the watermark in force. Adding an element that is on time is not among it, so a batch's
+elements that are on time are added first; then the moments of the batch are gone through in order: windows that the
+watermark passes before a record, windows whose contents go, and late but allowed records that fire their window again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
+
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
+from headrace.operators.base import Operator
+from headrace.operators.collector import RowCollector
+from headrace.operators.functions import close_function, open_function
+from headrace.operators.runtime_context import RuntimeContext
+from headrace.operators.user_code import calling_user_code, user_error
+from headrace.operators.window.assign import assign, cleanup_times
+from headrace.operators.window.late import LateRecords
+from headrace.operators.window.row_contents import RowContents
+from headrace.operators.window.window_functions import WindowContext
+from headrace.state.copying import copy_value
+from headrace.time.windows import TimeWindow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from headrace.common.batch import Batch
+    from headrace.operators.base import EpochScope, OperatorContext, Output
+    from headrace.operators.keyed import KeyedBatch
+    from headrace.operators.window.assign import Assignment
+    from headrace.operators.window.row_layout import RowWindowLayout
+    from headrace.state.keys import KeyCodec
+
+    Longs = npt.NDArray[np.int64]
+
+
+class Moment(NamedTuple):
+    """Something that happens while a batch is gone through; in the order of happening.
+
+    Attributes:
+        place: twice the position of the record that the watermark rises before, or one more for the record itself.
+        time: the timer's time, or the rank of the pair of record and window.
+        end: the end of the window.
+        is_cleanup: whether it is the time for the contents to go.
+        pair: the pair of a late record and its window, or -1.
+    """
+
+    place: int
+    time: int
+    end: int
+    is_cleanup: bool = False
+    pair: int = -1
+
+
+class RowWindowOperator(Operator):
+    """Functions of the user over aligned windows of event time, with the default trigger.
+
+    Args:
+        layout: the functions, the windows and the types.
+    """
+
+    def __init__(self, layout: RowWindowLayout) -> None:
+        super().__init__()
+        self._layout = layout
+        self._assigner = layout.assigner
+        self._lateness = layout.lateness
+        self._fold = layout.new_fold()
+        self._call = layout.new_call()
+        self._collector = RowCollector(layout.output_type, layout.side_types)
+        self._window = WindowContext()
+        self._watermark = MIN_WATERMARK
+        self._processing_time = 0
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        super().open(context, output)
+        assert context.state is not None
+        self._contents = RowContents(self._layout, self._fold, context.state.store("windows"))
+        self._late = LateRecords(self, self._lateness, self._layout.late_tag)
+        with calling_user_code(context):
+            for function in self._functions:
+                open_function(function, RuntimeContext(context))
+
+    def close(self) -> None:
+        with calling_user_code(self.context):
+            for function in self._functions:
+                close_function(function)
+
+    def begin_epoch(self, scope: EpochScope) -> None:
+        self._watermark = scope.watermark
+        self._processing_time = scope.processing_time
+        self._contents.begin_epoch()
+
+    def process(self, input_index: int, batch: Batch) -> None:
+        if not len(batch):
+            return
+        keyed = cast("KeyedBatch", batch)
+        pairs = assign(self._assigner, batch.timestamps)
+        watermarks = batch.watermarks[pairs.records]
+        has_fired = pairs.ends - 1 <= watermarks
+        is_open = cleanup_times(pairs.ends, self._lateness) > watermarks
+        self._late.refuse(batch, pairs if is_open.all() else pairs.where(is_open))
+        again = np.flatnonzero(has_fired & is_open)
+        touched = ~has_fired if self._fold is not None else np.zeros(len(has_fired), np.bool_)
+        touched[again] = True
+        if touched.any():
+            chosen = pairs if touched.all() else pairs.where(touched)
+            self._contents.recall(chosen.ends, keyed.keys.take(chosen.records))
+        self._add(keyed, pairs if not has_fired.any() else pairs.where(~has_fired))
+        self._go_through(batch.watermarks, LatePairs(keyed, pairs, again))
+
+    def advance_watermark(self, watermark: int) -> None:
+        if watermark > self._watermark:
+            self._go_through(np.array([watermark], np.int64), None)
+        super().advance_watermark(watermark)
+
+    def end_epoch(self) -> None:
+        self._contents.end_epoch(self._watermark)
+
+    @property
+    def _functions(self) -> tuple[Any, ...]:
+        return (*(self._fold.functions if self._fold else ()), *self._call.functions)
+
+    def _add(self, batch: KeyedBatch, pairs: Assignment) -> None:
+        rows, keys = batch.rows, batch.keys.values.to_pylist()
+        if not pairs.is_identity:
+            records = pairs.records.tolist()
+            rows, keys = [rows[i] for i in records], [keys[i] for i in records]
+        element = None
+        try:
+            for element in self._contents.add(pairs.ends.tolist(), keys, rows):  # noqa: B007 - names the one that failed
+                pass
+        except Exception as error:
+            raise user_error(error, self.context, element) from error
+
+    def _go_through(self, watermarks: Longs, late: LatePairs | None) -> None:
+        """Lets happen what is due until the last of the watermarks, in order, and emits it."""
+        moments = sorted([*self._timers(watermarks, late), *(late.moments() if late else ())])
+        before = [self._watermark, *watermarks.tolist()] if moments else []
+        for moment in moments:
+            record, is_record = divmod(moment.place, 2)
+            after = before[record + 1]
+            if is_record and late is not None:
+                self._fire_again(late, moment, after)
+            elif moment.is_cleanup:
+                self._clear(moment.end, after)
+            else:
+                self._fire(moment.end, before[record], after)
+        self._collector.flush(self.output)
+        self._watermark = int(watermarks[-1])
+        self._contents.forget(self._watermark)
+
+    def _timers(self, watermarks: Longs, late: LatePairs | None) -> Iterator[Moment]:
+        """The timers that the watermarks pass: of windows that fire, and of contents that go."""
+        last = int(watermarks[-1])
+        for end in self._contents.ends_between(self._watermark, last):
+            yield Moment(_place(watermarks, end - 1), end - 1, end)
+        if not self._lateness or not self._call.wants_clear:
+            return
+        ends = self._contents.ends_between(self._watermark - self._lateness, last - self._lateness)
+        for end in ends.union(late.ends if late else ()):
+            time = end - 1 + self._lateness
+            if time <= last and time < MAX_WATERMARK:  # what would be kept beyond the end of time has no timer
+                yield Moment(_place(watermarks, time), time, end, is_cleanup=True)
+
+    def _fire(self, end: int, before: int, after: int) -> None:
+        """A window whose time has come, all its keys; without lateness its contents go at once."""
+        clears = not self._lateness and self._call.wants_clear
+        for _, key, held in self._contents.window(end):
+            self._emit(key, end, held, before, after)
+            if clears:
+                self._call_clear(key)
+
+    def _fire_again(self, late: LatePairs, moment: Moment, watermark: int) -> None:
+        element, key, user_key = late.pair(moment.pair, self._layout.codec)
+        self._add_late(moment.end, key, element)
+        self._emit(user_key, moment.end, self._contents.held(moment.end, key), watermark, watermark)
+
+    def _add_late(self, end: int, key: Any, element: Any) -> None:
+        try:
+            for _ in self._contents.add((end,), (key,), (element,)):
+                pass
+        except Exception as error:
+            raise user_error(error, self.context, element) from error
+
+    def _emit(self, key: Any, end: int, held: Any, before: int, after: int) -> None:
+        """Calls the user's function under the watermark ``after``; what it gives is stamped with ``before``."""
+        self._window.enter(TimeWindow(end - self._assigner.size, end), after, self._processing_time)
+        with calling_user_code(self.context):
+            elements = held
+            if self._fold is not None:
+                result = self._fold.result(held)
+                # What is kept for late elements must not change with what was emitted, or the other way round.
+                elements = (copy_value(result) if self._lateness else result,)
+            self._collector.collect(self._call.results(key, self._window, elements), end - 1, before)
+
+    def _clear(self, end: int, watermark: int) -> None:
+        self._window.enter(TimeWindow(end - self._assigner.size, end), watermark, self._processing_time)
+        for _, key, _ in self._contents.window(end):
+            self._call_clear(key)
+
+    def _call_clear(self, key: Any) -> None:
+        with calling_user_code(self.context):
+            self._call.clear(self._window)
+
+
+class LatePairs:
+    """Pairs of a late but allowed record and a window of it.
+
+    Attributes:
+        ends: the ends of the windows.
+
+    Args:
+        batch: the records.
+        pairs: all pairs of the batch.
+        chosen: which of them.
+    """
+
+    def __init__(self, batch: KeyedBatch, pairs: Assignment, chosen: Longs) -> None:
+        self._batch = batch
+        self._records = pairs.records[chosen].tolist()
+        self.ends = pairs.ends[chosen].tolist()
+
+    def moments(self) -> Iterator[Moment]:
+        """When the windows fire again."""
+        for pair, (record, end) in enumerate(zip(self._records, self.ends, strict=True)):
+            yield Moment(2 * record + 1, pair, end, pair=pair)
+
+    def pair(self, pair: int, codec: KeyCodec) -> tuple[Any, Any, Any]:
+        """The element, its canonical key, and the key that it stands for."""
+        record = self._records[pair]
+        values = self._batch.keys.values.slice(record, 1)
+        canonical = values[0].as_py()
+        return self._batch.rows[record], canonical, canonical if codec.is_plain else codec.decode(values)[0]
+
+
+def _place(watermarks: Longs, time: int) -> int:
+    """Twice the position of the first record whose watermark has reached ``time``."""
+    return 2 * int(np.searchsorted(watermarks, time))

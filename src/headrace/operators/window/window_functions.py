@@ -1,0 +1,138 @@
+"""How the user's function over the contents of a window is called, and what it learns about the window."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from headrace.common.errors import UnsupportedOperationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from headrace.time.windows import TimeWindow
+
+
+class WindowContext:
+    """``ProcessWindowFunction.Context``: names as in PyFlink. One instance serves all calls of an operator."""
+
+    def __init__(self) -> None:
+        self._window: TimeWindow | None = None
+        self._watermark = 0
+        self._processing_time = 0
+
+    def enter(self, window: TimeWindow, watermark: int, processing_time: int) -> None:
+        """Called before the user's function is."""
+        self._window = window
+        self._watermark = watermark
+        self._processing_time = processing_time
+
+    def window(self) -> TimeWindow:
+        """The window that is being processed."""
+        assert self._window is not None
+        return self._window
+
+    def current_watermark(self) -> int:
+        """The operator's event time: the watermark that makes the window fire, or that a late element met."""
+        return self._watermark
+
+    def current_processing_time(self) -> int:
+        """The job's clock at the start of the epoch, in milliseconds."""
+        return self._processing_time
+
+    def window_state(self) -> Any:
+        """State of this key and this window; ``clear`` has to clear it."""
+        raise UnsupportedOperationError(
+            "window_state() is not available in this version: use global_state() with the window as part of the name, "
+            "or a KeyedProcessFunction"
+        )
+
+    def global_state(self) -> Any:
+        """State of this key, shared by all its windows and never cleared by itself."""
+        raise UnsupportedOperationError(
+            "global_state() is not available in this version: use a KeyedProcessFunction after the window"
+        )
+
+
+class WindowCall(ABC):
+    """Calls one function over the contents of a window.
+
+    Attributes:
+        functions: the functions of the user that are called.
+    """
+
+    functions: tuple[Any, ...] = ()
+
+    @abstractmethod
+    def results(self, key: Any, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any] | None:
+        """What the window emits when it fires."""
+
+    @property
+    def wants_clear(self) -> bool:
+        """Whether :meth:`clear` does anything."""
+        return False
+
+    def clear(self, context: WindowContext) -> None:
+        """Called when the contents of a window go."""
+
+
+class PassContents(WindowCall):
+    """No function: what the elements were folded into is the result."""
+
+    def results(self, key: Any, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any] | None:
+        return elements
+
+
+class ApplyCall(WindowCall):
+    """A ``WindowFunction``, or a function of (key, window, elements); without the key over all of a stream.
+
+    Args:
+        function: the user's function.
+        is_keyed: whether it is given the key.
+    """
+
+    def __init__(self, function: Any, is_keyed: bool = True) -> None:
+        self.functions = (function,)
+        self._apply = getattr(function, "apply", function)
+        self._is_keyed = is_keyed
+
+    def results(self, key: Any, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any] | None:
+        found: Iterable[Any] | None
+        if self._is_keyed:
+            found = self._apply(key, context.window(), elements)
+        else:
+            found = self._apply(context.window(), elements)
+        return found
+
+
+class ProcessCall(WindowCall):
+    """A ``ProcessWindowFunction``, or ``ProcessAllWindowFunction`` when it is not given the key."""
+
+    def __init__(self, function: Any, is_keyed: bool = True) -> None:
+        self.functions = (function,)
+        self._function = function
+        self._is_keyed = is_keyed
+
+    def results(self, key: Any, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any] | None:
+        found: Iterable[Any] | None
+        if self._is_keyed:
+            found = self._function.process(key, context, elements)
+        else:
+            found = self._function.process(context, elements)
+        return found
+
+    @property
+    def wants_clear(self) -> bool:
+        return callable(getattr(self._function, "clear", None))
+
+    def clear(self, context: WindowContext) -> None:
+        self._function.clear(context)
+
+
+def window_call(function: Any, is_keyed: bool = True) -> WindowCall:
+    """The way to call a user's window function; None stands for no function."""
+    if function is None:
+        return PassContents()
+    if callable(getattr(function, "process", None)):
+        return ProcessCall(function, is_keyed)
+    return ApplyCall(function, is_keyed)

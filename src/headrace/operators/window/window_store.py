@@ -1,0 +1,147 @@
+"""Where a columnar window keeps partial results: rows not yet aggregated, sorted tables in memory, runs in state.
+
+Nothing is read from state when records are added.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headrace.operators.window.assign import cleanup_time
+from headrace.operators.window.blocks import merge_blocks
+from headrace.operators.window.partials import Chunk, Partials
+from headrace.operators.window.window_tables import (
+    MemoryTable,
+    StoredTable,
+    WindowTable,
+    description,
+    live_rows,
+    small_runs,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from headrace.operators.window.layout import WindowLayout
+    from headrace.state.runs import RunStore
+
+    Longs = npt.NDArray[np.int64]
+
+_PENDING_ROWS = 1 << 18
+"""So many rows wait before they are aggregated: sorting more at once costs no less a row."""
+
+
+class WindowStore:
+    """The contents of all windows of one subtask.
+
+    Args:
+        layout: the columns.
+        lateness: how long contents are kept after the window has fired, in milliseconds.
+        runs: the state.
+    """
+
+    def __init__(self, layout: WindowLayout, lateness: int, runs: RunStore) -> None:
+        self._layout = layout
+        self._lateness = lateness
+        self._runs = runs
+        self._stored: list[StoredTable] = []
+        self._memory: list[MemoryTable] = []
+        self._chunks: list[Chunk] = []
+        self._partials: list[Partials] = []
+        self._pending_rows = 0
+        self._pending_end: int | None = None
+
+    def begin_epoch(self) -> None:
+        """Takes up what the last epoch left."""
+        self._stored = [StoredTable(run) for run in self._runs.runs]
+        self._memory, self._chunks, self._partials = [], [], []
+        self._pending_rows, self._pending_end = 0, None
+
+    def add(self, chunk: Chunk) -> None:
+        """Adds records that are on time for their windows."""
+        if len(chunk):
+            self._chunks.append(chunk)
+            self._note(chunk.ends)
+
+    def add_partials(self, partials: Partials) -> None:
+        """Adds partial results in any order; late ones only once :meth:`due` was asked for their windows."""
+        if len(partials):
+            self._partials.append(partials)
+            self._note(partials.ends)
+
+    def next_end(self, watermark: int) -> int | None:
+        """The earliest window that ``watermark`` has not passed."""
+        ends = [table.next_end(watermark) for table in (*self._stored, *self._memory)]
+        return min((end for end in (*ends, self._pending_end) if end is not None), default=None)
+
+    def due(self, after: int, upto: int) -> Iterator[Partials]:
+        """The contents of the windows that fire when the watermark advances from ``after`` to ``upto``.
+
+        They come in order, in blocks: memory stays bounded however much is due.
+        """
+        pieces = [piece for table in self._tables() if (piece := table.between(after, upto)) is not None]
+        for block in merge_blocks(pieces):
+            yield Partials.merged(self._layout, block)
+
+    def find(self, ends: Longs, hashes: npt.NDArray[np.uint64]) -> Partials:
+        """What is there for some windows and hashes: at most one row a key and window, in no particular order."""
+        order = np.lexsort((hashes, ends))
+        ends, hashes = ends[order], hashes[order]
+        is_new = np.concatenate(([True], (ends[1:] != ends[:-1]) | (hashes[1:] != hashes[:-1])))
+        ends, hashes = ends[is_new], hashes[is_new]
+        pieces = [piece for table in self._tables() if (piece := table.rows_of(ends, hashes)) is not None]
+        return Partials.merged(self._layout, pieces or [Partials.empty(self._layout)])
+
+    def forget(self, watermark: int) -> None:
+        """Drops contents whose time has passed; those in state go when the epoch ends."""
+        if not self._memory or cleanup_time(int(min(t.ends[0] for t in self._memory)), self._lateness) > watermark:
+            return
+        live = [live_rows(table, self._lateness, watermark) for table in self._memory]
+        self._memory = [MemoryTable(partials) for partials in live if len(partials)]
+
+    def end_epoch(self, watermark: int) -> None:
+        """Writes what is still needed as one run, and drops runs that are not needed any more."""
+        self._aggregate_pending()
+        self.forget(watermark)
+        for table in self._stored:
+            if table.is_over(self._lateness, watermark):
+                self._runs.drop(table.run)
+        if self._memory:
+            partials = Partials.merged(self._layout, [table.partials for table in self._memory])
+            self._runs.append(partials.to_table(self._layout.state_schema), description(partials))
+        self._merge_small_runs(watermark)
+
+    def _note(self, ends: Longs) -> None:
+        first = int(ends.min())
+        self._pending_end = first if self._pending_end is None else min(first, self._pending_end)
+        self._pending_rows += len(ends)
+        if self._pending_rows >= _PENDING_ROWS:
+            self._aggregate_pending()
+
+    def _tables(self) -> list[WindowTable]:
+        self._aggregate_pending()
+        return [*self._stored, *self._memory]
+
+    def _aggregate_pending(self) -> None:
+        pieces = self._partials
+        if self._chunks:
+            pieces = [*pieces, Partials.of_chunk(self._layout, Chunk.concat(self._chunks))]
+        if not pieces:
+            return
+        merged = Partials.regrouped(self._layout, pieces) if self._partials else pieces[0]
+        self._chunks, self._partials, self._pending_rows, self._pending_end = [], [], 0, None
+        # Tables double in size from the newest to the oldest, so a row is merged a logarithmic number of times.
+        while self._memory and len(self._memory[-1].partials) <= 2 * len(merged):
+            merged = Partials.merged(self._layout, [self._memory.pop().partials, merged])
+        self._memory.append(MemoryTable(merged))
+
+    def _merge_small_runs(self, watermark: int) -> None:
+        small = small_runs(self._runs)
+        if small:
+            live = [live_rows(StoredTable(run), self._lateness, watermark) for run in small]
+            partials = Partials.merged(self._layout, live)
+            self._runs.replace(small, partials.to_table(self._layout.state_schema), description(partials))

@@ -1,0 +1,142 @@
+"""Sorted tables of what windows hold, in memory or in state, and how stretches of them are found.
+
+The tables are sorted by window first, so what is due, and what may be forgotten, is a contiguous stretch of each; the
+ends of a run's windows stand in its description, so a run is not touched before one of its windows is due.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
+from headrace.operators.window.assign import cleanup_time, cleanup_times
+from headrace.operators.window.kernels import group_ends
+from headrace.operators.window.partials import Partials
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from headrace.state.runs import Run, RunStore
+
+    Longs = npt.NDArray[np.int64]
+
+_SMALL_RUN = 1 << 14
+_MOST_SMALL_RUNS = 16
+"""So many small runs at the end are merged into one: a quiet stream writes a small run an epoch."""
+
+
+class WindowTable:
+    """A sorted table of partial results whose rows are read only when they are asked for."""
+
+    def __init__(self, ends: Longs, offsets: Longs) -> None:
+        self.ends = ends
+        self.offsets = offsets
+
+    @cached_property
+    def partials(self) -> Partials:
+        """The rows."""
+        raise NotImplementedError
+
+    def between(self, after: int, upto: int) -> Partials | None:
+        """The rows of windows whose largest timestamp is above ``after`` but not above ``upto``."""
+        first, last = self._places(after, upto)
+        if first == last:
+            return None
+        return self.partials.slice(int(self.offsets[first]), int(self.offsets[last]))
+
+    def ends_between(self, after: int, upto: int) -> Longs:
+        """The ends of those windows."""
+        first, last = self._places(after, upto)
+        return self.ends[first:last]
+
+    def next_end(self, watermark: int) -> int | None:
+        """The earliest window that ``watermark`` has not passed."""
+        place = int(np.searchsorted(self.ends - 1, watermark, side="right"))
+        return int(self.ends[place]) if place < len(self.ends) else None
+
+    def _places(self, after: int, upto: int) -> tuple[int, int]:
+        limits = [min(max(limit, MIN_WATERMARK), MAX_WATERMARK) for limit in (after, upto)]
+        first, last = np.searchsorted(self.ends - 1, np.array(limits, np.int64), side="right")
+        return int(first), max(int(first), int(last))
+
+    def rows_of(self, ends: Longs, hashes: npt.NDArray[np.uint64]) -> Partials | None:
+        """The rows of some windows and hashes, which are given in order; rows of other keys may be among them."""
+        wanted, bounds = group_ends(ends)
+        found = []
+        for i, end in enumerate(wanted.tolist()):
+            place = int(np.searchsorted(self.ends, end))
+            if place == len(self.ends) or self.ends[place] != end:
+                continue
+            start, stop = int(self.offsets[place]), int(self.offsets[place + 1])
+            window = self.partials.hashes[start:stop]
+            probes = hashes[bounds[i] : bounds[i + 1]]
+            found.append(start + _ranges(np.searchsorted(window, probes), np.searchsorted(window, probes, side="right")))
+        rows = np.concatenate(found) if found else np.empty(0, np.int64)
+        return self.partials.take(rows) if len(rows) else None
+
+
+class MemoryTable(WindowTable):
+    """A table of this epoch."""
+
+    def __init__(self, partials: Partials) -> None:
+        super().__init__(*partials.windows)
+        self._partials = partials
+
+    @cached_property
+    def partials(self) -> Partials:
+        return self._partials
+
+
+class StoredTable(WindowTable):
+    """A run of an earlier epoch.
+
+    Attributes:
+        run: the run in the store.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        if run.whole:
+            super().__init__(np.array(run.meta["ends"], np.int64), np.array(run.meta["offsets"], np.int64))
+        else:  # after a change of parallelism some rows belong to other subtasks
+            super().__init__(*self.partials.windows)
+
+    @cached_property
+    def partials(self) -> Partials:
+        return Partials.of_table(self.run.table)
+
+    def is_over(self, lateness: int, watermark: int) -> bool:
+        """Whether the time of all its windows has passed."""
+        return not len(self.ends) or cleanup_time(int(self.ends[-1]), lateness) <= watermark
+
+
+def live_rows(table: WindowTable, lateness: int, watermark: int) -> Partials:
+    """The rows of windows whose contents are still needed."""
+    dead = int(np.searchsorted(cleanup_times(table.ends, lateness), watermark, side="right"))
+    return table.partials.slice(int(table.offsets[dead]), int(table.offsets[-1]))
+
+
+def description(partials: Partials) -> dict[str, Any]:
+    """What a run of these rows says about itself."""
+    ends, offsets = partials.windows
+    return {"sort": ["window_end", "hash", "key"], "ends": ends.tolist(), "offsets": offsets.tolist()}
+
+
+def small_runs(store: RunStore) -> list[Run]:
+    """The small runs at the end of a store, when there are so many that they should be one."""
+    small: list[Run] = []
+    for run in reversed(store.runs):
+        if run.rows > _SMALL_RUN:
+            break
+        small.insert(0, run)
+    return small if len(small) >= _MOST_SMALL_RUNS else []
+
+
+def _ranges(starts: Longs, stops: Longs) -> Longs:
+    """All integers of the ranges ``[start, stop)``, one range after the other."""
+    lengths = stops - starts
+    before = np.cumsum(lengths) - lengths
+    return np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))

@@ -1,0 +1,151 @@
+"""The physical plan: which operators run chained in which stage, and what is shuffled between stages.
+
+The plan is a linear chain of stages. Stage ``k`` runs every operator whose deepest path from a source crosses ``k``
+shuffles, of all branches and of all independent sub-graphs, so that one Spark query with ``k`` shuffles runs an epoch
+and every source is read once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from headrace.common.call_site import CallSite
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.graph.nodes import Node
+    from headrace.state.keys import KeyCodec
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPlan:
+    """How the key of a record is found and what it is.
+
+    Attributes:
+        codec: encodes and hashes keys.
+        key_type: the type of the key.
+        selector: the user's key function; called for each record when ``fields`` is None.
+        fields: the fields that make the key, when they are known.
+        is_single: whether the key is the one field itself, not a tuple of fields.
+        call_site: where ``key_by`` was called.
+        is_attached: whether the producer hands over keyed batches already.
+        only_routes: whether the receiver has no use for the keys.
+    """
+
+    codec: KeyCodec
+    key_type: TypeInformation
+    selector: Any
+    fields: tuple[str | int, ...] | None
+    is_single: bool
+    call_site: CallSite
+    is_attached: bool = False
+    only_routes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedEdge:
+    """Records of one operator on their way to another, chained or through a shuffle.
+
+    Attributes:
+        id: unique within the plan.
+        source: node id of the producer.
+        target: node id of the consumer.
+        input_index: which input of the consumer it is.
+        side_output: the side output it carries; None for the main output.
+        record_type: the type of its records.
+        key: how its records are keyed; None when they are not.
+        is_exchange: whether it crosses a shuffle.
+        ship_strategy: FORWARD, HASH or REBALANCE, as shown in plans.
+        target_stage: the stage of the consumer.
+        target_parallelism: how many subtasks the consumer has.
+    """
+
+    id: int
+    source: int
+    target: int
+    input_index: int
+    side_output: str | None
+    record_type: TypeInformation
+    key: KeyPlan | None
+    is_exchange: bool
+    ship_strategy: str
+    target_stage: int
+    target_parallelism: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedOperator:
+    """One operator in its stage.
+
+    Attributes:
+        node: what the user asked for.
+        uid: the identity of its state: the user's, or one derived from the topology.
+        has_explicit_uid: whether the user gave it.
+        stage: index of its stage.
+        parallelism: how many subtasks.
+        inputs: the edges that it reads.
+        outputs: the edges that read from it.
+    """
+
+    node: Node
+    uid: str
+    has_explicit_uid: bool
+    stage: int
+    parallelism: int
+    inputs: tuple[PlannedEdge, ...]
+    outputs: tuple[PlannedEdge, ...]
+
+    @property
+    def label(self) -> str:
+        """Name and uid, as errors show them."""
+        return f"{self.node.name!r} (uid {self.uid})"
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Everything between two shuffles: its operators run chained in one task.
+
+    Attributes:
+        index: position in the chain, from 0.
+        parallelism: how many tasks.
+        operators: in an order in which producers come before consumers.
+    """
+
+    index: int
+    parallelism: int
+    operators: tuple[PlannedOperator, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlan:
+    """A whole job, ready to run; it travels to every task as one pickle.
+
+    Attributes:
+        name: the job's name.
+        stages: the chain of stages.
+        max_parallelism: how many key groups there are.
+        is_batch: whether the job runs in batch mode.
+        parameters: the job's configuration as the user gave it.
+        fresh_instances: whether user functions are made anew for each epoch (a test mode that finds out fields that are
+            used as state).
+        inline_threshold: up to how many bytes a state delta travels inside the manifest.
+    """
+
+    name: str
+    stages: tuple[Stage, ...]
+    max_parallelism: int
+    is_batch: bool = False
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    fresh_instances: bool = False
+    inline_threshold: int = 20 * 1024
+
+    def operators(self) -> Iterator[PlannedOperator]:
+        """All operators, stage by stage."""
+        for stage in self.stages:
+            yield from stage.operators
+
+    def operator(self, node_id: int) -> PlannedOperator:
+        """The operator of a node of the graph."""
+        return next(op for op in self.operators() if op.node.id == node_id)

@@ -1,0 +1,194 @@
+"""From the logical graph to the plan: passes over an immutable graph, each with one subject."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from headrace.common.errors import InvalidProgramError
+from headrace.graph.nodes import Edge, HashPartitioning, Node
+from headrace.graph.stream_graph import StreamGraph
+from headrace.plan.job_plan import JobPlan, KeyPlan, PlannedEdge, PlannedOperator, Stage
+from headrace.plan.rewrites import REWRITES
+from headrace.plan.validation import validate
+from headrace.state.keys import KeyCodec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSettings:
+    """What the planner has to know besides the graph.
+
+    Attributes:
+        name: the job's name.
+        parallelism: subtasks of an operator that does not say otherwise.
+        max_parallelism: key groups.
+        is_batch: whether the job runs in batch mode.
+        parameters: the job's configuration.
+        fresh_instances: see :class:`JobPlan`.
+        inline_threshold: see :class:`JobPlan`.
+    """
+
+    name: str
+    parallelism: int
+    max_parallelism: int
+    is_batch: bool = False
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    fresh_instances: bool = False
+    inline_threshold: int = 20 * 1024
+
+
+def plan_job(graph: StreamGraph, settings: PlanSettings) -> JobPlan:
+    """Plan a job.
+
+    Raises:
+        InvalidProgramError: when the graph cannot be run; the message names the operator and the user's line.
+    """
+    validate(graph, settings.max_parallelism)
+    explicit = frozenset(node.id for node in graph if node.uid is not None)
+    uids = assign_uids(graph)
+    graph = StreamGraph.of(replace(node, uid=uids[node.id]) for node in graph)
+    for rewrite in REWRITES:
+        graph = rewrite(graph)
+    return _Planner(graph, settings, explicit).plan()
+
+
+class _Planner:
+    def __init__(self, graph: StreamGraph, settings: PlanSettings, explicit: frozenset[int]) -> None:
+        self.graph = graph
+        self.settings = settings
+        self.explicit = explicit
+        self.parallelism: dict[int, int] = {}
+        self.depth: dict[int, int] = {}
+
+    def plan(self) -> JobPlan:
+        for node in self.graph:
+            self.parallelism[node.id] = self._parallelism_of(node)
+            self.depth[node.id] = self._depth_of(node)
+        edges = self._plan_edges()
+        operators = [self._plan_operator(node, edges) for node in self.graph]
+        return JobPlan(
+            name=self.settings.name,
+            stages=self._cut(operators),
+            max_parallelism=self.settings.max_parallelism,
+            is_batch=self.settings.is_batch,
+            parameters=self.settings.parameters,
+            fresh_instances=self.settings.fresh_instances,
+            inline_threshold=self.settings.inline_threshold,
+        )
+
+    def _parallelism_of(self, node: Node) -> int:
+        """What the node says; else that of what it is chained to, so that records stay where they are."""
+        if node.parallelism is not None:
+            return node.parallelism
+        if node.inputs and not any(self._is_keyed_shuffle(node, edge) for edge in node.inputs):
+            return max(self.parallelism[edge.source] for edge in node.inputs)
+        return self.settings.parallelism
+
+    def _shuffles(self, node: Node, edge: Edge) -> bool:
+        if self._is_keyed_shuffle(node, edge):
+            return True
+        return node.parallelism is not None and self.parallelism[edge.source] != node.parallelism
+
+    def _is_keyed_shuffle(self, node: Node, edge: Edge) -> bool:
+        return isinstance(edge.partitioning, HashPartitioning) and not node.spec.is_local
+
+    def _depth_of(self, node: Node) -> int:
+        return max((self.depth[edge.source] + self._shuffles(node, edge) for edge in node.inputs), default=0)
+
+    def _plan_edges(self) -> list[PlannedEdge]:
+        found = [(node, edge) for node in self.graph for edge in node.inputs]
+        return [self._plan_edge(number, node, edge) for number, (node, edge) in enumerate(found)]
+
+    def _plan_edge(self, number: int, node: Node, edge: Edge) -> PlannedEdge:
+        shuffles = self._shuffles(node, edge)
+        is_hash = isinstance(edge.partitioning, HashPartitioning)
+        return PlannedEdge(
+            id=number,
+            source=edge.source,
+            target=node.id,
+            input_index=edge.input_index,
+            side_output=edge.side_output,
+            record_type=self.graph[edge.source].type_of(edge.side_output),
+            key=self._key_plan(edge),
+            is_exchange=shuffles or self.depth[edge.source] != self.depth[node.id],
+            ship_strategy="HASH" if is_hash and shuffles else "REBALANCE" if shuffles else "FORWARD",
+            target_stage=self.depth[node.id],
+            target_parallelism=self.parallelism[node.id],
+        )
+
+    def _key_plan(self, edge: Edge) -> KeyPlan | None:
+        if not isinstance(edge.partitioning, HashPartitioning):
+            return None
+        return key_plan(edge.partitioning, is_attached=self.graph[edge.source].spec.is_local)
+
+    def _plan_operator(self, node: Node, edges: list[PlannedEdge]) -> PlannedOperator:
+        return PlannedOperator(
+            node=node,
+            uid=uid_of(node),
+            has_explicit_uid=node.id in self.explicit,
+            stage=self.depth[node.id],
+            parallelism=self.parallelism[node.id],
+            inputs=tuple(edge for edge in edges if edge.target == node.id),
+            outputs=tuple(edge for edge in edges if edge.source == node.id),
+        )
+
+    def _cut(self, operators: list[PlannedOperator]) -> tuple[Stage, ...]:
+        stages = []
+        for index in range(max(self.depth.values()) + 1):
+            members = tuple(op for op in operators if op.stage == index)
+            stages.append(Stage(index, max(op.parallelism for op in members), members))
+        return tuple(stages)
+
+
+def key_plan(partitioning: HashPartitioning, *, is_attached: bool) -> KeyPlan:
+    """What a task has to know to key a record."""
+    return KeyPlan(
+        codec=KeyCodec.for_type(partitioning.key_type),
+        key_type=partitioning.key_type,
+        selector=partitioning.selector,
+        fields=partitioning.fields,
+        is_single=partitioning.is_single,
+        call_site=partitioning.call_site,
+        is_attached=is_attached,
+        only_routes=partitioning.only_routes,
+    )
+
+
+def uid_of(node: Node) -> str:
+    """The identity that the node was given at the start of planning."""
+    assert node.uid is not None
+    return node.uid
+
+
+def assign_uids(graph: StreamGraph) -> dict[int, str]:
+    """The identity of each operator: the user's uid, else a digest of its kind and of what comes before it.
+
+    Raises:
+        InvalidProgramError: when two operators have the same uid.
+    """
+    uids: dict[int, str] = {}
+    taken: dict[str, Node] = {}
+    for node in graph:
+        uid = node.uid or _derived_uid(node, uids, taken)
+        if uid in taken:
+            raise InvalidProgramError(
+                f"two operators have the uid {uid!r}: {taken[uid].name!r} ({taken[uid].call_site}) and {node.name!r} "
+                f"({node.call_site}); state is found by uid, so give each its own"
+            )
+        taken[uid] = node
+        uids[node.id] = uid
+    return uids
+
+
+def _derived_uid(node: Node, uids: Mapping[int, str], taken: Mapping[str, Node]) -> str:
+    parts = [node.spec.kind, *(f"{uids[edge.source]}/{edge.side_output}/{edge.input_index}" for edge in node.inputs)]
+    digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+    uid, number = digest, 1
+    while uid in taken:
+        number += 1
+        uid = f"{digest}-{number}"
+    return uid

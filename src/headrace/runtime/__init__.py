@@ -1,0 +1,1 @@
+"""What executes the stages of an epoch: in one process, or as a Spark query."""

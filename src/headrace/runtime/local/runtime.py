@@ -1,0 +1,69 @@
+"""The local runtime: the tasks of an epoch one after the other in this process, without Spark.
+
+It is the oracle of the tests and the harness of the users; the exchange is a sort in memory.
+"""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, TypeVar
+
+from headrace.exchange.envelope import Envelope, Kind, sort_key
+from headrace.runtime.task.runner import TaskRunner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from headrace.plan.job_plan import JobPlan
+    from headrace.runtime.task.instance import JobBlob
+    from headrace.runtime.task.messages import EpochContext, TaskReport
+
+T = TypeVar("T")
+
+
+class LocalRuntime:
+    """Executes epochs in this process; implements :class:`headrace.jobmanager.runtime.Runtime`."""
+
+    def __init__(self) -> None:
+        self._runner: TaskRunner | None = None
+        self._parallelism: list[int] = []
+
+    def start(self, blob: JobBlob) -> None:
+        """Get ready for a job."""
+        plan: JobPlan = pickle.loads(blob.plan)
+        self._parallelism = [stage.parallelism for stage in plan.stages]
+        self._runner = TaskRunner(blob)
+
+    def run_epoch(self, context: EpochContext) -> list[TaskReport]:
+        """Run every task once, stage by stage."""
+        assert self._runner is not None, "start() comes first"
+        envelopes: list[Envelope] = []
+        for subtask in range(self._parallelism[0]):
+            envelopes.extend(self._runner.run_source_task(subtask, context))
+        for stage in range(1, len(self._parallelism)):
+            envelopes = self._run_stage(stage, envelopes)
+        return [pickle.loads(envelope.payload) for envelope in envelopes if envelope.kind == Kind.REPORT]
+
+    def run_in_background(self, work: Callable[[], T]) -> Callable[[], T | None]:
+        """Do it at once: there is nobody to wait."""
+        result = work()
+        return lambda: result
+
+    def cancel(self) -> None:
+        """An epoch of the local runtime runs to its end."""
+
+    def close(self) -> None:
+        """Close the user's functions."""
+        if self._runner is not None:
+            self._runner.close()
+            self._runner = None
+
+    def _run_stage(self, stage: int, envelopes: Iterable[Envelope]) -> list[Envelope]:
+        assert self._runner is not None
+        tasks: list[list[Envelope]] = [[] for _ in range(self._parallelism[stage])]
+        for envelope in envelopes:
+            tasks[envelope.partition % len(tasks)].append(envelope)
+        produced: list[Envelope] = []
+        for task in tasks:
+            produced.extend(self._runner.run_stage_task(stage, sorted(task, key=sort_key)))
+        return produced

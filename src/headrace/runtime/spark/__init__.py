@@ -1,0 +1,1 @@
+"""Everything of headrace that knows Spark."""

@@ -1,0 +1,134 @@
+"""The Spark runtime: one epoch is one query, ``mapInArrow → repartitionById → mapInArrow → …``."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import uuid
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from pyspark.sql import functions as sql
+
+from headrace.common.errors import CheckpointStorageError
+from headrace.exchange.envelope import DDL, SORT_COLUMNS, Kind
+from headrace.runtime.spark.worker import LaterStage, ShippedJob, SourceStage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from headrace.plan.job_plan import JobPlan
+    from headrace.runtime.spark.session import SessionHandle
+    from headrace.runtime.task.instance import JobBlob
+    from headrace.runtime.task.messages import EpochContext, TaskReport
+
+T = TypeVar("T")
+
+INLINE_JOB_BYTES = 512 * 1024
+"""A larger job lies in a file: PySpark broadcasts closures above 1 MiB, and leaves a file behind each time."""
+
+
+class SparkRuntime:
+    """Executes epochs as Spark queries; implements :class:`headrace.jobmanager.runtime.Runtime`.
+
+    Args:
+        handle: the session; it outlives the job, whoever has built it.
+    """
+
+    def __init__(self, handle: SessionHandle) -> None:
+        self._session = handle.session
+        self._tag = f"headrace-{uuid.uuid4().hex[:12]}"
+        self._background = ThreadPoolExecutor(max_workers=1, thread_name_prefix="headrace-background")
+        self._parallelism: list[int] = []
+        self._job: ShippedJob | None = None
+        self._job_file: Path | None = None
+
+    def start(self, blob: JobBlob) -> None:
+        """Ship the job, and try from a task whether the state directory can be written there."""
+        plan: JobPlan = pickle.loads(blob.plan)
+        self._parallelism = [stage.parallelism for stage in plan.stages]
+        content = pickle.dumps(blob, protocol=5)
+        if len(content) <= INLINE_JOB_BYTES:
+            self._job = ShippedJob(blob.digest, content, None)
+        else:
+            self._job_file = Path(blob.state_directory).parent / f"job-{blob.digest}.pickle"
+            self._job_file.write_bytes(content)
+            self._job = ShippedJob(blob.digest, None, str(self._job_file))
+        self._probe(blob.state_directory)
+
+    def run_epoch(self, context: EpochContext) -> list[TaskReport]:
+        """Run the epoch as one query.
+
+        Raises:
+            PySparkException: on a fault that Spark's own retries did not mend.
+        """
+        self._session.addTag(self._tag)
+        table = self._query(context).toArrow()
+        payloads = table.column("payload")
+        kinds = table.column("kind").to_pylist()
+        return [
+            pickle.loads(payloads[row].as_buffer()) for row, kind in enumerate(kinds) if kind == Kind.REPORT
+        ]
+
+    def run_in_background(self, work: Callable[[], T]) -> Callable[[], T | None]:
+        """Do it on a thread of the driver."""
+        future: Future[T] = self._background.submit(work)
+        return lambda: future.result() if future.done() else None
+
+    def cancel(self) -> None:
+        """Interrupt the query that runs."""
+        self._session.interruptTag(self._tag)
+
+    def close(self) -> None:
+        """Let go of the job; the session stays, for the next job and for the user's own queries."""
+        self._background.shutdown(wait=True, cancel_futures=True)
+        if self._job_file is not None:
+            self._job_file.unlink(missing_ok=True)
+        with contextlib.suppress(KeyError):
+            self._session.removeTag(self._tag)
+
+    def _query(self, context: EpochContext) -> DataFrame:
+        assert self._job is not None, "start() comes first"
+        tasks = self._parallelism[0]
+        rows = self._session.range(0, tasks, 1, tasks).select("id", sql.lit(context.to_bytes()).alias("context"))
+        query = rows.mapInArrow(SourceStage(self._job), DDL)
+        for stage in range(1, len(self._parallelism)):
+            query = (
+                query.repartitionById(self._parallelism[stage], sql.col("partition"))
+                .sortWithinPartitions(*SORT_COLUMNS)
+                .mapInArrow(LaterStage(self._job, stage), DDL)
+            )
+        return query
+
+    def _probe(self, state_directory: str) -> None:
+        """Write and read a file of the state directory on an executor."""
+        name = f".probe-{uuid.uuid4().hex}"
+        self._session.range(0, 1, 1, 1).mapInArrow(_Probe(state_directory, name), "ok boolean").collect()
+        written = Path(state_directory) / name
+        if not written.exists():
+            raise CheckpointStorageError(
+                f"a task wrote to {state_directory}, the driver does not see it: executors and driver must share the "
+                "checkpoint directory; set execution.checkpointing.dir to a shared path"
+            )
+        written.unlink()
+
+
+class _Probe:
+    """Writes a file from a task."""
+
+    def __init__(self, folder: str, name: str) -> None:
+        self._folder = folder
+        self._name = name
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow
+
+        for _ in batches:
+            folder = Path(self._folder)
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / self._name).write_bytes(b"")
+            yield pyarrow.RecordBatch.from_arrays([pyarrow.array([True])], names=["ok"])

@@ -1,0 +1,158 @@
+"""The Spark session that a job runs in: the user's if there is one, else one of headrace's own."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException, PySparkRuntimeError
+from pyspark.sql import SparkSession
+
+from headrace.runtime.spark.java import bundled_java_home, find_java
+from headrace.runtime.spark.settings import (
+    CHECKED_SETTINGS,
+    SettingMismatch,
+    SparkSetting,
+    is_local,
+    quiet_logging,
+    read_spark_defaults,
+    settings_of_own_session,
+)
+
+_GATEWAY_PORT: Final = "PYSPARK_GATEWAY_PORT"
+"""Set where ``spark-submit`` has started the JVM already."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionHandle:
+    """A Spark session, and whether it is headrace's to stop.
+
+    Attributes:
+        session: the session to run epochs in.
+        owned: whether headrace started it.
+        warnings: settings of a session that was there before which are not as headrace wants them.
+    """
+
+    session: SparkSession
+    owned: bool
+    warnings: tuple[SettingMismatch, ...] = ()
+
+    @property
+    def default_parallelism(self) -> int:
+        """How many tasks the session can run at the same time, as far as it knows now."""
+        return int(self.session.sparkContext.defaultParallelism)
+
+    def stop(self) -> None:
+        """Stops the session if headrace started it; leaves the user's alone."""
+        if self.owned:
+            self.session.stop()
+
+
+def acquire_session(settings: Mapping[str, str], master: str | None = None) -> SessionHandle:
+    """The session that is running, else a new one.
+
+    A running session is used as it is: nothing of it is changed, and `SessionHandle.stop` does not stop it. A new one
+    gets the settings that headrace wants, under those that the user gave to Spark, under ``settings``.
+
+    Args:
+        settings: settings of Spark that the user asked for.
+        master: the master URL; ``local[*]`` when neither this, nor ``settings``, nor Spark's own configuration has one.
+
+    Raises:
+        ConfigurationError: when ``settings`` are not settings of Spark or contradict ``master``.
+        JavaNotFoundError: when a session has to be started and there is no usable Java.
+    """
+    running = running_session()
+    if running is None:
+        return SessionHandle(_start_session(settings, master), owned=True)
+    asked = dict(settings) | ({"spark.master": master} if master else {})
+    return SessionHandle(running, owned=False, warnings=mismatches(running, asked))
+
+
+def running_session() -> SparkSession | None:
+    """The session of this thread, else the process's default one, else None."""
+    try:
+        return SparkSession.active()
+    except PySparkRuntimeError:  # there is none
+        # Older programs make a bare context; a session over it is theirs as well
+        return SparkSession.builder.getOrCreate() if SparkContext._active_spark_context else None
+
+
+def mismatches(session: SparkSession, asked: Mapping[str, str]) -> tuple[SettingMismatch, ...]:
+    """What in a session differs from what headrace wants and from what the user ``asked`` headrace for."""
+    wanted = [setting for setting in CHECKED_SETTINGS if setting.key not in asked]
+    wanted += [SparkSetting(key, value, "asked for, but the session was there before") for key, value in asked.items()]
+    found = {setting: _value_in(session, setting) for setting in wanted}
+    return tuple(
+        SettingMismatch(setting.key, value, setting.value, setting.why)
+        for setting, value in found.items()
+        if not setting.accepts(value)
+    )
+
+
+def _value_in(session: SparkSession, setting: SparkSetting) -> str:
+    try:
+        return session.conf.get(setting.key) or ""
+    except PySparkException:  # not set, and the session does not know the defaults of Spark's core
+        return setting.spark_default
+
+
+def _start_session(settings: Mapping[str, str], master: str | None) -> SparkSession:
+    given = _given_to_spark(os.environ)
+    chosen = settings_of_own_session(settings, master, given)
+    if _GATEWAY_PORT not in os.environ:
+        chosen |= quiet_logging(given | chosen, _configuration_directory(os.environ))
+    with _environment(_launch_variables(chosen, os.environ)):
+        return SparkSession.builder.config(map={**chosen}).getOrCreate()
+
+
+def _given_to_spark(environment: Mapping[str, str]) -> dict[str, str]:
+    """The settings that the user gave to Spark itself rather than to headrace."""
+    if _GATEWAY_PORT in environment:
+        SparkContext._ensure_initialized()  # connects to the JVM, which knows what spark-submit was told
+        return dict(SparkConf().getAll())
+    directory = _configuration_directory(environment)
+    defaults = directory / "spark-defaults.conf" if directory else None
+    return read_spark_defaults(defaults.read_text()) if defaults and defaults.is_file() else {}
+
+
+def _configuration_directory(environment: Mapping[str, str]) -> Path | None:
+    if directory := environment.get("SPARK_CONF_DIR"):
+        return Path(directory)
+    home = environment.get("SPARK_HOME")
+    return Path(home) / "conf" if home else None
+
+
+def _launch_variables(chosen: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment variables that PySpark reads while it starts a session with the settings ``chosen``."""
+    variables = {}
+    if python := chosen.get("spark.pyspark.python"):
+        variables["PYSPARK_PYTHON"] = python
+    elif is_local(chosen["spark.master"]):
+        # The workers have to be this very interpreter, with its packages
+        variables["PYSPARK_PYTHON"] = sys.executable
+        variables["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if _GATEWAY_PORT not in environment:
+        variables["JAVA_HOME"] = str(find_java(environment, bundled_java_home()).home)
+    return variables
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Sets environment variables for a while; the user's own sessions do not see them."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -1,0 +1,181 @@
+"""The Spark settings that headrace relies on, each with its reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from headrace.common.errors import ConfigurationError
+
+DEFAULT_MASTER: Final = "local[*]"
+
+_LOG_CONFIGURATION: Final = Path(__file__).with_name("log4j2.properties")
+_UNITS: Final = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSetting:
+    """A setting of Spark that matters to headrace.
+
+    Attributes:
+        key: the name of the setting.
+        value: what headrace sets it to.
+        why: what happens otherwise.
+        spark_default: what Spark takes when nothing is set; needed where a session does not tell.
+        upper_bound: whether smaller values do as well; ``value`` is a count or a duration then.
+    """
+
+    key: str
+    value: str
+    why: str
+    spark_default: str = ""
+    upper_bound: bool = False
+
+    def accepts(self, found: str) -> bool:
+        """Whether headrace runs as intended with ``found`` in place of `value`."""
+        if self.upper_bound:
+            size = _magnitude(found)
+            return size is not None and size <= (_magnitude(self.value) or 0)
+        return found.casefold() == self.value.casefold()
+
+
+@dataclass(frozen=True, slots=True)
+class SettingMismatch:
+    """A setting of a session that is not as it should be.
+
+    Attributes:
+        key: the name of the setting.
+        found: its value in the session.
+        wanted: the value that it should have.
+        why: what the difference leads to.
+    """
+
+    key: str
+    found: str
+    wanted: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.key} is {self.found or 'not set'}, should be {self.wanted}: {self.why}"
+
+
+_HISTORY: Final = "Spark keeps a history of every epoch's query in the driver's memory; a long job fills it"
+_CHECKSUMS: Final = "a task that gives another result when it is run again would go unnoticed, and mix two attempts"
+
+CHECKED_SETTINGS: Final = (
+    SparkSetting(
+        "spark.python.unix.domain.socket.enabled",
+        "true",
+        "every Python stage of every epoch waits 40 ms for a delayed TCP acknowledgement",
+        spark_default="false",
+    ),
+    SparkSetting("spark.sql.adaptive.enabled", "false", "adaptive execution splits an epoch's query into several jobs"),
+    SparkSetting(
+        "spark.sql.classic.shuffleDependency.fileCleanup.enabled",
+        "true",
+        "the shuffle files of finished epochs stay on disk until the driver's garbage collector happens to run",
+    ),
+    SparkSetting(
+        "spark.cleaner.periodicGC.interval",
+        "5min",
+        "broadcasts and other left-overs of finished epochs pile up between garbage collections",
+        spark_default="30min",
+        upper_bound=True,
+    ),
+    SparkSetting("spark.ui.retainedJobs", "100", _HISTORY, spark_default="1000", upper_bound=True),
+    SparkSetting("spark.ui.retainedStages", "100", _HISTORY, spark_default="1000", upper_bound=True),
+    # For each stage: enough to show all tasks of a large one
+    SparkSetting("spark.ui.retainedTasks", "1000", _HISTORY, spark_default="100000", upper_bound=True),
+    SparkSetting("spark.sql.ui.retainedExecutions", "100", _HISTORY, spark_default="1000", upper_bound=True),
+    # On by default; written out because exactness rests on them. A consumer whose producer gives other rows when it is
+    # run again is run again as a whole, and where that is too late (its results are out) Spark aborts the query: the
+    # epoch fails and is repeated.
+    SparkSetting("spark.sql.shuffle.orderIndependentChecksum.enabled", "true", _CHECKSUMS),
+    SparkSetting("spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch", "true", _CHECKSUMS),
+)
+"""What headrace sets in a session of its own, and looks at in a session that it was given."""
+
+_OWN_SESSION: Final = {
+    "spark.app.name": "headrace",
+    # Several jobs, and the commit of one epoch beside the run of the next, share the executors
+    "spark.scheduler.mode": "FAIR",
+    # Envelopes are few and big, so bytes end a batch; rows of a DataFrame source are small, so their number does
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+_OWN_LOCAL_SESSION: Final = {
+    # The driver is the executor as well, and Spark's default of 1g is small for both
+    "spark.driver.memory": "2g",
+    # Neither a host name that does not resolve nor a changing network matters, and no port is open to others
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.enabled": "false",
+}
+
+
+def is_local(master: str) -> bool:
+    """Whether the executors of ``master`` run on this machine."""
+    return master.startswith("local")
+
+
+def settings_of_own_session(
+    settings: Mapping[str, str], master: str | None, given_to_spark: Mapping[str, str]
+) -> dict[str, str]:
+    """All settings of a session that headrace starts itself.
+
+    Args:
+        settings: what the user asked headrace for; wins.
+        master: the user's master URL, if any; ``local[*]`` when nobody names one.
+        given_to_spark: what the user told Spark itself (``spark-submit --conf``, ``spark-defaults.conf``); wins over
+            headrace's own wishes.
+
+    Raises:
+        ConfigurationError: when a key is not one of Spark's, or the master is given twice and differently.
+    """
+    _check(settings, master)
+    master = master or settings.get("spark.master") or given_to_spark.get("spark.master") or DEFAULT_MASTER
+    own = {setting.key: setting.value for setting in CHECKED_SETTINGS} | _OWN_SESSION
+    if is_local(master):
+        own |= _OWN_LOCAL_SESSION
+    wishes = {key: value for key, value in own.items() if key not in given_to_spark}
+    return wishes | dict(settings) | {"spark.master": master}
+
+
+def quiet_logging(given_to_spark: Mapping[str, str], configuration_directory: Path | None) -> dict[str, str]:
+    """The setting that keeps the driver's log to errors; none where the user has a log configuration already."""
+    key = "spark.driver.extraJavaOptions"
+    theirs = given_to_spark.get(key, "")
+    configured = configuration_directory is not None and (configuration_directory / "log4j2.properties").is_file()
+    if "log4j" in theirs or configured or not _LOG_CONFIGURATION.is_file():
+        return {}
+    return {key: f"{theirs} -Dlog4j2.configurationFile={_LOG_CONFIGURATION.as_uri()}".strip()}
+
+
+def read_spark_defaults(text: str) -> dict[str, str]:
+    """The settings in the text of a ``spark-defaults.conf``: a key and a value a line, ``#`` begins a comment line."""
+    lines = (line.strip() for line in text.splitlines())
+    pairs = (re.split(r"\s*[\s=:]\s*", line, maxsplit=1) for line in lines if line and line[0] not in "#!")
+    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+
+
+def _check(settings: Mapping[str, str], master: str | None) -> None:
+    for key in settings:
+        if not key.startswith("spark."):
+            raise ConfigurationError(f"{key!r} is not a setting of Spark: their names begin with 'spark.'")
+    theirs = settings.get("spark.master")
+    if master and theirs and theirs != master:
+        raise ConfigurationError(f"the master is given twice: {master!r} and spark.master={theirs!r}; keep one of them")
+
+
+def _magnitude(text: str) -> int | None:
+    """A count, or a duration in seconds as Spark writes it (``90``, ``300s``, ``5min``); None for anything else."""
+    found = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text)
+    if found is None or found[2] not in _UNITS:
+        return None
+    return int(found[1]) * _UNITS[found[2]]

@@ -1,0 +1,107 @@
+"""What runs inside Spark's Python workers: the two functions that ``mapInArrow`` calls."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from headrace.exchange.envelope import MAX_CELL_BYTES, Envelope, from_record_batch, to_record_batch
+from headrace.runtime.task.messages import EpochContext
+from headrace.runtime.task.runner import TaskRunner
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from headrace.runtime.task.instance import JobBlob
+
+_KEPT_RUNNERS = 4
+"""A worker serves few jobs; those it has not seen for longest are closed."""
+
+_MAX_ROWS = 64
+
+_runners: dict[str, TaskRunner] = {}
+
+
+class ShippedJob:
+    """A job in the closure of a Spark function: the blob itself when it is small, else where to find it.
+
+    Args:
+        digest: names the content.
+        content: the pickled blob; None when it lies in a file.
+        path: the file.
+    """
+
+    def __init__(self, digest: str, content: bytes | None, path: str | None) -> None:
+        self._digest = digest
+        self._content = content
+        self._path = path
+
+    def runner(self) -> TaskRunner:
+        """This process's runner of the job; user functions are unpickled once."""
+        runner = _runners.pop(self._digest, None)
+        if runner is None:
+            pa.set_cpu_count(1)  # Spark gives a task one core
+            runner = TaskRunner(self._load())
+        _runners[self._digest] = runner
+        while len(_runners) > _KEPT_RUNNERS:
+            _runners.pop(next(iter(_runners))).close()
+        return runner
+
+    def _load(self) -> JobBlob:
+        content = self._content
+        if content is None:
+            assert self._path is not None
+            content = Path(self._path).read_bytes()
+        blob: JobBlob = pickle.loads(content)
+        return blob
+
+
+class SourceStage:
+    """Stage 0 as a function of Arrow batches ``(subtask, context)``.
+
+    Args:
+        job: the job.
+    """
+
+    def __init__(self, job: ShippedJob) -> None:
+        self._job = job
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        runner = self._job.runner()
+        for batch in batches:
+            for subtask, context in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
+                yield from _batched(runner.run_source_task(subtask, EpochContext.from_bytes(context)))
+
+
+class LaterStage:
+    """A later stage as a function of Arrow batches of envelopes.
+
+    Args:
+        job: the job.
+        stage: which stage.
+    """
+
+    def __init__(self, job: ShippedJob, stage: int) -> None:
+        self._job = job
+        self._stage = stage
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        envelopes = (envelope for batch in batches for envelope in from_record_batch(batch))
+        yield from _batched(self._job.runner().run_stage_task(self._stage, envelopes))
+
+
+def _batched(envelopes: Iterable[Envelope]) -> Iterator[pa.RecordBatch]:
+    """Envelopes in Arrow batches of bounded size."""
+    waiting: list[Envelope] = []
+    size = 0
+    for envelope in envelopes:
+        waiting.append(envelope)
+        size += len(envelope.payload)
+        if size >= MAX_CELL_BYTES or len(waiting) >= _MAX_ROWS:
+            yield to_record_batch(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield to_record_batch(waiting)

@@ -1,0 +1,38 @@
+"""Which failures go to the driver as a report, and which make the task itself fail.
+
+A failed user function fails again when the task is run again, so Spark must not be asked to try: it is reported. What a
+machine may do better next time (a read error, a lost file, a lost envelope) is raised.
+"""
+
+from __future__ import annotations
+
+import traceback
+
+from headrace.common import errors
+from headrace.runtime.task.messages import TaskFailure
+
+REPORTED = (
+    errors.UserFunctionError,
+    errors.InvalidProgramError,
+    errors.BadRecordError,
+    errors.SourceChangedError,
+    errors.StateMigrationError,
+    errors.StateCorruptedError,
+    errors.UnsupportedOperationError,
+    ArithmeticError,
+)
+"""Errors that running the task again cannot mend."""
+
+
+def describe(error: BaseException) -> TaskFailure:
+    """An error in a form that travels."""
+    kind = next((cls.__name__ for cls in type(error).__mro__ if hasattr(errors, cls.__name__)), "JobExecutionError")
+    details = "".join(traceback.format_exception(error))
+    return TaskFailure(kind, str(error) or type(error).__name__, details)
+
+
+def restore(failure: TaskFailure) -> errors.HeadraceError:
+    """The error that :func:`describe` described, to be raised in the driver."""
+    error: errors.HeadraceError = getattr(errors, failure.error)(failure.message)
+    error.add_note(f"in the task:\n{failure.details.rstrip()}")
+    return error

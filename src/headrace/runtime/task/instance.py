@@ -1,0 +1,158 @@
+"""The operators of one task with their functions opened, kept in the worker from epoch to epoch.
+
+Keeping them is a saving, not a promise: a worker process may be another one in the next epoch, and an instance that did
+not do exactly the epoch before is dropped and made anew. So fields of a user function are not state.
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from headrace.common.constants import MIN_WATERMARK
+from headrace.exchange.sender import EdgeSender
+from headrace.operators.base import EpochScope, Operator, OperatorContext
+from headrace.operators.sink import SinkOperator
+from headrace.runtime.task.operator_table import OperatorMaker
+from headrace.runtime.task.wiring import ChainedTarget, ExchangeTarget, Fanout, Gate
+from headrace.state.storage import DirectoryStorage
+from headrace.state.task_state import TaskState
+
+if TYPE_CHECKING:
+    from headrace.exchange.envelope import Envelope
+    from headrace.plan.job_plan import JobPlan, PlannedOperator
+    from headrace.runtime.task.messages import EpochContext, PartitionContext
+
+
+@dataclass(frozen=True, slots=True)
+class JobBlob:
+    """A job as it travels to the tasks: constant for the job's life, so it is unpickled once in a worker.
+
+    Attributes:
+        digest: names the content.
+        plan: the pickled :class:`JobPlan`.
+        state_directory: where the state files are.
+    """
+
+    digest: str
+    plan: bytes
+    state_directory: str
+
+
+@dataclass(slots=True)
+class Member:
+    """One operator of the task with what stands around it."""
+
+    planned: PlannedOperator
+    operator: Operator
+    gate: Gate
+    fanout: Fanout
+    senders: list[EdgeSender] = field(default_factory=list)
+
+
+class StageInstance:
+    """All operators of one task, wired and opened.
+
+    Args:
+        blob: the job.
+        job_id: the job's id.
+        stage: the stage.
+        partition: which task of the stage.
+        context: what the state starts from; None for stage 0, which has none.
+    """
+
+    def __init__(self, blob: JobBlob, job_id: str, stage: int, partition: int, start: PartitionContext | None) -> None:
+        plan: JobPlan = pickle.loads(blob.plan)
+        self.plan = plan
+        self.stage = plan.stages[stage]
+        self.partition = partition
+        self.outbox: list[Envelope] = []
+        self._maker = OperatorMaker(plan, job_id, partition)
+        self.state = None if start is None else self._open_state(blob, start)
+        self.members: dict[int, Member] = {}
+        for planned in self.stage.operators:
+            if partition < planned.parallelism and planned.node.inputs:
+                operator = self._maker.make(planned)
+                self.members[planned.node.id] = Member(planned, operator, Gate(operator), Fanout())
+        self.sources = {op.node.id: Fanout() for op in self.stage.operators if not op.node.inputs}
+        self.source_senders: dict[int, list[EdgeSender]] = {}
+        self._wire()
+        for member in self.members.values():
+            member.operator.open(self._context_of(member.planned), member.fanout)
+
+    def begin_epoch(self, context: EpochContext, watermarks: dict[int, int]) -> None:
+        """Tell every operator what is fixed for the epoch."""
+        self._maker.generation = context.generation
+        for node, member in self.members.items():
+            member.operator.counters.clear()
+            member.gate.records = 0
+            if self.state is not None:
+                self.state.operator(member.planned.uid).begin_epoch(
+                    watermarks.get(node, MIN_WATERMARK), context.processing_time
+                )
+        for node, member in self.members.items():
+            scope = EpochScope(
+                epoch=context.epoch,
+                processing_time=context.processing_time,
+                watermark=watermarks.get(node, MIN_WATERMARK),
+                is_batch=self.plan.is_batch,
+            )
+            member.operator.begin_epoch(scope)
+
+    def abort(self) -> None:
+        """The epoch failed: sinks let go of what they opened."""
+        for member in self.members.values():
+            if isinstance(member.operator, SinkOperator):
+                member.operator.abort()
+
+    def close(self) -> None:
+        """End of the instance's life."""
+        for member in self.members.values():
+            member.operator.close()
+
+    def _open_state(self, blob: JobBlob, start: PartitionContext) -> TaskState:
+        return TaskState.open(
+            DirectoryStorage(blob.state_directory),
+            start.versions,
+            self.stage.index,
+            self.partition,
+            self.stage.parallelism,
+            self.plan.max_parallelism,
+        )
+
+    def _wire(self) -> None:
+        for planned in self.stage.operators:
+            if planned.node.id in self.members:
+                member = self.members[planned.node.id]
+                self._wire_outputs(planned, member.fanout, member.senders)
+            elif not planned.node.inputs:
+                senders = self.source_senders.setdefault(planned.node.id, [])
+                self._wire_outputs(planned, self.sources[planned.node.id], senders)
+
+    def _wire_outputs(self, planned: PlannedOperator, fanout: Fanout, senders: list[EdgeSender]) -> None:
+        for edge in planned.outputs:
+            context = self._context_of(planned)
+            if edge.is_exchange:
+                sender = EdgeSender(edge, self.plan.max_parallelism, self.outbox.append)
+                senders.append(sender)
+                fanout.add(edge.side_output, ExchangeTarget(sender, context))
+            elif edge.target in self.members:
+                fanout.add(edge.side_output, ChainedTarget(self.members[edge.target].gate, edge, context))
+
+    def _context_of(self, planned: PlannedOperator) -> OperatorContext:
+        state = None
+        if self.state is not None and planned.node.spec.is_keyed and not planned.node.spec.is_local:
+            state = self.state.operator(planned.uid)
+            key = next(edge.key for edge in planned.inputs if edge.key is not None)
+            state.bind_key_codec(key.codec)
+        return OperatorContext(
+            name=planned.node.name,
+            uid=planned.uid,
+            subtask=self.partition,
+            parallelism=planned.parallelism,
+            max_parallelism=self.plan.max_parallelism,
+            call_site=planned.node.call_site,
+            state=state,
+            job_parameters=self.plan.parameters,
+        )

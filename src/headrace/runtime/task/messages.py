@@ -1,0 +1,176 @@
+"""What the driver tells the tasks of an epoch, and what they tell the driver."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from headrace.common.constants import MIN_WATERMARK
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headrace.state.compaction import CompactionResult
+    from headrace.state.version import VersionRef
+
+
+@dataclass(frozen=True, slots=True)
+class PieceTurn:
+    """One piece of one split, to be read by one task of stage 0.
+
+    Attributes:
+        node: node id of the source.
+        channel: the number of the split within the job.
+        phase: which piece of the epoch's share it is.
+        piece: what the reader needs; None when the split has no input in this epoch.
+        starts: for each operator that makes watermarks, what it has reached; for phases after the first nothing is
+            known of the pieces before, so all start from the beginning and the receivers make it whole.
+        ends: whether the split ends with this piece.
+        idle: the watermark-making operators that have been silent for their idle timeout.
+    """
+
+    node: int
+    channel: int
+    phase: int
+    piece: Any
+    starts: Mapping[int, int]
+    ends: bool = False
+    idle: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionContext:
+    """What one task of a later stage starts from.
+
+    Attributes:
+        versions: the state to read; several after a change of parallelism.
+        watermarks: by node id, the event time that each operator has reached.
+        outputs: by node id, the watermark that each operator has passed on.
+        adoptions: runs that were compacted in the background and now replace others.
+    """
+
+    versions: tuple[VersionRef, ...] = ()
+    watermarks: Mapping[int, int] = field(default_factory=dict)
+    outputs: Mapping[int, int] = field(default_factory=dict)
+    adoptions: tuple[CompactionResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EpochContext:
+    """Everything that is fixed before an epoch runs; a task that runs again sees the same.
+
+    Attributes:
+        job_id: the job's id.
+        epoch: the epoch's number.
+        previous: the epoch that the state is of; an instance that did not do that one is made anew.
+        generation: how often the job was taken over.
+        processing_time: the clock's reading in milliseconds.
+        turns: for each task of stage 0, what it reads.
+        partitions: for each later stage, for each task, what it starts from.
+        sources_complete: whether every split of every source is known.
+        is_last: whether every source ends in this epoch.
+    """
+
+    job_id: str
+    epoch: int
+    previous: int
+    generation: int
+    processing_time: int
+    turns: tuple[tuple[PieceTurn, ...], ...]
+    partitions: Mapping[tuple[int, int], PartitionContext]
+    sources_complete: bool = True
+    is_last: bool = False
+
+    def to_bytes(self) -> bytes:
+        """For the input of stage 0."""
+        return pickle.dumps(self, protocol=5)
+
+    @staticmethod
+    def from_bytes(payload: bytes) -> EpochContext:
+        """What :meth:`to_bytes` wrote."""
+        context: EpochContext = pickle.loads(payload)
+        return context
+
+    def for_partition(self, stage: int, partition: int) -> EpochContext:
+        """Only what one task of a later stage needs."""
+        return EpochContext(
+            job_id=self.job_id,
+            epoch=self.epoch,
+            previous=self.previous,
+            generation=self.generation,
+            processing_time=self.processing_time,
+            turns=(),
+            partitions={(stage, partition): self.partitions.get((stage, partition), PartitionContext())},
+            sources_complete=self.sources_complete,
+            is_last=self.is_last,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelReport:
+    """How far one piece of a split brought one watermark-making operator.
+
+    Attributes:
+        operator: node id of the operator.
+        channel: the split.
+        watermark: what it has reached, as far as the piece alone tells.
+        saw_records: whether any record reached it.
+    """
+
+    operator: int
+    channel: int
+    watermark: int
+    saw_records: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReport:
+    """What one task has done in an epoch.
+
+    Attributes:
+        stage: its stage.
+        partition: its number within the stage.
+        version: the state that it wrote; None for a task without state.
+        watermarks: by node id, the event time that each operator has reached.
+        outputs: by node id, the watermark that each operator has passed on.
+        channels: stage 0 only.
+        committables: by node id of the sink.
+        counters: by node id, the epoch's counters.
+        records: by node id, records that went into the operator.
+        earliest_timer: the earliest pending processing-time timer in milliseconds; None when there is none.
+        state_rows: rows in all runs of the version.
+        error: why the epoch cannot be finished, told to the user; the task itself has not failed.
+    """
+
+    stage: int
+    partition: int
+    version: VersionRef | None = None
+    watermarks: Mapping[int, int] = field(default_factory=dict)
+    outputs: Mapping[int, int] = field(default_factory=dict)
+    channels: tuple[ChannelReport, ...] = ()
+    committables: Mapping[int, list[Any]] = field(default_factory=dict)
+    counters: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    records: Mapping[int, int] = field(default_factory=dict)
+    earliest_timer: int | None = None
+    state_bytes: int = 0
+    error: TaskFailure | None = None
+
+    def watermark_of(self, node: int) -> int:
+        """The event time that an operator has reached."""
+        return self.watermarks.get(node, MIN_WATERMARK)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFailure:
+    """A failure of the user's code or input, on its way to the driver.
+
+    Attributes:
+        error: name of the class in :mod:`headrace.common.errors`.
+        message: what was wrong, where, and what to do.
+        details: the traceback inside the task.
+    """
+
+    error: str
+    message: str
+    details: str

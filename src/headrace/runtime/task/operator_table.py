@@ -1,0 +1,119 @@
+"""Which operator runs which spec: the one place to look for, and to add, an operator kind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.connectors.sink import WriterContext
+from headrace.graph import specs
+from headrace.operators.keyed_process import KeyedProcessOperator
+from headrace.operators.process import ProcessOperator
+from headrace.operators.rolling import RollingOperator, rolling_aggregate, rolling_reduce
+from headrace.operators.sink import SinkOperator
+from headrace.operators.stateless import FilterOperator, FlatMapOperator, MapBatchesOperator, MapOperator
+from headrace.operators.timestamps import TimestampsOperator
+from headrace.operators.window.build import columnar_window, local_window, row_window
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.operators.base import EpochScope, Operator
+    from headrace.plan.job_plan import JobPlan, PlannedOperator
+
+
+class OperatorMaker:
+    """Makes the operators of one subtask.
+
+    Args:
+        plan: the job.
+        job_id: the job's id.
+        subtask: which subtask.
+        generation: how often the job was taken over.
+    """
+
+    def __init__(self, plan: JobPlan, job_id: str, subtask: int) -> None:
+        self._plan = plan
+        self._job_id = job_id
+        self._subtask = subtask
+        self.generation = 0
+
+    def make(self, planned: PlannedOperator) -> Operator:
+        """The operator that does what the spec says."""
+        return _MAKERS[type(planned.node.spec)](self, planned, planned.node.spec)
+
+    def _map(self, planned: PlannedOperator, spec: specs.MapSpec) -> Operator:
+        return MapOperator(spec.function, _output_type(planned))
+
+    def _flat_map(self, planned: PlannedOperator, spec: specs.FlatMapSpec) -> Operator:
+        return FlatMapOperator(spec.function, _output_type(planned))
+
+    def _filter(self, planned: PlannedOperator, spec: specs.FilterSpec) -> Operator:
+        return FilterOperator(spec.function, _output_type(planned))
+
+    def _map_batches(self, planned: PlannedOperator, spec: specs.MapBatchesSpec) -> Operator:
+        return MapBatchesOperator(spec.function, _output_type(planned))
+
+    def _timestamps(self, planned: PlannedOperator, spec: specs.TimestampsSpec) -> Operator:
+        return TimestampsOperator(spec.strategy, is_batch=self._plan.is_batch)
+
+    def _process(self, planned: PlannedOperator, spec: specs.ProcessSpec) -> Operator:
+        return ProcessOperator(spec.function, _output_type(planned), dict(planned.node.side_types))
+
+    def _keyed_process(self, planned: PlannedOperator, spec: specs.KeyedProcessSpec) -> Operator:
+        return KeyedProcessOperator(spec.function, _output_type(planned), dict(planned.node.side_types))
+
+    def _reduce(self, planned: PlannedOperator, spec: specs.RollingReduceSpec) -> Operator:
+        return RollingOperator(rolling_reduce(spec.function), _output_type(planned), is_batch=self._plan.is_batch)
+
+    def _aggregate(self, planned: PlannedOperator, spec: specs.RollingAggregateSpec) -> Operator:
+        output_type = _output_type(planned)
+        fold = rolling_aggregate(spec.aggregation, spec.field, output_type)
+        return RollingOperator(fold, output_type, is_batch=self._plan.is_batch)
+
+    def _sink(self, planned: PlannedOperator, spec: specs.SinkSpec) -> Operator:
+        input_type = planned.inputs[0].record_type
+
+        def writer_context(scope: EpochScope) -> WriterContext:
+            return WriterContext(
+                job_id=self._job_id,
+                operator_id=planned.uid,
+                epoch=scope.epoch,
+                generation=self.generation,
+                subtask=self._subtask,
+                parallelism=planned.parallelism,
+                processing_time=scope.processing_time,
+                input_type=input_type,
+            )
+
+        return SinkOperator(spec.sink, writer_context)
+
+    def _columnar_window(self, planned: PlannedOperator, spec: specs.ColumnarWindowSpec) -> Operator:
+        return columnar_window(planned, spec)
+
+    def _local_window(self, planned: PlannedOperator, spec: specs.LocalWindowSpec) -> Operator:
+        return local_window(planned, spec)
+
+    def _row_window(self, planned: PlannedOperator, spec: specs.RowWindowSpec) -> Operator:
+        return row_window(planned, spec)
+
+
+def _output_type(planned: PlannedOperator) -> TypeInformation:
+    return planned.node.type_of(None)
+
+
+_MAKERS: dict[type[specs.OperatorSpec], Callable[[OperatorMaker, PlannedOperator, Any], Operator]] = {
+    specs.MapSpec: OperatorMaker._map,
+    specs.FlatMapSpec: OperatorMaker._flat_map,
+    specs.FilterSpec: OperatorMaker._filter,
+    specs.MapBatchesSpec: OperatorMaker._map_batches,
+    specs.TimestampsSpec: OperatorMaker._timestamps,
+    specs.ProcessSpec: OperatorMaker._process,
+    specs.KeyedProcessSpec: OperatorMaker._keyed_process,
+    specs.RollingReduceSpec: OperatorMaker._reduce,
+    specs.RollingAggregateSpec: OperatorMaker._aggregate,
+    specs.SinkSpec: OperatorMaker._sink,
+    specs.ColumnarWindowSpec: OperatorMaker._columnar_window,
+    specs.LocalWindowSpec: OperatorMaker._local_window,
+    specs.RowWindowSpec: OperatorMaker._row_window,
+}

@@ -1,0 +1,167 @@
+"""The entry point of a task on every runtime: envelopes in, envelopes out."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING
+
+from headrace.common.constants import MAX_WATERMARK
+from headrace.exchange.envelope import Envelope, Kind
+from headrace.runtime.task.failures import REPORTED, describe
+from headrace.runtime.task.instance import JobBlob, StageInstance
+from headrace.runtime.task.messages import EpochContext, PartitionContext, TaskReport
+from headrace.runtime.task.source_task import SourceTask
+from headrace.runtime.task.stage_task import StageTask
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from headrace.plan.job_plan import JobPlan
+
+_CONTEXT_EDGE = -1
+
+
+class TaskRunner:
+    """Runs the tasks of one job in one process, and keeps their instances from epoch to epoch.
+
+    Args:
+        blob: the job.
+    """
+
+    def __init__(self, blob: JobBlob) -> None:
+        self.blob = blob
+        self._instances: dict[tuple[int, int], tuple[StageInstance, tuple[str, int, int]]] = {}
+        plan: JobPlan = pickle.loads(blob.plan)
+        self._stages = len(plan.stages)
+        self._parallelism = [stage.parallelism for stage in plan.stages]
+        self._fresh = plan.fresh_instances
+
+    def run_source_task(self, subtask: int, context: EpochContext) -> Iterator[Envelope]:
+        """One task of stage 0; the first one also hands the later stages what they start from."""
+        if subtask == 0:
+            yield from self._contexts(context)
+        instance: StageInstance | None = None
+        try:
+            instance = self._take(0, subtask, context, None)
+            task = SourceTask(instance, context)
+            for _ in task.run():
+                yield from _emptied(instance)
+            yield from _emptied(instance)
+            report = task.report()
+            self._keep(0, subtask, context, instance)
+        except REPORTED as error:
+            report = self._failed(0, subtask, instance, error)
+        yield self._report(subtask, report)
+
+    def run_stage_task(self, stage: int, envelopes: Iterable[Envelope]) -> Iterator[Envelope]:
+        """One task of a later stage; what is for stages beyond passes through."""
+        running = _RunningStage(self, stage)
+        for envelope in envelopes:
+            if envelope.stage != stage:
+                yield envelope
+            else:
+                yield from running.take(envelope)
+        yield from running.end()
+
+    def close(self) -> None:
+        """Close every instance."""
+        instances, self._instances = self._instances, {}
+        for instance, _ in instances.values():
+            instance.close()
+
+    def _contexts(self, context: EpochContext) -> Iterator[Envelope]:
+        for stage in range(1, self._stages):
+            for partition in range(self._parallelism[stage]):
+                payload = context.for_partition(stage, partition).to_bytes()
+                yield Envelope(stage, partition, -1, -MAX_WATERMARK - 1, _CONTEXT_EDGE, 0, 0, Kind.CONTEXT, payload)
+
+    def _take(self, stage: int, partition: int, context: EpochContext, start: PartitionContext | None) -> StageInstance:
+        """The instance that did the epoch before, or a new one."""
+        kept = self._instances.pop((stage, partition), None)
+        if kept is not None and kept[1] == (context.job_id, context.generation, context.previous) and not self._fresh:
+            return kept[0]
+        return StageInstance(self.blob, context.job_id, stage, partition, start)
+
+    def _keep(self, stage: int, partition: int, context: EpochContext, instance: StageInstance) -> None:
+        if context.is_last or self._fresh:
+            instance.close()
+        else:
+            mark = (context.job_id, context.generation, context.epoch)
+            self._instances[stage, partition] = (instance, mark)
+
+    def _failed(self, stage: int, partition: int, instance: StageInstance | None, error: Exception) -> TaskReport:
+        if instance is not None:
+            instance.abort()
+            instance.outbox.clear()
+        return TaskReport(stage=stage, partition=partition, error=describe(error))
+
+    def _report(self, partition: int, report: TaskReport) -> Envelope:
+        payload = pickle.dumps(report, protocol=5)
+        target = partition % self._parallelism[-1]
+        return Envelope(self._stages, target, 0, 0, _CONTEXT_EDGE, partition, report.stage, Kind.REPORT, payload)
+
+
+class _RunningStage:
+    """A task of a later stage from its first envelope to its last."""
+
+    def __init__(self, runner: TaskRunner, stage: int) -> None:
+        self._runner = runner
+        self._stage = stage
+        self._context: EpochContext | None = None
+        self._partition = 0
+        self._instance: StageInstance | None = None
+        self._task: StageTask | None = None
+        self._report: TaskReport | None = None
+
+    def take(self, envelope: Envelope) -> Iterator[Envelope]:
+        """Handle one envelope."""
+        if self._report is not None:
+            return  # failed already: the rest of the input cannot matter any more
+        try:
+            if envelope.kind == Kind.CONTEXT:
+                self._start(envelope)
+            elif self._task is None:
+                raise RuntimeError(f"stage {self._stage}: an envelope came before the context of its epoch")
+            elif envelope.kind == Kind.SUMMARY:
+                self._task.summary(envelope)
+            else:
+                self._task.data(envelope)
+        except REPORTED as error:
+            self._fail(error)
+        if self._instance is not None:
+            yield from _emptied(self._instance)
+
+    def end(self) -> Iterator[Envelope]:
+        """The input is over."""
+        if self._context is None:
+            return  # a partition that Spark made but nobody addressed
+        if self._report is None:
+            assert self._task is not None
+            assert self._instance is not None
+            try:
+                self._task.end()
+                yield from _emptied(self._instance)
+                self._report = self._task.report()
+                self._runner._keep(self._stage, self._partition, self._context, self._instance)
+            except REPORTED as error:
+                self._fail(error)
+        assert self._report is not None
+        yield self._runner._report(self._partition, self._report)
+
+    def _start(self, envelope: Envelope) -> None:
+        self._context = EpochContext.from_bytes(bytes(envelope.payload))
+        self._partition = envelope.partition
+        start = self._context.partitions[self._stage, self._partition]
+        self._instance = self._runner._take(self._stage, self._partition, self._context, start)
+        self._task = StageTask(self._instance, self._context)
+
+    def _fail(self, error: Exception) -> None:
+        self._report = self._runner._failed(self._stage, self._partition, self._instance, error)
+
+
+def _emptied(instance: StageInstance) -> Iterator[Envelope]:
+    """What waits in the outbox."""
+    if instance.outbox:
+        envelopes = instance.outbox[:]
+        instance.outbox.clear()
+        yield from envelopes

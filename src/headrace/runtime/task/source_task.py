@@ -1,0 +1,197 @@
+"""Stage 0: reads splits, assigns timestamps, runs what is chained to the sources, and fills the exchange."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headrace.common.batch import Batch
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
+from headrace.common.row import Row
+from headrace.exchange.channel import ChannelStatus
+from headrace.operators.timestamps import TimestampsOperator
+from headrace.runtime.task.messages import ChannelReport, PieceTurn, TaskReport
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headrace.connectors.source import SourceReader, SourceRecords
+    from headrace.exchange.sender import EdgeSender
+    from headrace.plan.job_plan import PlannedOperator
+    from headrace.runtime.task.instance import Member, StageInstance
+    from headrace.runtime.task.messages import EpochContext
+
+
+class SourceTask:
+    """One task of stage 0 in one epoch.
+
+    Args:
+        instance: the operators.
+        context: the epoch.
+    """
+
+    def __init__(self, instance: StageInstance, context: EpochContext) -> None:
+        self._instance = instance
+        self._context = context
+        self._channels: list[ChannelReport] = []
+        self._source_records: dict[int, int] = {}
+        self._reach = {node: _Reach(instance, node) for node in instance.sources}
+        self._readers: dict[int, SourceReader] = {}
+
+    def run(self) -> Iterator[None]:
+        """Work through the task's pieces; yields whenever the outbox may be emptied."""
+        self._instance.begin_epoch(self._context, {})
+        try:
+            for turn in self._context.turns[self._instance.partition]:
+                yield from self._run_turn(turn)
+        finally:
+            for reader in self._readers.values():
+                reader.close()
+        for member in self._instance.members.values():
+            if self._context.is_last:
+                member.operator.finish()
+            member.operator.end_epoch()
+        for senders in self._all_senders():
+            senders.flush()
+
+    def report(self) -> TaskReport:
+        """What was done."""
+        members = self._instance.members
+        return TaskReport(
+            stage=0,
+            partition=self._instance.partition,
+            channels=tuple(self._channels),
+            committables=committables_of(members),
+            counters={node: dict(member.operator.counters) for node, member in members.items()},
+            records={node: member.gate.records for node, member in members.items()} | self._source_records,
+        )
+
+    def _run_turn(self, turn: PieceTurn) -> Iterator[None]:
+        reach = self._reach[turn.node]
+        reach.begin(turn)
+        if turn.piece is not None:
+            for records in self._reader(turn.node).read(turn.piece):
+                self._emit(turn.node, records)
+                yield
+        self._instance.sources[turn.node].advance_watermark(MAX_WATERMARK if turn.ends else MIN_WATERMARK)
+        self._channels.extend(reach.end(turn))
+        yield
+
+    def _emit(self, node: int, records: SourceRecords) -> None:
+        planned = self._planned(node)
+        fanout = self._instance.sources[node]
+        count = len(records)
+        if count:
+            self._source_records[node] = self._source_records.get(node, 0) + count
+            timestamps = records.timestamps
+            if timestamps is None:
+                timestamps = np.full(count, NO_TIMESTAMP, dtype=np.int64)
+            watermarks = np.full(count, MIN_WATERMARK, dtype=np.int64)
+            type_ = planned.node.type_of(None)
+            fanout.emit(Batch(type_, timestamps, watermarks, rows=records.rows, columns=records.columns))
+        if records.rejected:
+            self._emit_rejected(planned, records.rejected)
+
+    def _emit_rejected(self, planned: PlannedOperator, rejected: list[tuple[str, str, str]]) -> None:
+        member_counters = self._source_records
+        member_counters[planned.node.id] = member_counters.get(planned.node.id, 0) + len(rejected)
+        ((tag_id, type_),) = planned.node.side_types
+        times = np.full(len(rejected), NO_TIMESTAMP, dtype=np.int64)
+        rows: list[Any] = [Row(where=where, raw=raw, reason=reason) for where, raw, reason in rejected]
+        self._instance.sources[planned.node.id].emit_side(tag_id, Batch(type_, times, times, rows=rows))
+
+    def _reader(self, node: int) -> SourceReader:
+        if node not in self._readers:
+            self._readers[node] = self._planned(node).node.spec.source.create_reader()  # type: ignore[attr-defined]
+        return self._readers[node]
+
+    def _planned(self, node: int) -> PlannedOperator:
+        return next(op for op in self._instance.stage.operators if op.node.id == node)
+
+    def _all_senders(self) -> Iterator[EdgeSender]:
+        for senders in self._instance.source_senders.values():
+            yield from senders
+        for member in self._instance.members.values():
+            yield from member.senders
+
+
+class _Reach:
+    """Everything of stage 0 that the records of one source can reach, in topological order."""
+
+    def __init__(self, instance: StageInstance, source: int) -> None:
+        self._instance = instance
+        self._source = source
+        self._nodes: list[int] = []
+        reached = {source}
+        for planned in instance.stage.operators:
+            if planned.node.id in instance.members and any(edge.source in reached for edge in planned.inputs):
+                reached.add(planned.node.id)
+                self._nodes.append(planned.node.id)
+        self._reached = reached
+
+    def begin(self, turn: PieceTurn) -> None:
+        """What follows is this piece: set every watermark to where the piece starts."""
+        fanouts: dict[int, int] = {self._source: MIN_WATERMARK}
+        self._instance.sources[self._source].watermark = MIN_WATERMARK
+        for node in self._nodes:
+            member = self._member(node)
+            inputs = {
+                edge.id: fanouts[edge.source] for edge in member.planned.inputs if edge.source in self._reached
+            }
+            start = min(inputs.values())
+            member.gate.begin(inputs, start)
+            if isinstance(member.operator, TimestampsOperator):
+                start = turn.starts.get(node, MIN_WATERMARK)
+            member.operator.begin_channel(start)
+            member.fanout.watermark = fanouts[node] = start
+        for node, senders in self._senders():
+            for sender in senders:
+                sender.begin_channel(turn.channel, turn.phase, fanouts[node])
+
+    def end(self, turn: PieceTurn) -> Iterator[ChannelReport]:
+        """The piece is over: close the channels and say how far it came."""
+        for node, senders in self._senders():
+            watermark = self._fanout_watermark(node)
+            for sender in senders:
+                sender.end_channel(watermark, self._status(node, turn))
+        for node in self._nodes:
+            operator = self._member(node).operator
+            if isinstance(operator, TimestampsOperator):
+                yield ChannelReport(node, turn.channel, operator.watermark, operator.saw_records)
+
+    def _status(self, node: int, turn: PieceTurn) -> ChannelStatus:
+        if turn.ends:
+            return ChannelStatus.FINISHED
+        return ChannelStatus.IDLE if self._is_idle(node, turn) else ChannelStatus.ACTIVE
+
+    def _is_idle(self, node: int, turn: PieceTurn) -> bool:
+        """Whether the nearest watermark-making operators before ``node`` are all idle."""
+        if node == self._source:
+            return False
+        member = self._member(node)
+        if isinstance(member.operator, TimestampsOperator):
+            return node in turn.idle
+        return all(self._is_idle(edge.source, turn) for edge in member.planned.inputs if edge.source in self._reached)
+
+    def _senders(self) -> Iterator[tuple[int, list[EdgeSender]]]:
+        yield self._source, self._instance.source_senders.get(self._source, [])
+        for node in self._nodes:
+            yield node, self._member(node).senders
+
+    def _fanout_watermark(self, node: int) -> int:
+        if node == self._source:
+            return self._instance.sources[node].watermark
+        return self._member(node).fanout.watermark
+
+    def _member(self, node: int) -> Member:
+        return self._instance.members[node]
+
+
+def committables_of(members: dict[int, Member]) -> dict[int, list[Any]]:
+    """What the sinks of a task want committed."""
+    return {
+        node: member.operator.committables
+        for node, member in members.items()
+        if getattr(member.operator, "committables", None)
+    }

@@ -1,0 +1,152 @@
+"""Every later stage: takes envelopes in order, drives the operators, writes their state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
+from headrace.exchange.channel import ChannelStatus
+from headrace.exchange.receiver import ExchangeReceiver
+from headrace.operators.timestamps import TimestampsOperator
+from headrace.runtime.task.messages import PartitionContext, TaskReport
+from headrace.runtime.task.source_task import committables_of
+from headrace.runtime.task.wiring import EXCHANGE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.common.batch import Batch
+    from headrace.exchange.envelope import Envelope
+    from headrace.plan.job_plan import PlannedEdge
+    from headrace.runtime.task.instance import Member, StageInstance
+    from headrace.runtime.task.messages import EpochContext
+
+
+class StageTask:
+    """One task of a later stage in one epoch.
+
+    Args:
+        instance: the operators.
+        context: the epoch, as far as this task is concerned.
+    """
+
+    def __init__(self, instance: StageInstance, context: EpochContext) -> None:
+        self._instance = instance
+        self._context = context
+        self._start = context.partitions.get((instance.stage.index, instance.partition), PartitionContext())
+        self._receivers: dict[int, ExchangeReceiver] = {}
+        self._of_edge: dict[int, ExchangeReceiver] = {}
+        self._status: dict[int, ChannelStatus] = {}
+        self._has_begun = False
+        for node, member in instance.members.items():
+            self._add_receiver(node, member)
+
+    def summary(self, envelope: Envelope) -> None:
+        """How a channel fares; all of these come before the first record."""
+        self._of_edge[envelope.edge].summary(bytes(envelope.payload))
+
+    def data(self, envelope: Envelope) -> None:
+        """Records."""
+        self._begin()
+        self._of_edge[envelope.edge].data(envelope)
+
+    def end(self) -> None:
+        """No more envelopes: bring every operator to the end of the epoch."""
+        self._begin()
+        for node, member in self._instance.members.items():
+            if node in self._receivers:
+                final, self._status[node] = self._receivers[node].end()
+                member.gate.advance(EXCHANGE, final)
+        members = self._instance.members
+        for member in members.values():
+            if self._context.is_last:
+                member.operator.finish()
+        for member in members.values():
+            member.operator.end_epoch()
+        for node, member in members.items():
+            for sender in member.senders:
+                sender.end_channel(member.fanout.watermark, self._status_of(node))
+
+    def report(self) -> TaskReport:
+        """Write the state and say what was done."""
+        instance, context = self._instance, self._context
+        state = instance.state
+        assert state is not None
+        earliest = None
+        for member in instance.members.values():
+            if member.operator.context.state is not None:
+                member.operator.context.state.end_epoch()
+        version = state.snapshot(context.epoch, context.generation, instance.plan.inline_threshold)
+        earliest = state.earliest_processing_timer()
+        return TaskReport(
+            stage=instance.stage.index,
+            partition=instance.partition,
+            version=version,
+            watermarks={node: member.gate.watermark for node, member in instance.members.items()},
+            outputs={node: member.fanout.watermark for node, member in instance.members.items()},
+            committables=committables_of(instance.members),
+            counters={node: dict(member.operator.counters) for node, member in instance.members.items()},
+            records={node: member.gate.records for node, member in instance.members.items()},
+            earliest_timer=earliest,
+            state_bytes=state.size_in_bytes(),
+        )
+
+    def _add_receiver(self, node: int, member: Member) -> None:
+        edges = [edge for edge in member.planned.inputs if edge.is_exchange]
+        if not edges:
+            return
+        receiver = ExchangeReceiver(
+            edges,
+            self._start.watermarks.get(node, MIN_WATERMARK),
+            self._deliverer(member),
+            is_complete=self._context.sources_complete,
+        )
+        self._receivers[node] = receiver
+        for edge in edges:
+            self._of_edge[edge.id] = receiver
+
+    def _deliverer(self, member: Member) -> Callable[[PlannedEdge, Batch], None]:
+        gate = member.gate
+        return lambda edge, batch: gate.accept(EXCHANGE, edge, batch)
+
+    def _begin(self) -> None:
+        """Set every gate to where the last epoch ended, then start the operators (due timers fire)."""
+        if self._has_begun:
+            return
+        self._has_begun = True
+        for node, member in self._instance.members.items():
+            reached = self._start.watermarks.get(node, MIN_WATERMARK)
+            member.gate.begin(self._inputs(member, reached), reached)
+            output = self._start.outputs.get(node, MIN_WATERMARK)
+            member.fanout.watermark = output
+            for sender in member.senders:
+                sender.begin_channel(self._instance.partition, 0, output)
+        watermarks = {
+            node: (self._start.outputs if isinstance(member.operator, TimestampsOperator) else self._start.watermarks).get(
+                node, MIN_WATERMARK
+            )
+            for node, member in self._instance.members.items()
+        }
+        self._instance.begin_epoch(self._context, watermarks)
+
+    def _inputs(self, member: Member, reached: int) -> dict[int, int]:
+        """The operator's inputs that are not idle, each with what it has reached."""
+        inputs: dict[int, int] = {}
+        for edge in member.planned.inputs:
+            if edge.is_exchange:
+                inputs[EXCHANGE] = reached
+            else:
+                inputs[edge.id] = self._start.outputs.get(edge.source, MIN_WATERMARK)
+        return inputs
+
+    def _status_of(self, node: int) -> ChannelStatus:
+        """Idle or finished when all inputs are."""
+        member = self._instance.members[node]
+        if member.fanout.watermark == MAX_WATERMARK:
+            return ChannelStatus.FINISHED
+        if isinstance(member.operator, TimestampsOperator):
+            return ChannelStatus.ACTIVE
+        states = {self._status_of(edge.source) for edge in member.planned.inputs if not edge.is_exchange}
+        if node in self._status:
+            states.add(self._status[node])
+        return states.pop() if len(states) == 1 else ChannelStatus.ACTIVE

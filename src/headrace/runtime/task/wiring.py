@@ -1,0 +1,158 @@
+"""How the operators of one task are joined: gates before them, fan-outs behind them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from headrace.common.constants import MIN_WATERMARK
+from headrace.exchange.keying import keys_of
+from headrace.operators.keyed import KeyedBatch
+from headrace.operators.user_code import calling_user_code
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from headrace.common.batch import Batch
+    from headrace.exchange.sender import EdgeSender
+    from headrace.operators.base import Operator, OperatorContext
+    from headrace.plan.job_plan import PlannedEdge
+
+EXCHANGE = -1
+"""Stands for all exchanged edges of an operator together: the receiver has merged them."""
+
+
+class Gate:
+    """Stands before an operator and holds its event time to the slowest of its inputs (Flink's status watermark valve).
+
+    An input is a chained edge, or everything that came through the exchange. Most operators have one input; then a gate
+    only counts.
+    """
+
+    def __init__(self, operator: Operator) -> None:
+        self.operator = operator
+        self.watermark = MIN_WATERMARK
+        self.records = 0
+        self._inputs: dict[int, int] = {}
+
+    def begin(self, inputs: Mapping[int, int], watermark: int) -> None:
+        """Start of an epoch, or of a piece of a split.
+
+        Args:
+            inputs: the watermark of each input that is not idle.
+            watermark: the event time that the operator has reached.
+        """
+        self._inputs = dict(inputs)
+        self.watermark = watermark
+
+    def accept(self, source: int, edge: PlannedEdge, batch: Batch) -> None:
+        """Records of one input."""
+        self.records += len(batch)
+        if len(self._inputs) > 1:
+            batch = self._held_back(source, batch)
+        self.watermark = int(batch.watermarks[-1])
+        self.operator.process(edge.input_index, batch)
+
+    def advance(self, source: int, watermark: int) -> None:
+        """One input has reached ``watermark``."""
+        self._inputs[source] = max(watermark, self._inputs.get(source, MIN_WATERMARK))
+        lowest = min(self._inputs.values())
+        self.watermark = max(lowest, self.watermark)
+        self.operator.advance_watermark(self.watermark)
+
+    def _held_back(self, source: int, batch: Batch) -> Batch:
+        """The same records under the watermark that all inputs have reached."""
+        others = min(reached for key, reached in self._inputs.items() if key != source)
+        self._inputs[source] = max(self._inputs[source], int(batch.watermarks[-1]))
+        return batch.with_watermarks(np.maximum(np.minimum(batch.watermarks, others), self.watermark))
+
+
+class Target(Protocol):
+    """Takes what an operator emits."""
+
+    def accept(self, batch: Batch) -> None:
+        """Records."""
+
+    def advance(self, watermark: int) -> None:
+        """A watermark."""
+
+
+class ChainedTarget:
+    """Hands records to the next operator of the same task.
+
+    Args:
+        gate: the gate of that operator.
+        edge: the edge between the two.
+        context: the operator whose key function is called when the edge wants keys.
+    """
+
+    def __init__(self, gate: Gate, edge: PlannedEdge, context: OperatorContext) -> None:
+        self._gate = gate
+        self._edge = edge
+        self._context = context
+
+    def accept(self, batch: Batch) -> None:
+        if self._edge.key is not None:
+            with calling_user_code(self._context):
+                batch = KeyedBatch.of(batch, keys_of(batch, self._edge.key))
+        self._gate.accept(self._edge.id, self._edge, batch)
+
+    def advance(self, watermark: int) -> None:
+        self._gate.advance(self._edge.id, watermark)
+
+
+class ExchangeTarget:
+    """Hands records to the exchange.
+
+    Args:
+        sender: the sending end of the edge.
+        context: the operator whose key function is called.
+    """
+
+    def __init__(self, sender: EdgeSender, context: OperatorContext) -> None:
+        self.sender = sender
+        self._context = context
+
+    def accept(self, batch: Batch) -> None:
+        with calling_user_code(self._context):
+            self.sender.send(batch)
+
+    def advance(self, watermark: int) -> None:
+        """The last watermark travels with the summary at the end of the epoch."""
+
+
+class Fanout:
+    """Stands behind an operator and copies what it emits to all that read from it."""
+
+    def __init__(self) -> None:
+        self.watermark = MIN_WATERMARK
+        self._main: list[Target] = []
+        self._sides: dict[str, list[Target]] = {}
+
+    def add(self, side_output: str | None, target: Target) -> None:
+        """Let ``target`` read from the main output or from a side output."""
+        targets = self._main if side_output is None else self._sides.setdefault(side_output, [])
+        targets.append(target)
+
+    def side_outputs(self) -> Iterable[str]:
+        """The side outputs that somebody reads."""
+        return self._sides.keys()
+
+    def emit(self, batch: Batch) -> None:
+        if len(batch):
+            for target in self._main:
+                target.accept(batch)
+
+    def emit_side(self, tag_id: str, batch: Batch) -> None:
+        if len(batch):
+            for target in self._sides.get(tag_id, ()):
+                target.accept(batch)
+
+    def advance_watermark(self, watermark: int) -> None:
+        self.watermark = watermark
+        for target in self._main:
+            target.advance(watermark)
+        for targets in self._sides.values():
+            for target in targets:
+                target.advance(watermark)

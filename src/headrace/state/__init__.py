@@ -1,0 +1,1 @@
+"""Keyed state, timers, their versions and the files they live in."""

@@ -1,0 +1,47 @@
+"""Copies of values that user code may change in place, as cheap as the value allows."""
+
+from __future__ import annotations
+
+import datetime
+from copy import deepcopy
+from decimal import Decimal
+from enum import Enum
+from typing import Any, Final
+from uuid import UUID
+
+ATOMIC: Final = frozenset(
+    {
+        type(None),
+        bool,
+        int,
+        float,
+        complex,
+        str,
+        bytes,
+        Decimal,
+        UUID,
+        range,
+        datetime.date,
+        datetime.datetime,
+        datetime.time,
+        datetime.timedelta,
+        datetime.timezone,
+    }
+)
+"""Classes whose instances cannot be changed (exactly these: an instance of a subclass may have attributes)."""
+
+
+def copy_value(value: Any) -> Any:
+    """A value that shares nothing with ``value`` that could be changed; itself when nothing in it can."""
+    kind = type(value)
+    if kind in ATOMIC:
+        return value
+    if kind is list:
+        return [element if type(element) in ATOMIC else copy_value(element) for element in value]
+    if kind is dict:
+        return {key: item if type(item) in ATOMIC else copy_value(item) for key, item in value.items()}
+    if kind is tuple:
+        return value if all(type(element) in ATOMIC for element in value) else tuple(map(copy_value, value))
+    if kind is set:
+        return set(value)
+    return value if isinstance(value, Enum) else deepcopy(value)

@@ -1,0 +1,150 @@
+"""State descriptors: the name, the type and the behaviour of one keyed state, under PyFlink's signatures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from headrace.common.errors import InvalidProgramError
+from headrace.common.typeinfo import Types
+from headrace.state.ttl import StateTtlConfig, TtlPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.common.typeinfo import Json, TypeInformation
+
+__all__ = [
+    "AggregatingStateDescriptor",
+    "ListStateDescriptor",
+    "MapStateDescriptor",
+    "ReducingStateDescriptor",
+    "StateDescriptor",
+    "StateTtlConfig",
+    "ValueStateDescriptor",
+]
+
+
+class StateDescriptor:
+    """What a program says about one of its states.
+
+    A type may be given as type information, as a class or type hint, or not at all: then values are pickled.
+    """
+
+    kind: ClassVar[str]
+    """How the state is stored; states of different kinds cannot take each other's place."""
+
+    def __init__(self, name: str, type_info: TypeInformation) -> None:
+        if not isinstance(name, str) or not name:
+            raise InvalidProgramError(f"the name of a state must be a string that is not empty, not {name!r}")
+        self.name = name
+        self.type_info = type_info
+        self._ttl_config: StateTtlConfig | None = None
+
+    def get_name(self) -> str:
+        """The name of the state."""
+        return self.name
+
+    def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
+        """Lets values, elements or entries expire."""
+        if not isinstance(ttl_config, StateTtlConfig):
+            raise InvalidProgramError(f"expected a StateTtlConfig, got {ttl_config!r}")
+        self._ttl_config = ttl_config
+
+    @property
+    def ttl(self) -> TtlPolicy | None:
+        """When elements expire; None when they do not."""
+        return TtlPolicy.of(self._ttl_config)
+
+    def stored_types(self) -> Json:
+        """The types under which the state is stored: equal ones can read what the other has written."""
+        return {"value": self.type_info.to_json()}
+
+
+class ValueStateDescriptor(StateDescriptor):
+    """Describes a :class:`~headrace.state.interfaces.ValueState`."""
+
+    kind = "value"
+
+    def __init__(self, name: str, value_type_info: Any = None) -> None:
+        super().__init__(name, _type_of(value_type_info))
+
+
+class ListStateDescriptor(StateDescriptor):
+    """Describes a :class:`~headrace.state.interfaces.ListState`."""
+
+    kind = "list"
+
+    def __init__(self, name: str, elem_type_info: Any = None) -> None:
+        self.element_type = _type_of(elem_type_info)
+        super().__init__(name, Types.LIST(self.element_type))
+
+    def stored_types(self) -> Json:
+        """The type of the elements."""
+        return {"value": self.element_type.to_json()}
+
+
+class MapStateDescriptor(StateDescriptor):
+    """Describes a :class:`~headrace.state.interfaces.MapState` (or broadcast state)."""
+
+    kind = "map"
+
+    def __init__(self, name: str, key_type_info: Any = None, value_type_info: Any = None) -> None:
+        self.key_type = _type_of(key_type_info)
+        self.value_type = _type_of(value_type_info)
+        super().__init__(name, Types.MAP(self.key_type, self.value_type))
+
+    def stored_types(self) -> Json:
+        """The types of keys and values of the entries."""
+        return {"key": self.key_type.to_json(), "value": self.value_type.to_json()}
+
+
+class ReducingStateDescriptor(StateDescriptor):
+    """Describes a :class:`~headrace.state.interfaces.ReducingState`.
+
+    ``reduce_function`` is a function of two values or an object with a method ``reduce(value1, value2)``.
+    """
+
+    kind = "reducing"
+
+    def __init__(self, name: str, reduce_function: Any, type_info: Any = None) -> None:
+        super().__init__(name, _type_of(type_info))
+        self._reduce_function = reduce_function
+        self.reduce: Callable[[Any, Any], Any] = _method_or_function(reduce_function, "reduce")
+
+    def get_reduce_function(self) -> Any:
+        """The reduce function as it was given."""
+        return self._reduce_function
+
+
+class AggregatingStateDescriptor(StateDescriptor):
+    """Describes an :class:`~headrace.state.interfaces.AggregatingState`.
+
+    ``agg_function`` is an object with methods ``create_accumulator()``, ``add(value, accumulator)`` and
+    ``get_result(accumulator)``; ``state_type_info`` is the type of its accumulators.
+    """
+
+    kind = "aggregating"
+
+    def __init__(self, name: str, agg_function: Any, state_type_info: Any = None) -> None:
+        super().__init__(name, _type_of(state_type_info))
+        for method in ("create_accumulator", "add", "get_result"):
+            if not callable(getattr(agg_function, method, None)):
+                raise InvalidProgramError(f"the aggregate function of state {name!r} has no method {method}()")
+        self._agg_function = agg_function
+
+    def get_agg_function(self) -> Any:
+        """The aggregate function."""
+        return self._agg_function
+
+
+def _type_of(kind: Any) -> TypeInformation:
+    return Types.PICKLED_BYTE_ARRAY() if kind is None else Types.of(kind)
+
+
+def _method_or_function(function: Any, name: str) -> Callable[[Any, Any], Any]:
+    method = getattr(function, name, None)
+    if callable(method):
+        return method  # type: ignore[no-any-return]
+    if callable(function):
+        return function  # type: ignore[no-any-return]
+    raise InvalidProgramError(f"expected a function or an object with a method {name}(), got {function!r}")

@@ -1,0 +1,50 @@
+"""Merging small recent runs within the task, so that a store never has more than a few."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from headrace.state.mergers import merge_runs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.state.runs import Run, RunStore
+
+INLINE_ROWS: Final = 1 << 18
+"""More rows than these are not merged within an epoch, unless there are too many runs: compaction does that."""
+
+MAX_RUNS: Final = 10
+"""How many runs a store may have; then the newest are merged, however large they are."""
+
+GROWTH: Final = 2
+"""A run is merged with newer ones once these have half as many rows: a row is rewritten log2(rows) times or so."""
+
+
+def merge_small_runs(store: RunStore, now: int) -> None:
+    """Merges the newest runs of a store where that is due. ``now`` is the processing time that expiry is judged by."""
+    runs = store.runs
+    start = _start_of_merge(runs)
+    if start < len(runs) - 1:
+        old = runs[start:]
+        table, meta = merge_runs(old, is_oldest=start == 0, now=now)
+        store.replace(old, table, meta)
+
+
+def _start_of_merge(runs: Sequence[Run]) -> int:
+    """The first of the runs that are to be merged with all that are newer."""
+    start = len(runs) - 1
+    if start < 0:
+        return start
+    rows = runs[start].rows
+    while start > 0 and runs[start - 1].rows <= GROWTH * rows and rows + runs[start - 1].rows <= INLINE_ROWS:
+        start -= 1
+        rows += runs[start].rows
+    if start + 1 <= MAX_RUNS:
+        return start
+    return _cheapest_excess(runs, start)
+
+
+def _cheapest_excess(runs: Sequence[Run], start: int) -> int:
+    """Where to begin so that at most half of the allowed runs are left."""
+    return min(start, MAX_RUNS // 2 - 1)

@@ -1,0 +1,135 @@
+"""What user code sees of keyed state: PyFlink's interfaces."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+IN = TypeVar("IN")
+OUT = TypeVar("OUT")
+
+
+class State(ABC):
+    """State of the key that is being processed. It can only be used while a record or a timer of a key is handled.
+
+    What is read from state belongs to the caller: changing it in place changes no state until it is written back.
+    """
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Removes everything that is held for the current key."""
+
+
+class ValueState(State, Generic[T]):
+    """One value per key."""
+
+    @abstractmethod
+    def value(self) -> T | None:
+        """The value; None when there is none."""
+
+    @abstractmethod
+    def update(self, value: T | None) -> None:
+        """Replaces the value; None removes it."""
+
+
+class AppendingState(State, Generic[IN, OUT]):
+    """State that takes elements one by one."""
+
+    @abstractmethod
+    def get(self) -> OUT:
+        """What the elements have become."""
+
+    @abstractmethod
+    def add(self, value: IN) -> None:
+        """Adds an element."""
+
+
+class MergingState(AppendingState[IN, OUT]):
+    """Appending state of which two can be made one."""
+
+
+class ReducingState(MergingState[T, "T | None"]):
+    """The elements, combined into one of their own type by a reduce function; None when there are none."""
+
+
+class AggregatingState(MergingState[IN, "OUT | None"]):
+    """The elements, folded into an accumulator by an aggregate function; None when there are none."""
+
+
+class ListState(MergingState[T, "list[T]"]):
+    """A list of elements per key; None is not allowed as an element."""
+
+    @abstractmethod
+    def update(self, values: list[T]) -> None:
+        """Replaces all elements."""
+
+    @abstractmethod
+    def add_all(self, values: list[T]) -> None:
+        """Adds several elements at the end."""
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.get())
+
+
+class MapState(State, Generic[K, V]):
+    """A dict per key, of which only the entries that change are written.
+
+    It is iterated in the order of insertion, however the job's input was cut into epochs.
+    """
+
+    @abstractmethod
+    def get(self, key: K) -> V | None:
+        """The value of an entry; None when there is none."""
+
+    @abstractmethod
+    def put(self, key: K, value: V) -> None:
+        """Sets the value of an entry."""
+
+    @abstractmethod
+    def put_all(self, dict_value: Mapping[K, V]) -> None:
+        """Sets the values of several entries."""
+
+    @abstractmethod
+    def remove(self, key: K) -> None:
+        """Removes an entry, if there is one."""
+
+    @abstractmethod
+    def contains(self, key: K) -> bool:
+        """Whether there is such an entry."""
+
+    @abstractmethod
+    def items(self) -> Iterable[tuple[K, V]]:
+        """All entries, as they are now: what changes while they are iterated is not seen."""
+
+    @abstractmethod
+    def keys(self) -> Iterable[K]:
+        """The keys of all entries."""
+
+    @abstractmethod
+    def values(self) -> Iterable[V]:
+        """The values of all entries."""
+
+    @abstractmethod
+    def is_empty(self) -> bool:
+        """Whether there is no entry."""
+
+    def __getitem__(self, key: K) -> V | None:
+        return self.get(key)
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self.put(key, value)
+
+    def __delitem__(self, key: K) -> None:
+        self.remove(key)
+
+    def __contains__(self, key: K) -> bool:
+        return self.contains(key)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self.keys())

@@ -1,0 +1,352 @@
+"""One binary encoding of Python values that can be keys: equal values, and only those, have the same bytes.
+
+What Python calls equal is encoded alike: ``1``, ``True``, ``1.0``, ``Decimal("1.00")`` and ``numpy.int64(1)``;
+``0.0`` and ``-0.0``; a named tuple and the tuple of its fields; a member of an ``IntEnum`` and its number; the same
+instant in two time zones. All NaNs count as one key. A value begins with a tag and says itself where it ends.
+"""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import fields, is_dataclass
+from decimal import Decimal
+from enum import Enum
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+import numpy as np
+
+from headrace.common.errors import InvalidTypeError
+from headrace.common.row import Row, RowKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+TAG_NONE: Final = 0
+TAG_INT: Final = 1
+TAG_BIG_INT: Final = 2
+TAG_FLOAT: Final = 3
+TAG_DECIMAL: Final = 4
+TAG_STRING: Final = 5
+TAG_BYTES: Final = 6
+TAG_TUPLE: Final = 7
+TAG_DATACLASS: Final = 8
+TAG_ENUM: Final = 9
+TAG_DATE: Final = 10
+TAG_DATETIME: Final = 11
+TAG_DATETIME_UTC: Final = 12
+TAG_TIME: Final = 13
+TAG_TIMEDELTA: Final = 14
+TAG_UUID: Final = 15
+TAG_FROZENSET: Final = 16
+TAG_ROW: Final = 17
+
+MAX_DECIMAL_EXPONENT: Final = 4096
+"""A whole Decimal with more zeros at its end is refused: it would have to be written as an integer of that length."""
+
+_INT: Final = Struct("<Bq")
+_FLOAT: Final = Struct("<Bd")
+_SIZED: Final = Struct("<BI")
+_SIZE: Final = Struct("<I")
+_DELTA: Final = Struct("<Biq")
+_EPOCH: Final = datetime.datetime(1970, 1, 1)
+_EPOCH_UTC: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_MICROSECOND: Final = datetime.timedelta(microseconds=1)
+
+
+class KeyEncoder:
+    """Encodes values and remembers the classes it met, so that :class:`KeyDecoder` can rebuild their instances."""
+
+    def __init__(self, classes: ClassRegistry) -> None:
+        self._classes = classes
+        self._by_type: dict[type, Callable[[Any], bytes]] = {}
+
+    def encode(self, value: Any) -> bytes:
+        """The bytes of ``value``.
+
+        Raises:
+            InvalidTypeError: when it, or something in it, cannot be a key.
+        """
+        kind = type(value)
+        encoder = self._by_type.get(kind)
+        if encoder is None:
+            encoder = self._by_type[kind] = self._encoder_of(value)
+        return encoder(value)
+
+    def _encoder_of(self, value: Any) -> Callable[[Any], bytes]:
+        simple = next((encoder for kind, encoder in _SIMPLE if isinstance(value, kind)), None)
+        if simple is not None:
+            return simple
+        if isinstance(value, np.generic) and not isinstance(value, np.datetime64 | np.timedelta64 | np.void):
+            return lambda scalar: self.encode(scalar.item())
+        if isinstance(value, Enum):
+            return self._encode_enum
+        compound = {tuple: self._encode_tuple, frozenset: self._encode_frozenset, Row: self._encode_row}
+        for kind, encoder in compound.items():
+            if isinstance(value, kind):
+                return encoder
+        if is_dataclass(value) and not isinstance(value, type):
+            return self._dataclass_encoder(value)
+        raise _unsupported(value)
+
+    def _encode_tuple(self, value: tuple[Any, ...]) -> bytes:
+        self._classes.add_named_tuple(type(value))
+        return _SIZED.pack(TAG_TUPLE, len(value)) + b"".join(map(self.encode, value))
+
+    def _encode_frozenset(self, value: frozenset[Any]) -> bytes:
+        return _SIZED.pack(TAG_FROZENSET, len(value)) + b"".join(sorted(map(self.encode, value)))
+
+    def _encode_row(self, value: Row) -> bytes:
+        names = value._fields
+        head = (value.get_row_kind().value, names, *value)
+        return bytes([TAG_ROW]) + self._encode_tuple(head)
+
+    def _encode_enum(self, value: Enum) -> bytes:
+        name = self._classes.add(type(value))
+        if value.name not in type(value).__members__:
+            raise InvalidTypeError(f"{value!r} cannot be a key: it is a combination of members of {type(value)}")
+        return bytes([TAG_ENUM]) + _encode_string(name) + _encode_string(value.name)
+
+    def _dataclass_encoder(self, sample: Any) -> Callable[[Any], bytes]:
+        cls = type(sample)
+        names = _key_fields(cls, sample)
+        head = bytes([TAG_DATACLASS]) + _encode_string(self._classes.add(cls)) + _SIZE.pack(len(names))
+        return lambda value: head + b"".join(self.encode(getattr(value, name)) for name in names)
+
+
+class ClassRegistry:
+    """The classes whose instances can be rebuilt from a key, by module and qualified name."""
+
+    def __init__(self, classes: Iterable[type] = ()) -> None:
+        self._known: dict[str, type] = {}
+        for cls in classes:
+            self.add(cls)
+
+    @property
+    def classes(self) -> tuple[type, ...]:
+        """All of them, in the order in which they were met."""
+        return tuple(self._known.values())
+
+    def add(self, cls: type) -> str:
+        """Makes ``cls`` known; returns the name that stands for it in keys."""
+        name = f"{cls.__module__}:{cls.__qualname__}"
+        self._known[name] = cls
+        return name
+
+    def add_named_tuple(self, cls: type) -> None:
+        """Nothing to remember: a named tuple is equal to a tuple, so its class is not part of the key."""
+
+    def get(self, name: str) -> type:
+        """The class of that name.
+
+        Raises:
+            InvalidTypeError: when it is not known here.
+        """
+        try:
+            return self._known[name]
+        except KeyError:
+            raise InvalidTypeError(
+                f"a stored key is an instance of {name.replace(':', '.')}, which is not known in this process: "
+                "declare the key's type (key_type=...) or annotate what the key selector returns"
+            ) from None
+
+
+class KeyDecoder:
+    """Rebuilds values from their bytes."""
+
+    def __init__(self, classes: ClassRegistry) -> None:
+        self._classes = classes
+
+    def decode(self, data: bytes) -> Any:
+        """The value that was encoded (or one that is equal to it: ``1`` for ``1.0``)."""
+        return self._read(data, 0)[0]
+
+    def _read(self, data: bytes, at: int) -> tuple[Any, int]:
+        tag = data[at]
+        fixed = _FIXED.get(tag)
+        if fixed is not None:
+            struct, build = fixed
+            return build(*struct.unpack_from(data, at)[1:]), at + struct.size
+        sized = _SIZED_READERS.get(tag)
+        if sized is not None:
+            start, end = _span(data, at)
+            return sized(data[start:end]), end
+        return self._read_compound(tag, data, at)
+
+    def _read_compound(self, tag: int, data: bytes, at: int) -> tuple[Any, int]:
+        if tag == TAG_ENUM:
+            class_name, at = self._read(data, at + 1)
+            member, at = self._read(data, at)
+            return self._classes.get(class_name)[member], at  # type: ignore[index]
+        if tag == TAG_DATACLASS:
+            class_name, at = self._read(data, at + 1)
+            values, at = self._read_many(data, at, _SIZE.unpack_from(data, at)[0], _SIZE.size)
+            return build_dataclass(self._classes.get(class_name), values), at
+        if tag == TAG_ROW:
+            (kind, names, *values), at = self._read(data, at + 1)
+            return _row(kind, names, values), at
+        values, at = self._read_many(data, at, _SIZED.unpack_from(data, at)[1], _SIZED.size)
+        return (frozenset(values) if tag == TAG_FROZENSET else tuple(values)), at
+
+    def _read_many(self, data: bytes, at: int, count: int, head: int) -> tuple[list[Any], int]:
+        at += head
+        values = []
+        for _ in range(count):
+            value, at = self._read(data, at)
+            values.append(value)
+        return values, at
+
+
+def build_dataclass(cls: type, values: Iterable[Any]) -> Any:
+    """An instance of a dataclass (frozen or not) with these fields; its ``__init__`` is not run."""
+    instance = object.__new__(cls)
+    for field, value in zip(fields(cls), values, strict=True):
+        object.__setattr__(instance, field.name, value)
+    return instance
+
+
+def _row(kind: int, names: tuple[str, ...] | None, values: list[Any]) -> Row:
+    row = Row.of_kind(RowKind(kind), *values)
+    if names is not None:
+        row.set_field_names(names)
+    return row
+
+
+def _key_fields(cls: type, sample: Any) -> list[str]:
+    if cls.__hash__ is None:
+        raise InvalidTypeError(
+            f"{sample!r} cannot be a key: {cls.__qualname__} is not hashable; declare it with @dataclass(frozen=True)"
+        )
+    if not cls.__dataclass_params__.eq or not all(field.compare for field in fields(cls)):  # type: ignore[attr-defined]
+        raise InvalidTypeError(
+            f"{sample!r} cannot be a key: instances of {cls.__qualname__} are not compared by all their fields"
+        )
+    return [field.name for field in fields(cls)]
+
+
+def _unsupported(value: Any) -> InvalidTypeError:
+    return InvalidTypeError(
+        f"{value!r} of type {type(value).__qualname__} cannot be a key: use integers, strings, bytes, floats, Decimal, "
+        "dates and times, UUID, Enum, frozen dataclasses, or tuples of these"
+    )
+
+
+def _encode_none(_: None) -> bytes:
+    return b"\0"
+
+
+def _encode_int(value: int) -> bytes:
+    value = int(value)
+    if -(1 << 63) <= value < 1 << 63:
+        return _INT.pack(TAG_INT, value)
+    digits = value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
+    return _SIZED.pack(TAG_BIG_INT, len(digits)) + digits
+
+
+def _encode_float(value: float) -> bytes:
+    if value.is_integer():
+        return _encode_int(int(value))
+    return _FLOAT.pack(TAG_FLOAT, value) if value == value else _NAN
+
+
+_NAN: Final = _FLOAT.pack(TAG_FLOAT, float("nan"))
+
+
+def _encode_decimal(value: Decimal) -> bytes:
+    if not value.is_finite():
+        if value.is_snan():
+            raise InvalidTypeError(f"{value!r} cannot be a key: a signalling NaN is not hashable")
+        return _encode_float(float(value))
+    if value == value.to_integral_value():
+        if value.adjusted() > MAX_DECIMAL_EXPONENT:
+            raise InvalidTypeError(f"{value!r} cannot be a key: its exponent is above {MAX_DECIMAL_EXPONENT}")
+        return _encode_int(int(value))
+    as_float = float(value)
+    if Decimal(as_float) == value:
+        return _encode_float(as_float)
+    sign, digits, exponent = value.as_tuple()
+    text = "".join(map(str, digits))
+    stripped = text.rstrip("0")
+    scale = int(exponent) + len(text) - len(stripped)
+    canonical = f"{'-' if sign else ''}{stripped.lstrip('0')}E{scale}".encode()
+    return _SIZED.pack(TAG_DECIMAL, len(canonical)) + canonical
+
+
+def _encode_string(value: str) -> bytes:
+    data = value.encode("utf-8", "surrogatepass")
+    return _SIZED.pack(TAG_STRING, len(data)) + data
+
+
+def _encode_bytes(value: bytes) -> bytes:
+    return _SIZED.pack(TAG_BYTES, len(value)) + value
+
+
+def _encode_datetime(value: datetime.datetime) -> bytes:
+    if value.utcoffset() is None:
+        return _INT.pack(TAG_DATETIME, (value.replace(tzinfo=None) - _EPOCH) // _MICROSECOND)
+    return _INT.pack(TAG_DATETIME_UTC, (value - _EPOCH_UTC) // _MICROSECOND)
+
+
+def _encode_date(value: datetime.date) -> bytes:
+    return _INT.pack(TAG_DATE, value.toordinal())
+
+
+def _encode_time(value: datetime.time) -> bytes:
+    if value.tzinfo is not None:
+        raise InvalidTypeError(f"{value!r} cannot be a key: a time of day with a zone has no fixed meaning")
+    seconds = (value.hour * 60 + value.minute) * 60 + value.second
+    return _INT.pack(TAG_TIME, seconds * 1_000_000 + value.microsecond)
+
+
+def _encode_timedelta(value: datetime.timedelta) -> bytes:
+    return _DELTA.pack(TAG_TIMEDELTA, value.days, value.seconds * 1_000_000 + value.microseconds)
+
+
+def _encode_uuid(value: UUID) -> bytes:
+    return _SIZED.pack(TAG_UUID, 16) + value.bytes
+
+
+# Subclasses count as their base, so the order matters: a datetime is a date, a member of an IntEnum is an int.
+_SIMPLE: Final[tuple[tuple[type, Callable[[Any], bytes]], ...]] = (
+    (type(None), _encode_none),
+    (int, _encode_int),
+    (float, _encode_float),
+    (str, _encode_string),
+    (bytes, _encode_bytes),
+    (Decimal, _encode_decimal),
+    (datetime.datetime, _encode_datetime),
+    (datetime.date, _encode_date),
+    (datetime.time, _encode_time),
+    (datetime.timedelta, _encode_timedelta),
+    (UUID, _encode_uuid),
+)
+
+
+def _read_time(micros: int) -> datetime.time:
+    return (_EPOCH + micros * _MICROSECOND).time()
+
+
+_FIXED: Final[dict[int, tuple[Struct, Callable[..., Any]]]] = {
+    TAG_NONE: (Struct("<B"), lambda: None),
+    TAG_INT: (_INT, int),
+    TAG_FLOAT: (_FLOAT, float),
+    TAG_DATE: (_INT, datetime.date.fromordinal),
+    TAG_DATETIME: (_INT, lambda micros: _EPOCH + micros * _MICROSECOND),
+    TAG_DATETIME_UTC: (_INT, lambda micros: _EPOCH_UTC + micros * _MICROSECOND),
+    TAG_TIME: (_INT, _read_time),
+    TAG_TIMEDELTA: (_DELTA, lambda days, micros: datetime.timedelta(days=days, microseconds=micros)),
+}
+
+_SIZED_READERS: Final[dict[int, Callable[[bytes], Any]]] = {
+    TAG_BIG_INT: lambda data: int.from_bytes(data, "little", signed=True),
+    TAG_DECIMAL: lambda data: Decimal(data.decode()),
+    TAG_STRING: lambda data: data.decode("utf-8", "surrogatepass"),
+    TAG_BYTES: bytes,
+    TAG_UUID: lambda data: UUID(bytes=data),
+}
+
+
+def _span(data: bytes, at: int) -> tuple[int, int]:
+    start = at + _SIZED.size
+    return start, start + _SIZED.unpack_from(data, at)[1]

@@ -1,0 +1,144 @@
+"""``KeyedStateBackend``: the keys of an epoch, the current key, and the states of one operator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from headrace.common.errors import InvalidProgramError
+from headrace.state import descriptors as d
+from headrace.state.folding_state import FoldedAggregatingState, FoldedReducingState
+from headrace.state.key_entries import NO_KEY, KeyEntries
+from headrace.state.list_state import ColumnarListState
+from headrace.state.map_state import ColumnarMapState
+from headrace.state.state_table import StateTable
+from headrace.state.value_state import CopyingValueState, ElementCells, ExpiringValueState, PlainValueState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.state.interfaces import AggregatingState, ListState, MapState, ReducingState, State, ValueState
+    from headrace.state.key_entries import AnyKeyEntry, NoKey
+    from headrace.state.keys import KeyCodec, KeyColumn
+    from headrace.state.runs import RunStore
+
+STORE_PREFIX = "state/"
+"""Stores of keyed states are called so, followed by the name of the state."""
+
+
+class _Epochs(Protocol):
+    def begin_epoch(self) -> None: ...
+
+    def end_epoch(self) -> None: ...
+
+
+class KeyedStateBackend:
+    """The keyed state of one operator in one task.
+
+    Attributes:
+        codec: how keys are stored.
+        current: the key that is being processed; an operator sets it before it calls user code, and to ``NO_KEY``
+            after it.
+        clock: the processing time of the epoch, in milliseconds.
+        entries: the keys of the epoch.
+    """
+
+    def __init__(self, codec: KeyCodec, store: Callable[[str], RunStore]) -> None:
+        self.codec = codec
+        self.current: AnyKeyEntry | NoKey = NO_KEY
+        self.clock = 0
+        self.entries = KeyEntries(codec)
+        self._store = store
+        self._states: dict[str, tuple[d.StateDescriptor, Any]] = {}
+        self._cells: list[_Epochs] = []
+
+    def bind(self, keys: KeyColumn) -> list[AnyKeyEntry]:
+        """The entry of each key; equal keys have the same entry throughout an epoch."""
+        return self.entries.bind(keys)
+
+    def value_state(self, descriptor: d.ValueStateDescriptor) -> ValueState[Any]:
+        """The state of a descriptor.
+
+        Raises:
+            StateMigrationError: when something else is stored under its name.
+            InvalidProgramError: when the program declares the name twice, differently.
+        """
+        return self._state(descriptor, d.ValueStateDescriptor, self._new_value_state)
+
+    def list_state(self, descriptor: d.ListStateDescriptor) -> ListState[Any]:
+        """The state of a descriptor; errors as in :meth:`value_state`."""
+        return self._state(descriptor, d.ListStateDescriptor, self._new_nested(ColumnarListState))
+
+    def map_state(self, descriptor: d.MapStateDescriptor) -> MapState[Any, Any]:
+        """The state of a descriptor; errors as in :meth:`value_state`."""
+        return self._state(descriptor, d.MapStateDescriptor, self._new_nested(ColumnarMapState))
+
+    def reducing_state(self, descriptor: d.ReducingStateDescriptor) -> ReducingState[Any]:
+        """The state of a descriptor; errors as in :meth:`value_state`."""
+        return self._state(
+            descriptor,
+            d.ReducingStateDescriptor,
+            lambda table, known: FoldedReducingState(self, self._element_cells(table, known), known),
+        )
+
+    def aggregating_state(self, descriptor: d.AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
+        """The state of a descriptor; errors as in :meth:`value_state`."""
+        return self._state(
+            descriptor,
+            d.AggregatingStateDescriptor,
+            lambda table, known: FoldedAggregatingState(self, self._element_cells(table, known), known),
+        )
+
+    def begin_epoch(self, clock: int) -> None:
+        """Forgets the keys of the last epoch."""
+        self.clock = clock
+        self.current = NO_KEY
+        self.entries = KeyEntries(self.codec)
+        for cells in self._cells:
+            cells.begin_epoch()
+
+    def end_epoch(self) -> None:
+        """Writes what has changed into runs."""
+        self.current = NO_KEY
+        for cells in self._cells:
+            cells.end_epoch()
+
+    def _state(self, descriptor: Any, expected: type, make: Callable[[StateTable, Any], Any]) -> Any:
+        if not isinstance(descriptor, expected):
+            raise InvalidProgramError(f"expected a {expected.__name__}, got {descriptor!r}")
+        known = self._states.get(descriptor.name)
+        if known is not None:
+            return _same(known, descriptor)
+        table = StateTable(self._store(STORE_PREFIX + descriptor.name), descriptor, self.codec)
+        state: State = make(table, descriptor)
+        self._states[descriptor.name] = (descriptor, state)
+        return state
+
+    def _element_cells(self, table: StateTable, descriptor: d.StateDescriptor) -> ElementCells:
+        cells = ElementCells(self, table, descriptor.type_info)
+        self._cells.append(cells)
+        return cells
+
+    def _new_value_state(self, table: StateTable, descriptor: d.ValueStateDescriptor) -> PlainValueState:
+        cells = self._element_cells(table, descriptor)
+        if table.ttl is not None:
+            return ExpiringValueState(self, cells)
+        return (PlainValueState if descriptor.type_info.is_immutable else CopyingValueState)(self, cells)
+
+    def _new_nested(self, kind: Any) -> Callable[[StateTable, Any], Any]:
+        def make(table: StateTable, descriptor: Any) -> Any:
+            state = kind(self, table, descriptor)
+            self._cells.append(state)
+            return state
+
+        return make
+
+
+def _same(known: tuple[d.StateDescriptor, Any], descriptor: d.StateDescriptor) -> Any:
+    declared, state = known
+    described = (declared.kind, declared.stored_types(), declared.ttl)
+    if described != (descriptor.kind, descriptor.stored_types(), descriptor.ttl):
+        raise InvalidProgramError(
+            f"the operator declares the state {descriptor.name!r} twice: as {declared.kind} of {declared.type_info} "
+            f"and as {descriptor.kind} of {descriptor.type_info}, or with another time to live"
+        )
+    return state

@@ -1,0 +1,127 @@
+"""``ListState`` over columnar runs: adding neither reads nor rewrites what is there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from headrace.common.errors import InvalidTypeError
+from headrace.state.copying import copy_value
+from headrace.state.interfaces import ListState
+from headrace.state.nested_rows import NestedCells, flat, list_columns, segments
+from headrace.state.state_table import CLEAR, EXPIRY, VALUE, Elements
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from headrace.state.descriptors import ListStateDescriptor
+    from headrace.state.keyed_backend import KeyedStateBackend
+    from headrace.state.state_table import Match, StateTable
+
+
+class _ListCell:
+    """The list of one key: what is stored, whether that is void, and what was added in this epoch."""
+
+    __slots__ = ("added", "cleared", "is_loaded", "stored")
+
+    def __init__(self) -> None:
+        self.stored: list[Any] = []
+        self.added: list[Any] = []
+        self.cleared = False
+        self.is_loaded = False
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether there is something to be written."""
+        return self.cleared or bool(self.added)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether what is to be written says only that everything older is void."""
+        return not self.added
+
+    def replace(self, elements: list[Any]) -> None:
+        """Makes these the whole list."""
+        self.stored, self.added, self.cleared = [], elements, True
+
+
+class ColumnarListState(ListState[Any]):
+    """A list per key. Elements are kept as they are stored: with a time to live, pairs of value and expiry."""
+
+    def __init__(self, backend: KeyedStateBackend, table: StateTable, descriptor: ListStateDescriptor) -> None:
+        self._backend = backend
+        self._table = table
+        self._elements = Elements(descriptor.element_type, table.ttl is not None)
+        self._copies = not descriptor.element_type.is_immutable
+        self._cells = NestedCells(backend, table, _ListCell, self._read)
+
+    def get(self) -> list[Any]:
+        cell: _ListCell = self._cells.loaded()
+        elements = cell.added if cell.cleared else cell.stored + cell.added
+        if self._table.ttl is not None:
+            return list(map(copy_value, self._alive(cell, elements)))
+        return list(map(copy_value, elements)) if self._copies else elements.copy()
+
+    def add(self, value: Any) -> None:
+        if value is None:
+            raise _none_refused()
+        self._cells.current().added.append(self._stored(value))
+
+    def add_all(self, values: Iterable[Any]) -> None:
+        self._cells.current().added.extend(self._all_stored(values))
+
+    def update(self, values: Iterable[Any]) -> None:
+        self._cells.current().replace(self._all_stored(values))
+
+    def clear(self) -> None:
+        self._cells.current().replace([])
+
+    def _all_stored(self, values: Iterable[Any]) -> list[Any]:
+        elements = list(values)
+        if any(value is None for value in elements):
+            raise _none_refused()
+        return [self._stored(value) for value in elements]
+
+    def _stored(self, value: Any) -> Any:
+        value = copy_value(value) if self._copies else value
+        ttl = self._table.ttl
+        return value if ttl is None else (value, ttl.expiry(self._backend.clock))
+
+    def _alive(self, cell: _ListCell, elements: list[Any]) -> list[Any]:
+        """The values that are to be seen now; drops those that have expired, prolongs the lives of the others."""
+        ttl, now = self._table.ttl, self._backend.clock
+        assert ttl is not None
+        alive = [pair for pair in elements if pair[1] is None or pair[1] > now]
+        seen = elements if ttl.return_expired else alive
+        if ttl.on_read and any(pair[1] != ttl.expiry(now) for pair in alive):
+            cell.replace([(value, ttl.expiry(now)) for value, _ in alive])
+        elif len(alive) < len(elements):
+            cell.replace(alive.copy())
+        return [value for value, _ in seen]
+
+    def _read(self, matches: list[Match], cells: list[_ListCell]) -> None:
+        for match in matches:
+            expiries = flat(match, EXPIRY) if self._elements.expires and match.has(EXPIRY) else None
+            elements = self._elements.from_columns(flat(match, VALUE), expiries)
+            for segment in segments(match, VALUE):
+                cell = cells[segment.position]
+                cell.stored = cell.stored + elements[segment.start : segment.stop]
+
+    def begin_epoch(self) -> None:
+        """Forgets all keys."""
+        self._cells.begin_epoch()
+
+    def end_epoch(self) -> None:
+        """Writes what was added, and where older elements are void."""
+        changed = self._cells.changed()
+        if changed is not None:
+            keys, cells = changed
+            columns = self._elements.to_columns([element for cell in cells for element in cell.added])
+            lists = list_columns([len(cell.added) for cell in cells], columns)
+            self._table.append(keys, {CLEAR: pa.array([cell.cleared for cell in cells], pa.bool_()), **lists})
+        self._table.merge_small_runs(self._backend.clock)
+
+
+def _none_refused() -> InvalidTypeError:
+    return InvalidTypeError("None cannot be an element of a ListState")

@@ -1,0 +1,70 @@
+"""Finding the rows of many keys in runs that are sorted by hash, and putting keys into that order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.state.runs import HASH
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from headrace.state.keys import KeyColumn
+    from headrace.state.runs import Run
+
+    Indices = npt.NDArray[np.int64]
+
+KEY: Final = "key"
+"""The column of a run that holds the keys in canonical form."""
+
+KEY_ORDER: Final = [HASH, KEY]
+"""What runs of keyed state are sorted by; there is one row per key."""
+
+
+def order_of_keys(keys: KeyColumn) -> Indices:
+    """The order of distinct keys by hash, then by canonical value."""
+    order = np.argsort(keys.hashes, kind="stable")
+    hashes = keys.hashes[order]
+    if (hashes[1:] == hashes[:-1]).any():
+        table = pa.table({HASH: keys.hashes, KEY: keys.values})
+        return np.asarray(pc.sort_indices(table, [(HASH, "ascending"), (KEY, "ascending")])).astype(np.int64)
+    return order
+
+
+def find_rows(run: Run, keys: KeyColumn) -> tuple[Indices, Indices]:
+    """Where keys, sorted by hash, are in a run: the positions of those that were found, and their rows.
+
+    Rows are numbered from the first one that counts, as in :meth:`Run.column`.
+    """
+    hashes = run.column(HASH).to_numpy()
+    if not len(hashes) or not len(keys):
+        return _NOTHING, _NOTHING
+    # The probes are sorted, so the search walks through the run once, which is several times as fast.
+    rows = np.searchsorted(hashes, keys.hashes)
+    found = np.flatnonzero(hashes[np.minimum(rows, len(hashes) - 1)] == keys.hashes)
+    rows = rows[found]
+    if pa.types.is_int64(keys.values.type) or not len(found):
+        return found, rows  # different integers have different hashes
+    return _verified(run.column(KEY), hashes, keys, found, rows)
+
+
+_NOTHING: Final = np.zeros(0, dtype=np.int64)
+
+
+def _verified(
+    run_keys: pa.Array, hashes: npt.NDArray[np.uint64], keys: KeyColumn, found: Indices, rows: Indices
+) -> tuple[Indices, Indices]:
+    """Keeps the rows that hold the key itself; where another key has the same hash, looks at the rows that follow."""
+    positions, places = [], []
+    while len(found):
+        same = np.asarray(pc.equal(run_keys.take(pa.array(rows)), keys.values.take(pa.array(found))))
+        positions.append(found[same])
+        places.append(rows[same])
+        found, rows = found[~same], rows[~same] + 1
+        more = (rows < len(hashes)) & (hashes[np.minimum(rows, len(hashes) - 1)] == keys.hashes[found])
+        found, rows = found[more], rows[more]
+    return np.concatenate(positions), np.concatenate(places)

@@ -1,0 +1,223 @@
+"""``MapState`` over columnar runs: only entries that change are written, and the order of insertion is kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.columns import array_to_values, values_to_array
+from headrace.state.copying import copy_value
+from headrace.state.interfaces import MapState
+from headrace.state.keys import KeyCodec
+from headrace.state.nested_rows import NestedCells, flat, list_columns, segments
+from headrace.state.state_table import CLEAR, EXPIRY, VALUE, Elements
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from headrace.state.descriptors import MapStateDescriptor
+    from headrace.state.keyed_backend import KeyedStateBackend
+    from headrace.state.state_table import Match, StateTable
+
+ENTRY_KEY: Final = "entry_key"
+"""The entries' keys in canonical form, by which entries are equal."""
+
+ENTRY: Final = "entry"
+"""The entries' keys as the user knows them, where the canonical form would not give back the same object."""
+
+ACTION: Final = "action"
+"""What happens to an entry: one of the three below."""
+
+REMOVED: Final = 0
+PUT: Final = 1
+"""The value is set; an entry that exists keeps its place in the order of insertion."""
+REINSERTED: Final = 2
+"""The entry was removed, then put again: it goes to the end."""
+
+
+class _MapCell:
+    """The map of one key: its entries, if they have been read, and the actions of this epoch."""
+
+    __slots__ = ("actions", "cleared", "entries", "is_loaded", "values")
+
+    def __init__(self) -> None:
+        self.entries: dict[Any, Any] = {}
+        self.actions: dict[Any, int] = {}
+        self.values: dict[Any, Any] = {}
+        self.cleared = False
+        self.is_loaded = False
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether there is something to be written."""
+        return self.cleared or bool(self.actions)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether what is to be written only takes away."""
+        return not self.values
+
+    def put(self, key: Any, element: Any) -> None:
+        """Sets an entry."""
+        if self.actions.get(key) == REMOVED:
+            # At the end of the actions, as a new entry is at the end of the map.
+            del self.actions[key]
+            self.actions[key] = REINSERTED
+        else:
+            self.actions.setdefault(key, PUT)
+        self.values[key] = element
+        if self.is_loaded:
+            self.entries[key] = element
+
+    def remove(self, key: Any) -> None:
+        """Removes an entry."""
+        self.actions.pop(key, None)
+        self.actions[key] = REMOVED
+        self.values.pop(key, None)
+        self.entries.pop(key, None)
+
+    def clear(self) -> None:
+        """Removes all entries."""
+        self.entries, self.actions, self.values = {}, {}, {}
+        self.cleared = self.is_loaded = True
+
+    def apply(self, action: int, key: Any, element: Any) -> None:
+        """Repeats an action on the entries."""
+        if action != PUT:
+            self.entries.pop(key, None)
+        if action != REMOVED:
+            self.entries[key] = element
+
+
+class ColumnarMapState(MapState[Any, Any]):
+    """A dict per key. Elements are kept as they are stored: with a time to live, pairs of value and expiry."""
+
+    def __init__(self, backend: KeyedStateBackend, table: StateTable, descriptor: MapStateDescriptor) -> None:
+        self._backend = backend
+        self._table = table
+        self._key_type = descriptor.key_type
+        self._codec = KeyCodec.for_type(descriptor.key_type)
+        self._elements = Elements(descriptor.value_type, table.ttl is not None)
+        self._copies = not descriptor.value_type.is_immutable
+        self._cells = NestedCells(backend, table, _MapCell, self._read)
+
+    def get(self, key: Any) -> Any:
+        cell: _MapCell = self._cells.loaded()
+        element = cell.entries.get(key)
+        if self._table.ttl is not None:
+            return None if element is None else self._alive(cell, key, element)
+        return copy_value(element) if self._copies else element
+
+    def contains(self, key: Any) -> bool:
+        cell: _MapCell = self._cells.loaded()
+        if self._table.ttl is None:
+            return key in cell.entries
+        return key in cell.entries and (self._is_alive(cell.entries[key]) or self._table.ttl.return_expired)
+
+    def put(self, key: Any, value: Any) -> None:
+        self._cells.current().put(key, self._stored(value))
+
+    def put_all(self, dict_value: Mapping[Any, Any]) -> None:
+        cell: _MapCell = self._cells.current()
+        for key, value in dict_value.items():
+            cell.put(key, self._stored(value))
+
+    def remove(self, key: Any) -> None:
+        self._cells.current().remove(key)
+
+    def clear(self) -> None:
+        self._cells.current().clear()
+
+    def items(self) -> list[tuple[Any, Any]]:
+        cell: _MapCell = self._cells.loaded()
+        if self._table.ttl is not None:
+            alive = [(key, element) for key, element in list(cell.entries.items()) if self._is_seen(element)]
+            return [(key, self._alive(cell, key, element)) for key, element in alive]
+        if self._copies:
+            return [(key, copy_value(value)) for key, value in cell.entries.items()]
+        return list(cell.entries.items())
+
+    def keys(self) -> list[Any]:
+        cell: _MapCell = self._cells.loaded()
+        if self._table.ttl is not None:
+            return [key for key, element in cell.entries.items() if self._is_seen(element)]
+        return list(cell.entries)
+
+    def values(self) -> list[Any]:
+        return [value for _, value in self.items()]
+
+    def is_empty(self) -> bool:
+        return not self.keys()
+
+    def _stored(self, value: Any) -> Any:
+        value = copy_value(value) if self._copies else value
+        ttl = self._table.ttl
+        return value if ttl is None else (value, ttl.expiry(self._backend.clock))
+
+    def _is_alive(self, element: Any) -> bool:
+        # A value of None that was stored before there was a time to live has no expiry to be paired with.
+        return element is None or element[1] is None or element[1] > self._backend.clock
+
+    def _is_seen(self, element: Any) -> bool:
+        ttl = self._table.ttl
+        assert ttl is not None
+        return ttl.return_expired or self._is_alive(element)
+
+    def _alive(self, cell: _MapCell, key: Any, element: Any) -> Any:
+        """The value of an entry if it is to be seen; drops the entry when it has expired, or prolongs its life."""
+        ttl, now = self._table.ttl, self._backend.clock
+        assert ttl is not None
+        if element is None:
+            return None
+        if not self._is_alive(element):
+            cell.remove(key)
+            return copy_value(element[0]) if ttl.return_expired else None
+        if ttl.on_read and element[1] != ttl.expiry(now):
+            cell.put(key, (element[0], ttl.expiry(now)))
+        return copy_value(element[0])
+
+    def _read(self, matches: list[Match], cells: list[_MapCell]) -> None:
+        for match in matches:
+            keys = self._read_keys(match)
+            actions = flat(match, ACTION).to_pylist()
+            expiries = flat(match, EXPIRY) if self._elements.expires and match.has(EXPIRY) else None
+            elements = self._elements.from_columns(flat(match, VALUE), expiries)
+            for segment in segments(match, ACTION):
+                cell = cells[segment.position]
+                if not cell.is_loaded:  # else it was cleared: what is stored is void
+                    for index in range(segment.start, segment.stop):
+                        cell.apply(actions[index], keys[index], elements[index])
+        for cell in cells:
+            # What was put or removed before it was read comes on top.
+            if not cell.is_loaded:
+                for key, action in cell.actions.items():
+                    cell.apply(action, key, cell.values.get(key))
+
+    def _read_keys(self, match: Match) -> list[Any]:
+        if match.has(ENTRY):
+            return array_to_values(self._key_type, flat(match, ENTRY))
+        return self._codec.decode(flat(match, ENTRY_KEY))
+
+    def begin_epoch(self) -> None:
+        """Forgets all keys."""
+        self._cells.begin_epoch()
+
+    def end_epoch(self) -> None:
+        """Writes the entries that have changed, and where older entries are void."""
+        changed = self._cells.changed()
+        if changed is not None:
+            keys, cells = changed
+            lists = list_columns([len(cell.actions) for cell in cells], self._entry_columns(cells))
+            self._table.append(keys, {CLEAR: pa.array([cell.cleared for cell in cells], pa.bool_()), **lists})
+        self._table.merge_small_runs(self._backend.clock)
+
+    def _entry_columns(self, cells: list[_MapCell]) -> dict[str, pa.Array]:
+        keys = [key for cell in cells for key in cell.actions]
+        actions = np.array([action for cell in cells for action in cell.actions.values()], dtype=np.int8)
+        elements = [cell.values.get(key) for cell in cells for key in cell.actions]
+        columns = {ENTRY_KEY: self._codec.encode(keys).values}
+        if not self._codec.is_plain:
+            columns[ENTRY] = values_to_array(self._key_type, keys)
+        return {**columns, ACTION: pa.array(actions), **self._elements.to_columns(elements)}

@@ -1,0 +1,134 @@
+"""Runs with several elements per key: their columns are lists, with one flat array of elements underneath."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.state.state_table import CLEAR, changed_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from headrace.state.keyed_backend import KeyedStateBackend
+    from headrace.state.state_table import Match, StateTable
+
+
+@dataclass(slots=True)
+class Segment:
+    """What one run holds for one key.
+
+    Attributes:
+        position: which of the keys that were asked for.
+        start: where its elements begin among those of the run.
+        stop: where they end.
+        clears: whether everything older is void.
+    """
+
+    position: int
+    start: int
+    stop: int
+    clears: bool
+
+
+def is_cleared(match: Match) -> npt.NDArray[np.bool_]:
+    """Which of the found rows make everything older void."""
+    return np.asarray(match.column(CLEAR)).astype(bool)
+
+
+def flat(match: Match, column: str) -> pa.Array:
+    """The elements of all found rows in one list column, one after the other."""
+    return match.column(column).flatten()
+
+
+def segments(match: Match, column: str) -> Iterator[Segment]:
+    """Where the elements of each found row are within what :func:`flat` gives."""
+    lengths = match.column(column).value_lengths().to_numpy()
+    stops = np.cumsum(lengths)
+    rows = zip(match.positions.tolist(), (stops - lengths).tolist(), stops.tolist(), is_cleared(match).tolist())
+    return (Segment(*row) for row in rows)
+
+
+def list_columns(lengths: Sequence[int], columns: dict[str, pa.Array]) -> dict[str, pa.Array]:
+    """List columns from flat ones, with so many elements in each row."""
+    offsets = np.zeros(len(lengths) + 1, dtype=np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    place = pa.array(offsets)
+    return {name: pa.ListArray.from_arrays(place, column) for name, column in columns.items()}
+
+
+class NestedCells:
+    """What is in memory for each key of a state with several elements per key: one cell, made when it is needed.
+
+    Args:
+        backend: whose keys these are.
+        table: the stored side.
+        make: makes an empty cell. Cells have the attributes ``is_loaded`` and ``cleared``.
+        read: fills the cells of keys from the rows that were found.
+    """
+
+    def __init__(
+        self,
+        backend: KeyedStateBackend,
+        table: StateTable,
+        make: Callable[[], Any],
+        read: Callable[[list[Match], list[Any]], None],
+    ) -> None:
+        self._backend = backend
+        self._make = make
+        self._read = read
+        self._cells: list[Any] = []
+        self._loaded = 0
+        self.table = table
+
+    def begin_epoch(self) -> None:
+        """Forgets all keys."""
+        self._cells.clear()
+        self._loaded = 0
+
+    def current(self) -> Any:
+        """The cell of the current key; what is stored for the key need not have been read."""
+        ordinal = self._backend.current.ordinal
+        try:
+            cell = self._cells[ordinal]
+        except IndexError:
+            self._cells.extend([None] * (len(self._backend.entries.all) - len(self._cells)))
+            cell = None
+        if cell is None:
+            cell = self._cells[ordinal] = self._make()
+        return cell
+
+    def loaded(self) -> Any:
+        """The cell of the current key, with what is stored for it; reads that of all keys met since the last time."""
+        cell = self.current()
+        if not cell.is_loaded:
+            self._load()
+        return cell
+
+    def _load(self) -> None:
+        start, stop = self._loaded, len(self._cells)
+        self._loaded = stop
+        cells = [cell if cell is not None else self._make() for cell in self._cells[start:stop]]
+        self._cells[start:stop] = cells
+        # Every cell is filled, so that the state of a key is read at most once in an epoch.
+        matches = []
+        if not self.table.is_empty:
+            matches = self.table.find(self._backend.entries.columns(start, stop), is_cleared)
+        self._read(matches, cells)
+        for cell in cells:
+            cell.is_loaded = True
+
+    def changed(self) -> tuple[Any, list[Any]] | None:
+        """The keys whose cells have changed, sorted, and their cells; None when there are none."""
+        found = [ordinal for ordinal, cell in enumerate(self._cells) if cell is not None and cell.is_changed]
+        if self.table.is_empty:  # nothing is there that an empty cell could hide
+            found = [ordinal for ordinal in found if not self._cells[ordinal].is_empty]
+        if not found:
+            return None
+        keys, ordinals = changed_keys(self._backend.entries, np.array(found, dtype=np.int64))
+        return keys, [self._cells[ordinal] for ordinal in ordinals.tolist()]

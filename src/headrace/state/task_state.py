@@ -1,0 +1,230 @@
+"""``TaskState``: the state of all operators of one task (a partition of a stage), from version to version."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.common.errors import StateCorruptedError
+from headrace.state.key_groups import hash_bounds_of_partition
+from headrace.state.operator_state import OperatorState
+from headrace.state.runs import Run, RunStore
+from headrace.state.sections import Section
+from headrace.state.state_file import SUFFIX, ImageWriter, read_index
+from headrace.state.version import VersionRef
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from headrace.state.compaction import CompactionResult
+    from headrace.state.runs import HashRange
+    from headrace.state.storage import StateStorage
+
+FORMAT = 1
+
+StoreKey = tuple[str, str]
+"""The uid of an operator and the name of one of its stores."""
+
+
+class TaskState:
+    """One version of a task's state, open for the next epoch.
+
+    After :meth:`snapshot` it stands for the version that was written, so a caller may keep it for the next epoch as
+    long as that epoch begins from :attr:`ref`. After a failed epoch it has to be thrown away.
+    """
+
+    def __init__(self, storage: StateStorage, stage: int, partition: int, hashes: HashRange) -> None:
+        self._storage = storage
+        self._stage = stage
+        self._partition = partition
+        self._hashes = hashes
+        self._maps: dict[str, pa.Buffer] = {}
+        self._stores: dict[StoreKey, RunStore] = {}
+        self._operators: dict[str, OperatorState] = {}
+        self.ref: VersionRef | None = None
+
+    @staticmethod
+    def open(
+        storage: StateStorage,
+        refs: Sequence[VersionRef],
+        stage: int,
+        partition: int,
+        parallelism: int,
+        max_parallelism: int,
+    ) -> TaskState:
+        """Opens the state of a task; only indexes are read.
+
+        ``refs`` is empty for a new job and the one version of the partition usually. After a change of parallelism it
+        holds the versions of all old partitions whose key groups this partition now owns, wholly or in part.
+
+        Raises:
+            StateCorruptedError: when a file is missing or damaged.
+        """
+        hashes = hash_bounds_of_partition(partition, parallelism, max_parallelism)
+        task = TaskState(storage, stage, partition, hashes)
+        runs: dict[StoreKey, list[Run]] = {}
+        same_owner = [task._read_version(ref, runs) for ref in refs]
+        for key, found in runs.items():
+            task._stores[key] = RunStore(key[1], hashes, found, partition=partition)
+        if len(refs) == 1 and same_owner[0] and refs[0].partition == partition and refs[0].stage == stage:
+            task.ref = refs[0]
+        return task
+
+    def operator(self, uid: str) -> OperatorState:
+        """The state of the operator with that uid in this task."""
+        state = self._operators.get(uid)
+        if state is None:
+            state = self._operators[uid] = OperatorState(uid, lambda name: self.store(uid, name))
+        return state
+
+    def store(self, uid: str, name: str) -> RunStore:
+        """A store of an operator; empty when nothing was ever put into it."""
+        key = (uid, name)
+        if key not in self._stores:
+            self._stores[key] = RunStore(name, self._hashes, partition=self._partition)
+        return self._stores[key]
+
+    def uids(self) -> list[str]:
+        """The operators that have state in this version, sorted."""
+        return sorted({uid for (uid, _), store in self._stores.items() if store.runs})
+
+    def snapshot(self, epoch: int, generation: int, inline_threshold: int) -> VersionRef:
+        """Writes what has changed and returns the new version, or the old one when nothing has changed.
+
+        The operators must have ended the epoch. The same changes give the same bytes under the same name. A version
+        whose new and inline parts, with the index, are at most ``inline_threshold`` bytes is held in the reference.
+        """
+        if self.ref is not None and not any(store.changed for store in self._stores.values()):
+            return self.ref
+        image = _VersionImage(self._stage, self._partition, self._hashes)
+        chunks = image.build(sorted(self._stores.items()))
+        if image.size <= inline_threshold:
+            ref = self._inline_version(image, chunks, epoch)
+        else:
+            ref = self._file_version(image, chunks, epoch, generation)
+        for store in self._stores.values():
+            store.changed = False
+        self.ref = ref
+        return ref
+
+    def adopt(self, result: CompactionResult) -> bool:
+        """Puts the outcome of a compaction in the place of the runs that it merged.
+
+        Returns:
+            False when these runs are not all there (any more): the outcome is then of no use.
+        """
+        return result.adopt_into(
+            self.store(result.uid, result.store), lambda name: self._loader(name), self._partition
+        )
+
+    def _inline_version(self, image: _VersionImage, chunks: Sequence[bytes | pa.Buffer], epoch: int) -> VersionRef:
+        import pyarrow
+
+        data = b"".join(memoryview(chunk) for chunk in chunks)
+        whole = pyarrow.py_buffer(data)
+        for section, offset in image.added:
+            section.moved_to("", offset, lambda: whole)
+        return VersionRef(self._stage, self._partition, epoch, inline=data, files=tuple(sorted(image.files)))
+
+    def _file_version(
+        self, image: _VersionImage, chunks: Sequence[bytes | pa.Buffer], epoch: int, generation: int
+    ) -> VersionRef:
+        name = f"{epoch}-{generation}-{self._stage}-{self._partition}-{image.digest}{SUFFIX}"
+        self._storage.write(name, chunks)
+        for section, offset in image.added:
+            section.moved_to(name, offset, self._loader(name))
+        files = tuple(sorted({*image.files, name}))
+        self._forget_maps(files)
+        return VersionRef(self._stage, self._partition, epoch, name=name, files=files)
+
+    def _read_version(self, ref: VersionRef, runs: dict[StoreKey, list[Run]]) -> bool:
+        """Adds the runs of a version; returns whether it belonged to the same keys."""
+        if not ref.name and not ref.inline:
+            return False
+        load = _inline_loader(ref.inline) if ref.inline else self._loader(ref.name)
+        index = read_index(load(), ref.name or "(inline)")
+        for run in self._read_runs(index, ref, load):
+            restricted = run[1].restricted(self._hashes)
+            if restricted is not None:
+                runs.setdefault(run[0], []).append(restricted)
+        return tuple(index["hashes"]) == self._hashes
+
+    def _read_runs(
+        self, index: dict[str, Any], ref: VersionRef, load: Callable[[], pa.Buffer]
+    ) -> Iterator[tuple[StoreKey, Run]]:
+        owned = tuple(index["hashes"])
+        for entry in index["runs"]:
+            name = ref.name if entry["file"] < 0 else index["files"][entry["file"]]
+            section = Section.stored(entry, name, load if entry["file"] < 0 else self._loader(name))
+            run = run_of_entry(entry, section).restricted(owned)
+            if run is not None:
+                yield (entry["uid"], entry["store"]), run
+
+    def _loader(self, name: str) -> Callable[[], pa.Buffer]:
+        return lambda: self._map(name)
+
+    def _map(self, name: str) -> pa.Buffer:
+        buffer = self._maps.get(name)
+        if buffer is None:
+            try:
+                buffer = self._maps[name] = self._storage.map(name)
+            except FileNotFoundError as error:
+                raise StateCorruptedError(f"the state file {name} is missing") from error
+        return buffer
+
+    def _forget_maps(self, files: Sequence[str]) -> None:
+        self._maps = {name: buffer for name, buffer in self._maps.items() if name in files}
+
+
+class _VersionImage:
+    """The bytes of a version: the sections that no file holds yet, and the index of all runs."""
+
+    def __init__(self, stage: int, partition: int, hashes: HashRange) -> None:
+        self._index: dict[str, Any] = {
+            "format": FORMAT,
+            "stage": stage,
+            "partition": partition,
+            "hashes": list(hashes),
+        }
+        self.files: set[str] = set()
+        self.added: list[tuple[Section, int]] = []
+
+    def build(self, stores: Sequence[tuple[StoreKey, RunStore]]) -> Sequence[bytes | pa.Buffer]:
+        """All pieces of the file. Sets ``size``, ``digest``, ``added`` and ``files``."""
+        runs = [(key, run) for key, store in stores for run in store.runs]
+        self.files = {run.section.file for _, run in runs if run.section.file}
+        names = sorted(self.files)
+        writer = ImageWriter()
+        entries = [self._entry(key, run, writer, names) for key, run in runs]
+        chunks = writer.finish({**self._index, "files": names, "runs": entries})
+        self.size, self.digest = writer.size, writer.digest
+        return chunks
+
+    def _entry(self, key: StoreKey, run: Run, writer: ImageWriter, names: list[str]) -> dict[str, Any]:
+        section = run.section
+        if section.file:
+            place = {"file": names.index(section.file), **section.describe(section.offset)}
+        else:
+            offset = writer.add(section)
+            self.added.append((section, offset))
+            place = {"file": -1, **section.describe(offset)}
+        return {"uid": key[0], "store": key[1], **entry_of_run(run), **place}
+
+
+def entry_of_run(run: Run) -> dict[str, Any]:
+    """What an index says about a run, besides the place of its section."""
+    return {"hashes": list(run.hashes), "whole": run.whole, "origin": run.origin, "meta": run.meta}
+
+
+def run_of_entry(entry: dict[str, Any], section: Section) -> Run:
+    """The run that :func:`entry_of_run` described."""
+    low, high = entry["hashes"]
+    return Run(section, entry["meta"], (low, high), whole=entry["whole"], origin=entry["origin"])
+
+
+def _inline_loader(data: bytes) -> Callable[[], pa.Buffer]:
+    import pyarrow
+
+    whole = pyarrow.py_buffer(data)
+    return lambda: whole

@@ -1,0 +1,301 @@
+"""Time to live of state: how it is configured, and what it means for one element."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.common.constants import MAX_WATERMARK
+from headrace.common.errors import InvalidProgramError
+from headrace.common.time import Duration, Time, to_millis
+
+if TYPE_CHECKING:
+    import datetime
+
+    Length = Duration | Time | datetime.timedelta | int
+
+DEFAULT_CLEANUP_SIZE: Final = 5
+DEFAULT_QUERY_ENTRIES: Final = 1000
+
+
+class UpdateType(Enum):
+    """What prolongs the life of an element."""
+
+    Disabled = 0
+    """State does not expire."""
+
+    OnCreateAndWrite = 1
+    """Every write."""
+
+    OnReadAndWrite = 2
+    """Every write and every read."""
+
+
+class StateVisibility(Enum):
+    """Whether an expired element can still be seen."""
+
+    ReturnExpiredIfNotCleanedUp = 0
+    """It can be read until something has removed it."""
+
+    NeverReturnExpired = 1
+    """It is as if it were not there."""
+
+
+class TtlTimeCharacteristic(Enum):
+    """The time scale; there is only this one."""
+
+    ProcessingTime = 0
+
+
+class Strategies(Enum):
+    """Ways to remove expired elements that nobody reads."""
+
+    FULL_STATE_SCAN_SNAPSHOT = 0
+    INCREMENTAL_CLEANUP = 1
+    ROCKSDB_COMPACTION_FILTER = 2
+
+
+@dataclass(frozen=True, slots=True)
+class IncrementalCleanupStrategy:
+    """Parameters of Flink's incremental cleanup."""
+
+    cleanup_size: int
+    run_for_every_record: bool
+
+    def get_cleanup_size(self) -> int:
+        """How many elements are looked at each time."""
+        return self.cleanup_size
+
+    def run_cleanup_for_every_record(self) -> bool:
+        """Whether that happens for every record."""
+        return self.run_for_every_record
+
+
+@dataclass(frozen=True, slots=True)
+class RocksdbCompactFilterCleanupStrategy:
+    """Parameters of Flink's cleanup during compaction."""
+
+    query_time_after_num_entries: int
+    periodic_compaction_time: Length
+
+    def get_query_time_after_num_entries(self) -> int:
+        """After how many elements the clock is read again."""
+        return self.query_time_after_num_entries
+
+    def get_periodic_compaction_time(self) -> Length:
+        """How often everything is compacted."""
+        return self.periodic_compaction_time
+
+
+class CleanupStrategies:
+    """How expired elements are removed.
+
+    Kept so that programs run unchanged. Here every merge of runs removes what has expired by then, which costs nothing
+    more; the strategies do not change that.
+    """
+
+    Strategies = Strategies
+    IncrementalCleanupStrategy = IncrementalCleanupStrategy
+    RocksdbCompactFilterCleanupStrategy = RocksdbCompactFilterCleanupStrategy
+
+    def __init__(self, strategies: dict[Strategies, Any], is_cleanup_in_background: bool) -> None:
+        self._strategies = strategies
+        self._is_cleanup_in_background = is_cleanup_in_background
+
+    def is_cleanup_in_background(self) -> bool:
+        """Whether cleanup in the background was left on."""
+        return self._is_cleanup_in_background
+
+    def in_full_snapshot(self) -> bool:
+        """Whether cleanup at full snapshots was asked for."""
+        return Strategies.FULL_STATE_SCAN_SNAPSHOT in self._strategies
+
+    def get_incremental_cleanup_strategy(self) -> IncrementalCleanupStrategy | None:
+        """The parameters of incremental cleanup, the default ones if none were set."""
+        default = IncrementalCleanupStrategy(DEFAULT_CLEANUP_SIZE, False) if self._is_cleanup_in_background else None
+        return self._strategies.get(Strategies.INCREMENTAL_CLEANUP, default)
+
+    def get_rocksdb_compact_filter_cleanup_strategy(self) -> RocksdbCompactFilterCleanupStrategy | None:
+        """The parameters of cleanup during compaction, the default ones if none were set."""
+        default = RocksdbCompactFilterCleanupStrategy(DEFAULT_QUERY_ENTRIES, Duration.of_days(30))
+        fallback = default if self._is_cleanup_in_background else None
+        return self._strategies.get(Strategies.ROCKSDB_COMPACTION_FILTER, fallback)
+
+
+class StateTtlConfig:
+    """How long elements of a state live, made by :meth:`new_builder`."""
+
+    UpdateType = UpdateType
+    StateVisibility = StateVisibility
+    TtlTimeCharacteristic = TtlTimeCharacteristic
+    CleanupStrategies = CleanupStrategies
+
+    def __init__(
+        self,
+        update_type: UpdateType,
+        state_visibility: StateVisibility,
+        ttl_time_characteristic: TtlTimeCharacteristic,
+        ttl: Length,
+        cleanup_strategies: CleanupStrategies,
+    ) -> None:
+        if to_millis(ttl) <= 0:
+            raise InvalidProgramError(f"the time to live must be positive, not {ttl}")
+        self._update_type = update_type
+        self._state_visibility = state_visibility
+        self._ttl_time_characteristic = ttl_time_characteristic
+        self._ttl = ttl
+        self._cleanup_strategies = cleanup_strategies
+
+    @staticmethod
+    def new_builder(ttl: Length) -> Builder:
+        """Begins a configuration with elements that live that long."""
+        return Builder(ttl)
+
+    def get_update_type(self) -> UpdateType:
+        """What prolongs the life of an element."""
+        return self._update_type
+
+    def get_state_visibility(self) -> StateVisibility:
+        """Whether an expired element can still be seen."""
+        return self._state_visibility
+
+    def get_ttl(self) -> Length:
+        """How long elements live."""
+        return self._ttl
+
+    def get_ttl_time_characteristic(self) -> TtlTimeCharacteristic:
+        """The time scale."""
+        return self._ttl_time_characteristic
+
+    def is_enabled(self) -> bool:
+        """Whether elements expire at all."""
+        return self._update_type is not UpdateType.Disabled
+
+    def get_cleanup_strategies(self) -> CleanupStrategies:
+        """How expired elements are removed."""
+        return self._cleanup_strategies
+
+    def __repr__(self) -> str:
+        return (
+            f"StateTtlConfig<update_type={self._update_type}, state_visibility={self._state_visibility}, "
+            f"ttl_time_characteristic={self._ttl_time_characteristic}, ttl={self._ttl}>"
+        )
+
+
+class Builder:
+    """Makes a :class:`StateTtlConfig`."""
+
+    def __init__(self, ttl: Length) -> None:
+        self._ttl = ttl
+        self._update_type = UpdateType.OnCreateAndWrite
+        self._state_visibility = StateVisibility.NeverReturnExpired
+        self._ttl_time_characteristic = TtlTimeCharacteristic.ProcessingTime
+        self._is_cleanup_in_background = True
+        self._strategies: dict[Strategies, Any] = {}
+
+    def set_update_type(self, update_type: UpdateType) -> Builder:
+        """Sets what prolongs the life of an element."""
+        self._update_type = update_type
+        return self
+
+    def update_ttl_on_create_and_write(self) -> Builder:
+        """Only writing prolongs it: the default."""
+        return self.set_update_type(UpdateType.OnCreateAndWrite)
+
+    def update_ttl_on_read_and_write(self) -> Builder:
+        """Reading prolongs it, too."""
+        return self.set_update_type(UpdateType.OnReadAndWrite)
+
+    def set_state_visibility(self, state_visibility: StateVisibility) -> Builder:
+        """Sets whether an expired element can still be seen."""
+        self._state_visibility = state_visibility
+        return self
+
+    def return_expired_if_not_cleaned_up(self) -> Builder:
+        """An expired element can be read until something has removed it."""
+        return self.set_state_visibility(StateVisibility.ReturnExpiredIfNotCleanedUp)
+
+    def never_return_expired(self) -> Builder:
+        """An expired element is as if it were not there: the default."""
+        return self.set_state_visibility(StateVisibility.NeverReturnExpired)
+
+    def set_ttl_time_characteristic(self, ttl_time_characteristic: TtlTimeCharacteristic) -> Builder:
+        """Sets the time scale."""
+        self._ttl_time_characteristic = ttl_time_characteristic
+        return self
+
+    def use_processing_time(self) -> Builder:
+        """Elements age in processing time: the only choice."""
+        return self.set_ttl_time_characteristic(TtlTimeCharacteristic.ProcessingTime)
+
+    def cleanup_full_snapshot(self) -> Builder:
+        """Accepted; see :class:`CleanupStrategies`."""
+        self._strategies[Strategies.FULL_STATE_SCAN_SNAPSHOT] = True
+        return self
+
+    def cleanup_incrementally(self, cleanup_size: int, run_cleanup_for_every_record: bool = False) -> Builder:
+        """Accepted; see :class:`CleanupStrategies`."""
+        strategy = IncrementalCleanupStrategy(cleanup_size, run_cleanup_for_every_record)
+        self._strategies[Strategies.INCREMENTAL_CLEANUP] = strategy
+        return self
+
+    def cleanup_in_rocksdb_compact_filter(
+        self, query_time_after_num_entries: int, periodic_compaction_time: Length | None = None
+    ) -> Builder:
+        """Accepted; see :class:`CleanupStrategies`."""
+        period = Duration.of_days(30) if periodic_compaction_time is None else periodic_compaction_time
+        strategy = RocksdbCompactFilterCleanupStrategy(query_time_after_num_entries, period)
+        self._strategies[Strategies.ROCKSDB_COMPACTION_FILTER] = strategy
+        return self
+
+    def disable_cleanup_in_background(self) -> Builder:
+        """Accepted; see :class:`CleanupStrategies`."""
+        self._is_cleanup_in_background = False
+        return self
+
+    def set_ttl(self, ttl: Length) -> Builder:
+        """Sets how long elements live."""
+        self._ttl = ttl
+        return self
+
+    def build(self) -> StateTtlConfig:
+        """The configuration.
+
+        Raises:
+            InvalidProgramError: when the time to live is not positive.
+        """
+        cleanup = CleanupStrategies(dict(self._strategies), self._is_cleanup_in_background)
+        return StateTtlConfig(
+            self._update_type, self._state_visibility, self._ttl_time_characteristic, self._ttl, cleanup
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TtlPolicy:
+    """A configuration, ready for use.
+
+    Attributes:
+        millis: how long an element lives after it was last written (or read).
+        on_read: whether reading prolongs its life.
+        return_expired: whether an expired element can still be seen.
+    """
+
+    millis: int
+    on_read: bool
+    return_expired: bool
+
+    @staticmethod
+    def of(config: StateTtlConfig | None) -> TtlPolicy | None:
+        """The policy of a configuration; None when elements do not expire."""
+        if config is None or not config.is_enabled():
+            return None
+        return TtlPolicy(
+            to_millis(config.get_ttl()),
+            config.get_update_type() is UpdateType.OnReadAndWrite,
+            config.get_state_visibility() is StateVisibility.ReturnExpiredIfNotCleanedUp,
+        )
+
+    def expiry(self, now: int) -> int:
+        """When an element that is written now will expire, in milliseconds; at most the end of time."""
+        return min(now + self.millis, MAX_WATERMARK)

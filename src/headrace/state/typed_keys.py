@@ -1,0 +1,193 @@
+"""Keys whose type is declared: from values to plain tuples and back, and from Arrow columns straight to bytes.
+
+A record (tuple, row, named tuple, dataclass) is encoded as the tuple of its fields: its class is known from the type.
+Columns of integers, booleans, strings and bytes, and records of those, are encoded without making Python objects; the
+bytes are those that :mod:`headrace.state.key_encoding` gives.
+"""
+
+from __future__ import annotations
+
+from struct import pack
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.errors import InvalidTypeError
+from headrace.common.row import Row, make_row
+from headrace.common.typeinfo import (
+    BasicType,
+    BasicTypeInfo,
+    CompositeTypeInfo,
+    DataclassTypeInfo,
+    NamedTupleTypeInfo,
+    PickledBytesTypeInfo,
+    RowTypeInfo,
+    TupleTypeInfo,
+)
+from headrace.state.hashing import binary_parts
+from headrace.state.key_encoding import TAG_BYTES, TAG_INT, TAG_STRING, TAG_TUPLE, build_dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+
+    from headrace.common.typeinfo import TypeInformation
+
+INTEGERS: Final = frozenset({BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG, BasicType.BOOLEAN})
+STRINGS: Final = frozenset({BasicType.STRING, BasicType.CHAR})
+_RECORDS: Final = (TupleTypeInfo, RowTypeInfo, NamedTupleTypeInfo, DataclassTypeInfo)
+_FIXED_SIZE: Final = 9
+_HEAD_SIZE: Final = 5
+
+
+def check_key_type(type_: TypeInformation) -> None:
+    """Refuse types whose values cannot be keys.
+
+    Raises:
+        InvalidTypeError: for lists, arrays, maps and dicts, which are not hashable in Python, also within a record.
+    """
+    if isinstance(type_, BasicTypeInfo | PickledBytesTypeInfo):
+        return
+    if not isinstance(type_, _RECORDS) or (isinstance(type_, RowTypeInfo) and type_.changelog):
+        raise InvalidTypeError(f"values of {type_} cannot be keys: they are not hashable")
+    for field in type_.field_types:
+        check_key_type(field)
+
+
+def needs_python(type_: TypeInformation) -> bool:
+    """Whether the columns of this type must go through Python objects to be encoded."""
+    if isinstance(type_, BasicTypeInfo):
+        return type_.basic_type not in INTEGERS | STRINGS | {BasicType.BYTES}
+    return not isinstance(type_, CompositeTypeInfo) or any(map(needs_python, type_.field_types))
+
+
+def has_nulls(array: pa.Array) -> bool:
+    """Whether anything in the column, at any depth, is null."""
+    if array.null_count:
+        return True
+    return pa.types.is_struct(array.type) and any(has_nulls(child) for child in array.flatten())
+
+
+def to_plain(type_: TypeInformation) -> Callable[[Any], Any] | None:
+    """What turns a value of the type into one made of tuples; None when it is that already."""
+    if not isinstance(type_, CompositeTypeInfo):
+        return None
+    parts = [to_plain(field) for field in type_.field_types]
+    names = type_.field_names
+    by_name = isinstance(type_, DataclassTypeInfo)
+    if not by_name and not isinstance(type_, RowTypeInfo) and not any(parts):
+        return None
+
+    def convert(value: Any) -> Any:
+        if value is None:
+            return None
+        values = [getattr(value, name) for name in names] if by_name else _ordered(value, names)
+        return tuple(part(item) if part else item for part, item in zip(parts, values, strict=True))
+
+    return convert
+
+
+def _ordered(value: Any, names: tuple[str, ...]) -> Any:
+    return value.get_fields_by_names(names) if isinstance(value, Row) else value
+
+
+def from_plain(type_: TypeInformation) -> Callable[[Any], Any] | None:
+    """What turns a decoded value back into one of the type; None when it is that already."""
+    if isinstance(type_, BasicTypeInfo):
+        return _BASIC.get(type_.basic_type)
+    if not isinstance(type_, CompositeTypeInfo):
+        return None
+    parts = [from_plain(field) for field in type_.field_types]
+    build = _builder(type_)
+    if build is tuple and not any(parts):
+        return None
+
+    def convert(value: Any) -> Any:
+        if value is None:
+            return None
+        return build([part(item) if part else item for part, item in zip(parts, value, strict=True)])
+
+    return convert
+
+
+def _builder(type_: CompositeTypeInfo) -> Callable[[list[Any]], Any]:
+    if isinstance(type_, NamedTupleTypeInfo):
+        make: Callable[[list[Any]], Any] = type_.record_class._make
+        return make
+    if isinstance(type_, DataclassTypeInfo):
+        cls = type_.record_class
+        return lambda values: build_dataclass(cls, values)
+    if isinstance(type_, RowTypeInfo):
+        names = type_.names
+        return lambda values: make_row(names, values)
+    return tuple
+
+
+def _float(value: Any) -> Any:
+    return None if value is None else float(value)
+
+
+def _bool(value: Any) -> Any:
+    return None if value is None else bool(value)
+
+
+def _decimal(value: Any) -> Any:
+    from decimal import Decimal
+
+    return None if value is None else Decimal(value)
+
+
+_BASIC: Final[dict[BasicType, Callable[[Any], Any]]] = {
+    BasicType.FLOAT: _float,
+    BasicType.DOUBLE: _float,
+    BasicType.BOOLEAN: _bool,
+    BasicType.BIG_DEC: _decimal,
+}
+
+
+def encode_column(array: pa.Array) -> pa.Array:
+    """The encoded keys of a column without nulls whose type does not :func:`needs_python`."""
+    return _join([], array).cast(pa.binary())
+
+
+def _join(parts: list[pa.Array], array: pa.Array) -> pa.Array:
+    import pyarrow.compute as pc
+
+    _collect(parts, array)
+    return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, b"")
+
+
+def _collect(parts: list[Any], array: pa.Array) -> None:
+    """Appends the pieces that, one after the other, are the encoded values of the column."""
+    type_ = array.type
+    if pa.types.is_struct(type_):
+        parts.append(pa.scalar(pack("<BI", TAG_TUPLE, type_.num_fields), pa.binary()))
+        for child in array.flatten():
+            _collect(parts, child)
+    elif pa.types.is_string(type_) or pa.types.is_binary(type_):
+        parts += [_heads(array), array.cast(pa.binary())]
+    else:
+        parts.append(_integers(array.cast(pa.int64())))
+
+
+def _integers(array: pa.Array) -> pa.Array:
+    cells = np.empty((len(array), _FIXED_SIZE), dtype=np.uint8)
+    cells[:, 0] = TAG_INT
+    cells[:, 1:] = array.to_numpy(zero_copy_only=True).astype("<i8", copy=False).view(np.uint8).reshape(-1, 8)
+    return _binary_of(cells)
+
+
+def _heads(array: pa.Array) -> pa.Array:
+    offsets, _ = binary_parts(array)
+    cells = np.empty((len(array), _HEAD_SIZE), dtype=np.uint8)
+    cells[:, 0] = TAG_STRING if pa.types.is_string(array.type) else TAG_BYTES
+    cells[:, 1:] = np.diff(offsets).astype("<u4").view(np.uint8).reshape(-1, 4)
+    return _binary_of(cells)
+
+
+def _binary_of(cells: npt.NDArray[np.uint8]) -> pa.Array:
+    rows, width = cells.shape
+    offsets = np.arange(0, (rows + 1) * width, width, dtype=np.int32)
+    return pa.Array.from_buffers(pa.binary(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(cells)])

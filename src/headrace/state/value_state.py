@@ -1,0 +1,163 @@
+"""``ValueState`` over columnar runs."""
+
+from __future__ import annotations
+
+from operator import is_not
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from headrace.state.copying import copy_value
+from headrace.state.interfaces import ValueState
+from headrace.state.state_table import EXPIRY, VALUE, Elements, StateTable, changed_keys, gathered
+
+if TYPE_CHECKING:
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.state.keyed_backend import KeyedStateBackend
+
+UNLOADED: Final[Any] = object()
+"""Stands for an element that has not been read yet."""
+
+CHANGED: Final[Any] = object()
+"""Stands for a stored element whose successor was changed in place."""
+
+
+class ElementCells:
+    """One element per key: what is stored for it, and what it is now.
+
+    ``now[ordinal]`` and ``stored[ordinal]`` are the same object as long as nothing has changed; so reading and writing
+    need no bookkeeping. Both grow when a key beyond their end is met, and are filled by :meth:`load` for all keys that
+    were met since it was last called.
+    """
+
+    def __init__(self, backend: KeyedStateBackend, table: StateTable, type_: TypeInformation) -> None:
+        self._backend = backend
+        self.table = table
+        self._elements = Elements(type_, table.ttl is not None)
+        self.now: list[Any] = []
+        self.stored: list[Any] = []
+        self._loaded = 0
+
+    def begin_epoch(self) -> None:
+        """Forgets all keys."""
+        # The lists stay the same objects: the states hold them.
+        self.now.clear()
+        self.stored.clear()
+        self._loaded = 0
+
+    def grow(self) -> None:
+        """Makes room for all keys that were met."""
+        missing = [UNLOADED] * (len(self._backend.entries.all) - len(self.now))
+        self.now.extend(missing)
+        self.stored.extend(missing)
+
+    def load(self, ordinal: int) -> Any:
+        """The element of a key that has not been read yet; reads those of all keys met since the last call."""
+        self.grow()
+        start, stop = self._loaded, len(self.now)
+        self._loaded = stop
+        elements = self._read(start, stop)
+        self.stored[start:stop] = elements
+        written = self.now[start:stop]
+        self.now[start:stop] = [
+            new if old is UNLOADED else old for old, new in zip(written, elements, strict=True)
+        ]
+        return self.now[ordinal]
+
+    def _read(self, start: int, stop: int) -> list[Any]:
+        if self.table.is_empty:
+            return [None] * (stop - start)
+        matches = self.table.find(self._backend.entries.columns(start, stop))
+        values = gathered([(match.positions, match.column(VALUE)) for match in matches], stop - start)
+        if values is None:
+            return [None] * (stop - start)
+        expiries = None
+        if self._elements.expires:
+            parts = [(match.positions, match.column(EXPIRY)) for match in matches if match.has(EXPIRY)]
+            expiries = gathered(parts, stop - start)
+        return self._elements.from_columns(values, expiries)
+
+    def end_epoch(self) -> None:
+        """Writes the elements that have changed; None is a tombstone."""
+        changed = np.fromiter(map(is_not, self.now, self.stored), dtype=bool, count=len(self.now))
+        ordinals = np.flatnonzero(changed)
+        if len(ordinals):
+            keys, ordinals = changed_keys(self._backend.entries, ordinals)
+            now = self.now
+            elements = [now[ordinal] for ordinal in ordinals.tolist()]
+            if self.table.is_empty:  # nothing is there that a tombstone could hide
+                kept = np.fromiter((item is not None for item in elements), dtype=bool, count=len(elements))
+                if not kept.all():
+                    keys, elements = keys.take(np.flatnonzero(kept)), [item for item in elements if item is not None]
+            self.table.append(keys, self._elements.to_columns(elements))
+        self.table.merge_small_runs(self._backend.clock)
+
+
+class PlainValueState(ValueState[Any]):
+    """The value of a type whose values cannot be changed in place, without a time to live."""
+
+    __slots__ = ("_backend", "_cells", "_now")
+
+    def __init__(self, backend: KeyedStateBackend, cells: ElementCells) -> None:
+        self._backend = backend
+        self._cells = cells
+        self._now = cells.now
+
+    def value(self) -> Any:
+        ordinal = self._backend.current.ordinal
+        try:
+            value = self._now[ordinal]
+        except IndexError:
+            return self._cells.load(ordinal)
+        return self._cells.load(ordinal) if value is UNLOADED else value
+
+    def update(self, value: Any) -> None:
+        ordinal = self._backend.current.ordinal
+        try:
+            self._now[ordinal] = value
+        except IndexError:
+            self._cells.grow()
+            self._now[ordinal] = value
+
+    def clear(self) -> None:
+        self.update(None)
+
+
+class CopyingValueState(PlainValueState):
+    """The same for values that may be changed in place: user code never holds the stored object itself."""
+
+    __slots__ = ()
+
+    def value(self) -> Any:
+        return copy_value(super().value())
+
+    def update(self, value: Any) -> None:
+        super().update(copy_value(value))
+
+
+class ExpiringValueState(PlainValueState):
+    """The same with a time to live: elements are pairs of value and expiry."""
+
+    __slots__ = ()
+
+    def value(self) -> Any:
+        element = super().value()
+        if element is None:
+            return None
+        ttl, now = self._cells.table.ttl, self._backend.clock
+        assert ttl is not None
+        value, expiry = element
+        if expiry is not None and expiry <= now:
+            super().update(None)
+            return copy_value(value) if ttl.return_expired else None
+        if ttl.on_read and expiry != ttl.expiry(now):
+            super().update((value, ttl.expiry(now)))
+        return copy_value(value)
+
+    def update(self, value: Any) -> None:
+        ttl = self._cells.table.ttl
+        assert ttl is not None
+        super().update(None if value is None else (copy_value(value), ttl.expiry(self._backend.clock)))
+
+    def clear(self) -> None:
+        super().update(None)

@@ -1,0 +1,52 @@
+"""Clocks: the only places where the wall clock is read, and the ones that tests turn by hand."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Tells processing time."""
+
+    def now(self) -> int:
+        """Milliseconds since the epoch; never less than the call before."""
+
+
+class SystemClock:
+    """The machine's clock, anchored once and carried on by the monotonic clock, so that it never goes back.
+
+    Args:
+        not_before: the last reading of an earlier life of the job; this clock starts no earlier.
+    """
+
+    def __init__(self, not_before: int = 0) -> None:
+        self._anchor = max(time.time_ns() // 1_000_000, not_before)
+        self._start = time.monotonic_ns()
+
+    def now(self) -> int:
+        return self._anchor + (time.monotonic_ns() - self._start) // 1_000_000
+
+
+class ManualClock:
+    """A clock that stands still until it is told otherwise."""
+
+    def __init__(self, now: int = 0) -> None:
+        self._now = now
+
+    def now(self) -> int:
+        return self._now
+
+    def set(self, now: int) -> None:
+        """Turn the clock to ``now``.
+
+        Raises:
+            ValueError: when that would turn it back.
+        """
+        if now < self._now:
+            raise ValueError(f"a clock cannot go back: it shows {self._now}, not {now}")
+        self._now = now
+
+    def advance(self, millis: int) -> None:
+        """Turn the clock forward."""
+        self.set(self._now + millis)

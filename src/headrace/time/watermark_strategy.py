@@ -1,0 +1,128 @@
+"""``WatermarkStrategy``: which time a record has, and how far behind the newest one the others may be."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from headrace.common.errors import InvalidProgramError, UnsupportedOperationError
+from headrace.common.time import to_millis
+from headrace.time.watermarks import BoundedOutOfOrderness, NoWatermarks, WatermarkGenerator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import timedelta
+
+    from headrace.common.time import Duration, Time
+
+
+class TimestampAssigner(ABC):
+    """Tells the event time of a record."""
+
+    @abstractmethod
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        """The event time of ``value`` in milliseconds since the epoch.
+
+        Args:
+            value: the record.
+            record_timestamp: the timestamp that the record has already, or ``NO_TIMESTAMP`` (Long.MIN).
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class FieldTimestamps:
+    """Takes event time from a column, without a Python call for each record.
+
+    Attributes:
+        field: name or index of a field that holds milliseconds (an integer) or a timestamp.
+    """
+
+    field: str | int
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkStrategy:
+    """How event time is taken from records. Immutable: every ``with_…`` returns a new strategy with all else kept.
+
+    Attributes:
+        generator: makes watermarks from timestamps.
+        timestamp_assigner: takes the timestamp from a record; None leaves the source's own.
+        idle_timeout: after how many milliseconds without a record a split no longer holds others back; None for never.
+    """
+
+    generator: WatermarkGenerator
+    timestamp_assigner: TimestampAssigner | Callable[[Any, int], int] | FieldTimestamps | None = None
+    idle_timeout: int | None = None
+
+    @staticmethod
+    def for_bounded_out_of_orderness(max_out_of_orderness: Duration | Time | timedelta | int) -> WatermarkStrategy:
+        """Records are at most this much behind the newest one; ``watermark = newest - bound - 1 ms``.
+
+        Raises:
+            InvalidProgramError: when the bound is negative.
+        """
+        bound = to_millis(max_out_of_orderness)
+        if bound < 0:
+            raise InvalidProgramError(f"the bound of out-of-orderness cannot be negative, it is {bound} ms")
+        return WatermarkStrategy(BoundedOutOfOrderness(bound))
+
+    @staticmethod
+    def for_monotonous_timestamps() -> WatermarkStrategy:
+        """Timestamps of a split never fall; equal ones are not late."""
+        return WatermarkStrategy(BoundedOutOfOrderness(0))
+
+    @staticmethod
+    def no_watermarks() -> WatermarkStrategy:
+        """Event time stands still until a bounded input ends."""
+        return WatermarkStrategy(NoWatermarks())
+
+    @staticmethod
+    def for_generator(generator: WatermarkGenerator) -> WatermarkStrategy:
+        """A generator of your own."""
+        return WatermarkStrategy(generator)
+
+    def with_timestamp_assigner(
+        self, timestamp_assigner: TimestampAssigner | Callable[[Any, int], int] | str
+    ) -> WatermarkStrategy:
+        """Take event time from the record.
+
+        Args:
+            timestamp_assigner: a :class:`TimestampAssigner`, a function of ``(value, record_timestamp)``, or the name
+                of a field that holds milliseconds or a timestamp (the fast way: no Python call for each record).
+
+        Raises:
+            InvalidProgramError: when it is none of these.
+        """
+        if isinstance(timestamp_assigner, str):
+            return replace(self, timestamp_assigner=FieldTimestamps(timestamp_assigner))
+        if not isinstance(timestamp_assigner, TimestampAssigner) and not callable(timestamp_assigner):
+            raise InvalidProgramError(
+                "a timestamp assigner is a TimestampAssigner, a function of (value, record_timestamp) or a field's "
+                f"name, not {timestamp_assigner!r}"
+            )
+        return replace(self, timestamp_assigner=timestamp_assigner)
+
+    def with_idleness(self, idle_timeout: Duration | Time | timedelta | int) -> WatermarkStrategy:
+        """Leave a split out of the minimum after it has been silent for this long (processing time).
+
+        Unlike in PyFlink, a timestamp assigner that was set before is kept.
+
+        Raises:
+            InvalidProgramError: when the timeout is not positive.
+        """
+        timeout = to_millis(idle_timeout)
+        if timeout <= 0:
+            raise InvalidProgramError(f"the idle timeout must be positive, it is {timeout} ms")
+        return replace(self, idle_timeout=timeout)
+
+    def with_watermark_alignment(self, watermark_group: str, *_: object, **__: object) -> WatermarkStrategy:
+        """Not there yet.
+
+        Raises:
+            UnsupportedOperationError: always.
+        """
+        raise UnsupportedOperationError(
+            f"watermark alignment (group {watermark_group!r}) is not supported: an epoch reads the split with the "
+            "lowest watermark first, which keeps splits together without it"
+        )

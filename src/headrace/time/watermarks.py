@@ -1,0 +1,61 @@
+"""Watermark generators: how the timestamps of a split become watermarks, a whole batch at a time.
+
+A watermark is in force *before* a record when it follows from the records before it, so the stamps of a split depend on
+its records alone and never on how they were cut into batches or epochs (Flink emits every 200 ms of wall clock, which
+is coarser and differs from run to run).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headrace.common.constants import MIN_WATERMARK
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+
+
+class WatermarkGenerator(ABC):
+    """Turns timestamps into watermarks; immutable, its only memory is the watermark itself."""
+
+    @abstractmethod
+    def stamp(self, timestamps: npt.NDArray[np.int64], watermark: int) -> tuple[npt.NDArray[np.int64], int]:
+        """The watermark in force before each record, and the one after the last.
+
+        Args:
+            timestamps: event times in milliseconds.
+            watermark: the watermark before the first record.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedOutOfOrderness(WatermarkGenerator):
+    """``largest timestamp so far - bound - 1 ms`` (Flink's ``BoundedOutOfOrdernessWatermarks``).
+
+    Attributes:
+        bound: how far a record may be behind the newest one, in milliseconds; 0 for ascending timestamps.
+    """
+
+    bound: int
+
+    def stamp(self, timestamps: npt.NDArray[np.int64], watermark: int) -> tuple[npt.NDArray[np.int64], int]:
+        stamps = np.empty(len(timestamps) + 1, dtype=np.int64)
+        stamps[0] = watermark
+        # Raised to the lowest value that does not wrap: a record without a timestamp must not push the watermark.
+        np.maximum(timestamps, MIN_WATERMARK + self.bound + 1, out=stamps[1:])
+        stamps[1:] -= self.bound + 1
+        np.maximum.accumulate(stamps, out=stamps)
+        return stamps[:-1], int(stamps[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class NoWatermarks(WatermarkGenerator):
+    """Never a watermark, until the input ends."""
+
+    def stamp(self, timestamps: npt.NDArray[np.int64], watermark: int) -> tuple[npt.NDArray[np.int64], int]:
+        return np.full(len(timestamps), watermark, dtype=np.int64), watermark

@@ -1,0 +1,21 @@
+"""Fixtures that every test may use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A session with two local executors' worth of threads, set up as headrace sets up its own."""
+    from headrace.runtime.spark.session import acquire_session
+
+    handle = acquire_session({"spark.app.name": "headrace-tests"}, master="local[2]")
+    yield handle.session
+    handle.stop()

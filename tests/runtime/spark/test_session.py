@@ -1,0 +1,169 @@
+"""Sessions of headrace's own and of others, with a real Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyspark
+import pytest
+
+from headrace.runtime.spark.java import bundled_java_home, find_java
+from headrace.runtime.spark.session import acquire_session, mismatches, running_session
+from headrace.runtime.spark.settings import CHECKED_SETTINGS, settings_of_own_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RunScript = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def run_script(tmp_path: Path) -> RunScript:
+    """Runs a program in a process of its own, with a Spark of its own, and returns the JSON that it prints last."""
+
+    environment = os.environ | {
+        "JAVA_HOME": str(find_java(os.environ, bundled_java_home()).home),
+        "PYSPARK_PYTHON": sys.executable,
+    }
+
+    def run(source: str, *launcher: str) -> dict[str, Any]:
+        script = tmp_path / "script.py"
+        script.write_text(textwrap.dedent(source))
+        command = [*(launcher or [sys.executable]), str(script)]
+        done = subprocess.run(
+            command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=180, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return answer
+
+    return run
+
+
+@pytest.mark.spark
+def test_spark_accepts_all_settings(spark: SparkSession) -> None:
+    own = {"spark.app.name": "headrace-tests", "spark.master": "local[2]"}
+    wanted = settings_of_own_session({}, None, {}) | own
+
+    assert {key: spark.conf.get(key, None) for key in wanted} == wanted
+    assert mismatches(spark, own) == ()
+
+
+@pytest.mark.spark
+def test_spark_knows_the_checked_settings(spark: SparkSession) -> None:
+    assert spark._jvm is not None
+    registry = spark._jvm.org.apache.spark.internal.config.ConfigEntry
+
+    entries = {setting.key: registry.findEntry(setting.key) for setting in CHECKED_SETTINGS}
+
+    assert [key for key, entry in entries.items() if entry is None] == []
+    for setting in CHECKED_SETTINGS:
+        if setting.spark_default:
+            assert entries[setting.key].defaultValueString() == setting.spark_default
+
+
+@pytest.mark.spark
+def test_running_session_is_used_and_never_stopped(spark: SparkSession) -> None:
+    handle = acquire_session({}, master=None)
+
+    assert handle.session is spark
+    assert not handle.owned
+    assert handle.warnings == ()
+    handle.stop()
+    assert running_session() is spark
+    assert spark.range(3).count() == 3
+
+
+@pytest.mark.spark
+def test_running_session_that_differs_gives_warnings(spark: SparkSession) -> None:
+    other = spark.newSession()
+    other.conf.set("spark.sql.adaptive.enabled", "true")
+
+    found = mismatches(other, {"spark.sql.session.timeZone": "CET", "spark.app.name": "headrace-tests"})
+
+    assert [(mismatch.key, mismatch.found, mismatch.wanted) for mismatch in found] == [
+        ("spark.sql.adaptive.enabled", "true", "false"),
+        ("spark.sql.session.timeZone", "UTC", "CET"),
+    ]
+    assert str(found[0]).startswith("spark.sql.adaptive.enabled is true, should be false: ")
+
+
+@pytest.mark.integration
+def test_life_of_an_own_session(run_script: RunScript) -> None:
+    answer = run_script("""
+        import json, os
+        from headrace.runtime.spark.session import acquire_session, running_session
+
+        os.environ["PYSPARK_PYTHON"] = "/a/left-over"
+        before = dict(os.environ)
+        own = acquire_session({}, master="local[1]")
+        same_environment = dict(os.environ) == before
+        count = own.session.range(10).mapInArrow(lambda batches: batches, "id long").count()
+        own.stop()
+        own.stop()
+        print(json.dumps({
+            "owned": own.owned,
+            "same_environment": same_environment,
+            "count": count,
+            "stopped": running_session() is None,
+        }))
+        """)
+
+    assert answer == {"owned": True, "same_environment": True, "count": 10, "stopped": True}
+
+
+@pytest.mark.integration
+def test_session_made_without_headrace(run_script: RunScript) -> None:
+    answer = run_script("""
+        import json, threading
+        from pyspark import SparkConf, SparkContext
+        from headrace.runtime.spark.session import acquire_session
+
+        context = SparkContext(conf=SparkConf().setMaster("local[1]").set("spark.ui.enabled", "false"))
+        handles = []
+        thread = threading.Thread(target=lambda: handles.append(acquire_session({}, master="local[7]")))
+        thread.start()
+        thread.join()
+        handles[0].stop()
+        print(json.dumps({
+            "owned": handles[0].owned,
+            "warned": [warning.key for warning in handles[0].warnings],
+            "alive": handles[0].session.range(3).count(),
+        }))
+        """)
+
+    assert answer["owned"] is False
+    assert answer["alive"] == 3
+    assert {"spark.master", "spark.ui.retainedJobs", "spark.sql.adaptive.enabled"} <= set(answer["warned"])
+
+
+@pytest.mark.integration
+def test_what_spark_submit_was_told_wins_over_headrace_s_wishes(run_script: RunScript) -> None:
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    answer = run_script(
+        """
+        import json
+        from headrace.runtime.spark.session import acquire_session
+
+        handle = acquire_session({}, master=None)
+        keys = ["spark.master", "spark.scheduler.mode", "spark.sql.adaptive.enabled"]
+        print(json.dumps({key: handle.session.conf.get(key) for key in keys} | {"owned": handle.owned}))
+        handle.stop()
+        """,
+        str(submit),
+        *("--master", "local[1]", "--conf", "spark.scheduler.mode=FIFO"),
+    )
+
+    assert answer == {
+        "spark.master": "local[1]",
+        "spark.scheduler.mode": "FIFO",
+        "spark.sql.adaptive.enabled": "false",
+        "owned": True,
+    }
