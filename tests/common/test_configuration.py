@@ -120,6 +120,8 @@ def test_every_option_is_registered_and_described() -> None:
         (options.RUNTIME_MODE, "both", "expected one of STREAMING, BATCH, AUTOMATIC"),
         (options.EXPONENTIAL_MULTIPLIER, "1", "expected a number above 1"),
         (options.EXPONENTIAL_MULTIPLIER, "fast", "expected a number"),
+        (options.EXPONENTIAL_JITTER, "2", "expected a number from 0 to 1"),
+        (options.EXPONENTIAL_JITTER, "some", "expected a number from 0 to 1"),
     ],
 )
 def test_a_wrong_value_is_told_with_what_would_be_right(option: ConfigOption[Any], text: str, message: str) -> None:

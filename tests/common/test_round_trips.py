@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import datetime
 import math
+import operator
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
@@ -90,22 +93,32 @@ KINDS = st.recursive(
 
 
 def same(left: Any, right: Any) -> bool:
-    """Equality that tells classes apart, -0.0 from 0.0, and that a NaN is one."""
-    if type(left) is not type(right):
-        return False
-    if isinstance(left, float):
-        both_nan = math.isnan(left) and math.isnan(right)
-        return both_nan or (left == right and math.copysign(1, left) == math.copysign(1, right))
-    if isinstance(left, Decimal):
-        return str(left) == str(right)
-    if isinstance(left, Row):
-        alike = left._fields == right._fields and left.get_row_kind() is right.get_row_kind()
-        return alike and same([*left], [*right])
-    if isinstance(left, list | tuple):
-        return len(left) == len(right) and all(map(same, left, right))
-    if isinstance(left, dict):
-        return same([*left.items()], [*right.items()])
-    return bool(left == right)
+    """Equality that tells classes apart, -0.0 from 0.0, and for which a NaN is a NaN."""
+    return type(left) is type(right) and _COMPARED.get(type(left), operator.eq)(left, right)
+
+
+def same_float(left: float, right: float) -> bool:
+    both_nan = math.isnan(left) and math.isnan(right)
+    return both_nan or (left == right and math.copysign(1, left) == math.copysign(1, right))
+
+
+def same_row(left: Row, right: Row) -> bool:
+    alike = left._fields == right._fields and left.get_row_kind() is right.get_row_kind()
+    return alike and same([*left], [*right])
+
+
+def same_items(left: Any, right: Any) -> bool:
+    return len(left) == len(right) and all(map(same, left, right))
+
+
+_COMPARED: dict[type, Callable[[Any, Any], bool]] = {
+    float: same_float,
+    Decimal: lambda left, right: str(left) == str(right),
+    Row: same_row,
+    list: same_items,
+    tuple: same_items,
+    dict: lambda left, right: same_items([*left.items()], [*right.items()]),
+}
 
 
 @settings(max_examples=400, deadline=None)
@@ -166,6 +179,13 @@ def test_integers_with_nulls_do_not_become_floats() -> None:
 def test_integers_of_thousands_of_digits() -> None:
     values = [10**5000, -(10**5000), 0]
     assert array_to_values(Types.BIG_INT(), values_to_array(Types.BIG_INT(), values)) == values
+
+
+def test_wall_clock_times_that_come_twice_are_told_apart() -> None:
+    berlin = ZoneInfo("Europe/Berlin")
+    twice = [datetime.datetime(2024, 10, 27, 2, 30, tzinfo=berlin, fold=fold) for fold in (0, 1)]
+    restored = array_to_values(Types.TIMESTAMP_LTZ(), values_to_array(Types.TIMESTAMP_LTZ(), twice))
+    assert restored == [datetime.datetime(2024, 10, 27, hour, 30, tzinfo=UTC) for hour in (0, 1)]
 
 
 def test_zoned_datetimes_come_back_in_utc() -> None:

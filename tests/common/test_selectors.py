@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from operator import attrgetter, itemgetter
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from headrace.common import selectors
 from headrace.common.selectors import field_of_selector
 
 SEVEN = 7
@@ -106,7 +108,7 @@ def test_fields_are_recognised(selector: Any, fields: tuple[str | int, ...]) -> 
         lambda x: 5,
         lambda x: (),
         lambda x: -x[0],
-        lambda x: (y := x[0]),
+        lambda x: (y := x[0]),  # noqa: F841
         lambda: 0,
         lambda x, y: x[0],
         over_a_free_variable(),
@@ -135,3 +137,31 @@ def test_the_selector_is_not_called() -> None:
         raise AssertionError
 
     assert field_of_selector(raising) is None
+
+
+LOAD = ("LOAD_FAST_BORROW", "x", "x")
+ITEM = ("BINARY_OP", 26, "[]")
+
+OTHER_VERSIONS = [
+    # Python 3.14
+    ([("RESUME", 0, ""), LOAD, ("LOAD_SMALL_INT", 0, ""), ITEM, ("RETURN_VALUE", None, "")], (0,)),
+    ([LOAD, ("LOAD_CONST", "a", "'a'"), ITEM, ("RETURN_VALUE", None, "")], ("a",)),
+    ([LOAD, ("LOAD_SMALL_INT", 0, ""), ("BINARY_OP", 0, "+"), ("RETURN_VALUE", None, "")], None),
+    # Two loads in one instruction
+    ([("LOAD_FAST_LOAD_FAST", ("x", "x"), ""), ("LOAD_ATTR", "a", "a"), ("RETURN_VALUE", None, "")], ("a",)),
+    ([("LOAD_FAST_LOAD_FAST", ("x", "y"), ""), ("LOAD_ATTR", "a", "a"), ("RETURN_VALUE", None, "")], None),
+    # Versions yet to come
+    ([("LOAD_EVERYTHING", "x", ""), ("RETURN_VALUE", None, "")], None),
+    ([("RETURN_VALUE", None, "")], None),
+    ([ITEM, ("RETURN_VALUE", None, "")], None),
+    ([LOAD], None),
+]
+
+
+@pytest.mark.parametrize(("code", "fields"), OTHER_VERSIONS)
+def test_instructions_of_other_versions(
+    code: list[tuple[str, Any, str]], fields: tuple[str | int, ...] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instructions = [SimpleNamespace(opname=name, argval=value, argrepr=shown, arg=value) for name, value, shown in code]
+    monkeypatch.setattr(selectors.dis, "get_instructions", lambda _: iter(instructions))
+    assert field_of_selector(lambda x: x) == fields

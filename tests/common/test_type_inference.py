@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
-from headrace.common.output_tag import OutputTag
+from headrace.common.output_tag import OutputTag  # noqa: TC001 - annotations are read at run time
 from headrace.common.row import Row, RowKind
 from headrace.common.time import Instant
 from headrace.common.type_inference import Role, infer_from_hint, infer_from_values
@@ -99,6 +99,7 @@ async def of_async(x: Any) -> AsyncIterator[int]: ...  # type: ignore[empty-body
         (of_fixed, PICKLED),
         (of_bare, PICKLED),
         (of_text, PICKLED),
+        (returns_none, PICKLED),
         (with_side, Types.of(Alert)),
         (only_side, PICKLED),
         (of_async, Types.LONG()),

@@ -116,7 +116,7 @@ def test_what_fits_is_given_back_as_the_declared_class(info: TypeInformation, gi
         (Types.SQL_TIME(), datetime.time(1, tzinfo=datetime.UTC), "without time zone"),
         (Types.SQL_TIMESTAMP(), NOON_UTC, r"Annotated\[datetime, Types.TIMESTAMP_LTZ\(\)\]"),
         (Types.SQL_TIMESTAMP(), np.datetime64(1, "ns"), "a datetime without time zone"),
-        (Types.SQL_TIMESTAMP(), np.datetime64("NaT"), "a datetime without time zone"),
+        (Types.SQL_TIMESTAMP(), np.datetime64("NaT", "us"), "a datetime without time zone"),
         (Types.SQL_TIMESTAMP(), NanoMoment(2024, 1, 1), "a datetime without time zone"),
         (Types.TIMESTAMP_LTZ(), NOON, r"declare Types.SQL_TIMESTAMP\(\)"),
         (Types.INSTANT(), NOON_UTC, "Instant from the years 1678 to 2261"),
@@ -174,7 +174,7 @@ def test_a_value_whose_repr_fails_is_still_reported() -> None:
         values_to_array(Types.BYTE(), [10**5000])
 
 
-@pytest.mark.parametrize("info", [PAIR, NAMED, Types.of(collections.namedtuple("P", "a b"))])  # noqa: PYI024
+@pytest.mark.parametrize("info", [PAIR, NAMED, Types.of(collections.namedtuple("P", "a b"))])
 def test_a_missing_record_is_refused(info: TypeInformation) -> None:
     with pytest.raises(InvalidTypeError, match="row 1: got None, expected a record of type"):
         layout_of(info).rows_to_columns([(1, 2), None])
@@ -194,6 +194,10 @@ def test_columns_that_cannot_be_read_are_told() -> None:
         layout.columns_to_rows(pa.RecordBatch.from_pydict({"f0": [1]}))
     with pytest.raises(InvalidTypeError, match="cannot be read as int64"):
         layout.columns_to_rows(pa.RecordBatch.from_pydict({"f0": [1.5], "f1": [1.5]}))
+    with pytest.raises(InvalidTypeError, match="text is neither parsed nor made of numbers"):
+        array_to_values(Types.LONG(), pa.array(["12"]))
+    with pytest.raises(InvalidTypeError, match="text is neither parsed nor made of numbers"):
+        array_to_values(Types.STRING(), pa.array([12]))
 
 
 def test_layouts() -> None:
@@ -211,11 +215,15 @@ def test_no_rows_make_an_empty_batch(info: TypeInformation) -> None:
 
 
 def test_the_garbage_collector_goes_on_afterwards() -> None:
-    with pytest.raises(RuntimeError), gc_paused():
+    with gc_paused():
         assert not gc.isenabled()
+        with gc_paused():
+            pass
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    with pytest.raises(RuntimeError), gc_paused():
         raise RuntimeError
     assert gc.isenabled()
-
 
 
 def test_objects_of_the_main_module_are_pickled_by_value(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,6 +107,17 @@ def number(above: float = float("-inf")) -> Callable[[str], float]:
     return read
 
 
+def share(text: str) -> float:
+    """Reads a number from 0 to 1."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise ValueError("a number from 0 to 1")
+    return value
+
+
 def choice(*names: str) -> Callable[[str], str]:
     """Reads one of some names, in any case and with ``_`` for ``-``; gives it as it is listed."""
     known = {_folded(name): name for name in names}

@@ -67,6 +67,10 @@ class JobExecutionError(HeadraceError, RuntimeError):
     """A job failed while it ran."""
 
 
+class InfrastructureError(HeadraceError, RuntimeError):
+    """A machine, a process or a connection failed, not the program; the epoch may be run again."""
+
+
 class UserFunctionError(JobExecutionError):
     """A function that the user wrote raised; the message names the operator, the source line and the record."""
 

@@ -14,6 +14,7 @@ from headrace.common.config_values import (
     memory_size,
     number,
     positive_duration,
+    share,
 )
 from headrace.common.constants import DEFAULT_MAX_PARALLELISM, UPPER_BOUND_MAX_PARALLELISM
 from headrace.common.execution_mode import RuntimeExecutionMode
@@ -131,9 +132,15 @@ EXPONENTIAL_RESET: Final = ConfigOption(
     3_600_000,
     "After this time without a failure the time begins at its initial value again.",
 )
+EXPONENTIAL_ATTEMPTS: Final = ConfigOption[int | None](
+    "restart-strategy.exponential-delay.attempts-before-reset-backoff",
+    _COUNT,
+    None,
+    "How many failures in a row, without such a time between them, make the job fail for good; no limit when not set.",
+)
 EXPONENTIAL_JITTER: Final = ConfigOption(
     "restart-strategy.exponential-delay.jitter-factor",
-    number(above=-1e-9),
+    share,
     0.1,
     "The share of the time by which it is varied at random.",
 )

@@ -107,7 +107,7 @@ class _Machine:
         return self._stack.pop()
 
 
-_NOTHING: Final = frozenset({"RESUME", "NOP", "CACHE", "NOT_TAKEN", "PRECALL", "EXTENDED_ARG"})
+_NOTHING: Final = frozenset({"RESUME", "NOP", "CACHE", "NOT_TAKEN", "EXTENDED_ARG"})
 
 _STEPS: Final[dict[str, Callable[[_Machine, dis.Instruction], None]]] = {
     "LOAD_FAST": _Machine.load_argument,

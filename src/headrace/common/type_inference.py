@@ -112,8 +112,10 @@ _ITERABLES: Final = frozenset(
 def _element(hint: Any) -> Any:
     """What one gets when iterating over a value with that hint."""
     present = [member for member in _members(hint) if member is not type(None)]
+    if len(present) != 1:
+        return Any
     origin, arguments = typing.get_origin(present[0]), typing.get_args(present[0])
-    if len(present) != 1 or origin not in _ITERABLES or not arguments:
+    if origin not in _ITERABLES or not arguments:
         return Any
     fixed_length = origin is tuple and arguments[1:] != (Ellipsis,)
     return Any if fixed_length else arguments[0]

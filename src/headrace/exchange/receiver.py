@@ -14,7 +14,7 @@ import numpy as np
 
 from headrace.common.batch import concat
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
-from headrace.common.errors import HeadraceError
+from headrace.common.errors import InfrastructureError
 from headrace.exchange.channel import ChannelStatus, ChannelSummary
 from headrace.exchange.payload import decode
 from headrace.operators.keyed import KeyedBatch
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from headrace.plan.job_plan import PlannedEdge
 
 
-class ExchangeError(HeadraceError, RuntimeError):
+class ExchangeError(InfrastructureError):
     """Envelopes were lost or doubled on their way; the epoch has to be run again."""
 
 

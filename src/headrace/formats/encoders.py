@@ -1,7 +1,7 @@
 """What the file sink needs to know of a format: encoders of rows, and writers of whole files.
 
-An :class:`~headrace.common.serialization.Encoder` writes one record after the other. A :class:`BatchEncoder` is one that
-can write a whole batch at once. A :class:`BulkWriterFactory` makes writers for formats that are more than the sum of
+An :class:`~headrace.common.serialization.Encoder` writes one record after the other, a :class:`BatchEncoder` a whole
+batch at once. A :class:`BulkWriterFactory` makes writers for formats that are more than the sum of
 their records, such as Parquet.
 """
 

@@ -111,7 +111,7 @@ class StreamFormat(FileFormat):
 
     @staticmethod
     def text_line_format(charset_name: str = "UTF-8") -> StreamFormat:
-        """Lines of text, as ``STRING`` records without their line ends (``\\n`` or ``\\r\\n``).
+        r"""Lines of text, as ``STRING`` records without their line ends (``\n`` or ``\r\n``).
 
         Args:
             charset_name: how characters are encoded; any that Python knows.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any, Protocol
 
+from headrace.graph.nodes import HashPartitioning
 from headrace.graph.specs import SinkSpec
 
 if TYPE_CHECKING:
@@ -29,10 +31,16 @@ def one_line(text: str) -> str:
 
 def key_label(key: Key) -> str:
     """What a stream is keyed by: the fields, or the name of the function."""
-    if key.fields is not None:
-        return ", ".join(map(str, key.fields))
-    name = getattr(key.selector, "__name__", type(key.selector).__name__)
-    return "lambda" if name == "<lambda>" else str(name)
+    return _selector_name(key.selector) if key.fields is None else ", ".join(map(str, key.fields))
+
+
+def _selector_name(selector: Any) -> str:
+    if isinstance(field := getattr(selector, "field", None), str | int):
+        return str(field)
+    if inspect.ismethod(selector):
+        return type(selector.__self__).__name__
+    name = str(getattr(selector, "__name__", type(selector).__name__))
+    return "lambda" if name == "<lambda>" else name
 
 
 def ship_label(strategy: str, key: Key | None, side_output: str | None) -> str:
@@ -43,7 +51,7 @@ def ship_label(strategy: str, key: Key | None, side_output: str | None) -> str:
 
 def edge_key(edge: Edge) -> Key | None:
     """The key of a logical edge; None when it is not keyed."""
-    return edge.partitioning if hasattr(edge.partitioning, "fields") else None
+    return edge.partitioning if isinstance(edge.partitioning, HashPartitioning) else None
 
 
 def role_of(node: Node) -> str:

@@ -6,7 +6,7 @@ feed is drawn below the first of them; the others refer to it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.graph.render_labels import count_of, edge_key, one_line, ship_label
 
@@ -16,21 +16,25 @@ if TYPE_CHECKING:
     from headrace.graph.nodes import Edge, Node
     from headrace.graph.stream_graph import StreamGraph
 
-    Children = Mapping[int, Sequence[tuple[str, int]]]
+_BELOW: Final = {"": "", "├─ ": "│  ", "└─ ": "   "}
+"""What stands in the lines below a branch."""
 
 
 def render_text(graph: StreamGraph) -> str:
     """The graph as a tree, one line for each operator."""
-    labels = {node.id: _label(node) for node in graph}
-    children = {
-        node.id: [(edge_text(_strategy(edge)), consumer.id) for consumer, edge in graph.consumers(node.id)]
-        for node in graph
-    }
+    labels = {node.id: node_text(node.id, node.name) for node in graph}
+    children = {node.id: [(_edge_text(edge), target.id) for target, edge in graph.consumers(node.id)] for node in graph}
     roots = [node.id for node in graph if node.is_source]
-    return "\n".join([count_of(len(graph), "operator"), "", *draw_forest(labels, children, roots)]) + "\n"
+    lines = [count_of(len(graph), "operator"), ""]
+    lines += [
+        line if node is None else line + _details(graph[node]) for line, node in draw_forest(labels, children, roots)
+    ]
+    return "\n".join(lines) + "\n"
 
 
-def draw_forest(labels: Mapping[int, str], children: Children, roots: Sequence[int]) -> Iterator[str]:
+def draw_forest(
+    labels: Mapping[int, str], children: Mapping[int, Sequence[tuple[str, int]]], roots: Sequence[int]
+) -> Iterator[tuple[str, int | None]]:
     """Draw trees whose branches may grow together.
 
     Args:
@@ -39,25 +43,26 @@ def draw_forest(labels: Mapping[int, str], children: Children, roots: Sequence[i
         roots: where to begin.
 
     Yields:
-        The lines.
+        The lines, each with the node that it draws; None when it refers to one that was drawn above.
     """
     drawn: set[int] = set()
     # A stack and not recursion: generated programs can be deeper than Python's
     stack = [("", "", "", root) for root in reversed(roots)]
     while stack:
         indent, branch, edge, node = stack.pop()
+        line = f"{indent}{branch}{edge}{labels[node]}"
         if node in drawn:
-            yield f"{indent}{branch}{edge}{labels[node].split('  ')[0]} (see above)"
+            yield f"{line} (see above)", None
             continue
         drawn.add(node)
-        yield f"{indent}{branch}{edge}{labels[node]}"
-        below = indent + {"": "", "├─ ": "│  ", "└─ ": "   "}[branch]
-        following = list(children.get(node, ()))
-        branches = ["├─ "] * (len(following) - 1) + ["└─ "]
-        stack += [(below, arm, *child) for arm, child in zip(branches, following, strict=False)][::-1]
+        yield line, node
+        following = children.get(node, ())
+        arms = [*["├─ "] * (len(following) - 1), "└─ "]
+        below = indent + _BELOW[branch]
+        stack += [(below, arm, *child) for arm, child in zip(arms, following, strict=False)][::-1]
 
 
-def edge_text(label: str) -> str:
+def arrow_text(label: str) -> str:
     """What stands before the operator at the end of a branch; nothing when records just go on."""
     shown = label.removeprefix("FORWARD").removeprefix(", ")
     return f"{shown} → " if shown else ""
@@ -68,15 +73,11 @@ def node_text(node_id: int, name: str) -> str:
     return f"[{node_id}] {one_line(name)}"
 
 
-def _label(node: Node) -> str:
-    said = []
-    if node.uid is not None:
-        said.append(f"uid {one_line(node.uid)}")
-    if node.parallelism is not None:
-        said.append(f"parallelism {node.parallelism}")
-    return node_text(node.id, node.name) + (f"  ({', '.join(said)})" if said else "")
+def _edge_text(edge: Edge) -> str:
+    return arrow_text(one_line(ship_label(edge.partitioning.label, edge_key(edge), edge.side_output)))
 
 
-def _strategy(edge: Edge) -> str:
-    side_output = None if edge.side_output is None else one_line(edge.side_output)
-    return ship_label(edge.partitioning.label, edge_key(edge), side_output)
+def _details(node: Node) -> str:
+    said = [] if node.uid is None else [f"uid {one_line(node.uid)}"]
+    said += [] if node.parallelism is None else [f"parallelism {node.parallelism}"]
+    return f"  ({', '.join(said)})" if said else ""

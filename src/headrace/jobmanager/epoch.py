@@ -47,15 +47,15 @@ class EpochPlanner:
         self._sources = sources
         self._sizer = sizer
 
-    def plan(self, manifest: Manifest, now: int) -> EpochPlan | None:
-        """The epoch after ``manifest``; None when nothing could come of it."""
+    def plan(self, manifest: Manifest, now: int, *, force: bool = False) -> EpochPlan | None:
+        """The epoch after ``manifest``; None when nothing could come of it, unless ``force`` wants it all the same."""
         budget = self._sizer.budget()
         splits = {source.planned.node.id: source.plan(budget, now) for source in self._sources}
         is_complete = all(source.is_complete() for source in self._sources)
         every = [planned for plans in splits.values() for planned in plans]
         is_last = is_complete and all(planned.ends for planned in every)
         has_timers_due = any(timer <= now for timer in _timers(manifest))
-        if not (is_last or has_timers_due or any(planned.changes_something for planned in every)):
+        if not (force or is_last or has_timers_due or any(planned.changes_something for planned in every)):
             return None
         context = EpochContext(
             job_id=manifest.job_id,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from headrace.checkpoint.manifest import Manifest
-from headrace.common.errors import HeadraceError
+from headrace.common.errors import HeadraceError, InfrastructureError
 from headrace.graph.specs import SinkSpec
 from headrace.jobmanager.commits import CommitCoordinator, commits_of
 from headrace.jobmanager.epoch import EpochPlan, EpochPlanner
@@ -149,8 +149,8 @@ class JobManager:
             self._commits.recover(manifest.generation)
             self._store.remove_leftovers(manifest.generation)
 
-    def run_epoch(self) -> EpochStatistics | None:
-        """Run one epoch if there is a reason to.
+    def run_epoch(self, *, force: bool = False) -> EpochStatistics | None:
+        """Run one epoch if there is a reason to, or if ``force`` wants one.
 
         Returns:
             How it went; None when there was nothing to do.
@@ -159,7 +159,7 @@ class JobManager:
         assert self._clock is not None
         started = time.monotonic()
         now = max(self._clock.now(), self.manifest.processing_time)
-        planned = self._planner.plan(self.manifest, now)
+        planned = self._planner.plan(self.manifest, now, force=force)
         if planned is None:
             return None
         fixed = time.monotonic()
@@ -216,9 +216,9 @@ class JobManager:
         for attempt in itertools.count(1):
             try:
                 reports = self._run_in_time(planned)
-            except HeadraceError:
-                raise
-            except Exception as error:
+            except (InfrastructureError, OSError) as error:
+                if isinstance(error, HeadraceError) and not isinstance(error, InfrastructureError):
+                    raise
                 delay = self._settings.restart.delay_after(attempt)
                 if delay is None or self._stop.is_set():
                     raise

@@ -57,7 +57,7 @@ class ExponentialDelay:
     initial: float = 1.0
     maximum: float = 60.0
     multiplier: float = 1.5
-    attempts: int = 20
+    attempts: int = 10
 
     def delay_after(self, attempt: int) -> float | None:
         if attempt > self.attempts:

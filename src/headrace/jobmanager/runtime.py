@@ -30,7 +30,8 @@ class Runtime(Protocol):
             The report of each task.
 
         Raises:
-            Exception: on a fault of the infrastructure; the epoch may be run again with the same context.
+            InfrastructureError: on a fault that is not the program's; the epoch may be run again with the same context.
+            OSError: likewise.
         """
 
     def run_in_background(self, work: Callable[[], T]) -> Callable[[], T | None]:

@@ -181,12 +181,12 @@ class RollingOperator(Operator):
         for entry, timestamp in zip(self._keyed.bind(batch.keys), batch.timestamps.tolist(), strict=True):
             self._keyed.current = entry
             self._first.update(timestamp)
-            self._timers.register_event_time(_BATCH_TIMER)
+            self._timers.event.register(_BATCH_TIMER)
 
     def _emit_all(self) -> None:
         rows: list[Any] = []
         timestamps: list[int] = []
-        for timer in self._timers.pop_due_event_time(MAX_WATERMARK):
+        for timer in self._timers.event.pop_due(MAX_WATERMARK):
             self._keyed.current = timer.entry
             rows.append(self._state.value())
             timestamps.append(cast("int", self._first.value()))

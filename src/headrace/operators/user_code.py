@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
     from headrace.operators.base import OperatorContext
 
-_repr = reprlib.Repr(maxstring=200, maxother=200, maxtuple=20, maxlist=20, maxdict=20)
+_repr = reprlib.Repr()
+_repr.maxstring = _repr.maxother = 200
+_repr.maxtuple = _repr.maxlist = _repr.maxdict = 20
 
 _NO_RECORD = object()
 

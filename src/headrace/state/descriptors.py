@@ -34,8 +34,8 @@ class StateDescriptor:
     """How the state is stored; states of different kinds cannot take each other's place."""
 
     def __init__(self, name: str, type_info: TypeInformation) -> None:
-        if not isinstance(name, str) or not name:
-            raise InvalidProgramError(f"the name of a state must be a string that is not empty, not {name!r}")
+        if not name:
+            raise InvalidProgramError(f"the name of a state must not be empty: {name!r}")
         self.name = name
         self.type_info = type_info
         self._ttl_config: StateTtlConfig | None = None

@@ -77,9 +77,7 @@ class FoldedReducingState(ReducingState[Any]):
 
     __slots__ = ("_folded", "_reduce")
 
-    def __init__(
-        self, backend: KeyedStateBackend, cells: ElementCells, descriptor: ReducingStateDescriptor
-    ) -> None:
+    def __init__(self, backend: KeyedStateBackend, cells: ElementCells, descriptor: ReducingStateDescriptor) -> None:
         self._folded = _Folded(backend, cells, is_immutable=descriptor.type_info.is_immutable)
         self._reduce = descriptor.reduce
 
@@ -102,9 +100,7 @@ class FoldedAggregatingState(AggregatingState[Any, Any]):
 
     __slots__ = ("_folded", "_function")
 
-    def __init__(
-        self, backend: KeyedStateBackend, cells: ElementCells, descriptor: AggregatingStateDescriptor
-    ) -> None:
+    def __init__(self, backend: KeyedStateBackend, cells: ElementCells, descriptor: AggregatingStateDescriptor) -> None:
         self._folded = _Folded(backend, cells, is_immutable=descriptor.type_info.is_immutable)
         self._function = descriptor.get_agg_function()
 

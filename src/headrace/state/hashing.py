@@ -7,6 +7,7 @@ on these figures for ever: never change them (golden values are frozen in the te
 from __future__ import annotations
 
 import sys
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -109,9 +110,8 @@ def binary_parts(array: pa.Array) -> tuple[Indices, memoryview]:
 def _hash_binary(array: pa.Array) -> Hashes:
     offsets, data = binary_parts(array)
     if len(array) <= SCALAR_ROWS:
-        bounds = offsets.tolist()
-        ends = zip(bounds, bounds[1:], strict=False)
-        return np.array([xxh64.digest(data[start:end]) for start, end in ends], dtype=np.uint64)
+        bounds = pairwise(offsets.tolist())
+        return np.array([xxh64.digest(data[start:end]) for start, end in bounds], dtype=np.uint64)
     return _Reader(data).hash(offsets[:-1], np.diff(offsets))
 
 

@@ -40,11 +40,5 @@ def _start_of_merge(runs: Sequence[Run]) -> int:
     while start > 0 and runs[start - 1].rows <= GROWTH * rows and rows + runs[start - 1].rows <= INLINE_ROWS:
         start -= 1
         rows += runs[start].rows
-    if start + 1 <= MAX_RUNS:
-        return start
-    return _cheapest_excess(runs, start)
-
-
-def _cheapest_excess(runs: Sequence[Run], start: int) -> int:
-    """Where to begin so that at most half of the allowed runs are left."""
-    return min(start, MAX_RUNS // 2 - 1)
+    # Too many: merge so that half of the allowed runs are left, and it is some time until that is due again.
+    return start if start < MAX_RUNS else MAX_RUNS // 2 - 1

@@ -54,15 +54,15 @@ class MergingState(AppendingState[IN, OUT]):
     """Appending state of which two can be made one."""
 
 
-class ReducingState(MergingState[T, "T | None"]):
+class ReducingState(MergingState[T, T | None]):
     """The elements, combined into one of their own type by a reduce function; None when there are none."""
 
 
-class AggregatingState(MergingState[IN, "OUT | None"]):
+class AggregatingState(MergingState[IN, OUT | None]):
     """The elements, folded into an accumulator by an aggregate function; None when there are none."""
 
 
-class ListState(MergingState[T, "list[T]"]):
+class ListState(MergingState[T, list[T]]):
     """A list of elements per key; None is not allowed as an element."""
 
     @abstractmethod

@@ -11,6 +11,8 @@ import datetime
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from enum import Enum
+from importlib import import_module
+from math import isnan
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -61,6 +63,12 @@ class KeyEncoder:
     def __init__(self, classes: ClassRegistry) -> None:
         self._classes = classes
         self._by_type: dict[type, Callable[[Any], bytes]] = {}
+        self._compound: tuple[tuple[type, Callable[[Any], bytes]], ...] = (
+            (Enum, self._encode_enum),
+            (tuple, self._encode_tuple),
+            (frozenset, self._encode_frozenset),
+            (Row, self._encode_row),
+        )
 
     def encode(self, value: Any) -> bytes:
         """The bytes of ``value``.
@@ -75,23 +83,17 @@ class KeyEncoder:
         return encoder(value)
 
     def _encoder_of(self, value: Any) -> Callable[[Any], bytes]:
-        simple = next((encoder for kind, encoder in _SIMPLE if isinstance(value, kind)), None)
-        if simple is not None:
-            return simple
+        by_class = (*_SIMPLE, *self._compound)
+        encoder = next((encoder for kind, encoder in by_class if isinstance(value, kind)), None)
+        if encoder is not None:
+            return encoder
         if isinstance(value, np.generic) and not isinstance(value, np.datetime64 | np.timedelta64 | np.void):
             return lambda scalar: self.encode(scalar.item())
-        if isinstance(value, Enum):
-            return self._encode_enum
-        compound = {tuple: self._encode_tuple, frozenset: self._encode_frozenset, Row: self._encode_row}
-        for kind, encoder in compound.items():
-            if isinstance(value, kind):
-                return encoder
         if is_dataclass(value) and not isinstance(value, type):
             return self._dataclass_encoder(value)
         raise _unsupported(value)
 
     def _encode_tuple(self, value: tuple[Any, ...]) -> bytes:
-        self._classes.add_named_tuple(type(value))
         return _SIZED.pack(TAG_TUPLE, len(value)) + b"".join(map(self.encode, value))
 
     def _encode_frozenset(self, value: frozenset[Any]) -> bytes:
@@ -134,22 +136,20 @@ class ClassRegistry:
         self._known[name] = cls
         return name
 
-    def add_named_tuple(self, cls: type) -> None:
-        """Nothing to remember: a named tuple is equal to a tuple, so its class is not part of the key."""
-
     def get(self, name: str) -> type:
-        """The class of that name.
+        """The class of that name; one that was not met here yet is imported.
 
         Raises:
-            InvalidTypeError: when it is not known here.
+            InvalidTypeError: when there is no such class.
         """
-        try:
-            return self._known[name]
-        except KeyError:
+        cls = self._known.get(name) or _imported(name)
+        if cls is None:
             raise InvalidTypeError(
                 f"a stored key is an instance of {name.replace(':', '.')}, which is not known in this process: "
                 "declare the key's type (key_type=...) or annotate what the key selector returns"
-            ) from None
+            )
+        self._known[name] = cls
+        return cls
 
 
 class KeyDecoder:
@@ -200,10 +200,24 @@ class KeyDecoder:
 
 def build_dataclass(cls: type, values: Iterable[Any]) -> Any:
     """An instance of a dataclass (frozen or not) with these fields; its ``__init__`` is not run."""
-    instance = object.__new__(cls)
+    instance: Any = object.__new__(cls)
     for field, value in zip(fields(cls), values, strict=True):
         object.__setattr__(instance, field.name, value)
     return instance
+
+
+def _imported(name: str) -> type | None:
+    """The class of that name, if its module is one that every process can import."""
+    module, _, qualified = name.partition(":")
+    if module == "__main__":  # another program may have a class of the same name
+        return None
+    try:
+        found: Any = import_module(module)
+        for part in qualified.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError):
+        return None
+    return found if isinstance(found, type) else None
 
 
 def _row(kind: int, names: tuple[str, ...] | None, values: list[Any]) -> Row:
@@ -247,7 +261,7 @@ def _encode_int(value: int) -> bytes:
 def _encode_float(value: float) -> bytes:
     if value.is_integer():
         return _encode_int(int(value))
-    return _FLOAT.pack(TAG_FLOAT, value) if value == value else _NAN
+    return _FLOAT.pack(TAG_FLOAT, value) if not isnan(value) else _NAN
 
 
 _NAN: Final = _FLOAT.pack(TAG_FLOAT, float("nan"))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.columns import gc_paused
 from headrace.common.errors import StateError
 from headrace.state.keys import KeyColumn
 
@@ -100,17 +102,27 @@ class KeyEntries:
     def bind(self, keys: KeyColumn) -> list[AnyKeyEntry]:
         """The entry of each key; equal keys have the same one."""
         if len(keys) <= SMALL_BATCH:
-            raws = keys.values.to_pylist()
-            self._add_unknown(keys, raws)
-            return list(map(self._known.__getitem__, raws))
+            return self._bind_few(keys)
         first, group = distinct_keys(keys)
         distinct = keys.take(first)
-        raws = distinct.values.to_pylist()
-        self._add_unknown(distinct, raws)
-        entries = np.empty(len(raws), dtype=object)
-        entries[:] = list(map(self._known.__getitem__, raws))
-        gathered: list[AnyKeyEntry] = entries[group].tolist()
+        with gc_paused():
+            raws = distinct.values.to_pylist()
+            self._add_unknown(distinct, raws)
+            entries = np.empty(len(raws), dtype=object)
+            entries[:] = list(map(self._known.__getitem__, raws))
+            gathered: list[AnyKeyEntry] = entries[group].tolist()
         return gathered
+
+    def _bind_few(self, keys: KeyColumn) -> list[AnyKeyEntry]:
+        known, raws = self._known, keys.values.to_pylist()
+        try:
+            return [known[raw] for raw in raws]
+        except KeyError:
+            rows: dict[Any, int] = {}
+            for row, raw in enumerate(raws):
+                rows.setdefault(raw, row)
+            self._add_unknown(keys.take(np.array([*rows.values()], dtype=np.int64)), [*rows])
+            return [known[raw] for raw in raws]
 
     def columns(self, start: int, stop: int) -> KeyColumn:
         """The keys with the ordinals from ``start`` up to ``stop``."""
@@ -123,22 +135,22 @@ class KeyEntries:
         return self.columns(0, len(self.all)).take(ordinals)
 
     def _add_unknown(self, keys: KeyColumn, raws: list[Any]) -> None:
+        """Numbers those of the keys, which are distinct, that were not met before."""
         known = self._known
-        start = len(self.all)
-        rows = []
-        hashes = keys.hashes.tolist()
-        for row, raw in enumerate(raws):
-            if raw not in known:
-                known[raw] = entry = self._entry(raw, hashes[row], start + len(rows))
-                self.all.append(entry)
-                rows.append(row)
-        if rows:
-            self._chunks.append(keys if len(rows) == len(keys) else keys.take(np.array(rows)))
-
-    def _entry(self, raw: Any, hash_: int, ordinal: int) -> AnyKeyEntry:
+        rows = [row for row, raw in enumerate(raws) if raw not in known]
+        if not rows:
+            return
+        if len(rows) < len(raws):
+            keys, raws = keys.take(np.array(rows)), [raws[row] for row in rows]
+        ordinals = range(len(self.all), len(self.all) + len(raws))
+        entries: list[AnyKeyEntry]
         if self._codec.is_plain:
-            return KeyEntry(raw, hash_, ordinal)
-        return EncodedKeyEntry(raw, hash_, ordinal, self._codec)
+            entries = list(map(KeyEntry, raws, keys.hashes.tolist(), ordinals))
+        else:
+            entries = list(map(EncodedKeyEntry, raws, keys.hashes.tolist(), ordinals, repeat(self._codec)))
+        known.update(zip(raws, entries, strict=True))
+        self.all.extend(entries)
+        self._chunks.append(keys)
 
 
 def distinct_keys(keys: KeyColumn) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -173,7 +185,7 @@ def order_by_hash(hashes: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64]
 
 
 def _has_collision(values: pa.Array, order: npt.NDArray[np.int64], starts: npt.NDArray[np.bool_]) -> bool:
-    """Whether two different keys have the same hash. (Integers never do: their hash can be undone.)"""
+    """Whether two different keys have the same hash. Integers never do: their hash can be undone."""
     repeated = np.flatnonzero(~starts)
     if not len(repeated):
         return False

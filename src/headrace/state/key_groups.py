@@ -45,9 +45,7 @@ def key_groups(hashes: npt.NDArray[np.uint64], max_parallelism: int) -> npt.NDAr
     return groups.view(np.int64)
 
 
-def partition_of(
-    groups: npt.NDArray[np.int64], parallelism: int, max_parallelism: int
-) -> npt.NDArray[np.int64]:
+def partition_of(groups: npt.NDArray[np.int64], parallelism: int, max_parallelism: int) -> npt.NDArray[np.int64]:
     """The partition (from 0 to ``parallelism - 1``) that owns each key group."""
     return groups * parallelism // max_parallelism
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from headrace.common.errors import InvalidProgramError
 from headrace.state import descriptors as d
@@ -16,10 +16,12 @@ from headrace.state.value_state import CopyingValueState, ElementCells, Expiring
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headrace.state.interfaces import AggregatingState, ListState, MapState, ReducingState, State, ValueState
+    from headrace.state.interfaces import AggregatingState, ListState, MapState, ReducingState, ValueState
     from headrace.state.key_entries import AnyKeyEntry, NoKey
     from headrace.state.keys import KeyCodec, KeyColumn
     from headrace.state.runs import RunStore
+
+D = TypeVar("D", bound=d.StateDescriptor)
 
 STORE_PREFIX = "state/"
 """Stores of keyed states are called so, followed by the name of the state."""
@@ -62,31 +64,29 @@ class KeyedStateBackend:
             StateMigrationError: when something else is stored under its name.
             InvalidProgramError: when the program declares the name twice, differently.
         """
-        return self._state(descriptor, d.ValueStateDescriptor, self._new_value_state)
+        state: ValueState[Any] = self._state(descriptor, d.ValueStateDescriptor, self._new_value_state)
+        return state
 
     def list_state(self, descriptor: d.ListStateDescriptor) -> ListState[Any]:
         """The state of a descriptor; errors as in :meth:`value_state`."""
-        return self._state(descriptor, d.ListStateDescriptor, self._new_nested(ColumnarListState))
+        state: ListState[Any] = self._state(descriptor, d.ListStateDescriptor, self._new_list_state)
+        return state
 
     def map_state(self, descriptor: d.MapStateDescriptor) -> MapState[Any, Any]:
         """The state of a descriptor; errors as in :meth:`value_state`."""
-        return self._state(descriptor, d.MapStateDescriptor, self._new_nested(ColumnarMapState))
+        state: MapState[Any, Any] = self._state(descriptor, d.MapStateDescriptor, self._new_map_state)
+        return state
 
     def reducing_state(self, descriptor: d.ReducingStateDescriptor) -> ReducingState[Any]:
         """The state of a descriptor; errors as in :meth:`value_state`."""
-        return self._state(
-            descriptor,
-            d.ReducingStateDescriptor,
-            lambda table, known: FoldedReducingState(self, self._element_cells(table, known), known),
-        )
+        state: ReducingState[Any] = self._state(descriptor, d.ReducingStateDescriptor, self._new_reducing_state)
+        return state
 
     def aggregating_state(self, descriptor: d.AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
         """The state of a descriptor; errors as in :meth:`value_state`."""
-        return self._state(
-            descriptor,
-            d.AggregatingStateDescriptor,
-            lambda table, known: FoldedAggregatingState(self, self._element_cells(table, known), known),
-        )
+        make = self._new_aggregating_state
+        state: AggregatingState[Any, Any] = self._state(descriptor, d.AggregatingStateDescriptor, make)
+        return state
 
     def begin_epoch(self, clock: int) -> None:
         """Forgets the keys of the last epoch."""
@@ -102,14 +102,14 @@ class KeyedStateBackend:
         for cells in self._cells:
             cells.end_epoch()
 
-    def _state(self, descriptor: Any, expected: type, make: Callable[[StateTable, Any], Any]) -> Any:
+    def _state(self, descriptor: Any, expected: type[D], make: Callable[[StateTable, D], Any]) -> Any:
         if not isinstance(descriptor, expected):
             raise InvalidProgramError(f"expected a {expected.__name__}, got {descriptor!r}")
         known = self._states.get(descriptor.name)
         if known is not None:
             return _same(known, descriptor)
         table = StateTable(self._store(STORE_PREFIX + descriptor.name), descriptor, self.codec)
-        state: State = make(table, descriptor)
+        state = make(table, descriptor)
         self._states[descriptor.name] = (descriptor, state)
         return state
 
@@ -124,13 +124,23 @@ class KeyedStateBackend:
             return ExpiringValueState(self, cells)
         return (PlainValueState if descriptor.type_info.is_immutable else CopyingValueState)(self, cells)
 
-    def _new_nested(self, kind: Any) -> Callable[[StateTable, Any], Any]:
-        def make(table: StateTable, descriptor: Any) -> Any:
-            state = kind(self, table, descriptor)
-            self._cells.append(state)
-            return state
+    def _new_reducing_state(self, table: StateTable, descriptor: d.ReducingStateDescriptor) -> FoldedReducingState:
+        return FoldedReducingState(self, self._element_cells(table, descriptor), descriptor)
 
-        return make
+    def _new_aggregating_state(
+        self, table: StateTable, descriptor: d.AggregatingStateDescriptor
+    ) -> FoldedAggregatingState:
+        return FoldedAggregatingState(self, self._element_cells(table, descriptor), descriptor)
+
+    def _new_list_state(self, table: StateTable, descriptor: d.ListStateDescriptor) -> ColumnarListState:
+        state = ColumnarListState(self, table, descriptor)
+        self._cells.append(state)
+        return state
+
+    def _new_map_state(self, table: StateTable, descriptor: d.MapStateDescriptor) -> ColumnarMapState:
+        state = ColumnarMapState(self, table, descriptor)
+        self._cells.append(state)
+        return state
 
 
 def _same(known: tuple[d.StateDescriptor, Any], descriptor: d.StateDescriptor) -> Any:

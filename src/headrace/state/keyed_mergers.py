@@ -9,11 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.state.lookup import KEY
-from headrace.state.map_state import ACTION, ENTRY_KEY, PUT, REINSERTED, REMOVED
 from headrace.state.merge_input import MergeInput, by_key, lasts_of
+from headrace.state.run_layout import ACTION, CLEAR, ENTRY_KEY, EXPIRY, KEY, PUT, REINSERTED, REMOVED, VALUE
 from headrace.state.runs import HASH
-from headrace.state.state_table import CLEAR, EXPIRY, VALUE
 
 if TYPE_CHECKING:
     import numpy.typing as npt

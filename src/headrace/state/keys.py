@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import Json, TypeInformation
 
+    Classes = Iterable[type]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyColumn:
@@ -67,7 +69,7 @@ class KeyCodec(ABC):
     type: TypeInformation
 
     @staticmethod
-    def for_type(type_: TypeInformation, classes: Iterable[type] = ()) -> KeyCodec:
+    def for_type(type_: TypeInformation, classes: Classes = ()) -> KeyCodec:
         """The codec for keys of a declared type; ``classes`` may occur in keys whose type is not declared.
 
         Raises:
@@ -172,7 +174,8 @@ class StringKeys(KeyCodec):
             raise _misfit(keys, _is_unicode, self.type) from None
 
     def decode(self, values: pa.Array) -> list[Any]:
-        return values.to_pylist()
+        keys: list[Any] = values.to_pylist()
+        return keys
 
 
 class BytesKeys(KeyCodec):
@@ -195,7 +198,8 @@ class BytesKeys(KeyCodec):
         return KeyColumn.of(pa.array(list(map(bytes, keys)), pa.binary()))
 
     def decode(self, values: pa.Array) -> list[Any]:
-        return values.to_pylist()
+        keys: list[Any] = values.to_pylist()
+        return keys
 
 
 class EncodedKeys(KeyCodec):
@@ -204,11 +208,8 @@ class EncodedKeys(KeyCodec):
     ``decode`` gives back a key that is equal to the one encoded: a tuple for a named tuple, an ``int`` for ``1.0``.
     """
 
-    def __init__(self, type_: TypeInformation, classes: Iterable[type] = ()) -> None:
+    def __init__(self, type_: TypeInformation, classes: Classes = ()) -> None:
         self.type = type_
-        self._set_classes(classes)
-
-    def _set_classes(self, classes: Iterable[type]) -> None:
         self._classes = ClassRegistry(classes)
         self._encoder = KeyEncoder(self._classes)
         self._decoder = KeyDecoder(self._classes)
@@ -250,7 +251,7 @@ class EncodedKeys(KeyCodec):
 class TypedEncodedKeys(EncodedKeys):
     """The same encoding for keys whose type is declared: records are rebuilt as the type says."""
 
-    def __init__(self, type_: TypeInformation, classes: Iterable[type] = ()) -> None:
+    def __init__(self, type_: TypeInformation, classes: Classes = ()) -> None:
         super().__init__(type_, classes)
         self._to_plain = typed_keys.to_plain(type_)
         self._from_plain = typed_keys.from_plain(type_)
@@ -293,7 +294,9 @@ def _is_unicode(key: str) -> bool:
 
 def _misfit(keys: Sequence[Any], fits: Callable[[Any], bool], type_: TypeInformation) -> InvalidTypeError:
     bad = next((key for key in keys if not fits(key)), None)
-    return InvalidTypeError(f"the key {bad!r} of type {type(bad).__qualname__} does not fit the declared key type {type_}")
+    return InvalidTypeError(
+        f"the key {bad!r} of type {type(bad).__qualname__} does not fit the declared key type {type_}"
+    )
 
 
 def _unhashable(key: Any) -> InvalidTypeError:

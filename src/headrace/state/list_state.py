@@ -10,7 +10,8 @@ from headrace.common.errors import InvalidTypeError
 from headrace.state.copying import copy_value
 from headrace.state.interfaces import ListState
 from headrace.state.nested_rows import NestedCells, flat, list_columns, segments
-from headrace.state.state_table import CLEAR, EXPIRY, VALUE, Elements
+from headrace.state.run_layout import CLEAR, EXPIRY, VALUE
+from headrace.state.state_table import Elements
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.state.run_layout import KEY
 from headrace.state.runs import HASH
 
 if TYPE_CHECKING:
@@ -17,12 +18,6 @@ if TYPE_CHECKING:
     from headrace.state.runs import Run
 
     Indices = npt.NDArray[np.int64]
-
-KEY: Final = "key"
-"""The column of a run that holds the keys in canonical form."""
-
-KEY_ORDER: Final = [HASH, KEY]
-"""What runs of keyed state are sorted by; there is one row per key."""
 
 
 def order_of_keys(keys: KeyColumn) -> Indices:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,29 +12,15 @@ from headrace.state.copying import copy_value
 from headrace.state.interfaces import MapState
 from headrace.state.keys import KeyCodec
 from headrace.state.nested_rows import NestedCells, flat, list_columns, segments
-from headrace.state.state_table import CLEAR, EXPIRY, VALUE, Elements
+from headrace.state.run_layout import ACTION, CLEAR, ENTRY, ENTRY_KEY, EXPIRY, PUT, REINSERTED, REMOVED, VALUE
+from headrace.state.state_table import Elements
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from headrace.state.descriptors import MapStateDescriptor
     from headrace.state.keyed_backend import KeyedStateBackend
     from headrace.state.state_table import Match, StateTable
-
-ENTRY_KEY: Final = "entry_key"
-"""The entries' keys in canonical form, by which entries are equal."""
-
-ENTRY: Final = "entry"
-"""The entries' keys as the user knows them, where the canonical form would not give back the same object."""
-
-ACTION: Final = "action"
-"""What happens to an entry: one of the three below."""
-
-REMOVED: Final = 0
-PUT: Final = 1
-"""The value is set; an entry that exists keeps its place in the order of insertion."""
-REINSERTED: Final = 2
-"""The entry was removed, then put again: it goes to the end."""
 
 
 class _MapCell:

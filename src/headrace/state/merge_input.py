@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.state.lookup import KEY
+from headrace.state.run_layout import KEY
 from headrace.state.runs import HASH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     import numpy.typing as npt
 
@@ -52,10 +52,6 @@ class MergeInput:
         batches = [run.batch for run in self.runs]
         schema = pa.unify_schemas([batch.schema for batch in batches])
         return concat([_with_schema(batch, schema) for batch in batches])
-
-
-Merger = "Callable[[MergeInput], pa.RecordBatch | pa.Table | None]"
-"""Makes the rows of the merged run, sorted as ``meta["sort"]`` says; None or no rows when nothing is left."""
 
 
 def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
@@ -108,9 +104,7 @@ def _with_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     if batch.schema.equals(schema):
         return batch
     names = batch.schema.names
-    arrays = [
-        batch.column(field.name) if field.name in names else _missing(field, batch) for field in schema
-    ]
+    arrays = [batch.column(field.name) if field.name in names else _missing(field, batch) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 
 from headrace.state.keyed_mergers import merge_lists, merge_maps, merge_values
 from headrace.state.merge_input import MergeInput
-from headrace.state.runs import SORT
+from headrace.state.run_layout import KIND
+from headrace.state.runs import SORT, one_batch
 from headrace.state.timer_runs import TIMERS, described, merge_timers
 
 if TYPE_CHECKING:
@@ -19,25 +20,32 @@ if TYPE_CHECKING:
     from headrace.state.runs import Run
 
     Merger = Callable[[MergeInput], pa.RecordBatch | pa.Table | None]
+    Describe = Callable[[dict[str, Any], pa.RecordBatch], dict[str, Any]]
 
-_MERGERS: dict[str, Merger] = {
-    "value": merge_values,
-    "reducing": merge_values,
-    "aggregating": merge_values,
-    "list": merge_lists,
-    "map": merge_maps,
-    TIMERS: merge_timers,
+
+def _unchanged(meta: dict[str, Any], _: pa.RecordBatch) -> dict[str, Any]:
+    return meta
+
+
+_MERGERS: dict[str, tuple[Merger, Describe]] = {
+    "value": (merge_values, _unchanged),
+    "reducing": (merge_values, _unchanged),
+    "aggregating": (merge_values, _unchanged),
+    "list": (merge_lists, _unchanged),
+    "map": (merge_maps, _unchanged),
+    TIMERS: (merge_timers, described),
 }
 
 
-def register_merger(kind: str, merger: Merger) -> None:
+def register_merger(kind: str, merger: Merger, describe: Describe = _unchanged) -> None:
     """Makes ``merger`` merge runs whose ``meta["kind"]`` is ``kind``.
 
     It gets the runs, oldest first, and returns the rows of the merged run, sorted as the ``meta["sort"]`` of the
     newest run says. It must be a pure function of them: compaction may run it in any process. A kind without a merger
-    keeps all rows.
+    keeps all rows. ``describe`` is given the ``meta`` of the newest run and the merged rows, and returns the ``meta``
+    of the merged run; it is needed where ``meta`` says something about the rows of the run.
     """
-    _MERGERS[kind] = merger
+    _MERGERS[kind] = (merger, describe)
 
 
 def merge_runs(runs: Sequence[Run], *, is_oldest: bool, now: int) -> tuple[pa.RecordBatch | None, dict[str, Any]]:
@@ -46,12 +54,12 @@ def merge_runs(runs: Sequence[Run], *, is_oldest: bool, now: int) -> tuple[pa.Re
     ``is_oldest`` says that no run is older than these, ``now`` is the processing time that expiry is judged by.
     """
     given = MergeInput(runs, is_oldest, now)
-    merged = _MERGERS.get(given.meta.get("kind", ""), _merge_sorted)(given)
+    merger, describe = _MERGERS.get(given.meta.get(KIND, ""), (_merge_sorted, _unchanged))
+    merged = merger(given)
     if merged is None or not merged.num_rows:
         return None, given.meta
-    batch = merged if isinstance(merged, pa.RecordBatch) else merged.combine_chunks().to_batches()[0]
-    meta = described(given.meta, batch) if given.meta.get("kind") == TIMERS else given.meta
-    return batch, meta
+    batch = one_batch(merged)
+    return batch, describe(given.meta, batch)
 
 
 def _merge_sorted(given: MergeInput) -> pa.RecordBatch:

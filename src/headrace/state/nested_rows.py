@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.state.state_table import CLEAR, changed_keys
+from headrace.state.run_layout import CLEAR
+from headrace.state.state_table import changed_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -27,13 +28,11 @@ class Segment:
         position: which of the keys that were asked for.
         start: where its elements begin among those of the run.
         stop: where they end.
-        clears: whether everything older is void.
     """
 
     position: int
     start: int
     stop: int
-    clears: bool
 
 
 def is_cleared(match: Match) -> npt.NDArray[np.bool_]:
@@ -50,8 +49,8 @@ def segments(match: Match, column: str) -> Iterator[Segment]:
     """Where the elements of each found row are within what :func:`flat` gives."""
     lengths = match.column(column).value_lengths().to_numpy()
     stops = np.cumsum(lengths)
-    rows = zip(match.positions.tolist(), (stops - lengths).tolist(), stops.tolist(), is_cleared(match).tolist())
-    return (Segment(*row) for row in rows)
+    places = zip(match.positions.tolist(), (stops - lengths).tolist(), stops.tolist(), strict=True)
+    return (Segment(*place) for place in places)
 
 
 def list_columns(lengths: Sequence[int], columns: dict[str, pa.Array]) -> dict[str, pa.Array]:

@@ -95,7 +95,8 @@ class Run:
         low, last = np.uint64(self.hashes[0]), np.uint64(self.hashes[1] - 1)
         if self.meta.get(SORT, [""])[0] == HASH:
             return slice(int(np.searchsorted(hashes, low)), int(np.searchsorted(hashes, last, side="right")))
-        return (hashes >= low) & (hashes <= last)
+        own: npt.NDArray[np.bool_] = (hashes >= low) & (hashes <= last)
+        return own
 
     def restricted(self, hashes: HashRange) -> Run | None:
         """The same run for the keys that are within ``hashes`` as well; None when none can be."""
@@ -140,7 +141,7 @@ class RunStore:
         """
         if not table.num_rows:
             return None
-        run = Run(Section(_one_batch(table)), meta, self._hashes, origin=self._partition)
+        run = Run(Section(one_batch(table)), meta, self._hashes, origin=self._partition)
         self._runs.append(run)
         self.changed = True
         return run
@@ -155,7 +156,7 @@ class RunStore:
     ) -> Run | None:
         """Puts one run, or nothing, in the place of runs that follow one another."""
         start = self._span(old_runs)
-        new = [] if new_table is None or not new_table.num_rows else [_one_batch(new_table)]
+        new = [] if new_table is None or not new_table.num_rows else [one_batch(new_table)]
         runs = [Run(Section(batch), meta, self._hashes, origin=self._partition) for batch in new]
         self._runs[start : start + len(old_runs)] = runs
         self.changed = True
@@ -192,7 +193,8 @@ class RunStore:
         return start
 
 
-def _one_batch(table: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
+def one_batch(table: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
+    """The rows of a table that has some, in one piece."""
     if isinstance(table, pa.RecordBatch):
         return table
     return table.combine_chunks().to_batches()[0]

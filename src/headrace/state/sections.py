@@ -40,6 +40,9 @@ class Section:
 
     __slots__ = ("_batch", "_buffer", "_checks", "_head", "_length", "_load", "_verified", "file", "offset", "rows")
 
+    file: str
+    offset: int
+    rows: int
     _batch: pa.RecordBatch | None
     _buffer: pa.Buffer | None
     _checks: list[int] | None
@@ -101,6 +104,24 @@ class Section:
             for start, end in _spans(array, self._buffer.address):
                 self._verify(start, end)
         return array
+
+    def rows_of(self, name: str, start: int, stop: int) -> pa.Array:
+        """Some values of one column; where they lie side by side, only the blocks that hold them are verified."""
+        array: pa.Array = self._opened().column(name)
+        if self._verified is None:
+            return array.slice(start, stop - start)
+        spans = _spans_of_rows(array, start, stop)
+        if spans is None:
+            return self.column(name).slice(start, stop - start)
+        assert self._buffer is not None
+        for address, size in spans:  # offsets of strings are verified before they are used to find the strings
+            self._verify(address - self._buffer.address, address - self._buffer.address + size)
+        return array.slice(start, stop - start)
+
+    def slice(self, start: int, stop: int) -> pa.RecordBatch:
+        """Some rows, all columns; verified as :meth:`rows_of` says."""
+        schema = self.schema
+        return pa.RecordBatch.from_arrays([self.rows_of(name, start, stop) for name in schema.names], schema=schema)
 
     def encoded(self) -> pa.Buffer:
         """The bytes of the section; the same batch always gives the same ones."""
@@ -171,7 +192,8 @@ class Section:
         verified = self._verified
         if verified is None or start >= end:
             return
-        assert self._buffer is not None and self._checks is not None
+        assert self._buffer is not None
+        assert self._checks is not None
         first = 0 if start < self._head else 1 + (start - self._head) // BLOCK
         last = 0 if end <= self._head else 1 + (end - 1 - self._head) // BLOCK
         view = memoryview(self._buffer)
@@ -199,3 +221,32 @@ def _spans(array: pa.Array, base: int) -> Iterator[tuple[int, int]]:
     for buffer in array.buffers():
         if buffer is not None and buffer.size:
             yield buffer.address - base, buffer.address - base + buffer.size
+
+
+def _spans_of_rows(array: pa.Array, start: int, stop: int) -> Iterator[tuple[int, int]] | None:
+    """Address and size of what holds some rows of a column without children; None for other columns."""
+    type_ = array.type
+    if pa.types.is_string(type_) or pa.types.is_binary(type_):
+        return _spans_of_bytes(array, start, stop)
+    if pa.types.is_nested(type_) or not hasattr(type_, "bit_width"):
+        return None
+    return _spans_of_cells(array, start, stop, type_.bit_width)
+
+
+def _spans_of_cells(array: pa.Array, start: int, stop: int, bits: int) -> Iterator[tuple[int, int]]:
+    validity, data = array.buffers()
+    for buffer, width in ((validity, 1), (data, bits)):
+        if buffer is not None and buffer.size:
+            first, last = start * width // 8, -(-stop * width // 8)
+            yield buffer.address + first, last - first
+
+
+def _spans_of_bytes(array: pa.Array, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    validity, offsets, data = array.buffers()
+    if validity is not None and validity.size:
+        yield validity.address + start // 8, -(-stop // 8) - start // 8
+    if offsets is not None and offsets.size:
+        yield offsets.address + start * 4, (stop - start + 1) * 4
+        low, high = np.frombuffer(offsets, dtype=np.int32)[[start, stop]].tolist()
+        if data is not None and high > low:
+            yield data.address + low, high - low

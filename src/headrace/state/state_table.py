@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,8 @@ import pyarrow as pa
 from headrace.common.columns import array_to_values, values_to_array
 from headrace.common.errors import StateMigrationError
 from headrace.state.inline_merge import merge_small_runs
-from headrace.state.lookup import KEY, KEY_ORDER, find_rows, order_of_keys
+from headrace.state.lookup import find_rows, order_of_keys
+from headrace.state.run_layout import EXPIRY, KEY, KEY_ORDER, KIND, VALUE
 from headrace.state.runs import HASH, SORT
 
 if TYPE_CHECKING:
@@ -27,11 +28,6 @@ if TYPE_CHECKING:
     from headrace.state.ttl import TtlPolicy
 
     Indices = npt.NDArray[np.int64]
-
-VALUE: Final = "value"
-EXPIRY: Final = "expiry"
-CLEAR: Final = "clear"
-KIND: Final = "kind"
 
 
 @dataclass(frozen=True, slots=True)

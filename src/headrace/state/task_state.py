@@ -109,14 +109,12 @@ class TaskState:
         return ref
 
     def adopt(self, result: CompactionResult) -> bool:
-        """Puts the outcome of a compaction in the place of the runs that it merged.
+        """Puts the outcome of a compaction in the place of the runs that it merged; only between two epochs.
 
         Returns:
             False when these runs are not all there (any more): the outcome is then of no use.
         """
-        return result.adopt_into(
-            self.store(result.uid, result.store), lambda name: self._loader(name), self._partition
-        )
+        return result.adopt_into(self.store(result.uid, result.store), self._loader)
 
     def _inline_version(self, image: _VersionImage, chunks: Sequence[bytes | pa.Buffer], epoch: int) -> VersionRef:
         import pyarrow

@@ -19,7 +19,7 @@ DEFAULT_CLEANUP_SIZE: Final = 5
 DEFAULT_QUERY_ENTRIES: Final = 1000
 
 
-class UpdateType(Enum):
+class TtlUpdateType(Enum):
     """What prolongs the life of an element."""
 
     Disabled = 0
@@ -32,7 +32,7 @@ class UpdateType(Enum):
     """Every write and every read."""
 
 
-class StateVisibility(Enum):
+class TtlVisibility(Enum):
     """Whether an expired element can still be seen."""
 
     ReturnExpiredIfNotCleanedUp = 0
@@ -42,13 +42,13 @@ class StateVisibility(Enum):
     """It is as if it were not there."""
 
 
-class TtlTimeCharacteristic(Enum):
+class TtlTimeScale(Enum):
     """The time scale; there is only this one."""
 
     ProcessingTime = 0
 
 
-class Strategies(Enum):
+class CleanupStrategy(Enum):
     """Ways to remove expired elements that nobody reads."""
 
     FULL_STATE_SCAN_SNAPSHOT = 0
@@ -57,7 +57,7 @@ class Strategies(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class IncrementalCleanupStrategy:
+class IncrementalCleanup:
     """Parameters of Flink's incremental cleanup."""
 
     cleanup_size: int
@@ -73,7 +73,7 @@ class IncrementalCleanupStrategy:
 
 
 @dataclass(frozen=True, slots=True)
-class RocksdbCompactFilterCleanupStrategy:
+class CompactFilterCleanup:
     """Parameters of Flink's cleanup during compaction."""
 
     query_time_after_num_entries: int
@@ -88,18 +88,18 @@ class RocksdbCompactFilterCleanupStrategy:
         return self.periodic_compaction_time
 
 
-class CleanupStrategies:
+class TtlCleanup:
     """How expired elements are removed.
 
     Kept so that programs run unchanged. Here every merge of runs removes what has expired by then, which costs nothing
     more; the strategies do not change that.
     """
 
-    Strategies = Strategies
-    IncrementalCleanupStrategy = IncrementalCleanupStrategy
-    RocksdbCompactFilterCleanupStrategy = RocksdbCompactFilterCleanupStrategy
+    Strategies = CleanupStrategy
+    IncrementalCleanupStrategy = IncrementalCleanup
+    RocksdbCompactFilterCleanupStrategy = CompactFilterCleanup
 
-    def __init__(self, strategies: dict[Strategies, Any], is_cleanup_in_background: bool) -> None:
+    def __init__(self, strategies: dict[CleanupStrategy, Any], is_cleanup_in_background: bool) -> None:
         self._strategies = strategies
         self._is_cleanup_in_background = is_cleanup_in_background
 
@@ -109,35 +109,35 @@ class CleanupStrategies:
 
     def in_full_snapshot(self) -> bool:
         """Whether cleanup at full snapshots was asked for."""
-        return Strategies.FULL_STATE_SCAN_SNAPSHOT in self._strategies
+        return CleanupStrategy.FULL_STATE_SCAN_SNAPSHOT in self._strategies
 
-    def get_incremental_cleanup_strategy(self) -> IncrementalCleanupStrategy | None:
+    def get_incremental_cleanup_strategy(self) -> IncrementalCleanup | None:
         """The parameters of incremental cleanup, the default ones if none were set."""
-        default = IncrementalCleanupStrategy(DEFAULT_CLEANUP_SIZE, False) if self._is_cleanup_in_background else None
-        return self._strategies.get(Strategies.INCREMENTAL_CLEANUP, default)
+        default = IncrementalCleanup(DEFAULT_CLEANUP_SIZE, False) if self._is_cleanup_in_background else None
+        return self._strategies.get(CleanupStrategy.INCREMENTAL_CLEANUP, default)
 
-    def get_rocksdb_compact_filter_cleanup_strategy(self) -> RocksdbCompactFilterCleanupStrategy | None:
+    def get_rocksdb_compact_filter_cleanup_strategy(self) -> CompactFilterCleanup | None:
         """The parameters of cleanup during compaction, the default ones if none were set."""
-        default = RocksdbCompactFilterCleanupStrategy(DEFAULT_QUERY_ENTRIES, Duration.of_days(30))
+        default = CompactFilterCleanup(DEFAULT_QUERY_ENTRIES, Duration.of_days(30))
         fallback = default if self._is_cleanup_in_background else None
-        return self._strategies.get(Strategies.ROCKSDB_COMPACTION_FILTER, fallback)
+        return self._strategies.get(CleanupStrategy.ROCKSDB_COMPACTION_FILTER, fallback)
 
 
 class StateTtlConfig:
     """How long elements of a state live, made by :meth:`new_builder`."""
 
-    UpdateType = UpdateType
-    StateVisibility = StateVisibility
-    TtlTimeCharacteristic = TtlTimeCharacteristic
-    CleanupStrategies = CleanupStrategies
+    UpdateType = TtlUpdateType
+    StateVisibility = TtlVisibility
+    TtlTimeCharacteristic = TtlTimeScale
+    CleanupStrategies = TtlCleanup
 
     def __init__(
         self,
-        update_type: UpdateType,
-        state_visibility: StateVisibility,
-        ttl_time_characteristic: TtlTimeCharacteristic,
+        update_type: TtlUpdateType,
+        state_visibility: TtlVisibility,
+        ttl_time_characteristic: TtlTimeScale,
         ttl: Length,
-        cleanup_strategies: CleanupStrategies,
+        cleanup_strategies: TtlCleanup,
     ) -> None:
         if to_millis(ttl) <= 0:
             raise InvalidProgramError(f"the time to live must be positive, not {ttl}")
@@ -152,11 +152,11 @@ class StateTtlConfig:
         """Begins a configuration with elements that live that long."""
         return Builder(ttl)
 
-    def get_update_type(self) -> UpdateType:
+    def get_update_type(self) -> TtlUpdateType:
         """What prolongs the life of an element."""
         return self._update_type
 
-    def get_state_visibility(self) -> StateVisibility:
+    def get_state_visibility(self) -> TtlVisibility:
         """Whether an expired element can still be seen."""
         return self._state_visibility
 
@@ -164,15 +164,15 @@ class StateTtlConfig:
         """How long elements live."""
         return self._ttl
 
-    def get_ttl_time_characteristic(self) -> TtlTimeCharacteristic:
+    def get_ttl_time_characteristic(self) -> TtlTimeScale:
         """The time scale."""
         return self._ttl_time_characteristic
 
     def is_enabled(self) -> bool:
         """Whether elements expire at all."""
-        return self._update_type is not UpdateType.Disabled
+        return self._update_type is not TtlUpdateType.Disabled
 
-    def get_cleanup_strategies(self) -> CleanupStrategies:
+    def get_cleanup_strategies(self) -> TtlCleanup:
         """How expired elements are removed."""
         return self._cleanup_strategies
 
@@ -188,69 +188,69 @@ class Builder:
 
     def __init__(self, ttl: Length) -> None:
         self._ttl = ttl
-        self._update_type = UpdateType.OnCreateAndWrite
-        self._state_visibility = StateVisibility.NeverReturnExpired
-        self._ttl_time_characteristic = TtlTimeCharacteristic.ProcessingTime
+        self._update_type = TtlUpdateType.OnCreateAndWrite
+        self._state_visibility = TtlVisibility.NeverReturnExpired
+        self._ttl_time_characteristic = TtlTimeScale.ProcessingTime
         self._is_cleanup_in_background = True
-        self._strategies: dict[Strategies, Any] = {}
+        self._strategies: dict[CleanupStrategy, Any] = {}
 
-    def set_update_type(self, update_type: UpdateType) -> Builder:
+    def set_update_type(self, update_type: TtlUpdateType) -> Builder:
         """Sets what prolongs the life of an element."""
         self._update_type = update_type
         return self
 
     def update_ttl_on_create_and_write(self) -> Builder:
         """Only writing prolongs it: the default."""
-        return self.set_update_type(UpdateType.OnCreateAndWrite)
+        return self.set_update_type(TtlUpdateType.OnCreateAndWrite)
 
     def update_ttl_on_read_and_write(self) -> Builder:
         """Reading prolongs it, too."""
-        return self.set_update_type(UpdateType.OnReadAndWrite)
+        return self.set_update_type(TtlUpdateType.OnReadAndWrite)
 
-    def set_state_visibility(self, state_visibility: StateVisibility) -> Builder:
+    def set_state_visibility(self, state_visibility: TtlVisibility) -> Builder:
         """Sets whether an expired element can still be seen."""
         self._state_visibility = state_visibility
         return self
 
     def return_expired_if_not_cleaned_up(self) -> Builder:
         """An expired element can be read until something has removed it."""
-        return self.set_state_visibility(StateVisibility.ReturnExpiredIfNotCleanedUp)
+        return self.set_state_visibility(TtlVisibility.ReturnExpiredIfNotCleanedUp)
 
     def never_return_expired(self) -> Builder:
         """An expired element is as if it were not there: the default."""
-        return self.set_state_visibility(StateVisibility.NeverReturnExpired)
+        return self.set_state_visibility(TtlVisibility.NeverReturnExpired)
 
-    def set_ttl_time_characteristic(self, ttl_time_characteristic: TtlTimeCharacteristic) -> Builder:
+    def set_ttl_time_characteristic(self, ttl_time_characteristic: TtlTimeScale) -> Builder:
         """Sets the time scale."""
         self._ttl_time_characteristic = ttl_time_characteristic
         return self
 
     def use_processing_time(self) -> Builder:
         """Elements age in processing time: the only choice."""
-        return self.set_ttl_time_characteristic(TtlTimeCharacteristic.ProcessingTime)
+        return self.set_ttl_time_characteristic(TtlTimeScale.ProcessingTime)
 
     def cleanup_full_snapshot(self) -> Builder:
-        """Accepted; see :class:`CleanupStrategies`."""
-        self._strategies[Strategies.FULL_STATE_SCAN_SNAPSHOT] = True
+        """Accepted; see :class:`TtlCleanup`."""
+        self._strategies[CleanupStrategy.FULL_STATE_SCAN_SNAPSHOT] = True
         return self
 
     def cleanup_incrementally(self, cleanup_size: int, run_cleanup_for_every_record: bool = False) -> Builder:
-        """Accepted; see :class:`CleanupStrategies`."""
-        strategy = IncrementalCleanupStrategy(cleanup_size, run_cleanup_for_every_record)
-        self._strategies[Strategies.INCREMENTAL_CLEANUP] = strategy
+        """Accepted; see :class:`TtlCleanup`."""
+        strategy = IncrementalCleanup(cleanup_size, run_cleanup_for_every_record)
+        self._strategies[CleanupStrategy.INCREMENTAL_CLEANUP] = strategy
         return self
 
     def cleanup_in_rocksdb_compact_filter(
         self, query_time_after_num_entries: int, periodic_compaction_time: Length | None = None
     ) -> Builder:
-        """Accepted; see :class:`CleanupStrategies`."""
+        """Accepted; see :class:`TtlCleanup`."""
         period = Duration.of_days(30) if periodic_compaction_time is None else periodic_compaction_time
-        strategy = RocksdbCompactFilterCleanupStrategy(query_time_after_num_entries, period)
-        self._strategies[Strategies.ROCKSDB_COMPACTION_FILTER] = strategy
+        strategy = CompactFilterCleanup(query_time_after_num_entries, period)
+        self._strategies[CleanupStrategy.ROCKSDB_COMPACTION_FILTER] = strategy
         return self
 
     def disable_cleanup_in_background(self) -> Builder:
-        """Accepted; see :class:`CleanupStrategies`."""
+        """Accepted; see :class:`TtlCleanup`."""
         self._is_cleanup_in_background = False
         return self
 
@@ -265,7 +265,7 @@ class Builder:
         Raises:
             InvalidProgramError: when the time to live is not positive.
         """
-        cleanup = CleanupStrategies(dict(self._strategies), self._is_cleanup_in_background)
+        cleanup = TtlCleanup(dict(self._strategies), self._is_cleanup_in_background)
         return StateTtlConfig(
             self._update_type, self._state_visibility, self._ttl_time_characteristic, self._ttl, cleanup
         )
@@ -292,8 +292,8 @@ class TtlPolicy:
             return None
         return TtlPolicy(
             to_millis(config.get_ttl()),
-            config.get_update_type() is UpdateType.OnReadAndWrite,
-            config.get_state_visibility() is StateVisibility.ReturnExpiredIfNotCleanedUp,
+            config.get_update_type() is TtlUpdateType.OnReadAndWrite,
+            config.get_state_visibility() is TtlVisibility.ReturnExpiredIfNotCleanedUp,
         )
 
     def expiry(self, now: int) -> int:

@@ -9,7 +9,8 @@ import numpy as np
 
 from headrace.state.copying import copy_value
 from headrace.state.interfaces import ValueState
-from headrace.state.state_table import EXPIRY, VALUE, Elements, StateTable, changed_keys, gathered
+from headrace.state.run_layout import EXPIRY, VALUE
+from headrace.state.state_table import Elements, StateTable, changed_keys, gathered
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
@@ -59,9 +60,7 @@ class ElementCells:
         elements = self._read(start, stop)
         self.stored[start:stop] = elements
         written = self.now[start:stop]
-        self.now[start:stop] = [
-            new if old is UNLOADED else old for old, new in zip(written, elements, strict=True)
-        ]
+        self.now[start:stop] = [new if old is UNLOADED else old for old, new in zip(written, elements, strict=True)]
         return self.now[ordinal]
 
     def _read(self, start: int, stop: int) -> list[Any]:

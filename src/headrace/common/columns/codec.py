@@ -83,6 +83,13 @@ class NestedCodec(Codec):
         return values
 
 
+def one_array(array: pa.Array | pa.ChunkedArray, values: Sequence[Any]) -> pa.Array:
+    """The array, unless pyarrow had to make several: text and binary columns hold up to 2 GiB."""
+    if isinstance(array, pa.ChunkedArray):
+        raise WrongValueError(values[0], "values of less than 2 GiB together in one batch")
+    return array
+
+
 def valid_mask(array: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Which values are not null."""
     mask: np.ndarray[Any, np.dtype[np.bool_]] = array.is_valid().to_numpy(zero_copy_only=False)

@@ -141,9 +141,17 @@ def _conform(array: pa.Array | pa.ChunkedArray, storage: pa.DataType) -> pa.Arra
     if array.type.equals(storage):
         return array
     try:
+        if _is_text(array.type) != _is_text(storage):
+            raise pa.ArrowInvalid("text is neither parsed nor made of numbers silently")
         return array.cast(storage)
     except pa.ArrowException as error:
         raise InvalidTypeError(f"a column of type {array.type} cannot be read as {storage}: {error}") from error
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def _missing_record(rows: Sequence[Any], type_info: TypeInformation) -> InvalidTypeError | None:

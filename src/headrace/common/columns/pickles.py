@@ -9,7 +9,7 @@ from typing import Any, Final
 import cloudpickle
 import pyarrow as pa
 
-from headrace.common.columns.codec import Codec, WrongValueError
+from headrace.common.columns.codec import Codec, WrongValueError, one_array
 from headrace.common.typeinfo.base import PICKLE_STORAGE
 
 _PROTOCOL: Final = 5
@@ -52,7 +52,8 @@ class PickleCodec(Codec):
         return PICKLE_STORAGE
 
     def encode(self, values: Sequence[Any]) -> pa.Array:
-        return pa.array([None if value is None else dump(value) for value in values], PICKLE_STORAGE)
+        pickles = [None if value is None else dump(value) for value in values]
+        return one_array(pa.array(pickles, PICKLE_STORAGE), values)
 
     def decode(self, array: pa.Array) -> list[Any]:
         # These are bytes that headrace wrote itself, in a stream or a state of this very job.

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.columns import coercions
-from headrace.common.columns.codec import ARROW_ERRORS, Codec, WrongValueError, valid_mask
+from headrace.common.columns.codec import ARROW_ERRORS, Codec, WrongValueError, one_array, valid_mask
 from headrace.common.time import NANOS_PER_SECOND, Instant
 from headrace.common.typeinfo import BasicType, BasicTypeInfo
 
@@ -57,9 +57,7 @@ class ScalarCodec(Codec):
             array = self.to_arrow(values, self.storage)
         except ARROW_ERRORS as error:
             raise WrongValueError(values[0] if values else None, self.expected) from error
-        if isinstance(array, pa.ChunkedArray):
-            raise WrongValueError(values[0], f"{self.expected}, less than 2 GiB of them together")
-        return array
+        return one_array(array, values)
 
     def decode(self, array: pa.Array) -> list[Any]:
         return self.to_python(array)

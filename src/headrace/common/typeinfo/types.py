@@ -40,7 +40,13 @@ class Types:
     SQL_TIMESTAMP          datetime without zone           numpy datetime64 of microseconds or coarser
     TIMESTAMP_LTZ          datetime with zone, in UTC      datetimes with any zone
     INSTANT                Instant, 1677 to 2262           nothing else
+    LIST and the arrays    list                            tuple, array.array, numpy's arrays of one dimension
+    MAP                    dict, no None among its keys    other mappings
+    TUPLE                  tuple                           list, Row
+    ROW, ROW_NAMED         Row                             tuple and list by position; dict by name, None if missing
     =====================  ==============================  ============================================================
+
+    Two things are not kept: the zone of a ``TIMESTAMP_LTZ``, and the ``fold`` of times, which no comparison looks at.
     """
 
     @staticmethod

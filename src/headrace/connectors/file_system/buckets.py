@@ -70,9 +70,7 @@ class BucketAssigner(ABC):
         return _BasePath()
 
     @staticmethod
-    def date_time_bucket_assigner(
-        format_str: str = "yyyy-MM-dd--HH", timezone_id: str | None = None
-    ) -> BucketAssigner:
+    def date_time_bucket_assigner(format_str: str = "yyyy-MM-dd--HH", timezone_id: str | None = None) -> BucketAssigner:
         """Folders by processing time.
 
         Args:
@@ -126,7 +124,9 @@ def time_zone(name: str) -> datetime.tzinfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError) as error:
-        raise InvalidProgramError(f"unknown time zone {name!r}: use a name such as Europe/Berlin or GMT+01:00") from error
+        raise InvalidProgramError(
+            f"unknown time zone {name!r}: use a name such as Europe/Berlin or GMT+01:00"
+        ) from error
 
 
 def check_bucket(bucket: str) -> str:

@@ -76,7 +76,8 @@ class FileCommitter(Committer):
             make_folder(target.parent)
             _move_once(self._hidden(item, "part"), target, item)
         sync_folders(target.parent for _, target in moves)
-        sync_folders(self._hidden(item, "part").parent for item, _ in moves if self._hidden(item, "part").parent.exists())
+        sources = {self._hidden(item, "part").parent for item, _ in moves}
+        sync_folders(folder for folder in sources if folder.exists())
 
     def _hidden(self, item: _Committable, state: str) -> Path:
         return self._staging.hidden(item.bucket, item.chunk.stem, state)
@@ -94,7 +95,7 @@ class FileCommitter(Committer):
         _remove_empty(self._staging.root)
 
     def _remove_left_overs(self, before: int | None) -> None:
-        """Remove what no manifest refers to: what failed attempts left, of generations before the given one or of all."""
+        """Remove what failed attempts left, of the generations before the given one or of all."""
         for state in ("tmp", "part"):
             for _, path in self._staging.files(state):
                 if before is None or _generation(path) < before:

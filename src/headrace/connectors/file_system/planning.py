@@ -53,7 +53,6 @@ class Segment:
         return [self.file.path, self.file.size, self.file.mtime_ns, self.start, self.end]
 
 
-
 @dataclass(slots=True)
 class _Share:
     """What an epoch reads, while it is being put together."""

@@ -40,7 +40,8 @@ class FileReader(SourceReader):
 
     def _records(self, part: FileRange) -> Iterator[SourceRecords]:
         for decoded in self._format.read(part, reject=self._reject):
-            yield SourceRecords(columns=decoded.columns, rows=decoded.rows, rejected=decoded.rejected)
+            rows = [] if decoded.columns is None and decoded.rows is None else decoded.rows
+            yield SourceRecords(columns=decoded.columns, rows=rows, rejected=decoded.rejected)
 
 
 def check_unchanged(planned: FileStatus) -> None:

@@ -8,6 +8,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from headrace.common.errors import CommitRefusedError
 from headrace.connectors.file_system.durable import make_folder, sync_folders
 from headrace.connectors.file_system.staging import ChunkName, RollName
 
@@ -139,6 +140,8 @@ class HeldChunks:
 
     def _show(self, path: Path, bucket: str, roll: RollName) -> None:
         target = self._staging.visible(bucket, roll)
+        if target.exists():
+            raise CommitRefusedError(f"{target} is there already, written by another run of the job")
         make_folder(target.parent)
         path.rename(target)
         sync_folders([path.parent, target.parent])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from headrace.connectors.source import EnumeratorContext, Json, SplitEnumerator
 
 _SPLIT = "sequence"
-_LONGS = range(-(2**63), 2**63)
 
 
 class NumberSequenceSource(Source):
@@ -38,12 +38,10 @@ class NumberSequenceSource(Source):
     """
 
     def __init__(self, start: int, end: int) -> None:
-        if start not in _LONGS or end not in _LONGS:
-            raise InvalidProgramError(f"NumberSequenceSource needs bounds of 64 bits, not {start!r} and {end!r}")
-        if start > end + 1:
+        self._start = _long(start)
+        self._end = _long(end)
+        if self._start > self._end + 1:
             raise InvalidProgramError(f"NumberSequenceSource cannot run from {start} down to {end}")
-        self._start = start
-        self._end = end
 
     @property
     def boundedness(self) -> Boundedness:
@@ -65,6 +63,16 @@ class NumberSequenceSource(Source):
 
     def __repr__(self) -> str:
         return f"NumberSequenceSource({self._start}, {self._end})"
+
+
+def _long(bound: int) -> int:
+    try:
+        number = operator.index(bound)
+    except TypeError:
+        raise InvalidProgramError(f"NumberSequenceSource needs whole numbers as its bounds, not {bound!r}") from None
+    if not -(2**63) <= number < 2**63:
+        raise InvalidProgramError(f"NumberSequenceSource needs bounds of 64 bits, not {bound!r}")
+    return number
 
 
 class _SequenceReader(SourceReader):

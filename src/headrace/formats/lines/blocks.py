@@ -94,7 +94,8 @@ class NewlinesOutsideQuotes:
         quotes = np.flatnonzero(array == ord(self.quote))
         newlines = np.flatnonzero(array == ord("\n"))
         before = np.searchsorted(quotes, newlines)
-        return newlines[before % 2 == 0] + 1
+        ends: np.ndarray[tuple[int], np.dtype[np.intp]] = newlines[before % 2 == 0] + 1
+        return ends
 
 
 def _closed(ends: np.ndarray[tuple[int], np.dtype[np.intp]], length: int) -> list[int]:

@@ -24,7 +24,7 @@ _COMPRESSIONS = {
     ".lz4": "lz4",
     ".xz": "xz",
 }
-_PROBE = "\n\r,;\"0aZ"
+_PROBE = '\n\r,;"0aZ'
 
 
 class ByteStream(Protocol):

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class TextLineFormat(LineFormat):
-    """Every line is a ``STRING`` record, empty lines too.
+    r"""Every line is a ``STRING`` record, empty lines too.
 
-    A line ends with ``\\n`` or ``\\r\\n``; a carriage return anywhere else belongs to the line. Unlike Flink's, this
+    A line ends with ``\n`` or ``\r\n``; a carriage return anywhere else belongs to the line. Unlike Flink's, this
     format takes bytes that are not valid in the charset for a bad record and does not replace them.
     """
 

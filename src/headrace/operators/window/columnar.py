@@ -87,7 +87,7 @@ class ColumnarWindowOperator(Operator):
     def advance_watermark(self, watermark: int) -> None:
         if watermark > self._watermark:
             self._advance(np.array([watermark], np.int64))
-        super().advance_watermark(watermark)
+        super().advance_watermark(self._watermark)
 
     def end_epoch(self) -> None:
         self._store.end_epoch(self._watermark)
@@ -121,7 +121,7 @@ class ColumnarWindowOperator(Operator):
 
     def _chunk(self, batch: KeyedBatch, pairs: Assignment, arrivals: Longs) -> Chunk:
         """The pairs with what the aggregates need of the records."""
-        needed = self._layout.input_columns
+        needed = self._layout.parts.input_columns
         columns = {index: batch.columns.column(index) for index in needed} if needed else {}
         keys = batch.keys
         if pairs.is_identity:
@@ -146,9 +146,9 @@ class ColumnarWindowOperator(Operator):
         else:
             fired = list(due)
             held = self._store.find(late.ends, late.hashes)
-            contents = running_partials(self._layout, held, late)
+            contents = running_partials(self._layout.parts, held, late)
             refired = Emission.of_late(contents, again.records, watermarks)
-            self._store.add_partials(Partials.of_chunk(self._layout, late))
+            self._store.add_partials(Partials.of_chunk(self._layout.parts, late))
             self.output.emit(result_batch(self._layout, self._assigner.size, [*fired, refired]))
         self._watermark = last
         self._store.forget(last)

@@ -2,9 +2,10 @@
 
 A sum of doubles is kept as an *expansion*: a few doubles whose exact sum is the exact sum of all values. The first,
 ``hi``, is the sum rounded once; ``lo`` is the rounding error of that; what does not fit into these two (values whose
-magnitudes differ by more than some 15 decimal digits within one group) goes to the list ``rest``. Partial sums therefore
-merge without error, in any order and any grouping, and the double that comes out at the end is **the correctly rounded
-exact sum** (what ``math.fsum`` gives): the error is at most half a unit in the last place, the same for every cut.
+magnitudes differ by more than some 15 decimal digits within one group) goes to the list ``rest``. Partial sums
+therefore merge without error, in any order and any grouping, and the double that comes out at the end is **the
+correctly rounded exact sum** (what ``math.fsum`` gives): the error is at most half a unit in the last place, and the
+same for every cut.
 
 How a group is summed without error (S. M. Rump's AccSum): with ``sigma`` a power of two that is at least the number of
 summands times the largest of them, ``q = (x + sigma) - sigma`` is ``x`` rounded to a multiple of ``sigma * 2**-53``;
@@ -180,7 +181,7 @@ def _two_sum(a: Doubles, b: Doubles) -> tuple[Doubles, Doubles]:
 def _packed(terms: list[Doubles], groups: int) -> Expansion:
     hi = terms[0] + 0.0 if terms else np.zeros(groups)  # adding 0.0 turns -0.0, whose sign depends on the cut, into 0.0
     lo = terms[1] if len(terms) > 1 else np.zeros(groups)
-    rest = np.stack(terms[2:], axis=1) if len(terms) > 2 else None  # noqa: PLR2004
+    rest = np.stack(terms[2:], axis=1) if len(terms) > 2 else None
     return Expansion(hi, lo, None if rest is None else _lists(rest))
 
 
@@ -203,7 +204,7 @@ def _sum_with_care(terms: list[tuple[Doubles, Longs | None]], segments: Segments
     hi, lo = usual.hi.copy(), usual.lo.copy()
     rest: list[list[float] | None] = [None] * len(segments) if usual.rest is None else usual.rest.to_pylist()
     for group, parts in _members(placed, is_special).items():
-        components = _components(parts) + [0.0, 0.0]
+        components = [*_components(parts), 0.0, 0.0]
         hi[group], lo[group] = components[:2]
         rest[group] = components[2:-2] or None
     return Expansion(hi, lo, pa.array(rest, pa.list_(pa.float64())) if any(rest) else None)

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from headrace.common.row import Row, make_row
+from headrace.common.typeinfo import RowTypeInfo
 from headrace.operators.functions import method_of
 from headrace.state.copying import copy_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.common.typeinfo import TypeInformation
 
 
 class Fold(ABC):
@@ -36,15 +43,17 @@ class ReduceFold(Fold):
 
     Args:
         function: a ``ReduceFunction`` or a function of two elements.
+        type_: the type of the elements.
     """
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: Any, type_: TypeInformation) -> None:
         self.functions = (function,)
         self._reduce = method_of(function, "reduce")
+        # A function may change its first argument in place; the element may be in several windows and streams.
+        self._copy = copier(type_)
 
     def first(self, element: Any) -> Any:
-        # A function may change its first argument in place; the element may be in several windows and streams.
-        return copy_value(element)
+        return self._copy(element)
 
     def add(self, value: Any, element: Any) -> Any:
         return self._reduce(value, element)
@@ -72,3 +81,20 @@ class AggregateFold(Fold):
 
     def result(self, value: Any) -> Any:
         return self._function.get_result(value)
+
+
+def copier(type_: TypeInformation) -> Callable[[Any], Any]:
+    """What copies values of a type, so that changing the copy does not change the value."""
+    if type_.is_immutable:
+        return _same
+    if isinstance(type_, RowTypeInfo) and all(field.is_immutable for field in type_.field_types):
+        return _copy_row
+    return copy_value
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _copy_row(row: Row | None) -> Row | None:
+    return None if row is None else make_row(row._fields, row._values, row._row_kind)

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from headrace.common.columns import values_to_array
+from headrace.common.columns import layout_of, values_to_array
 from headrace.common.errors import InvalidProgramError
 from headrace.common.typeinfo import RowTypeInfo, TypeInformation, Types
+from headrace.operators.window.part_list import PartList
 from headrace.operators.window.parts import CountRows, KeyField, Part
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.operators.window.aggregates import Aggregate, BoundAggregate
-    from headrace.operators.window.kernels import Segments
-    from headrace.operators.window.parts import GroupedRows
     from headrace.state.keys import KeyCodec
 
 _CANONICAL_TYPES = {pa.int64(): Types.LONG(), pa.string(): Types.STRING(), pa.binary(): Types.BYTES()}
@@ -95,16 +93,16 @@ class WindowLayout:
     @cached_property
     def output_schema(self) -> pa.Schema:
         """The columns of what the window emits."""
-        return pa.schema(self.output_type.arrow_type.fields)
+        return layout_of(self.output_type).schema
 
     @cached_property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> PartList:
         """What is remembered for a key and window, each thing once; the number of records comes first."""
         parts: dict[Part, None] = {CountRows(): None}
         parts |= dict.fromkeys(self.key_parts)
         for aggregate in self.aggregates:
             parts |= dict.fromkeys(aggregate.parts)
-        return tuple(parts)
+        return PartList(tuple(parts))
 
     @property
     def is_ordered(self) -> bool:
@@ -112,47 +110,28 @@ class WindowLayout:
         return any(aggregate.is_ordered for aggregate in self.aggregates)
 
     @cached_property
-    def input_columns(self) -> tuple[int, ...]:
-        """The positions of the input columns that the parts look at."""
-        return tuple(sorted({column for part in self.parts if (column := getattr(part, "column", None)) is not None}))
-
-    @cached_property
     def partial_type(self) -> TypeInformation:
         """The type of a row of partial results, as it travels from the sender's side of a shuffle."""
-        names, types = zip(*(field for part in self.parts for field in part.fields), strict=True)
+        names, types = zip(*(field for part in self.parts.parts for field in part.fields), strict=True)
         key = _CANONICAL_TYPES[self.codec.arrow_type]
         return RowTypeInfo((Types.LONG(), key, *types), ("window_end", "key", *names))
 
     @cached_property
     def partial_schema(self) -> pa.Schema:
         """The columns of rows of partial results that travel."""
-        return pa.schema(self.partial_type.arrow_type.fields)
+        return layout_of(self.partial_type).schema
 
     @cached_property
     def state_schema(self) -> pa.Schema:
         """The columns of partial results in state: the same, and the hash of the key."""
         return self.partial_schema.insert(1, pa.field("hash", pa.uint64()))
 
-    def begin(self, rows: GroupedRows) -> list[pa.Array]:
-        """The columns of the partial result of each group of rows."""
-        return [column for part in self.parts for column in part.begin(rows)]
-
-    def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
-        """The columns of each group of partial results, which lie group after group."""
-        parts = zip(self.parts, self._split(columns), strict=True)
-        return [column for part, own in parts for column in part.merge(own, segments)]
-
     def finish(self, keys: pa.Array, starts: pa.Array, ends: pa.Array, columns: list[pa.Array]) -> pa.RecordBatch:
         """The output rows of final partial results."""
-        results = {part: part.result(own) for part, own in zip(self.parts, self._split(columns), strict=True)}
+        results = self.parts.results(columns)
         key_columns = [results[part] for part in self.key_parts] or [self._key_column(keys)]
         values = [aggregate.final([results[part] for part in aggregate.parts]) for aggregate in self.aggregates]
         return pa.RecordBatch.from_arrays([*key_columns, starts, ends, *values], schema=self.output_schema)
-
-    def _split(self, columns: list[pa.Array]) -> list[list[pa.Array]]:
-        """The columns of each part."""
-        bounds = [0, *accumulate(len(part.fields) for part in self.parts)]
-        return [columns[start:stop] for start, stop in zip(bounds, bounds[1:], strict=False)]
 
     def _key_column(self, keys: pa.Array) -> pa.Array:
         storage = self.codec.type.storage_type

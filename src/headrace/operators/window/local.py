@@ -63,7 +63,7 @@ class LocalWindowAggregate(Operator):
             return
         keyed = cast("KeyedBatch", batch)
         pairs = assign(self._assigner, keyed.timestamps)
-        stays = self._not_on_time(keyed, pairs)
+        stays = self._left_to_receiver(keyed, pairs)
         if stays.any():
             pairs = pairs.where(~stays[pairs.records])
         hashes = keyed.keys.hashes if pairs.is_identity else keyed.keys.hashes[pairs.records]
@@ -74,31 +74,28 @@ class LocalWindowAggregate(Operator):
             return
         # Under the first watermark of the batch, so that the records left, each under its own, may follow.
         self.output.emit_side(PARTIALS_TAG, self._partials(keyed, pairs, groups))
-        rest = self._rest(keyed, stays)
-        if rest.any():
-            self.output.emit(keyed.filter(rest))
+        if stays.any():
+            self.output.emit(keyed.filter(stays))
 
-    def _not_on_time(self, batch: Batch, pairs: Assignment) -> Mask:
-        """Which records have a window that the watermark they meet has passed."""
-        stays = np.zeros(len(batch), np.bool_)
-        stays[pairs.records[pairs.ends - 1 <= batch.watermarks[pairs.records]]] = True
-        return stays
-
-    def _rest(self, batch: Batch, stays: Mask) -> Mask:
-        """Those, and late records between two windows: the receiver counts them."""
-        if self._assigner.slide <= self._assigner.size:
-            return stays
-        return stays | is_too_late(batch.timestamps, batch.watermarks, 0)
+    def _left_to_receiver(self, batch: Batch, pairs: Assignment) -> Mask:
+        """Records with a window that the watermark they meet has passed, and late ones between two windows."""
+        is_left = np.zeros(len(batch), np.bool_)
+        is_left[pairs.records[pairs.ends - 1 <= batch.watermarks[pairs.records]]] = True
+        if self._assigner.slide > self._assigner.size:
+            is_between = np.ones(len(batch), np.bool_)
+            is_between[pairs.records] = False
+            is_left |= is_between & is_too_late(batch.timestamps, batch.watermarks, 0)
+        return is_left
 
     def _partials(self, batch: KeyedBatch, pairs: Assignment, groups: Groups) -> KeyedBatch:
         rows = pairs.records
-        columns = {index: batch.columns.column(index) for index in self._layout.input_columns}
+        columns = {index: batch.columns.column(index) for index in self._layout.parts.input_columns}
         if not pairs.is_identity:
             columns = {index: gather(column, rows) for index, column in columns.items()}
         first = groups.first_rows
         keys = batch.keys.take(rows[first])
         ends = pairs.ends[first]
-        values = self._layout.begin(GroupedRows(columns, rows, groups))
+        values = self._layout.parts.begin(GroupedRows(columns, rows, groups))
         record_batch = pa.RecordBatch.from_arrays(
             [pa.array(ends), keys.values, *values], schema=self._layout.partial_schema
         )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from headrace.operators.window.layout import WindowLayout
+    from headrace.operators.window.part_list import PartList
 
     Longs = npt.NDArray[np.int64]
     Hashes = npt.NDArray[np.uint64]
@@ -67,7 +67,7 @@ class Partials:
         ends: the end of each row's window.
         hashes: the hash of each row's key.
         keys: each row's key.
-        columns: the columns of the layout's parts.
+        columns: the columns of the parts.
     """
 
     ends: Longs
@@ -107,37 +107,32 @@ class Partials:
         )
 
     @staticmethod
-    def of_chunk(layout: WindowLayout, chunk: Chunk) -> Partials:
+    def of_chunk(parts: PartList, chunk: Chunk) -> Partials:
         """The partial result of each key and window in a chunk."""
         groups = group_rows(chunk.ends, chunk.hashes, chunk.keys)
         first = groups.first_rows
-        blocks = [layout.begin(GroupedRows(chunk.columns, chunk.arrivals, block)) for block in groups.blocks()]
+        blocks = [parts.begin(GroupedRows(chunk.columns, chunk.arrivals, block)) for block in groups.blocks()]
         columns = [concat(list(pieces)) for pieces in zip(*blocks, strict=True)]
         return Partials(chunk.ends[first], chunk.hashes[first], gather(chunk.keys, first), columns)
 
     @staticmethod
-    def merged(layout: WindowLayout, pieces: Sequence[Partials]) -> Partials:
+    def merged(parts: PartList, pieces: Sequence[Partials]) -> Partials:
         """One row a key and window, of pieces that are sorted and merged each; earlier pieces came earlier."""
         pieces = [piece for piece in pieces if len(piece)] or list(pieces[:1])
-        return pieces[0] if len(pieces) == 1 else Partials.regrouped(layout, pieces)
+        return pieces[0] if len(pieces) == 1 else Partials.regrouped(parts, pieces)
 
     @staticmethod
-    def regrouped(layout: WindowLayout, pieces: Sequence[Partials]) -> Partials:
+    def regrouped(parts: PartList, pieces: Sequence[Partials]) -> Partials:
         """One row a key and window, of rows in any order; earlier rows came earlier."""
         rows = Partials.concat(pieces)
         groups = group_rows(rows.ends, rows.hashes, rows.keys)
         first = groups.first_rows
-        columns = layout.merge([gather(column, groups.order) for column in rows.columns], groups.segments)
+        columns = parts.merge([gather(column, groups.order) for column in rows.columns], groups.segments)
         return Partials(rows.ends[first], rows.hashes[first], gather(rows.keys, first), columns)
 
     @staticmethod
-    def empty(layout: WindowLayout) -> Partials:
-        """No rows."""
-        return Partials.of_table(layout.state_schema.empty_table())
-
-    @staticmethod
     def of_table(table: pa.Table) -> Partials:
-        """The rows of a table of the layout's state schema, not copied when it has one chunk."""
+        """The rows of a table in state, not copied when it has one chunk."""
         ends, hashes, keys, *columns = map(one_chunk, table.columns)
         return Partials(fixed_width(ends), fixed_width(hashes), keys, columns)
 

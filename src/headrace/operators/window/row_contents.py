@@ -13,15 +13,15 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.columns import array_to_values, values_to_array
-from headrace.operators.window.arrays import gather
 from headrace.operators.window.assign import cleanup_time
 from headrace.operators.window.kernels import group_rows
+from headrace.operators.window.mergers import ELEMENTS_KIND, VALUES_KIND, newest, sorted_rows
 from headrace.operators.window.partials import Partials
 from headrace.operators.window.window_tables import StoredTable, description, live_rows, small_runs
 from headrace.state.keys import KeyColumn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     import numpy.typing as npt
 
@@ -50,6 +50,7 @@ class RowContents:
         self._lateness = layout.lateness
         self._schema = layout.state_schema
         self._fold = fold
+        self._kind, self._in_order = (ELEMENTS_KIND, sorted_rows) if fold is None else (VALUES_KIND, newest)
         self._runs = runs
         self._stored: list[StoredTable] = []
         self._windows: dict[int, Window] = {}
@@ -57,7 +58,7 @@ class RowContents:
 
     def begin_epoch(self) -> None:
         """Takes up what the last epoch left."""
-        self._stored = [StoredTable(run) for run in self._runs.runs]
+        self._stored = [StoredTable(run, self._in_order) for run in self._runs.runs]
         self._windows, self._recalled = {}, {}
 
     def recall(self, ends: Longs, keys: KeyColumn) -> None:
@@ -98,8 +99,8 @@ class RowContents:
         held = self._windows[end][key]
         return held if self._fold is not None else [*self._recalled.get(end, {}).get(key, ()), *held]
 
-    def window(self, end: int) -> list[tuple[Any, Any, Any]]:
-        """What a window holds: (canonical key, key, folded value or list of elements), by hash and key."""
+    def window(self, end: int) -> tuple[KeyColumn, list[Any]]:
+        """What a window holds: its keys, by hash and key, and the folded value or the list of elements of each."""
         window: dict[int, Window] = {}
         for table in self._stored:
             rows = table.between(end - 2, end - 1)
@@ -108,8 +109,9 @@ class RowContents:
         merged = window.get(end, {})
         for key, held in self._windows.get(end, {}).items():
             merged[key] = [*merged.get(key, ()), *held] if self._fold is None else held
-        values, keys = self._in_order(list(merged))
-        return [(value, key, merged[value]) for value, key in zip(values, keys, strict=True)]
+        keys = KeyColumn.of(pa.array(list(merged), self._codec.arrow_type))
+        keys = keys.take(group_rows(np.zeros(len(keys), np.int64), keys.hashes, keys.values).order)
+        return keys, [merged[key] for key in keys.values.to_pylist()]
 
     def ends_between(self, after: int, upto: int) -> set[int]:
         """The ends of all windows whose largest timestamp is above ``after`` but not above ``upto``."""
@@ -134,9 +136,9 @@ class RowContents:
             self._write()
         small = small_runs(self._runs)
         if small:
-            live = [live_rows(StoredTable(run), self._lateness, watermark) for run in small]
-            merged = self._sorted(Partials.concat(live))
-            self._runs.replace(small, merged.to_table(self._schema), description(merged))
+            live = [live_rows(StoredTable(run, self._in_order), self._lateness, watermark) for run in small]
+            merged = self._in_order(Partials.concat(live))
+            self._runs.replace(small, merged.to_table(self._schema), description(self._kind, merged))
 
     def _gather(self, windows: dict[int, Window], rows: Partials, wanted: set[tuple[int, Any]] | None) -> None:
         """Adds rows of a run to what older runs have."""
@@ -150,14 +152,6 @@ class RowContents:
             else:
                 window[key] = value
 
-    def _in_order(self, values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """Canonical keys by (hash, key), and the keys that they stand for."""
-        column = KeyColumn.of(pa.array(values, self._codec.arrow_type))
-        order = group_rows(np.zeros(len(values), np.int64), column.hashes, column.values).order
-        ordered = gather(column.values, order)
-        canonical = ordered.to_pylist()
-        return canonical, canonical if self._codec.is_plain else self._codec.decode(ordered)
-
     def _write(self) -> None:
         ends: list[int] = []
         keys: list[Any] = []
@@ -170,12 +164,5 @@ class RowContents:
                 ends.extend([end] * len(elements))
         column = KeyColumn.of(pa.array(keys, self._codec.arrow_type))
         stored = values_to_array(self._type, values)
-        rows = self._sorted(Partials(np.array(ends, np.int64), column.hashes, column.values, [stored]))
-        self._runs.append(rows.to_table(self._schema), description(rows))
-
-    def _sorted(self, rows: Partials) -> Partials:
-        """Rows in order: all elements, or only the newest value of each key and window."""
-        groups = group_rows(rows.ends, rows.hashes, rows.keys)
-        if self._fold is None:
-            return rows.take(groups.order)
-        return rows.take(groups.order[groups.segments.starts + groups.segments.counts - 1])
+        rows = self._in_order(Partials(np.array(ends, np.int64), column.hashes, column.values, [stored]))
+        self._runs.append(rows.to_table(self._schema), description(self._kind, rows))

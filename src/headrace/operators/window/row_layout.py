@@ -63,7 +63,7 @@ class RowWindowLayout:
     def new_fold(self) -> Fold | None:
         """Folds elements into one value a key and window; None keeps all elements."""
         if self.reduce_function is not None:
-            return ReduceFold(self.reduce_function)
+            return ReduceFold(self.reduce_function, self.input_type)
         return None if self.aggregate_function is None else AggregateFold(self.aggregate_function)
 
     def new_call(self) -> WindowCall:

@@ -21,7 +21,8 @@ from headrace.operators.user_code import calling_user_code, user_error
 from headrace.operators.window.assign import assign, cleanup_times
 from headrace.operators.window.late import LateRecords
 from headrace.operators.window.row_contents import RowContents
-from headrace.operators.window.window_functions import WindowContext
+from headrace.operators.window.window_functions import PassContents, WindowContext
+from headrace.operators.window.window_state import WindowStates
 from headrace.state.copying import copy_value
 from headrace.time.windows import TimeWindow
 
@@ -34,8 +35,10 @@ if TYPE_CHECKING:
     from headrace.operators.base import EpochScope, OperatorContext, Output
     from headrace.operators.keyed import KeyedBatch
     from headrace.operators.window.assign import Assignment
+    from headrace.operators.window.folds import Fold
     from headrace.operators.window.row_layout import RowWindowLayout
-    from headrace.state.keys import KeyCodec
+    from headrace.state.key_entries import AnyKeyEntry
+    from headrace.state.keys import KeyColumn
 
     Longs = npt.NDArray[np.int64]
 
@@ -73,7 +76,6 @@ class RowWindowOperator(Operator):
         self._fold = layout.new_fold()
         self._call = layout.new_call()
         self._collector = RowCollector(layout.output_type, layout.side_types)
-        self._window = WindowContext()
         self._watermark = MIN_WATERMARK
         self._processing_time = 0
 
@@ -82,6 +84,8 @@ class RowWindowOperator(Operator):
         assert context.state is not None
         self._contents = RowContents(self._layout, self._fold, context.state.store("windows"))
         self._late = LateRecords(self, self._lateness, self._layout.late_tag)
+        self._states = WindowStates(context.state)
+        self._window = WindowContext(self._states)
         with calling_user_code(context):
             for function in self._functions:
                 open_function(function, RuntimeContext(context))
@@ -95,6 +99,7 @@ class RowWindowOperator(Operator):
         self._watermark = scope.watermark
         self._processing_time = scope.processing_time
         self._contents.begin_epoch()
+        self._states.begin_epoch()
 
     def process(self, input_index: int, batch: Batch) -> None:
         if not len(batch):
@@ -117,10 +122,11 @@ class RowWindowOperator(Operator):
     def advance_watermark(self, watermark: int) -> None:
         if watermark > self._watermark:
             self._go_through(np.array([watermark], np.int64), None)
-        super().advance_watermark(watermark)
+        super().advance_watermark(self._watermark)
 
     def end_epoch(self) -> None:
         self._contents.end_epoch(self._watermark)
+        self._states.end_epoch()
 
     @property
     def _functions(self) -> tuple[Any, ...]:
@@ -171,40 +177,58 @@ class RowWindowOperator(Operator):
     def _fire(self, end: int, before: int, after: int) -> None:
         """A window whose time has come, all its keys; without lateness its contents go at once."""
         clears = not self._lateness and self._call.wants_clear
-        for _, key, held in self._contents.window(end):
-            self._emit(key, end, held, before, after)
+        keys, contents = self._contents.window(end)
+        if self._fold is not None and isinstance(self._call, PassContents):
+            self._pass_on(self._fold, contents, end, before)
+            return
+        for entry, held in zip(self._states.bind(keys), contents, strict=True):
+            self._enter(entry, end, after)
+            self._emit(entry, end, held, before)
             if clears:
-                self._call_clear(key)
+                self._call_clear()
+        self._states.leave()
+
+    def _pass_on(self, fold: Fold, contents: list[Any], end: int, watermark: int) -> None:
+        """All keys of a window whose folded values are the results."""
+        with calling_user_code(self.context):
+            results = map(fold.result, contents)
+            rows = list(map(copy_value, results) if self._lateness else results)
+        self._collector.collect(rows, end - 1, watermark)
 
     def _fire_again(self, late: LatePairs, moment: Moment, watermark: int) -> None:
-        element, key, user_key = late.pair(moment.pair, self._layout.codec)
-        self._add_late(moment.end, key, element)
-        self._emit(user_key, moment.end, self._contents.held(moment.end, key), watermark, watermark)
-
-    def _add_late(self, end: int, key: Any, element: Any) -> None:
+        element, entry = late.element(moment.pair), self._states.bind(late.key(moment.pair))[0]
         try:
-            for _ in self._contents.add((end,), (key,), (element,)):
+            for _ in self._contents.add((moment.end,), (entry.raw,), (element,)):
                 pass
         except Exception as error:
             raise user_error(error, self.context, element) from error
+        self._enter(entry, moment.end, watermark)
+        self._emit(entry, moment.end, self._contents.held(moment.end, entry.raw), watermark)
+        self._states.leave()
 
-    def _emit(self, key: Any, end: int, held: Any, before: int, after: int) -> None:
-        """Calls the user's function under the watermark ``after``; what it gives is stamped with ``before``."""
-        self._window.enter(TimeWindow(end - self._assigner.size, end), after, self._processing_time)
+    def _clear(self, end: int, watermark: int) -> None:
+        keys, _ = self._contents.window(end)
+        for entry in self._states.bind(keys):
+            self._enter(entry, end, watermark)
+            self._call_clear()
+        self._states.leave()
+
+    def _enter(self, entry: AnyKeyEntry, end: int, watermark: int) -> None:
+        """What the user's function is to see from now on."""
+        self._states.enter(entry, end)
+        self._window.enter(TimeWindow(end - self._assigner.size, end), watermark, self._processing_time)
+
+    def _emit(self, entry: AnyKeyEntry, end: int, held: Any, watermark: int) -> None:
+        """Calls the user's function over what the window holds; what it gives is stamped with ``watermark``."""
         with calling_user_code(self.context):
             elements = held
             if self._fold is not None:
                 result = self._fold.result(held)
                 # What is kept for late elements must not change with what was emitted, or the other way round.
                 elements = (copy_value(result) if self._lateness else result,)
-            self._collector.collect(self._call.results(key, self._window, elements), end - 1, before)
+            self._collector.collect(self._call.results(entry, self._window, elements), end - 1, watermark)
 
-    def _clear(self, end: int, watermark: int) -> None:
-        self._window.enter(TimeWindow(end - self._assigner.size, end), watermark, self._processing_time)
-        for _, key, _ in self._contents.window(end):
-            self._call_clear(key)
-
-    def _call_clear(self, key: Any) -> None:
+    def _call_clear(self) -> None:
         with calling_user_code(self.context):
             self._call.clear(self._window)
 
@@ -231,12 +255,14 @@ class LatePairs:
         for pair, (record, end) in enumerate(zip(self._records, self.ends, strict=True)):
             yield Moment(2 * record + 1, pair, end, pair=pair)
 
-    def pair(self, pair: int, codec: KeyCodec) -> tuple[Any, Any, Any]:
-        """The element, its canonical key, and the key that it stands for."""
+    def element(self, pair: int) -> Any:
+        """The element of a pair."""
+        return self._batch.rows[self._records[pair]]
+
+    def key(self, pair: int) -> KeyColumn:
+        """The key of a pair."""
         record = self._records[pair]
-        values = self._batch.keys.values.slice(record, 1)
-        canonical = values[0].as_py()
-        return self._batch.rows[record], canonical, canonical if codec.is_plain else codec.decode(values)[0]
+        return self._batch.keys.slice(record, record + 1)
 
 
 def _place(watermarks: Longs, time: int) -> int:

@@ -5,18 +5,23 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from headrace.common.errors import UnsupportedOperationError
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from headrace.operators.window.window_state import KeyedStateStore, WindowStates
+    from headrace.state.key_entries import AnyKeyEntry
     from headrace.time.windows import TimeWindow
 
 
 class WindowContext:
-    """``ProcessWindowFunction.Context``: names as in PyFlink. One instance serves all calls of an operator."""
+    """``ProcessWindowFunction.Context``: names as in PyFlink. One instance serves all calls of an operator.
 
-    def __init__(self) -> None:
+    Args:
+        states: the states of the key and window that are being processed.
+    """
+
+    def __init__(self, states: WindowStates) -> None:
+        self._states = states
         self._window: TimeWindow | None = None
         self._watermark = 0
         self._processing_time = 0
@@ -40,18 +45,13 @@ class WindowContext:
         """The job's clock at the start of the epoch, in milliseconds."""
         return self._processing_time
 
-    def window_state(self) -> Any:
+    def window_state(self) -> KeyedStateStore:
         """State of this key and this window; ``clear`` has to clear it."""
-        raise UnsupportedOperationError(
-            "window_state() is not available in this version: use global_state() with the window as part of the name, "
-            "or a KeyedProcessFunction"
-        )
+        return self._states.of_window()
 
-    def global_state(self) -> Any:
+    def global_state(self) -> KeyedStateStore:
         """State of this key, shared by all its windows and never cleared by itself."""
-        raise UnsupportedOperationError(
-            "global_state() is not available in this version: use a KeyedProcessFunction after the window"
-        )
+        return self._states.of_key()
 
 
 class WindowCall(ABC):
@@ -64,7 +64,7 @@ class WindowCall(ABC):
     functions: tuple[Any, ...] = ()
 
     @abstractmethod
-    def results(self, key: Any, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any] | None:
+    def results(self, entry: AnyKeyEntry, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any] | None:
         """What the window emits when it fires."""
 
     @property
@@ -79,7 +79,7 @@ class WindowCall(ABC):
 class PassContents(WindowCall):
     """No function: what the elements were folded into is the result."""
 
-    def results(self, key: Any, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any] | None:
+    def results(self, entry: AnyKeyEntry, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any] | None:
         return elements
 
 
@@ -96,10 +96,10 @@ class ApplyCall(WindowCall):
         self._apply = getattr(function, "apply", function)
         self._is_keyed = is_keyed
 
-    def results(self, key: Any, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any] | None:
+    def results(self, entry: AnyKeyEntry, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any] | None:
         found: Iterable[Any] | None
         if self._is_keyed:
-            found = self._apply(key, context.window(), elements)
+            found = self._apply(entry.key, context.window(), elements)
         else:
             found = self._apply(context.window(), elements)
         return found
@@ -113,10 +113,10 @@ class ProcessCall(WindowCall):
         self._function = function
         self._is_keyed = is_keyed
 
-    def results(self, key: Any, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any] | None:
+    def results(self, entry: AnyKeyEntry, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any] | None:
         found: Iterable[Any] | None
         if self._is_keyed:
-            found = self._function.process(key, context, elements)
+            found = self._function.process(entry.key, context, elements)
         else:
             found = self._function.process(context, elements)
         return found

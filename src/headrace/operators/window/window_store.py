@@ -5,12 +5,13 @@ Nothing is read from state when records are added.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from headrace.operators.window.assign import cleanup_time
 from headrace.operators.window.blocks import merge_blocks
+from headrace.operators.window.mergers import PARTIALS_KIND
 from headrace.operators.window.partials import Chunk, Partials
 from headrace.operators.window.window_tables import (
     MemoryTable,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.operators.window.layout import WindowLayout
-    from headrace.state.runs import RunStore
+    from headrace.state.runs import Run, RunStore
 
     Longs = npt.NDArray[np.int64]
 
@@ -45,7 +46,8 @@ class WindowStore:
     """
 
     def __init__(self, layout: WindowLayout, lateness: int, runs: RunStore) -> None:
-        self._layout = layout
+        self._parts = layout.parts
+        self._schema = layout.state_schema
         self._lateness = lateness
         self._runs = runs
         self._stored: list[StoredTable] = []
@@ -57,7 +59,7 @@ class WindowStore:
 
     def begin_epoch(self) -> None:
         """Takes up what the last epoch left."""
-        self._stored = [StoredTable(run) for run in self._runs.runs]
+        self._stored = [self._table(run) for run in self._runs.runs]
         self._memory, self._chunks, self._partials = [], [], []
         self._pending_rows, self._pending_end = 0, None
 
@@ -85,7 +87,7 @@ class WindowStore:
         """
         pieces = [piece for table in self._tables() if (piece := table.between(after, upto)) is not None]
         for block in merge_blocks(pieces):
-            yield Partials.merged(self._layout, block)
+            yield Partials.merged(self._parts, block)
 
     def find(self, ends: Longs, hashes: npt.NDArray[np.uint64]) -> Partials:
         """What is there for some windows and hashes: at most one row a key and window, in no particular order."""
@@ -94,7 +96,7 @@ class WindowStore:
         is_new = np.concatenate(([True], (ends[1:] != ends[:-1]) | (hashes[1:] != hashes[:-1])))
         ends, hashes = ends[is_new], hashes[is_new]
         pieces = [piece for table in self._tables() if (piece := table.rows_of(ends, hashes)) is not None]
-        return Partials.merged(self._layout, pieces or [Partials.empty(self._layout)])
+        return Partials.merged(self._parts, pieces or [Partials.of_table(self._schema.empty_table())])
 
     def forget(self, watermark: int) -> None:
         """Drops contents whose time has passed; those in state go when the epoch ends."""
@@ -111,8 +113,8 @@ class WindowStore:
             if table.is_over(self._lateness, watermark):
                 self._runs.drop(table.run)
         if self._memory:
-            partials = Partials.merged(self._layout, [table.partials for table in self._memory])
-            self._runs.append(partials.to_table(self._layout.state_schema), description(partials))
+            partials = Partials.merged(self._parts, [table.partials for table in self._memory])
+            self._runs.append(partials.to_table(self._schema), self._description(partials))
         self._merge_small_runs(watermark)
 
     def _note(self, ends: Longs) -> None:
@@ -129,19 +131,25 @@ class WindowStore:
     def _aggregate_pending(self) -> None:
         pieces = self._partials
         if self._chunks:
-            pieces = [*pieces, Partials.of_chunk(self._layout, Chunk.concat(self._chunks))]
+            pieces = [*pieces, Partials.of_chunk(self._parts, Chunk.concat(self._chunks))]
         if not pieces:
             return
-        merged = Partials.regrouped(self._layout, pieces) if self._partials else pieces[0]
+        merged = Partials.regrouped(self._parts, pieces) if self._partials else pieces[0]
         self._chunks, self._partials, self._pending_rows, self._pending_end = [], [], 0, None
         # Tables double in size from the newest to the oldest, so a row is merged a logarithmic number of times.
         while self._memory and len(self._memory[-1].partials) <= 2 * len(merged):
-            merged = Partials.merged(self._layout, [self._memory.pop().partials, merged])
+            merged = Partials.merged(self._parts, [self._memory.pop().partials, merged])
         self._memory.append(MemoryTable(merged))
 
     def _merge_small_runs(self, watermark: int) -> None:
         small = small_runs(self._runs)
         if small:
-            live = [live_rows(StoredTable(run), self._lateness, watermark) for run in small]
-            partials = Partials.merged(self._layout, live)
-            self._runs.replace(small, partials.to_table(self._layout.state_schema), description(partials))
+            live = [live_rows(self._table(run), self._lateness, watermark) for run in small]
+            partials = Partials.merged(self._parts, live)
+            self._runs.replace(small, partials.to_table(self._schema), self._description(partials))
+
+    def _table(self, run: Run) -> StoredTable:
+        return StoredTable(run, lambda rows: Partials.regrouped(self._parts, [rows]))
+
+    def _description(self, partials: Partials) -> dict[str, Any]:
+        return {**description(PARTIALS_KIND, partials), "parts": self._parts.to_json()}

@@ -17,6 +17,8 @@ from headrace.operators.window.kernels import group_ends
 from headrace.operators.window.partials import Partials
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
 
     from headrace.state.runs import Run, RunStore
@@ -73,7 +75,8 @@ class WindowTable:
             start, stop = int(self.offsets[place]), int(self.offsets[place + 1])
             window = self.partials.hashes[start:stop]
             probes = hashes[bounds[i] : bounds[i + 1]]
-            found.append(start + _ranges(np.searchsorted(window, probes), np.searchsorted(window, probes, side="right")))
+            first, last = (np.searchsorted(window, probes, side=side) for side in ("left", "right"))
+            found.append(start + _ranges(first, last))
         rows = np.concatenate(found) if found else np.empty(0, np.int64)
         return self.partials.take(rows) if len(rows) else None
 
@@ -93,20 +96,28 @@ class MemoryTable(WindowTable):
 class StoredTable(WindowTable):
     """A run of an earlier epoch.
 
+    Args:
+        run: the run in the store.
+        tidy: brings rows in order that are not as a window operator has written them.
+
     Attributes:
         run: the run in the store.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, tidy: Callable[[Partials], Partials]) -> None:
         self.run = run
-        if run.whole:
+        self._tidy = tidy
+        # After a change of parallelism some rows belong to others; after a compaction the description is an old one.
+        self._is_as_written = run.whole and run.meta["offsets"][-1] == run.rows
+        if self._is_as_written:
             super().__init__(np.array(run.meta["ends"], np.int64), np.array(run.meta["offsets"], np.int64))
-        else:  # after a change of parallelism some rows belong to other subtasks
+        else:
             super().__init__(*self.partials.windows)
 
     @cached_property
     def partials(self) -> Partials:
-        return Partials.of_table(self.run.table)
+        partials = Partials.of_table(self.run.table)
+        return partials if self._is_as_written else self._tidy(partials)
 
     def is_over(self, lateness: int, watermark: int) -> bool:
         """Whether the time of all its windows has passed."""
@@ -119,10 +130,10 @@ def live_rows(table: WindowTable, lateness: int, watermark: int) -> Partials:
     return table.partials.slice(int(table.offsets[dead]), int(table.offsets[-1]))
 
 
-def description(partials: Partials) -> dict[str, Any]:
+def description(kind: str, partials: Partials) -> dict[str, Any]:
     """What a run of these rows says about itself."""
     ends, offsets = partials.windows
-    return {"sort": ["window_end", "hash", "key"], "ends": ends.tolist(), "offsets": offsets.tolist()}
+    return {"kind": kind, "sort": ["window_end", "hash", "key"], "ends": ends.tolist(), "offsets": offsets.tolist()}
 
 
 def small_runs(store: RunStore) -> list[Run]:

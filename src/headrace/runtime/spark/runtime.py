@@ -9,9 +9,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as sql
 
-from headrace.common.errors import CheckpointStorageError
+from headrace.common.errors import CheckpointStorageError, InfrastructureError
 from headrace.exchange.envelope import DDL, SORT_COLUMNS, Kind
 from headrace.runtime.spark.worker import LaterStage, ShippedJob, SourceStage
 
@@ -64,10 +65,13 @@ class SparkRuntime:
         """Run the epoch as one query.
 
         Raises:
-            PySparkException: on a fault that Spark's own retries did not mend.
+            InfrastructureError: on a fault that Spark's own retries did not mend.
         """
         self._session.addTag(self._tag)
-        table = self._query(context).toArrow()
+        try:
+            table = self._query(context).toArrow()
+        except PySparkException as error:
+            raise InfrastructureError(f"epoch {context.epoch} failed in Spark: {first_line(error)}") from error
         payloads = table.column("payload")
         kinds = table.column("kind").to_pylist()
         return [
@@ -132,3 +136,9 @@ class _Probe:
             folder.mkdir(parents=True, exist_ok=True)
             (folder / self._name).write_bytes(b"")
             yield pyarrow.RecordBatch.from_arrays([pyarrow.array([True])], names=["ok"])
+
+
+def first_line(error: PySparkException) -> str:
+    """The part of Spark's message that says what happened; the rest stays with the cause."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return next((line for line in reversed(lines) if "Error" in line or "Exception" in line), lines[0] if lines else "")

@@ -12,7 +12,7 @@ from headrace.operators.rolling import RollingOperator, rolling_aggregate, rolli
 from headrace.operators.sink import SinkOperator
 from headrace.operators.stateless import FilterOperator, FlatMapOperator, MapBatchesOperator, MapOperator
 from headrace.operators.timestamps import TimestampsOperator
-from headrace.operators.window.build import columnar_window, local_window, row_window
+from headrace.runtime.task.window_operators import columnar_window, local_window, row_window
 
 if TYPE_CHECKING:
     from collections.abc import Callable

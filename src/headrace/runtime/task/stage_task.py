@@ -72,12 +72,11 @@ class StageTask:
         instance, context = self._instance, self._context
         state = instance.state
         assert state is not None
-        earliest = None
-        for member in instance.members.values():
-            if member.operator.context.state is not None:
-                member.operator.context.state.end_epoch()
+        kept = [m.operator.context.state for m in instance.members.values() if m.operator.context.state is not None]
+        for operator_state in kept:
+            operator_state.end_epoch()
         version = state.snapshot(context.epoch, context.generation, instance.plan.inline_threshold)
-        earliest = state.earliest_processing_timer()
+        timers = [time for operator_state in kept if (time := operator_state.earliest_processing_time()) is not None]
         return TaskReport(
             stage=instance.stage.index,
             partition=instance.partition,
@@ -87,8 +86,7 @@ class StageTask:
             committables=committables_of(instance.members),
             counters={node: dict(member.operator.counters) for node, member in instance.members.items()},
             records={node: member.gate.records for node, member in instance.members.items()},
-            earliest_timer=earliest,
-            state_bytes=state.size_in_bytes(),
+            earliest_timer=min(timers, default=None),
         )
 
     def _add_receiver(self, node: int, member: Member) -> None:

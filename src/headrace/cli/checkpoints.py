@@ -1,0 +1,98 @@
+"""``headrace checkpoints``: shows what a checkpoint directory holds, without touching it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Column, Table
+from rich.text import Text
+
+from headrace.checkpoint.manifest import Manifest, SplitSnapshot
+from headrace.cli.failures import FAILED, OK
+from headrace.cli.progress import wording
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
+from headrace.common.errors import CheckpointError
+
+_POSITION_WIDTH = 60
+
+
+def run_checkpoints(directory: Path, console: Console | None = None) -> int:
+    """Print the manifests in a checkpoint directory, the newest last.
+
+    Returns:
+        The exit code: 1 when there are none, or one is damaged.
+    """
+    console = console or Console()
+    paths = sorted((directory / "manifests").glob("[0-9]*.json"))
+    if not paths:
+        console.print(Text(f"{directory} holds no checkpoints"), soft_wrap=True)
+        return FAILED
+    try:
+        manifests = [Manifest.from_bytes(path.read_bytes(), str(path)) for path in paths]
+    except CheckpointError as error:
+        console.print(Text.assemble(("error: ", "bold red"), str(error)), soft_wrap=True)
+        return FAILED
+    console.print(_headline(manifests[-1]), soft_wrap=True)
+    console.print(manifests_table(manifests, directory))
+    console.print(splits_table(manifests[-1]))
+    return OK
+
+
+def manifests_table(manifests: list[Manifest], directory: Path) -> Table:
+    """One line for each manifest."""
+    table = Table("epoch", "generation", "watermark", "state", "pending commits", "records read", "written at")
+    for manifest in manifests:
+        table.add_row(
+            str(manifest.epoch),
+            str(manifest.generation),
+            wording.watermark(watermark_of(manifest)),
+            wording.size(state_bytes(manifest, directory)),
+            str(len(manifest.pending)),
+            wording.number(manifest.counters.get("numRecordsRead", 0)),
+            wording.point_in_time(manifest.processing_time),
+        )
+    return table
+
+
+def splits_table(manifest: Manifest) -> Table:
+    """Where the sources go on, one line for each split."""
+    table = Table("source uid", Column("split", overflow="fold"), Column("position", overflow="fold"), "watermark")
+    for uid, source in manifest.sources.items():
+        for split in source.splits:
+            position = "finished" if split.finished else _shortened(json.dumps(split.position))
+            cells = (uid, split.split_id, position, wording.watermark(_split_watermark(split)))
+            # As text: ids and positions may contain brackets, which rich would take for markup
+            table.add_row(*map(Text, cells))
+    return table
+
+
+def watermark_of(manifest: Manifest) -> int:
+    """The lowest event time of all splits that have not ended."""
+    splits = [split for source in manifest.sources.values() for split in source.splits]
+    alive = [_split_watermark(split) for split in splits if not split.finished]
+    if manifest.finished or (splits and not alive):
+        return MAX_WATERMARK
+    return min(alive, default=MIN_WATERMARK)
+
+
+def state_bytes(manifest: Manifest, directory: Path) -> int:
+    """The bytes of the manifest's state, in files and in itself."""
+    files = [directory / "state" / name for name in set(manifest.state_files())]
+    versions = [part.version for stage in manifest.stages for part in stage.partitions if part.version is not None]
+    return sum(file.stat().st_size for file in files if file.exists()) + sum(len(v.inline) for v in versions)
+
+
+def _headline(manifest: Manifest) -> Text:
+    ended = ", ended" if manifest.finished else ""
+    about = f" (job id {manifest.job_id}), {manifest.max_parallelism} key groups{ended}"
+    return Text.assemble("job ", (manifest.job_name, "bold"), about)
+
+
+def _split_watermark(split: SplitSnapshot) -> int:
+    return min(split.watermarks.values(), default=MIN_WATERMARK)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _POSITION_WIDTH else f"{text[: _POSITION_WIDTH - 1]}…"

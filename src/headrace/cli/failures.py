@@ -1,0 +1,68 @@
+"""How a program's end is told to the user, and as which exit code to the shell."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from rich.console import Console
+from rich.text import Text
+
+from headrace.common.errors import HeadraceError
+
+OK: Final = 0
+FAILED: Final = 1
+INTERRUPTED: Final = 130
+"""What a shell gives for a program that ended by Ctrl-C."""
+
+
+def report(error: BaseException, console: Console, script: Path | None = None, *, full: bool = False) -> int:
+    """Say why a program ended.
+
+    Args:
+        error: what it raised.
+        console: where to say it.
+        script: the program; a traceback begins there and not in what runs it.
+        full: whether errors of headrace are shown with their traceback and notes too.
+
+    Returns:
+        The exit code.
+    """
+    if isinstance(error, SystemExit):
+        return _exit_code(error, console)
+    if isinstance(error, KeyboardInterrupt):
+        _print(console, Text("interrupted"))
+        return INTERRUPTED
+    if isinstance(error, HeadraceError) and not full:
+        _print(console, Text.assemble(("error: ", "bold red"), str(error) or type(error).__name__))
+    else:
+        _print(console, Text(_traceback(error, script, full=full).rstrip("\n")))
+    return FAILED
+
+
+def _exit_code(error: SystemExit, console: Console) -> int:
+    """As the interpreter does it: nothing is success, a number is the code, anything else is printed."""
+    if error.code is None:
+        return OK
+    if isinstance(error.code, int):
+        return error.code
+    _print(console, Text(str(error.code)))
+    return FAILED
+
+
+def _traceback(error: BaseException, script: Path | None, *, full: bool) -> str:
+    start = error.__traceback__ if full or script is None else _within(error.__traceback__, script)
+    return "".join(traceback.format_exception(type(error), error, start))
+
+
+def _within(found: TracebackType | None, script: Path) -> TracebackType | None:
+    """The traceback from the script's first frame on; none of it when the script did not get that far."""
+    while found is not None and found.tb_frame.f_code.co_filename != str(script):
+        found = found.tb_next
+    return found
+
+
+def _print(console: Console, text: Text) -> None:
+    console.print(text, soft_wrap=True, highlight=False)

@@ -1,0 +1,128 @@
+"""The ``headrace`` command: its sub-commands and their options."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+import headrace
+from headrace.cli.checkpoints import run_checkpoints
+from headrace.cli.doctor import run_doctor
+from headrace.cli.explain import Format, explain_program
+from headrace.cli.failures import report
+from headrace.cli.run import run_program
+from headrace.cli.settings import job_settings, spark_settings
+from headrace.common.errors import HeadraceError
+
+app = typer.Typer(
+    help="Apache Flink's programming model and guarantees, in Python, on Spark.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+# Everything after the script belongs to the script, options too, as with python, spark-submit and flink run
+_PROGRAM = {"allow_interspersed_args": False, "ignore_unknown_options": False}
+
+Script = Annotated[
+    Path, typer.Argument(metavar="SCRIPT", exists=True, dir_okay=False, help="The program, a Python file.")
+]
+Arguments = Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="Arguments of the program.")]
+Parallelism = Annotated[
+    int | None, typer.Option("-p", "--parallelism", min=1, help="Subtasks of operators that do not say otherwise.")
+]
+Definitions = Annotated[
+    list[str] | None, typer.Option("-D", metavar="KEY=VALUE", help="A setting; wins over the program's own.")
+]
+Master = Annotated[
+    str | None, typer.Option(help="The master of the Spark session, such as local[4] or spark://host:7077.")
+]
+Runtime = Annotated[str | None, typer.Option(metavar="spark|local", help="What executes the job.")]
+CheckpointDir = Annotated[str | None, typer.Option(metavar="DIR", help="Where the job's checkpoints are kept.")]
+Progress = Annotated[
+    bool | None, typer.Option("--progress/--no-progress", show_default=False, help="Whether to show progress.")
+]
+Traceback = Annotated[bool, typer.Option("--traceback", help="Show errors with all that is known about them.")]
+
+
+@app.command(context_settings=_PROGRAM)
+def run(  # noqa: PLR0913, PLR0917 - an option is an argument
+    script: Script,
+    args: Arguments = None,
+    parallelism: Parallelism = None,
+    define: Definitions = None,
+    master: Master = None,
+    runtime: Runtime = None,
+    checkpoint_dir: CheckpointDir = None,
+    progress: Progress = None,
+    traceback: Traceback = False,
+) -> None:
+    """Run a program. Ctrl-C stops its jobs at the end of an epoch; the same command goes on from there."""
+    settings = _settings(define, parallelism, master, runtime, checkpoint_dir)
+    raise typer.Exit(run_program(script, args or [], settings, progress=progress, full_traceback=traceback))
+
+
+@app.command(context_settings=_PROGRAM)
+def explain(
+    script: Script,
+    args: Arguments = None,
+    fmt: Annotated[Format, typer.Option("--format", help="How to show it.")] = Format.TEXT,
+    logical: Annotated[
+        bool, typer.Option("--logical/--physical", help="What the program asked for, or how it would be run.")
+    ] = False,
+    parallelism: Parallelism = None,
+    define: Definitions = None,
+    traceback: Traceback = False,
+) -> None:
+    """Show the job that a program would run, without running it."""
+    settings = _settings(define, parallelism)
+    raise typer.Exit(explain_program(script, args or [], settings, fmt=fmt, logical=logical, full_traceback=traceback))
+
+
+@app.command()
+def doctor(define: Definitions = None, master: Master = None) -> None:
+    """Look whether headrace can run here, and say what to do where it cannot."""
+    settings = _settings(define)
+    raise typer.Exit(run_doctor(spark_settings(settings), master))
+
+
+@app.command()
+def checkpoints(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", exists=True, file_okay=False, help="The directory.")],
+) -> None:
+    """Show what a checkpoint directory holds."""
+    raise typer.Exit(run_checkpoints(directory))
+
+
+@app.command("version")
+def show_version() -> None:
+    """Show the versions of headrace and of what it stands on."""
+    others = ", ".join(f"{package} {_version(package)}" for package in ("pyspark", "pyarrow"))
+    typer.echo(f"headrace {headrace.__version__} (Python {platform.python_version()}, {others})")
+
+
+def _settings(
+    define: list[str] | None,
+    parallelism: int | None = None,
+    master: str | None = None,
+    runtime: str | None = None,
+    checkpoint_dir: str | None = None,
+) -> dict[str, str]:
+    try:
+        return job_settings(
+            define or [], parallelism=parallelism, master=master, runtime=runtime, checkpoint_dir=checkpoint_dir
+        )
+    except HeadraceError as error:
+        raise typer.Exit(report(error, Console(stderr=True))) from None
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"

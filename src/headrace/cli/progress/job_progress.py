@@ -1,0 +1,113 @@
+"""What is known of one running job: its last epoch, and how fast it has been lately."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.jobmanager.progress import EpochStatistics
+
+LATE_COUNTER: Final = "numLateRecordsDropped"
+
+_RATE_SECONDS: Final = 10.0
+"""The rate is an average over so much time: long enough not to flicker, short enough to show what happens now."""
+
+_TREND_EPOCHS: Final = 40
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """So many records were read by that time."""
+
+    at: float
+    records: int
+
+
+class RateMeter:
+    """Records in a second, over the last few seconds.
+
+    Args:
+        clock: seconds, never going back.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._started = clock()
+        self._reads: deque[_Read] = deque()
+
+    def add(self, records: int) -> None:
+        """So many records have just been read."""
+        self._reads.append(_Read(self._clock(), records))
+
+    def rate(self) -> float:
+        """Records in a second; falls to 0 when nothing comes any more."""
+        now = self._clock()
+        while self._reads and self._reads[0].at < now - _RATE_SECONDS:
+            self._reads.popleft()
+        elapsed = min(now - self._started, _RATE_SECONDS)
+        return sum(read.records for read in self._reads) / elapsed if elapsed > 0 else 0.0
+
+
+@dataclass(slots=True)
+class JobProgress:
+    """One job, as the listener has heard of it.
+
+    Attributes:
+        name: the job's name.
+        job_id: the job's id.
+        restored_epoch: the epoch that it goes on from; None when it starts afresh.
+        generation: how often it was taken over.
+        clock: seconds, never going back.
+        epochs: how many epochs this run has completed.
+        records: how many records this run has read.
+        latest: the last epoch; None before the first one.
+        note: what went wrong last and is being repaired.
+        trend: records a second of the last epochs.
+    """
+
+    name: str
+    job_id: str
+    restored_epoch: int | None
+    generation: int
+    clock: Callable[[], float] = time.monotonic
+    epochs: int = 0
+    records: int = 0
+    latest: EpochStatistics | None = None
+    note: str = ""
+    trend: deque[float] = field(default_factory=lambda: deque(maxlen=_TREND_EPOCHS))
+    meter: RateMeter = field(init=False)
+    started: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.meter = RateMeter(self.clock)
+        self.started = self.clock()
+
+    @property
+    def seconds(self) -> float:
+        """How long this run has taken up to now."""
+        return self.clock() - self.started
+
+    @property
+    def late_records(self) -> int:
+        """Late records that were dropped, over the job's life."""
+        return 0 if self.latest is None else self.latest.counters.get(LATE_COUNTER, 0)
+
+    def completed(self, statistics: EpochStatistics) -> None:
+        """An epoch is complete."""
+        self.epochs += 1
+        self.records += statistics.records
+        self.latest = statistics
+        self.note = ""
+        self.meter.add(statistics.records)
+        if statistics.seconds > 0:
+            self.trend.append(statistics.records / statistics.seconds)
+
+    def failed(self, epoch: int, error: BaseException, retry_in: float) -> None:
+        """An epoch failed and is run again."""
+        reason = next(iter(str(error).splitlines()), "") or type(error).__name__
+        self.note = f"epoch {epoch} failed and is run again in {retry_in:.1f} s: {reason}"

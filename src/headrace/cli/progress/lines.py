@@ -1,0 +1,46 @@
+"""A job's progress as plain lines: for logs, pipes and terminals that cannot be redrawn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.cli.progress import wording
+
+if TYPE_CHECKING:
+    from headrace.cli.progress.job_progress import JobProgress
+
+
+def first_line(job: JobProgress) -> str:
+    """Whether the job starts afresh or goes on."""
+    if job.restored_epoch is None:
+        return f"job {job.name!r} starts afresh (job id {job.job_id})"
+    return f"restored epoch {job.restored_epoch} of job {job.name!r} (job id {job.job_id}, generation {job.generation})"
+
+
+def progress_line(job: JobProgress) -> str:
+    """Where the job is now."""
+    latest = job.latest
+    if latest is None:
+        return f"{job.name}: no epoch yet"
+    parts = [
+        f"epoch {latest.epoch}",
+        f"{wording.number(job.records)} records",
+        f"{wording.number(job.meter.rate())} records/s",
+        f"watermark {wording.watermark(latest.watermark, latest.watermark_lag)}",
+        f"state {wording.size(latest.state_bytes)}",
+        f"{wording.number(job.late_records)} late records dropped",
+    ]
+    if latest.pending_commits:
+        parts.append(f"{latest.pending_commits} pending commits")
+    return f"{job.name}: {', '.join(parts)}"
+
+
+def last_line(job: JobProgress, error: BaseException | None) -> str:
+    """How the job ended."""
+    seconds = job.seconds
+    rate = job.records / seconds if seconds > 0 else 0.0
+    state = "failed" if error is not None else "ended"
+    what = f"{wording.number(job.records)} records in {wording.span(seconds)} ({wording.number(rate)} records/s)"
+    late = f", {wording.number(job.late_records)} late records dropped" if job.late_records else ""
+    where = f" at epoch {job.latest.epoch}" if job.latest is not None else ""
+    return f"job {job.name!r} {state}{where}: {what}{late}"

@@ -1,0 +1,180 @@
+"""Listeners that show what jobs do: a live panel on a terminal, lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console
+from rich.live import Live
+
+from headrace.cli.progress.job_progress import JobProgress
+from headrace.cli.progress.lines import first_line, last_line, progress_line
+from headrace.cli.progress.panel import panels
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.console import RenderableType
+
+    from headrace.jobmanager.progress import EpochStatistics
+
+LINE_SECONDS: Final = 5.0
+"""How often a job says where it is, when it says so in lines."""
+
+_REFRESHES_PER_SECOND: Final = 4
+
+
+class ProgressListener:
+    """Keeps account of the jobs that run, says how they begin and end, and lets subclasses show more.
+
+    A program may run several jobs at once. The listener is told by each job's own thread, so the thread says which job
+    is meant.
+
+    Args:
+        console: where to print.
+        clock: seconds, never going back.
+
+    Attributes:
+        last_epochs: by job, the last epoch that was completed.
+        on_start: called when a job begins.
+    """
+
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+        self.console = console
+        self.last_epochs: dict[str, int] = {}
+        self.on_start: Callable[[], None] = lambda: None
+        self._clock = clock
+        self._jobs: dict[int, JobProgress] = {}
+        self._lock = threading.Lock()
+
+    def job_started(self, job_name: str, job_id: str, restored_epoch: int | None, generation: int) -> None:
+        """The first line: afresh, or from where."""
+        job = JobProgress(job_name, job_id, restored_epoch, generation, self._clock)
+        with self._lock:
+            self._jobs[threading.get_ident()] = job
+        self.say(first_line(job))
+        self.started()
+        self.on_start()
+
+    def epoch_completed(self, statistics: EpochStatistics) -> None:
+        """Take the epoch into account."""
+        job = self._job()
+        if job is not None:
+            job.completed(statistics)
+            self.last_epochs[job.name] = statistics.epoch
+            self.advanced(job)
+
+    def epoch_failed(self, epoch: int, error: BaseException, retry_in: float) -> None:
+        """Say that the epoch is run again."""
+        job = self._job()
+        if job is not None:
+            job.failed(epoch, error, retry_in)
+            self.stumbled(job)
+
+    def job_ended(self, error: BaseException | None) -> None:
+        """The last line; nothing when the job never started."""
+        with self._lock:
+            job = self._jobs.pop(threading.get_ident(), None)
+        if job is not None:
+            self.ended()
+            self.say(last_line(job, error))
+
+    def jobs(self) -> list[JobProgress]:
+        """The jobs that run now."""
+        with self._lock:
+            return list(self._jobs.values())
+
+    def say(self, line: str) -> None:
+        """Print a line of its own."""
+        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def close(self) -> None:
+        """Nothing is shown any more."""
+
+    def started(self) -> None:
+        """A job begins."""
+
+    def advanced(self, job: JobProgress) -> None:
+        """A job has completed an epoch."""
+
+    def stumbled(self, job: JobProgress) -> None:
+        """A job runs an epoch again."""
+
+    def ended(self) -> None:
+        """A job is over."""
+
+    def _job(self) -> JobProgress | None:
+        with self._lock:
+            return self._jobs.get(threading.get_ident())
+
+
+class QuietListener(ProgressListener):
+    """Says how jobs begin and end, and what goes wrong; nothing in between."""
+
+    def stumbled(self, job: JobProgress) -> None:
+        self.say(f"{job.name}: {job.note}")
+
+
+class LineListener(QuietListener):
+    """One line every few seconds."""
+
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(console, clock)
+        self._said: dict[str, float] = {}
+
+    def advanced(self, job: JobProgress) -> None:
+        now = self._clock()
+        if now - self._said.get(job.job_id, job.started) >= LINE_SECONDS:
+            self._said[job.job_id] = now
+            self.say(progress_line(job))
+
+
+class PanelListener(ProgressListener):
+    """A panel that redraws itself, at its own pace, while jobs run; what the program prints appears above it."""
+
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(console, clock)
+        self._live: Live | None = None
+        # Not the lock of the jobs: drawing asks for that one while rich holds its own
+        self._live_lock = threading.Lock()
+
+    def started(self) -> None:
+        with self._live_lock:
+            if self._live is None:
+                self._live = Live(
+                    console=self.console,
+                    get_renderable=self._draw,
+                    refresh_per_second=_REFRESHES_PER_SECOND,
+                    transient=True,
+                    # What goes into a file or a pipe must not pass through the terminal
+                    redirect_stdout=sys.stdout.isatty(),
+                )
+                self._live.start()
+
+    def ended(self) -> None:
+        if not self.jobs():
+            self.close()
+
+    def close(self) -> None:
+        with self._live_lock:
+            live, self._live = self._live, None
+        if live is not None:
+            live.stop()
+
+    def _draw(self) -> RenderableType:
+        return panels(self.jobs())
+
+
+def listener_for(console: Console, *, progress: bool | None) -> ProgressListener:
+    """The listener that suits where the output goes.
+
+    Args:
+        console: the standard error.
+        progress: whether progress is wanted; None leaves it at the usual, which is yes.
+    """
+    if progress is False:
+        return QuietListener(console)
+    return PanelListener(console) if console.is_terminal else LineListener(console)

@@ -1,0 +1,86 @@
+"""``headrace run``: runs a program and shows what its jobs do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from headrace.cli.failures import INTERRUPTED, OK, report
+from headrace.cli.interrupts import InterruptGuard
+from headrace.cli.progress.listener import ProgressListener, listener_for
+from headrace.cli.script import run_script
+from headrace.client.defaults import submission_defaults
+from headrace.common import options
+from headrace.common.errors import HeadraceError
+
+
+def run_program(
+    script: Path,
+    arguments: Sequence[str],
+    settings: Mapping[str, str],
+    *,
+    progress: bool | None = None,
+    full_traceback: bool = False,
+    console: Console | None = None,
+) -> int:
+    """Run a program to its end.
+
+    Args:
+        script: the program.
+        arguments: its arguments.
+        settings: win over the configuration that the program itself makes.
+        progress: whether to show what jobs do; None for the usual.
+        full_traceback: whether errors are shown with all that is known.
+        console: where to show it; the standard error when left out.
+
+    Returns:
+        The exit code.
+    """
+    console = console or Console(stderr=True)
+    listener = listener_for(console, progress=progress)
+    error: BaseException | None = None
+    with InterruptGuard(listener.say) as guard:
+        listener.on_start = guard.job_started
+        try:
+            with submission_defaults(settings, listener):
+                run_script(script, arguments)
+        except BaseException as raised:
+            error = raised
+        finally:
+            listener.close()
+    return _end(error, guard, listener, settings, full_traceback=full_traceback, script=script)
+
+
+def _end(
+    error: BaseException | None,
+    guard: InterruptGuard,
+    listener: ProgressListener,
+    settings: Mapping[str, str],
+    *,
+    full_traceback: bool,
+    script: Path,
+) -> int:
+    """Say how it ended; after Ctrl-C, how to go on."""
+    # A job that was cancelled at the user's wish says so by an error; the user knows
+    expected = guard.presses > 0 and isinstance(error, HeadraceError | KeyboardInterrupt)
+    code = OK
+    if error is not None and not (expected and not full_traceback):
+        code = report(error, listener.console, script, full=full_traceback)
+    if not guard.presses:
+        return code
+    listener.say(_how_to_go_on(listener.last_epochs, settings))
+    return INTERRUPTED
+
+
+def _how_to_go_on(last_epochs: Mapping[str, int], settings: Mapping[str, str]) -> str:
+    if not last_epochs:
+        return "interrupted before the first epoch was complete"
+    where = ", ".join(f"epoch {epoch} of job {name!r}" for name, epoch in last_epochs.items())
+    if options.CHECKPOINT_DIR.key in settings:
+        return f"stopped after {where}; run the same command again to go on from there"
+    return (
+        f"stopped after {where}; the same command goes on from there if the program sets a checkpoint directory, "
+        "else give one with --checkpoint-dir"
+    )

@@ -1,0 +1,65 @@
+"""What all of headrace's APIs share: PyFlink's ``pyflink.common``."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.common.completable_future import CompletableFuture
+from headrace.common.config_options import ConfigOption, ConfigOptions
+from headrace.common.configuration import Configuration
+from headrace.common.job_execution_result import JobExecutionResult
+from headrace.common.job_id import JobID
+from headrace.common.job_status import JobStatus
+from headrace.common.row import Row, RowKind
+from headrace.common.serialization import (
+    ByteArraySchema,
+    DeserializationSchema,
+    Encoder,
+    SerializationSchema,
+    SimpleStringSchema,
+)
+from headrace.common.time import Duration, Instant, Time
+from headrace.common.typeinfo import TypeInformation, Types
+
+if TYPE_CHECKING:
+    from headrace.client.job_client import JobClient
+    from headrace.time.watermark_strategy import TimestampAssigner, WatermarkStrategy
+
+__all__ = [
+    "ByteArraySchema",
+    "CompletableFuture",
+    "ConfigOption",
+    "ConfigOptions",
+    "Configuration",
+    "DeserializationSchema",
+    "Duration",
+    "Encoder",
+    "Instant",
+    "JobClient",
+    "JobExecutionResult",
+    "JobID",
+    "JobStatus",
+    "Row",
+    "RowKind",
+    "SerializationSchema",
+    "SimpleStringSchema",
+    "Time",
+    "TimestampAssigner",
+    "TypeInformation",
+    "Types",
+    "WatermarkStrategy",
+]
+
+# PyFlink has these here, headrace has them in packages that build on this one: they are found when they are asked for.
+_ELSEWHERE: Final = {
+    "JobClient": "headrace.client.job_client",
+    "TimestampAssigner": "headrace.time.watermark_strategy",
+    "WatermarkStrategy": "headrace.time.watermark_strategy",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ELSEWHERE:
+        return getattr(import_module(_ELSEWHERE[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,7 @@
+"""``Row`` and ``RowKind``, under PyFlink's module path."""
+
+from __future__ import annotations
+
+from headrace.common.row import Row, RowKind
+
+__all__ = ["Row", "RowKind"]

@@ -1,0 +1,55 @@
+"""Flink's DataStream API: PyFlink's ``pyflink.datastream``."""
+
+from __future__ import annotations
+
+from headrace.datastream.checkpoint_config import CheckpointConfig
+from headrace.datastream.checkpointing_mode import CheckpointingMode
+from headrace.datastream.data_stream import DataStream, DataStreamSink, KeyedStream, WindowedStream
+from headrace.datastream.execution_mode import RuntimeExecutionMode
+from headrace.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
+from headrace.datastream.functions import (
+    AggregateFunction,
+    FilterFunction,
+    FlatMapFunction,
+    KeyedProcessFunction,
+    KeySelector,
+    MapFunction,
+    ProcessFunction,
+    ProcessWindowFunction,
+    ReduceFunction,
+    RuntimeContext,
+    WindowFunction,
+)
+from headrace.datastream.output_tag import OutputTag
+from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
+from headrace.datastream.time_domain import TimeDomain
+from headrace.datastream.timerservice import TimerService
+from headrace.datastream.window import TimeWindow, WindowAssigner
+
+__all__ = [
+    "AggregateFunction",
+    "CheckpointConfig",
+    "CheckpointingMode",
+    "DataStream",
+    "DataStreamSink",
+    "ExternalizedCheckpointRetention",
+    "FilterFunction",
+    "FlatMapFunction",
+    "KeySelector",
+    "KeyedProcessFunction",
+    "KeyedStream",
+    "MapFunction",
+    "OutputTag",
+    "ProcessFunction",
+    "ProcessWindowFunction",
+    "ReduceFunction",
+    "RuntimeContext",
+    "RuntimeExecutionMode",
+    "StreamExecutionEnvironment",
+    "TimeDomain",
+    "TimeWindow",
+    "TimerService",
+    "WindowAssigner",
+    "WindowFunction",
+    "WindowedStream",
+]

@@ -1,0 +1,14 @@
+"""The aggregates that windows compute column by column, without a Python call for each record.
+
+::
+
+    from headrace.datastream.aggregates import count, sum
+
+    stream.key_by("card").window(TumblingEventTimeWindows.of(Time.minutes(1))).aggregate(count(), sum("amount"))
+"""
+
+from __future__ import annotations
+
+from headrace.operators.window.aggregates import Aggregate, avg, count, first, last, max, min, sum
+
+__all__ = ["Aggregate", "avg", "count", "first", "last", "max", "min", "sum"]

@@ -1,0 +1,17 @@
+"""``CheckpointingMode``: what a failure may do to results."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+__all__ = ["CheckpointingMode"]
+
+
+class CheckpointingMode(Enum):
+    """The guarantee that a job asks of its sources and sinks; state is exact in both modes."""
+
+    EXACTLY_ONCE = 0
+    """Every record counts once, failures or not."""
+
+    AT_LEAST_ONCE = 1
+    """After a failure some results may come again."""

@@ -1,0 +1,29 @@
+"""Files as a source and as a sink."""
+
+from __future__ import annotations
+
+from headrace.connectors.file_system import (
+    BucketAssigner,
+    BulkFormat,
+    DefaultRollingPolicy,
+    FileSink,
+    FileSource,
+    FileSourceBuilder,
+    OnCheckpointRollingPolicy,
+    OutputFileConfig,
+    RollingPolicy,
+    StreamFormat,
+)
+
+__all__ = [
+    "BucketAssigner",
+    "BulkFormat",
+    "DefaultRollingPolicy",
+    "FileSink",
+    "FileSource",
+    "FileSourceBuilder",
+    "OnCheckpointRollingPolicy",
+    "OutputFileConfig",
+    "RollingPolicy",
+    "StreamFormat",
+]

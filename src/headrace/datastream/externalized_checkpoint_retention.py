@@ -1,0 +1,20 @@
+"""``ExternalizedCheckpointRetention``: what becomes of checkpoints when a job is cancelled."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+__all__ = ["ExternalizedCheckpointRetention"]
+
+
+class ExternalizedCheckpointRetention(Enum):
+    """What becomes of a job's checkpoints when it ends; headrace always keeps the latest ones."""
+
+    DELETE_ON_CANCELLATION = 0
+    """Flink deletes them when the job is cancelled, and keeps them when it fails."""
+
+    RETAIN_ON_CANCELLATION = 1
+    """They stay, and a later run goes on from them."""
+
+    NO_EXTERNALIZED_CHECKPOINTS = 2
+    """Flink deletes them when the job ends, however it ends."""

@@ -1,0 +1,7 @@
+"""Comma-separated values."""
+
+from __future__ import annotations
+
+from headrace.formats.csv import CsvBulkWriters, CsvEncoder, CsvFormat, CsvReaderFormat, CsvSchema, CsvSchemaBuilder
+
+__all__ = ["CsvBulkWriters", "CsvEncoder", "CsvFormat", "CsvReaderFormat", "CsvSchema", "CsvSchemaBuilder"]

@@ -1,0 +1,12 @@
+"""JSON, as messages and as lines of files."""
+
+from __future__ import annotations
+
+from headrace.formats.json import (
+    JsonLinesEncoder,
+    JsonLinesFormat,
+    JsonRowDeserializationSchema,
+    JsonRowSerializationSchema,
+)
+
+__all__ = ["JsonLinesEncoder", "JsonLinesFormat", "JsonRowDeserializationSchema", "JsonRowSerializationSchema"]

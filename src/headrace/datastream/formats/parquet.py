@@ -1,0 +1,7 @@
+"""Parquet."""
+
+from __future__ import annotations
+
+from headrace.formats.parquet import ParquetBulkWriters, ParquetColumnarRowInputFormat, ParquetFormat
+
+__all__ = ["ParquetBulkWriters", "ParquetColumnarRowInputFormat", "ParquetFormat"]

@@ -1,0 +1,264 @@
+"""The functions that users write: PyFlink's base classes.
+
+A plain callable does wherever a class here has one method that is called for records (``map``, ``filter``, ``reduce``,
+…). The classes add ``open`` and ``close``, which are called once for each parallel instance.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from headrace.operators.runtime_context import RuntimeContext
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from headrace.datastream.state import (
+        AggregatingState,
+        AggregatingStateDescriptor,
+        ListState,
+        ListStateDescriptor,
+        MapState,
+        MapStateDescriptor,
+        ReducingState,
+        ReducingStateDescriptor,
+        ValueState,
+        ValueStateDescriptor,
+    )
+    from headrace.datastream.time_domain import TimeDomain
+    from headrace.datastream.timerservice import TimerService
+
+__all__ = [
+    "AggregateFunction",
+    "FilterFunction",
+    "FlatMapFunction",
+    "Function",
+    "KeySelector",
+    "KeyedProcessFunction",
+    "KeyedStateStore",
+    "MapFunction",
+    "ProcessFunction",
+    "ProcessWindowFunction",
+    "ReduceFunction",
+    "RuntimeContext",
+    "WindowFunction",
+]
+
+IN = TypeVar("IN")
+OUT = TypeVar("OUT")
+KEY = TypeVar("KEY")
+W = TypeVar("W")
+W2 = TypeVar("W2")
+
+
+class KeyedStateStore(ABC):
+    """Gives access to the state of the key that is being processed; what :class:`RuntimeContext` offers of it."""
+
+    @abstractmethod
+    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
+        """One value for each key."""
+
+    @abstractmethod
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
+        """A list for each key."""
+
+    @abstractmethod
+    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+        """A dict for each key."""
+
+    @abstractmethod
+    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
+        """Elements combined into one of their own type, for each key."""
+
+    @abstractmethod
+    def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
+        """Elements folded into an accumulator, for each key."""
+
+
+KeyedStateStore.register(RuntimeContext)
+
+
+class Function(ABC):  # noqa: B024 - there is nothing that every function must have
+    """The root of all functions.
+
+    What ``__init__`` sets travels with the function, so it has to be picklable; connections, models and state are for
+    ``open``. Attributes that change while records are processed are not state: after a failure they are gone.
+    """
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Called once for each parallel instance before any record; the place to get state."""
+
+    def close(self) -> None:
+        """Called once for each parallel instance at the end of its life."""
+
+
+class MapFunction(Function):
+    """Makes one record of each record."""
+
+    @abstractmethod
+    def map(self, value: Any) -> Any:
+        """The record that ``value`` becomes."""
+
+
+class FlatMapFunction(Function):
+    """Makes any number of records of each record."""
+
+    @abstractmethod
+    def flat_map(self, value: Any) -> Iterable[Any] | None:
+        """Yields the records that ``value`` becomes, or returns something to iterate over."""
+
+
+class FilterFunction(Function):
+    """Keeps some of the records."""
+
+    @abstractmethod
+    def filter(self, value: Any) -> bool:
+        """Whether ``value`` is kept. The record must not be changed."""
+
+
+class ReduceFunction(Function):
+    """Combines two records into one of the same type."""
+
+    @abstractmethod
+    def reduce(self, value1: Any, value2: Any) -> Any:
+        """What has been combined so far, ``value1``, and the next record made one."""
+
+
+class AggregateFunction(Function):
+    """Folds records into an accumulator and makes a result of that; all three may be of different types."""
+
+    @abstractmethod
+    def create_accumulator(self) -> Any:
+        """The accumulator of no records."""
+
+    @abstractmethod
+    def add(self, value: Any, accumulator: Any) -> Any:
+        """The accumulator with one more record; it may be changed in place and returned."""
+
+    @abstractmethod
+    def get_result(self, accumulator: Any) -> Any:
+        """The result of everything that was added."""
+
+    @abstractmethod
+    def merge(self, acc_a: Any, acc_b: Any) -> Any:
+        """Two accumulators made one; only windows that merge (sessions) ask for it."""
+
+
+class KeySelector(Function):
+    """Takes the key from a record; the same record must always give the same key."""
+
+    @abstractmethod
+    def get_key(self, value: Any) -> Any:
+        """The key of ``value``; it has to be hashable."""
+
+
+class ProcessFunction(Function):
+    """Works on records one by one, and sees their timestamps and the time.
+
+    On a keyed stream it has state and timers as a :class:`KeyedProcessFunction` has.
+    """
+
+    class Context(ABC):
+        """What a function learns about the record; only valid during the call."""
+
+        @abstractmethod
+        def timer_service(self) -> TimerService:
+            """Tells the time; on a keyed stream it also sets timers."""
+
+        @abstractmethod
+        def timestamp(self) -> int | None:
+            """The record's event time in milliseconds since the epoch; None when it has none."""
+
+    @abstractmethod
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterable[Any] | None:
+        """Called for each record.
+
+        ``yield value`` emits a record, ``yield tag, value`` emits one to the side output of an ``OutputTag``.
+        """
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterable[Any] | None:
+        """Called when a timer fires; only keyed streams have timers."""
+
+
+class KeyedProcessFunction(Function):
+    """Works on the records of a keyed stream one by one, with state and timers for each key."""
+
+    class Context(ABC):
+        """What a function learns about the record; only valid during the call."""
+
+        @abstractmethod
+        def get_current_key(self) -> Any:
+            """The key of the record or of the timer."""
+
+        @abstractmethod
+        def timer_service(self) -> TimerService:
+            """Tells the time, and sets and deletes timers of the current key."""
+
+        @abstractmethod
+        def timestamp(self) -> int | None:
+            """The event time of the record, or the time of the timer, in milliseconds; None when there is none."""
+
+    class OnTimerContext(Context):
+        """What ``on_timer`` learns about the timer."""
+
+        @abstractmethod
+        def time_domain(self) -> TimeDomain:
+            """Whether the timer is one of event time or of processing time."""
+
+    @abstractmethod
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[Any] | None:
+        """Called for each record.
+
+        ``yield value`` emits a record, ``yield tag, value`` emits one to the side output of an ``OutputTag``.
+        """
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterable[Any] | None:
+        """Called when a timer fires, once for each key, time and time domain; emits as ``process_element`` does.
+
+        Args:
+            timestamp: the time that the timer was set for, in milliseconds.
+            ctx: the key, the time, and timers to set.
+        """
+
+
+class WindowFunction(Function, Generic[IN, OUT, KEY, W]):
+    """Works on the contents of a window."""
+
+    @abstractmethod
+    def apply(self, key: KEY, window: W, inputs: Iterable[IN]) -> Iterable[OUT]:
+        """Called when a window of a key fires; yields results, or returns something to iterate over."""
+
+
+class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
+    """Works on the contents of a window, and sees the window, the time and state."""
+
+    class Context(ABC, Generic[W2]):
+        """What a function learns about the window; only valid during the call."""
+
+        @abstractmethod
+        def window(self) -> W2:
+            """The window that fires."""
+
+        @abstractmethod
+        def current_processing_time(self) -> int:
+            """The clock's reading in milliseconds since the epoch."""
+
+        @abstractmethod
+        def current_watermark(self) -> int:
+            """The event time that has been reached, in milliseconds."""
+
+        @abstractmethod
+        def window_state(self) -> KeyedStateStore:
+            """State of this key and this window; ``clear`` has to clear it."""
+
+        @abstractmethod
+        def global_state(self) -> KeyedStateStore:
+            """State of this key, shared by all its windows; nothing clears it by itself."""
+
+    @abstractmethod
+    def process(self, key: KEY, context: ProcessWindowFunction.Context[W], elements: Iterable[IN]) -> Iterable[OUT]:
+        """Called when a window of a key fires; yields results, or returns something to iterate over."""
+
+    def clear(self, context: ProcessWindowFunction.Context[W]) -> None:
+        """Called when the window's contents are dropped for good; clears what ``window_state()`` holds."""

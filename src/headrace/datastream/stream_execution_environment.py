@@ -1,0 +1,298 @@
+"""``StreamExecutionEnvironment``: where a program begins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.common import options
+from headrace.common.configuration import Configuration
+from headrace.common.errors import InvalidProgramError, InvalidTypeError, UnsupportedOperationError
+from headrace.common.execution_mode import RuntimeExecutionMode
+from headrace.connectors.collection import CollectionSource
+from headrace.connectors.sequence import NumberSequenceSource
+from headrace.connectors.source import Boundedness, Source
+from headrace.datastream.checkpoint_config import CheckpointConfig
+from headrace.datastream.dependencies import Dependencies
+from headrace.datastream.execution_config import ExecutionConfig
+from headrace.datastream.execution_plan import execution_plan
+from headrace.datastream.method_tables import unsupported, without_effect
+from headrace.datastream.streams.checks import declared_type, expect, refused
+from headrace.datastream.streams.handle import checked_text
+from headrace.datastream.streams.source_stream import DataStreamSource
+from headrace.datastream.streams.timestamps import check_strategy
+from headrace.datastream.transformations import Transformations
+from headrace.graph.specs import SourceSpec
+from headrace.time.watermark_strategy import WatermarkStrategy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from headrace.client.job_client import JobClient
+    from headrace.common.job_execution_result import JobExecutionResult
+    from headrace.datastream.checkpointing_mode import CheckpointingMode
+    from headrace.datastream.streams.data_stream import DataStream
+    from headrace.graph.stream_graph import StreamGraph
+    from headrace.plan.job_plan import JobPlan
+
+__all__ = ["StreamExecutionEnvironment"]
+
+
+@without_effect(
+    {
+        "set_buffer_timeout": "records travel at the end of an epoch; see headrace.epoch.target-duration",
+        "disable_operator_chaining": "what runs chained follows from the shuffles",
+        "enable_changelog_state_backend": "state is a log of changes as it is",
+    }
+)
+@unsupported(
+    {
+        "add_source": "use from_source(source, watermark_strategy, name)",
+        "create_input": "use from_source(source, watermark_strategy, name)",
+        "register_slot_sharing_group": "Spark places the tasks; remove the call",
+        "register_cached_file": "ship the file with add_python_archive(path), or read it from storage all tasks reach",
+        "set_default_savepoint_directory": "there are no savepoints yet; execution.checkpointing.dir has checkpoints",
+        "set_default_local_parallelism": "use set_parallelism(...)",
+    }
+)
+class StreamExecutionEnvironment(Dependencies):
+    """Makes streams from sources, and runs jobs.
+
+    Streams only describe what is to be done; ``execute()`` runs everything that was built since the last one. Made by
+    :meth:`get_execution_environment`.
+
+    Attributes:
+        transformations: what was built; for the classes of this package.
+    """
+
+    def __init__(self, configuration: Configuration | None = None) -> None:
+        self._configuration = Configuration(configuration)
+        self.transformations = Transformations()
+
+    @staticmethod
+    def get_execution_environment(configuration: Configuration | None = None) -> StreamExecutionEnvironment:
+        """A new environment.
+
+        Args:
+            configuration: settings to begin with; a copy is made.
+        """
+        return StreamExecutionEnvironment(configuration)
+
+    # --- settings ----------------------------------------------------------------------------------------------------
+
+    def get_config(self) -> ExecutionConfig:
+        """The settings of jobs."""
+        return ExecutionConfig(self._configuration)
+
+    def get_configuration(self) -> Configuration:
+        """All settings, as keys and values; a copy."""
+        return Configuration(self._configuration)
+
+    def configure(self, configuration: Configuration) -> None:
+        """Adds settings; they win over those from before."""
+        self._configuration.add_all(configuration)
+
+    def get_parallelism(self) -> int:
+        """How many subtasks an operator has that does not say otherwise; this machine's cores when it was not set."""
+        return self.get_config().get_parallelism()
+
+    def set_parallelism(self, parallelism: int) -> StreamExecutionEnvironment:
+        """Sets how many subtasks an operator has that does not say otherwise.
+
+        Raises:
+            ConfigurationError: when the number is not between 1 and 32768.
+        """
+        self.get_config().set_parallelism(parallelism)
+        return self
+
+    def get_max_parallelism(self) -> int:
+        """How many key groups a job has: the highest parallelism that it can be rescaled to."""
+        return self.get_config().get_max_parallelism()
+
+    def set_max_parallelism(self, max_parallelism: int) -> StreamExecutionEnvironment:
+        """Sets how many key groups a job has; it is fixed by the first run.
+
+        Raises:
+            ConfigurationError: when the number is not between 1 and 32768.
+        """
+        self.get_config().set_max_parallelism(max_parallelism)
+        return self
+
+    def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> StreamExecutionEnvironment:
+        """Sets whether jobs run in streaming or batch mode; ``AUTOMATIC`` is batch when all sources are bounded.
+
+        Raises:
+            InvalidProgramError: when it is no ``RuntimeExecutionMode``.
+        """
+        expect(execution_mode, RuntimeExecutionMode, "set_runtime_mode")
+        self._configuration.set(options.RUNTIME_MODE, execution_mode)
+        return self
+
+    def get_checkpoint_config(self) -> CheckpointConfig:
+        """The settings of checkpoints."""
+        return CheckpointConfig(self._configuration)
+
+    def enable_checkpointing(self, interval: int, mode: CheckpointingMode | None = None) -> StreamExecutionEnvironment:
+        """Sets the longest time between two checkpoints.
+
+        Args:
+            interval: milliseconds, above zero.
+            mode: the guarantee that the job asks of sources and sinks; exactly once when left out.
+
+        Raises:
+            InvalidProgramError: when one of them is something else.
+        """
+        config = self.get_checkpoint_config().set_checkpoint_interval(interval)
+        if mode is not None:
+            config.set_checkpointing_mode(mode)
+        return self
+
+    def get_checkpoint_interval(self) -> int:
+        """The longest time between two checkpoints in milliseconds; -1 when there is no such limit."""
+        return self.get_checkpoint_config().get_checkpoint_interval()
+
+    def get_checkpointing_mode(self) -> CheckpointingMode:
+        """The guarantee that the job asks of its sources and sinks."""
+        return self.get_checkpoint_config().get_checkpointing_mode()
+
+    # --- sources -----------------------------------------------------------------------------------------------------
+
+    def from_collection(self, collection: Iterable[Any], type_info: Any = None) -> DataStream:
+        """A bounded stream of the given elements, in their order.
+
+        Args:
+            collection: the elements; they are read now, and travel with the job.
+            type_info: their type; found out from all of them when left out.
+
+        Raises:
+            InvalidTypeError: when an element does not fit the type.
+        """
+        declared = None if type_info is None else declared_type(type_info)
+        return self._from(CollectionSource(collection, declared), "Collection Source")
+
+    def from_sequence(self, start: int, end: int) -> DataStream:
+        """A bounded stream of the numbers from ``start`` to ``end``, both included.
+
+        Raises:
+            InvalidProgramError: when the bounds are no 64-bit numbers, or the wrong way round.
+        """
+        return self._from(NumberSequenceSource(start, end), "Sequence Source")
+
+    def from_source(
+        self, source: Source, watermark_strategy: WatermarkStrategy, source_name: str, type_info: Any = None
+    ) -> DataStream:
+        """A stream of what a source reads.
+
+        Unlike in PyFlink a timestamp assigner within the strategy counts. Event time is kept for each split of the
+        source (partition, say), so a split that is behind is not late.
+
+        Args:
+            source: where records come from.
+            watermark_strategy: how event time is taken from them; ``WatermarkStrategy.no_watermarks()`` for none.
+            source_name: the name of the source.
+            type_info: the type of the records; sources know it themselves, so it can only be confirmed.
+
+        Raises:
+            InvalidProgramError: when one of the arguments is something else.
+            InvalidTypeError: when the source produces another type than ``type_info``.
+        """
+        expect(source, Source, "from_source")
+        checked_text("name", source_name)
+        if type_info is not None and declared_type(type_info) != source.produced_type:
+            raise refused(
+                f"source {source_name!r} produces {source.produced_type}, not {declared_type(type_info)}: leave "
+                "type_info out, and map() the records",
+                InvalidTypeError,
+            )
+        check_strategy(watermark_strategy, source.produced_type)
+        return DataStreamSource(self, source, watermark_strategy, source_name)
+
+    def from_dataframe(
+        self, dataframe: Any, watermark_strategy: WatermarkStrategy | None = None, source_name: str = "DataFrame Source"
+    ) -> DataStream:
+        """A stream of the rows of a Spark DataFrame, static or streaming.
+
+        Raises:
+            UnsupportedOperationError: when the runtime has no DataFrames.
+        """
+        try:
+            from headrace.runtime.spark.dataframe import DataFrameSource  # type: ignore[import-not-found, unused-ignore]
+        except ModuleNotFoundError as error:
+            raise UnsupportedOperationError(
+                "from_dataframe() is not supported: write the DataFrame to Parquet and read it with a FileSource"
+            ) from error
+        strategy = WatermarkStrategy.no_watermarks() if watermark_strategy is None else watermark_strategy
+        return self.from_source(DataFrameSource(dataframe), strategy, source_name)
+
+    def _from(self, source: Source, name: str) -> DataStream:
+        return DataStreamSource(self, source, WatermarkStrategy.no_watermarks(), name)
+
+    # --- jobs --------------------------------------------------------------------------------------------------------
+
+    def execute(self, job_name: str | None = None) -> JobExecutionResult:
+        """Runs everything that was built since the last job, and waits for its end.
+
+        Args:
+            job_name: the name of the job; that of the configuration, or a default, when left out.
+
+        Raises:
+            InvalidProgramError: when nothing was built, or what was built cannot be run.
+            JobExecutionError: when the job fails; a ``UserFunctionError`` when a function of the program raised.
+        """
+        client = self.execute_async(job_name)
+        try:
+            return client.get_job_execution_result().result()
+        except KeyboardInterrupt:
+            # In a notebook the process lives on, and nobody has the client.
+            client.cancel()
+            raise
+
+    def execute_async(self, job_name: str | None = None) -> JobClient:
+        """Starts everything that was built since the last job, and does not wait.
+
+        Raises:
+            InvalidProgramError: when nothing was built, or what was built cannot be run.
+        """
+        from headrace.client.submission import submit
+
+        job = self.transformations.take_next_job()
+        self._check_mode(job)
+        return submit(job, self.get_configuration(), job_name)
+
+    def get_execution_plan(self) -> str:
+        """The plan of the next job as JSON, in Flink's shape: nodes with parallelism, predecessors and ship strategy.
+
+        Raises:
+            InvalidProgramError: when nothing was built, or what was built cannot be run.
+        """
+        return execution_plan(self._plan())
+
+    def explain(self) -> str:
+        """The plan of the next job as text: stages, what runs chained in them, what is shuffled between them.
+
+        Raises:
+            InvalidProgramError: when nothing was built, or what was built cannot be run.
+        """
+        from headrace.plan.explain_text import explain_text
+
+        return explain_text(self._plan())
+
+    def close(self) -> None:
+        """Forgets what was built and not executed."""
+        self.transformations.discard()
+
+    def _plan(self) -> JobPlan:
+        from headrace.client.submission import effective_configuration, plan_graph
+
+        job = self.transformations.next_job()
+        self._check_mode(job)
+        return plan_graph(job, effective_configuration(self._configuration), None, self.get_parallelism())
+
+    def _check_mode(self, job: StreamGraph) -> None:
+        if self._configuration.get(options.RUNTIME_MODE) is not RuntimeExecutionMode.BATCH:
+            return
+        for node in job:
+            if isinstance(node.spec, SourceSpec) and node.spec.source.boundedness is not Boundedness.BOUNDED:
+                raise InvalidProgramError(
+                    f"batch mode needs sources that end, but source {node.name!r} ({node.call_site}) is unbounded: use "
+                    "RuntimeExecutionMode.AUTOMATIC or STREAMING"
+                )

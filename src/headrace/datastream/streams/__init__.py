@@ -1,0 +1,1 @@
+"""The streams of a program: handles on the edges of its graph."""

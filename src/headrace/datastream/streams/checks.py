@@ -1,0 +1,84 @@
+"""Checks of what a program hands to a stream, made at once so that errors point at the line that is wrong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.common.call_site import caller
+from headrace.common.errors import HeadraceError, InvalidProgramError
+from headrace.common.type_inference import Role, infer_from_hint
+from headrace.common.typeinfo import TypeInformation, Types
+
+if TYPE_CHECKING:
+    from headrace.datastream.functions import Function
+
+
+def refused(message: str, error: type[HeadraceError] = InvalidProgramError) -> HeadraceError:
+    """An error that ends in the user's own line."""
+    return error(f"{message}\n  at {caller()}")
+
+
+def check_function(function: Any, base: type[Function], method: str) -> None:
+    """Refuse what cannot be called for a record.
+
+    Args:
+        function: what the user gave.
+        base: the class that it should be of, unless it is callable.
+        method: the method that is called for a record.
+
+    Raises:
+        InvalidProgramError: when it is neither.
+    """
+    check_instance(function, base)
+    if not callable(getattr(function, method, None)) and not callable(function):
+        raise refused(f"expected a {base.__name__} or a function, got {function!r}")
+
+
+def check_object(function: Any, base: type[Function], method: str) -> None:
+    """Refuse what does not have the method: plain callables do not do here.
+
+    Raises:
+        InvalidProgramError: when the method is missing.
+    """
+    check_instance(function, base)
+    if not callable(getattr(function, method, None)):
+        raise refused(f"expected a {base.__name__}, got {function!r}")
+
+
+def expect(value: Any, kind: type, method: str) -> None:
+    """Refuse an argument of another class.
+
+    Raises:
+        InvalidProgramError: when ``value`` is no instance of ``kind``; the message begins with ``method``.
+    """
+    if not isinstance(value, kind):
+        raise refused(f"{method} takes a {kind.__name__}, not {value!r}")
+
+
+def check_instance(function: Any, base: type[Function]) -> None:
+    """Refuse a class where an instance is meant.
+
+    Raises:
+        InvalidProgramError: when ``function`` is a class derived from ``base``.
+    """
+    if isinstance(function, type) and issubclass(function, base):
+        raise refused(f"expected a {base.__name__}, got the class itself: write {function.__name__}()")
+
+
+def declared_type(declared: Any) -> TypeInformation:
+    """The type that a user declared; a list of types stands for a row, as in PyFlink.
+
+    Raises:
+        InvalidTypeError: when it is no type at all.
+    """
+    return Types.ROW(declared) if isinstance(declared, list) else Types.of(declared)
+
+
+def result_type(declared: Any, function: Any, role: Role = Role.ONE) -> TypeInformation:
+    """The type of what a function gives: declared, else by its annotations, else pickled objects."""
+    return infer_from_hint(function, role) if declared is None else declared_type(declared)
+
+
+def is_untyped(type_info: TypeInformation) -> bool:
+    """Whether nothing is known about the values."""
+    return type_info.arrow_type is None

@@ -1,0 +1,284 @@
+"""``DataStream``: records on their way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, overload
+
+from headrace.common.errors import InvalidTypeError
+from headrace.common.output_tag import OutputTag
+from headrace.common.type_inference import Role
+from headrace.connectors.print_sink import PrintSink
+from headrace.connectors.sink import Sink
+from headrace.datastream.functions import FilterFunction, FlatMapFunction, MapFunction, ProcessFunction
+from headrace.datastream.method_tables import unsupported
+from headrace.datastream.streams.checks import (
+    check_function,
+    check_object,
+    declared_type,
+    expect,
+    is_untyped,
+    refused,
+    result_type,
+)
+from headrace.datastream.streams.data_stream_sink import DataStreamSink
+from headrace.datastream.streams.handle import OperatorHandle, not_an_operator
+from headrace.datastream.streams.keying import partitioning_of
+from headrace.datastream.streams.side_outputs import add_side_output
+from headrace.datastream.streams.timestamps import check_strategy
+from headrace.datastream.streams.unsupported_methods import DATA_STREAM
+from headrace.graph import specs
+from headrace.graph.nodes import Edge, Forward
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.datastream.execution_config import ExecutionConfig
+    from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
+    from headrace.datastream.streams.collecting import CloseableIterator
+    from headrace.datastream.streams.keyed_stream import KeyedStream
+    from headrace.graph.nodes import Node
+    from headrace.graph.specs import OperatorSpec
+    from headrace.time.watermark_strategy import WatermarkStrategy
+
+
+@unsupported(DATA_STREAM)
+class DataStream(OperatorHandle):
+    """Records of one type; made by an environment or by an operator, never by calling this class.
+
+    A stream is a cheap handle: every operator may be applied to it more than once, and gives a new stream.
+
+    Args:
+        environment: where the stream belongs.
+        edges: where its records come from; several are a union.
+        type_info: the type of its records.
+    """
+
+    def __init__(
+        self, environment: StreamExecutionEnvironment, edges: tuple[Edge, ...], type_info: TypeInformation
+    ) -> None:
+        self._environment = environment
+        self._edges = edges
+        self._type = type_info
+
+    # --- what it is --------------------------------------------------------------------------------------------------
+
+    def get_type(self) -> TypeInformation:
+        """The type of the records."""
+        return self._type
+
+    def get_name(self) -> str:
+        """The name of the operator that the stream comes from.
+
+        Raises:
+            InvalidProgramError: when it is keyed, a union or a side output.
+        """
+        return self._operator().name
+
+    def get_execution_environment(self) -> StreamExecutionEnvironment:
+        """The environment that the stream belongs to."""
+        return self._environment
+
+    def get_execution_config(self) -> ExecutionConfig:
+        """The settings of the environment."""
+        return self._environment.get_config()
+
+    # --- operators ---------------------------------------------------------------------------------------------------
+
+    def map(self, func: Callable[[Any], Any] | MapFunction, output_type: Any = None) -> DataStream:
+        """Makes one record of each record.
+
+        Args:
+            func: a ``MapFunction`` or a function of a record.
+            output_type: the type of the new records; taken from the function's annotations when left out, and pickled
+                objects when those say nothing.
+        """
+        check_function(func, MapFunction, "map")
+        return self._apply(self._function_spec(specs.MapSpec, func), "Map", result_type(output_type, func))
+
+    def flat_map(self, func: Callable[[Any], Any] | FlatMapFunction, output_type: Any = None) -> DataStream:
+        """Makes any number of records of each record.
+
+        Args:
+            func: a ``FlatMapFunction`` or a function of a record; it yields records or returns an iterable of them.
+            output_type: as for :meth:`map`; the annotation is ``Iterable[X]`` or the like.
+        """
+        check_function(func, FlatMapFunction, "flat_map")
+        found = result_type(output_type, func, Role.MANY)
+        return self._apply(self._function_spec(specs.FlatMapSpec, func), "FlatMap", found)
+
+    def filter(self, func: Callable[[Any], bool] | FilterFunction) -> DataStream:
+        """Keeps the records for which a ``FilterFunction`` or a function of a record is true."""
+        check_function(func, FilterFunction, "filter")
+        return self._apply(self._function_spec(specs.FilterSpec, func), "Filter", self._type)
+
+    def process(self, func: Any, output_type: Any = None) -> DataStream:
+        """Applies a ``ProcessFunction``, which may write to side outputs.
+
+        Args:
+            func: the function; it has neither state nor timers, those come with ``key_by(...)``.
+            output_type: as for :meth:`flat_map`.
+        """
+        check_object(func, ProcessFunction, "process_element")
+        if not isinstance(func, ProcessFunction) and callable(getattr(func, "on_timer", None)):
+            raise refused(f"{type(func).__name__} has timers, which belong to keys: call key_by(...) first")
+        return self._apply(specs.ProcessSpec(func), "Process", result_type(output_type, func, Role.MANY))
+
+    def map_batches(self, func: Callable[[Any], Any], output_type: Any) -> DataStream:
+        """Applies a function to Arrow record batches, some ten thousand records at a time.
+
+        Args:
+            func: takes a ``pyarrow.RecordBatch`` whose columns are the fields of the records, and returns one whose
+                columns are the fields of ``output_type``, or None for no records. With as many rows as it was given
+                each row keeps its timestamp; otherwise all get the latest of the batch.
+            output_type: the type of the new records.
+
+        Raises:
+            InvalidTypeError: when one of the two types is unknown, so that there are no columns.
+        """
+        check_function(func, MapFunction, "map_batches")
+        found = declared_type(output_type)
+        for role, type_info in (("records", self._type), ("results", found)):
+            if is_untyped(type_info):
+                raise refused(
+                    f"map_batches needs columns, but the {role} are pickled objects: give their type, as output_type",
+                    InvalidTypeError,
+                )
+        return self._apply(specs.MapBatchesSpec(func), "MapBatches", found)
+
+    def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
+        """Takes event time from records; timestamps and watermarks from before are replaced.
+
+        Directly after a source this works on each split of it, as a strategy given to ``from_source`` does.
+        """
+        check_strategy(watermark_strategy, self._type)
+        return self._apply(specs.TimestampsSpec(watermark_strategy), "Timestamps/Watermarks", self._type)
+
+    # --- streams to streams ------------------------------------------------------------------------------------------
+
+    def key_by(self, key_selector: Any, key_type: Any = None) -> KeyedStream:
+        """Sends records with the same key to the same subtask, where state and timers belong to the key.
+
+        Args:
+            key_selector: a ``KeySelector``, a function of a record, or the name or position of a field. A function
+                that only picks fields, ``lambda x: x.card``, is as fast as a name.
+            key_type: the type of the key; found out from the field or from annotations when left out. Keys without a
+                known type work, but slower.
+
+        Raises:
+            InvalidProgramError: when there is no such field.
+            InvalidTypeError: when values of the type cannot be keys.
+        """
+        from headrace.datastream.streams.keyed_stream import KeyedStream
+
+        partitioning = partitioning_of(self._type, key_selector, key_type)
+        edges = tuple(Edge(edge.source, partitioning, edge.side_output) for edge in self._edges)
+        return KeyedStream(self._environment, edges, self._type, self)
+
+    def union(self, *streams: DataStream) -> DataStream:
+        """This stream and others of the same type together, in no particular order; a stream may take part twice.
+
+        Raises:
+            InvalidTypeError: when the types differ.
+            InvalidProgramError: when a stream belongs to another environment.
+        """
+        for stream in streams:
+            expect(stream, DataStream, "union")
+            if stream._environment is not self._environment:
+                raise refused("a union takes streams of the same environment")
+            if stream._type != self._type:
+                raise refused(f"a union of {self._type} and {stream._type}: types must be the same", InvalidTypeError)
+        edges = [edge for stream in (self, *streams) for edge in stream._unkeyed_edges()]
+        return DataStream(self._environment, tuple(edges), self._type)
+
+    def get_side_output(self, output_tag: OutputTag) -> DataStream:
+        """The records that the operator directly before wrote to a side output.
+
+        Raises:
+            InvalidProgramError: when this is not directly the output of an operator, or one without side outputs.
+            InvalidTypeError: when the same side output was asked for with another type.
+        """
+        expect(output_tag, OutputTag, "get_side_output")
+        node = self._operator()
+        type_info = add_side_output(self._environment.transformations.graph, node, output_tag)
+        return DataStream(self._environment, (Edge(node.id, side_output=output_tag.tag_id),), type_info)
+
+    # --- ends --------------------------------------------------------------------------------------------------------
+
+    def sink_to(self, sink: Sink) -> DataStreamSink:
+        """Writes the records to a sink.
+
+        Raises:
+            InvalidTypeError: when the sink cannot write records of this type.
+        """
+        expect(sink, Sink, "sink_to")
+        sink.validate(self._type)
+        return self._end(sink, f"Sink: {type(sink).__name__}")
+
+    def print(self, sink_identifier: str | None = None) -> DataStreamSink:
+        """Prints the records in the driver; lines begin with ``sink_identifier`` if there is one."""
+        return self._end(PrintSink(sink_identifier), "Print to Std. Out")
+
+    @overload
+    def execute_and_collect(self, job_execution_name: str | None = None, limit: None = None) -> CloseableIterator: ...
+    @overload
+    def execute_and_collect(self, job_execution_name: str | None = None, *, limit: int) -> list[Any]: ...
+    @overload
+    def execute_and_collect(self, job_execution_name: str | None, limit: int) -> list[Any]: ...
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, limit: int | None = None
+    ) -> CloseableIterator | list[Any]:
+        """Runs the job, with everything else that was built, and gives the records to the program.
+
+        Args:
+            job_execution_name: the name of the job.
+            limit: how many records are wanted; the job is cancelled when they are there.
+
+        Returns:
+            A list of at most ``limit`` records; without a limit an iterator over all of them while the job runs. Use
+            it in a ``with`` statement, or close it: that ends the job.
+        """
+        from headrace.datastream.streams.collecting import execute_and_collect, first_records
+
+        if limit is None:
+            return execute_and_collect(self, job_execution_name)
+        if limit < 1:
+            raise refused(f"limit is a number of records above zero, not {limit!r}")
+        return first_records(execute_and_collect(self, job_execution_name), limit)
+
+    def to_dataframe(self, job_name: str | None = None) -> Any:
+        """Runs the bounded job, with everything else that was built, and gives its records as a Spark DataFrame.
+
+        Raises:
+            InvalidProgramError: when a source is unbounded.
+            UnsupportedOperationError: when the runtime has no DataFrames.
+        """
+        from headrace.datastream.streams.dataframes import to_dataframe
+
+        return to_dataframe(self, job_name)
+
+    # --- for the classes of this package -----------------------------------------------------------------------------
+
+    def _apply(self, spec: OperatorSpec, name: str, output_type: TypeInformation) -> DataStream:
+        """The stream behind a new operator."""
+        node = self._environment.transformations.add(spec, name, self._edges, output_type)
+        return DataStream(self._environment, (Edge(node.id),), output_type)
+
+    def _end(self, sink: Sink, name: str) -> DataStreamSink:
+        node = self._environment.transformations.add(specs.SinkSpec(sink), name, self._edges)
+        return DataStreamSink(self._environment, node.id)
+
+    def _function_spec(self, kind: type[Any], function: Any) -> OperatorSpec:
+        spec: OperatorSpec = kind(function)
+        return spec
+
+    def _unkeyed_edges(self) -> tuple[Edge, ...]:
+        return tuple(Edge(edge.source, Forward(), edge.side_output) for edge in self._edges)
+
+    def _operator(self) -> Node:
+        if len(self._edges) == 1 and self._edges[0].side_output is None:
+            return self._environment.transformations.graph[self._edges[0].source]
+        raise not_an_operator("a union" if len(self._edges) > 1 else "a side output")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._type})"

@@ -1,0 +1,139 @@
+"""From what a program gives to ``key_by`` to a partitioning of the graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.common.call_site import caller
+from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
+from headrace.common.type_inference import field_of_selector, infer_from_hint
+from headrace.common.typeinfo import DataclassTypeInfo, DictTypeInfo, TypeInformation, Types
+from headrace.datastream.functions import Function, KeySelector
+from headrace.datastream.streams.checks import check_function, declared_type, refused
+from headrace.graph.nodes import HashPartitioning
+from headrace.state.keys import KeyCodec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Fields = tuple[str | int, ...]
+
+
+class FieldSelector:
+    """Takes one field from a record of whatever class; a class, since a closure over it would be pickled by value.
+
+    Args:
+        field: the name, or the position.
+    """
+
+    def __init__(self, field: str | int) -> None:
+        self.field = field
+
+    def __call__(self, record: Any) -> Any:
+        try:
+            return record[self.field]
+        except TypeError:
+            if not isinstance(self.field, str):
+                raise
+            return getattr(record, self.field)
+
+    def __repr__(self) -> str:
+        return f"FieldSelector({self.field!r})"
+
+
+def partitioning_of(record_type: TypeInformation, key_selector: Any, key_type: Any) -> HashPartitioning:
+    """How records of a type are keyed.
+
+    Args:
+        record_type: the type of the records.
+        key_selector: a ``KeySelector``, a function, or the name or position of a field.
+        key_type: the type of the key as the user declared it; None finds it out.
+
+    Raises:
+        InvalidProgramError: when the selector is none of these, or there is no such field.
+        InvalidTypeError: when values of the type cannot be keys.
+    """
+    is_field = isinstance(key_selector, str | int) and not isinstance(key_selector, bool)
+    if is_field:
+        fields = _checked_field(record_type, key_selector)
+    else:
+        check_function(key_selector, KeySelector, "get_key")
+        fields = _picked_fields(record_type, key_selector)
+    picked = None if fields is None else _type_of_fields(record_type, fields)
+    found = picked or infer_from_hint(_function_of(key_selector)) if key_type is None else declared_type(key_type)
+    _check_key_type(found)
+    return HashPartitioning(
+        selector=_selector_of_field(record_type, key_selector) if is_field else _called(key_selector),
+        # A key that is declared as something else than the field is has to be made by the selector.
+        fields=fields if found == picked else None,
+        key_type=found,
+        is_single=fields is None or len(fields) == 1,
+        call_site=caller(),
+    )
+
+
+def _selector_of_field(record_type: TypeInformation, field: str | int) -> FieldSelector:
+    """Takes a field by what the records know it by: these classes by name, all others by position."""
+    if not record_type.is_composite:
+        return FieldSelector(field)
+    index = record_type.field_index(field)
+    by_name = isinstance(record_type, DictTypeInfo | DataclassTypeInfo)
+    return FieldSelector(record_type.field_names[index] if by_name else index)
+
+
+def _checked_field(record_type: TypeInformation, field: str | int) -> Fields | None:
+    if not record_type.is_composite:
+        if record_type.arrow_type is None:
+            return None  # what the records are is known when they come
+        raise refused(f"key_by({field!r}): records of type {record_type} have no fields", InvalidTypeError)
+    try:
+        record_type.field_index(field)
+    except InvalidTypeError as error:
+        raise refused(f"key_by({field!r}): {error}", InvalidTypeError) from None
+    return (field,)
+
+
+def _picked_fields(record_type: TypeInformation, key_selector: Any) -> Fields | None:
+    """The fields that a function picks, where the record's type has just these."""
+    fields = field_of_selector(_function_of(key_selector))
+    if fields is None or not record_type.is_composite:
+        return None
+    names = record_type.field_names
+    is_dict = isinstance(record_type, DictTypeInfo)
+    for field in fields:
+        known = field in names if isinstance(field, str) else not is_dict and -len(names) <= field < len(names)
+        if not known:
+            return None  # the function does as it says, and fails if it has to
+    return fields
+
+
+def _type_of_fields(record_type: TypeInformation, fields: Fields) -> TypeInformation:
+    types = [record_type.field_types[record_type.field_index(field)] for field in fields]
+    return types[0] if len(types) == 1 else Types.TUPLE(types)
+
+
+def _check_key_type(key_type: TypeInformation) -> None:
+    try:
+        KeyCodec.for_type(key_type)
+    except InvalidTypeError as error:
+        raise refused(f"key_by: {error}", InvalidTypeError) from None
+
+
+def _function_of(key_selector: Any) -> Callable[[Any], Any]:
+    function: Callable[[Any], Any] = getattr(key_selector, "get_key", key_selector)
+    return function
+
+
+def _called(key_selector: Any) -> Callable[[Any], Any]:
+    """What is called with a record to get its key.
+
+    Raises:
+        UnsupportedOperationError: when the selector wants to be opened.
+    """
+    if isinstance(key_selector, KeySelector) and type(key_selector).open is not Function.open:
+        raise refused(
+            f"{type(key_selector).__name__}.open() would never be called: a key selector runs wherever records are "
+            "sent, outside of any operator; put into the record what the key needs, with map()",
+            UnsupportedOperationError,
+        )
+    return _function_of(key_selector)

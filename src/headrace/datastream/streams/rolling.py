@@ -1,0 +1,67 @@
+"""Checks of the field that a rolling aggregate works on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.common.errors import InvalidTypeError
+from headrace.common.typeinfo import BasicType, BasicTypeInfo
+from headrace.datastream.streams.checks import is_untyped, refused
+
+if TYPE_CHECKING:
+    from headrace.common.typeinfo import TypeInformation
+
+_NUMBERS: Final = frozenset(
+    {
+        BasicType.BYTE,
+        BasicType.SHORT,
+        BasicType.INT,
+        BasicType.LONG,
+        BasicType.FLOAT,
+        BasicType.DOUBLE,
+        BasicType.BIG_INT,
+        BasicType.BIG_DEC,
+    }
+)
+
+
+def checked_field(record_type: TypeInformation, aggregation: str, position: Any) -> str | int | None:
+    """The field that is meant; None for the record itself.
+
+    Args:
+        record_type: the type of the records.
+        aggregation: ``sum``, ``min``, ``max``, ``min_by`` or ``max_by``.
+        position: what the user gave: a name or a position.
+
+    Raises:
+        InvalidProgramError: when it is neither.
+        InvalidTypeError: when there is no such field, or its values do not fit.
+    """
+    if not isinstance(position, int | str) or isinstance(position, bool):
+        raise refused(f"{aggregation} takes the name or the position of a field, not {position!r}")
+    if is_untyped(record_type):
+        return position  # what the records are is known when they come
+    if not record_type.is_composite:
+        if position != 0:
+            raise refused(
+                f"{aggregation}({position!r}): records of type {record_type} have no fields", InvalidTypeError
+            )
+        _check_values(record_type, f"{aggregation}()", aggregation)
+        return None
+    try:
+        field_type = record_type.field_types[record_type.field_index(position)]
+    except InvalidTypeError as error:
+        raise refused(f"{aggregation}({position!r}): {error}", InvalidTypeError) from None
+    _check_values(field_type, f"{aggregation}({position!r})", aggregation)
+    return position
+
+
+def _check_values(type_info: TypeInformation, call: str, aggregation: str) -> None:
+    """``sum``, ``min`` and ``max`` take numbers as in Flink; the others take whatever has an order."""
+    if is_untyped(type_info):
+        return
+    by_record = aggregation.endswith("_by")
+    if isinstance(type_info, BasicTypeInfo) and (by_record or type_info.basic_type in _NUMBERS):
+        return
+    wanted = "numbers, text, booleans, dates and times" if by_record else "numbers"
+    raise refused(f"{call} takes {wanted}, but the values are of type {type_info}", InvalidTypeError)

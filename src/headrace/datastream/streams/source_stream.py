@@ -1,0 +1,69 @@
+"""``DataStreamSource``: the stream that a source makes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.datastream.streams.data_stream import DataStream
+from headrace.datastream.streams.side_outputs import source_side_types
+from headrace.datastream.streams.timestamps import is_needed
+from headrace.graph.nodes import Edge
+from headrace.graph.specs import SourceSpec, TimestampsSpec
+
+if TYPE_CHECKING:
+    from headrace.connectors.source import Source
+    from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
+    from headrace.graph.nodes import Node
+    from headrace.time.watermark_strategy import WatermarkStrategy
+
+
+class DataStreamSource(DataStream):
+    """The stream of a source. Event time is assigned by a node of its own that follows the source wherever it goes.
+
+    What is set on the stream (name, uid, parallelism) is set on the source; the node that assigns timestamps takes its
+    name and uid from it. Side outputs are those of the source.
+
+    Args:
+        environment: where the stream belongs.
+        source: where records come from.
+        strategy: how event time is taken from them.
+        name: the name of the source.
+    """
+
+    def __init__(
+        self, environment: StreamExecutionEnvironment, source: Source, strategy: WatermarkStrategy, name: str
+    ) -> None:
+        transformations = environment.transformations
+        type_info = source.produced_type
+        node = transformations.add_source(SourceSpec(source), name, type_info, side_types=source_side_types(source))
+        self._source_id = last = node.id
+        if is_needed(strategy):
+            followers = transformations.add_source(
+                TimestampsSpec(strategy), _watermarks_name(name), type_info, (Edge(node.id),)
+            )
+            last = followers.id
+        super().__init__(environment, (Edge(last),), type_info)
+
+    def _operator(self) -> Node:
+        return self._environment.transformations.graph[self._source_id]
+
+    def _update(self, **changes: Any) -> None:
+        graph = self._environment.transformations.graph
+        graph.update(self._source_id, **changes)
+        watermarks_id = self._edges[0].source
+        if watermarks_id != self._source_id:
+            graph.update(watermarks_id, **_derived(changes))
+
+
+def _derived(changes: dict[str, Any]) -> dict[str, Any]:
+    """What a change of the source means for the node that assigns its timestamps."""
+    derived = {key: value for key, value in changes.items() if key in ("parallelism", "max_parallelism")}
+    if "name" in changes:
+        derived["name"] = _watermarks_name(changes["name"])
+    if "uid" in changes:
+        derived["uid"] = f"{changes['uid']}-watermarks"
+    return derived
+
+
+def _watermarks_name(source_name: str) -> str:
+    return f"{source_name} Watermarks"

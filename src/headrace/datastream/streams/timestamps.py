@@ -1,0 +1,57 @@
+"""Checks of watermark strategies against the records that they are for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.common.errors import InvalidTypeError
+from headrace.common.typeinfo import BasicType, BasicTypeInfo
+from headrace.datastream.streams.checks import is_untyped, refused
+from headrace.time.watermark_strategy import FieldTimestamps, WatermarkStrategy
+from headrace.time.watermarks import NoWatermarks
+
+if TYPE_CHECKING:
+    from headrace.common.typeinfo import TypeInformation
+
+_TIMES: Final = frozenset(
+    {BasicType.LONG, BasicType.INT, BasicType.SQL_TIMESTAMP, BasicType.TIMESTAMP_LTZ, BasicType.INSTANT}
+)
+
+
+def is_needed(strategy: WatermarkStrategy) -> bool:
+    """Whether a strategy does anything: without watermarks there is nothing that a silent split could hold back."""
+    return strategy.timestamp_assigner is not None or not isinstance(strategy.generator, NoWatermarks)
+
+
+def check_strategy(strategy: Any, record_type: TypeInformation) -> None:
+    """Refuse what is no strategy, and a strategy that takes time from a field that cannot hold any.
+
+    Raises:
+        InvalidProgramError: when it is no ``WatermarkStrategy``.
+        InvalidTypeError: when there is no such field, or it holds no time.
+    """
+    if not isinstance(strategy, WatermarkStrategy):
+        raise refused(f"expected a WatermarkStrategy, got {strategy!r}: WatermarkStrategy.no_watermarks(), say")
+    assigner = strategy.timestamp_assigner
+    if isinstance(assigner, FieldTimestamps):
+        _check_field(assigner.field, record_type)
+
+
+def _check_field(field: str | int, record_type: TypeInformation) -> None:
+    if is_untyped(record_type):
+        raise refused(
+            f"event time from field {field!r}: the records are pickled objects and have no fields; give their type "
+            "where they are made, or take the time with a function",
+            InvalidTypeError,
+        )
+    found = record_type
+    if record_type.is_composite:
+        try:
+            found = record_type.field_types[record_type.field_index(field)]
+        except InvalidTypeError as error:
+            raise refused(f"event time from field {field!r}: {error}", InvalidTypeError) from None
+    if not isinstance(found, BasicTypeInfo) or found.basic_type not in _TIMES:
+        raise refused(
+            f"event time from field {field!r}: expected milliseconds (LONG) or a timestamp, but it is of type {found}",
+            InvalidTypeError,
+        )

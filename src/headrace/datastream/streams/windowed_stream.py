@@ -1,0 +1,220 @@
+"""``WindowedStream``: the records of each key in windows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from headrace.common.errors import InvalidTypeError
+from headrace.common.output_tag import OutputTag
+from headrace.common.time import Duration, Time, to_millis
+from headrace.common.type_inference import Role
+from headrace.datastream.functions import AggregateFunction, ProcessWindowFunction, ReduceFunction, WindowFunction
+from headrace.datastream.method_tables import unsupported
+from headrace.datastream.streams.checks import check_function, check_object, declared_type, expect, refused, result_type
+from headrace.datastream.streams.unsupported_methods import WINDOWED_STREAM
+from headrace.graph.specs import ColumnarWindowSpec, RowWindowSpec
+from headrace.operators.window.aggregates import Aggregate
+from headrace.operators.window.layout import WindowLayout
+from headrace.state.keys import KeyCodec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import timedelta
+
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
+    from headrace.datastream.streams.data_stream import DataStream
+    from headrace.datastream.streams.keyed_stream import KeyedStream
+    from headrace.time.windows import AlignedWindows
+
+
+@unsupported(WINDOWED_STREAM)
+class WindowedStream:
+    """A keyed stream after ``window``; says what to do with late records, then what to compute.
+
+    As in PyFlink, the settings change the stream that they are called on, and return it.
+
+    Args:
+        keyed_stream: the keyed stream.
+        window_assigner: puts records into windows.
+    """
+
+    def __init__(self, keyed_stream: KeyedStream, window_assigner: AlignedWindows) -> None:
+        self._keyed_stream = keyed_stream
+        self._assigner = window_assigner
+        self._lateness = 0
+        self._late_tag: OutputTag | None = None
+
+    def get_execution_environment(self) -> StreamExecutionEnvironment:
+        """The environment that the stream belongs to."""
+        return self._keyed_stream.get_execution_environment()
+
+    def get_input_type(self) -> TypeInformation:
+        """The type of the records in the windows."""
+        return self._keyed_stream.get_type()
+
+    def allowed_lateness(self, time_ms: int | Time | Duration | timedelta) -> Self:
+        """Keeps windows for some time after the watermark has passed them; each late record fires its window again.
+
+        Args:
+            time_ms: how long; a number is milliseconds.
+
+        Raises:
+            InvalidProgramError: when it is negative.
+        """
+        lateness = to_millis(time_ms)
+        if lateness < 0:
+            raise refused(f"the allowed lateness cannot be negative, it is {lateness} ms")
+        self._lateness = lateness
+        return self
+
+    def side_output_late_data(self, output_tag: OutputTag) -> Self:
+        """Sends records that are too late for all their windows to a side output; otherwise they are dropped.
+
+        Their type is that of the records, so the tag need not say it.
+        """
+        expect(output_tag, OutputTag, "side_output_late_data")
+        self._late_tag = output_tag
+        return self
+
+    def reduce(
+        self,
+        reduce_function: Callable[[Any, Any], Any] | ReduceFunction,
+        window_function: WindowFunction[Any, Any, Any, Any] | ProcessWindowFunction[Any, Any, Any, Any] | None = None,
+        output_type: Any = None,
+    ) -> DataStream:
+        """Combines the records of a window, as they come, into one of the same type.
+
+        Args:
+            reduce_function: a ``ReduceFunction`` or a function of two records.
+            window_function: is given the combined record when the window fires, if there is one.
+            output_type: the type of the results; taken from the annotations of ``window_function`` when left out.
+        """
+        check_function(reduce_function, ReduceFunction, "reduce")
+        if window_function is None:
+            found = self.get_input_type() if output_type is None else declared_type(output_type)
+        else:
+            found = self._type_of_window_function(window_function, output_type)
+        spec = self._row_spec(reduce_function=reduce_function, window_function=window_function)
+        return self._keyed_stream._apply(spec, "Window", found)
+
+    def aggregate(
+        self,
+        aggregate_function: AggregateFunction | Aggregate,
+        *more: Any,
+        window_function: Any = None,
+        accumulator_type: Any = None,
+        output_type: Any = None,
+    ) -> DataStream:
+        """Folds the records of a window, as they come.
+
+        Either with built-in aggregates, column by column::
+
+            windows.aggregate(count(), sum("amount").alias("total"))
+
+        which gives rows of the key, ``window_start``, ``window_end`` (milliseconds) and the aggregates; or with an
+        ``AggregateFunction`` and the other arguments, by position as in PyFlink or by name.
+
+        Args:
+            aggregate_function: the first, or only, aggregate.
+            more: more built-in aggregates; or ``window_function``, ``accumulator_type`` and ``output_type``.
+            window_function: is given the result when the window fires, if there is one.
+            accumulator_type: the type of the accumulators; pickled objects when left out.
+            output_type: the type of the results; taken from annotations when left out.
+
+        Raises:
+            InvalidTypeError: when a built-in aggregate does not fit the records.
+            InvalidProgramError: when the arguments do not go together.
+        """
+        named = {
+            "window_function": window_function,
+            "accumulator_type": accumulator_type,
+            "output_type": output_type,
+        }
+        if isinstance(aggregate_function, Aggregate):
+            return self._aggregate_columns((aggregate_function, *more), named)
+        check_object(aggregate_function, AggregateFunction, "get_result")
+        return self._aggregate_rows(aggregate_function, **_by_position(more, named))
+
+    def apply(
+        self,
+        window_function: WindowFunction[Any, Any, Any, Any] | Callable[[Any, Any, Any], Any],
+        output_type: Any = None,
+    ) -> DataStream:
+        """Applies a function to the records of each window, all of which are kept until it fires.
+
+        Args:
+            window_function: a ``WindowFunction``, or a function of key, window and records.
+            output_type: the type of the results; taken from annotations when left out.
+        """
+        check_function(window_function, WindowFunction, "apply")
+        found = result_type(output_type, window_function, Role.MANY)
+        return self._keyed_stream._apply(self._row_spec(window_function=window_function), "Window", found)
+
+    def process(
+        self, process_window_function: ProcessWindowFunction[Any, Any, Any, Any], output_type: Any = None
+    ) -> DataStream:
+        """Applies a ``ProcessWindowFunction`` to the records of each window, all of which are kept until it fires.
+
+        Args:
+            process_window_function: the function.
+            output_type: the type of the results; taken from annotations when left out.
+        """
+        check_object(process_window_function, ProcessWindowFunction, "process")
+        found = result_type(output_type, process_window_function, Role.MANY)
+        return self._keyed_stream._apply(self._row_spec(window_function=process_window_function), "Window", found)
+
+    def _aggregate_columns(self, aggregates: tuple[Any, ...], named: dict[str, Any]) -> DataStream:
+        surplus = [name for name, value in named.items() if value is not None]
+        if surplus:
+            raise refused(f"built-in aggregates take no {surplus[0]}: map() the rows that they give")
+        for aggregate in aggregates:
+            if not isinstance(aggregate, Aggregate):
+                raise refused(f"built-in aggregates go with others such as count(), sum('field'), not {aggregate!r}")
+        spec = ColumnarWindowSpec(self._assigner, aggregates, self._lateness, self._late_tag)
+        return self._keyed_stream._apply(spec, "Window", self._type_of_columns(aggregates))
+
+    def _type_of_columns(self, aggregates: tuple[Aggregate, ...]) -> TypeInformation:
+        partitioning = self._keyed_stream._partitioning
+        codec = KeyCodec.for_type(partitioning.key_type)
+        try:
+            return WindowLayout.of(self.get_input_type(), codec, aggregates, partitioning.fields).output_type
+        except InvalidTypeError as error:
+            raise refused(str(error), InvalidTypeError) from None
+
+    def _aggregate_rows(
+        self, function: AggregateFunction, window_function: Any, accumulator_type: Any, output_type: Any
+    ) -> DataStream:
+        if window_function is None:
+            found = result_type(output_type, function.get_result)
+        else:
+            found = self._type_of_window_function(window_function, output_type)
+        accumulators = None if accumulator_type is None else declared_type(accumulator_type)
+        spec = self._row_spec(
+            aggregate_function=function, window_function=window_function, accumulator_type=accumulators
+        )
+        return self._keyed_stream._apply(spec, "Window", found)
+
+    def _type_of_window_function(self, window_function: Any, output_type: Any) -> TypeInformation:
+        if not isinstance(window_function, WindowFunction | ProcessWindowFunction):
+            raise refused(f"window_function is a WindowFunction or a ProcessWindowFunction, not {window_function!r}")
+        return result_type(output_type, window_function, Role.MANY)
+
+    def _row_spec(self, **functions: Any) -> RowWindowSpec:
+        return RowWindowSpec(self._assigner, allowed_lateness=self._lateness, late_tag=self._late_tag, **functions)
+
+
+def _by_position(values: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+    """Arguments by name, some of which were given by position.
+
+    Raises:
+        InvalidProgramError: when there are too many, or one is given twice.
+    """
+    if len(values) > len(named):
+        raise refused(f"aggregate takes {', '.join(named)} after an AggregateFunction, but got {len(values)} arguments")
+    merged = dict(named)
+    for name, value in zip(named, values, strict=False):
+        if named[name] is not None:
+            raise refused(f"aggregate got {name} twice, by position and by name")
+        merged[name] = value
+    return merged

@@ -1,0 +1,7 @@
+"""``TimeDomain``, under PyFlink's module path."""
+
+from __future__ import annotations
+
+from headrace.time.time_domain import TimeDomain
+
+__all__ = ["TimeDomain"]

@@ -1,0 +1,70 @@
+"""What an environment was asked for, job after job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.common.errors import InvalidProgramError
+from headrace.graph.stream_graph import StreamGraph
+
+if TYPE_CHECKING:
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.graph.nodes import Edge, Node
+    from headrace.graph.specs import OperatorSpec
+
+
+class Transformations:
+    """The operators of all jobs of an environment, and which of them the next job is for.
+
+    As in Flink, ``execute()`` takes what was asked for since the last one, together with all that comes before it. So a
+    stream made for one job can go on in the next, which then reads its source again.
+
+    Attributes:
+        graph: every operator that was ever asked for.
+    """
+
+    def __init__(self) -> None:
+        self.graph = StreamGraph()
+        self._pending: set[int] = set()
+
+    def add_source(
+        self,
+        spec: OperatorSpec,
+        name: str,
+        output_type: TypeInformation,
+        inputs: tuple[Edge, ...] = (),
+        side_types: tuple[tuple[str, TypeInformation], ...] = (),
+    ) -> Node:
+        """Add a source, or a part of one: it belongs to a job only when something reads from it."""
+        return self.graph.add(spec, name, inputs, output_type, side_types)
+
+    def add(
+        self, spec: OperatorSpec, name: str, inputs: tuple[Edge, ...], output_type: TypeInformation | None = None
+    ) -> Node:
+        """Add an operator or, without an output type, a sink."""
+        node = self.graph.add(spec, name, inputs, output_type)
+        self._pending.add(node.id)
+        return node
+
+    def next_job(self) -> StreamGraph:
+        """The graph of the next job.
+
+        Raises:
+            InvalidProgramError: when nothing was asked for since the last job.
+        """
+        if not self._pending:
+            raise InvalidProgramError(
+                "the job has no operators: nothing was built since the last execute(); end a stream in print() or "
+                "sink_to(), then call execute()"
+            )
+        return self.graph.subgraph(self._pending)
+
+    def take_next_job(self) -> StreamGraph:
+        """As :meth:`next_job`; the one after it begins anew."""
+        job = self.next_job()
+        self.discard()
+        return job
+
+    def discard(self) -> None:
+        """Forget what the next job would have been."""
+        self._pending.clear()

@@ -1,0 +1,8 @@
+"""Windows and their assigners, under PyFlink's module path."""
+
+from __future__ import annotations
+
+from headrace.common.time import Time
+from headrace.time.windows import SlidingEventTimeWindows, TimeWindow, TumblingEventTimeWindows, WindowAssigner
+
+__all__ = ["SlidingEventTimeWindows", "Time", "TimeWindow", "TumblingEventTimeWindows", "WindowAssigner"]

@@ -1,0 +1,33 @@
+"""Columns as text, value by value and without a loop in Python, for the encoders of text formats."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def simple_text(column: pa.Array) -> pa.Array:
+    """The values of a column of simple values as strings; what is missing stays so."""
+    if pa.types.is_string(column.type):
+        return column
+    return column.cast(pa.string())
+
+
+def join_text(parts: Sequence[pa.Array | str]) -> pa.Array:
+    """The strings of several columns, and fixed ones between them, put together row by row."""
+    return pc.binary_join_element_wise(*parts, "", null_handling="replace", null_replacement="")
+
+
+def bytes_of(column: pa.Array) -> bytes:
+    """The strings of a column without missing values, one after the other."""
+    offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
+    data = column.buffers()[2]
+    if data is None or not len(column):
+        return b""
+    return bytes(data.slice(int(offsets[0]), int(offsets[-1] - offsets[0])))

@@ -1,0 +1,248 @@
+"""Reading CSV into columns."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyarrow import csv
+
+from headrace.common.columns import layout_of, values_to_array
+from headrace.common.errors import BadRecordError, ConfigurationError
+from headrace.common.typeinfo import BasicType, BasicTypeInfo, Types
+from headrace.formats.csv.schema import CsvColumn, CsvSchema
+from headrace.formats.file_format import Decoded
+from headrace.formats.lines.blocks import Newlines, NewlinesOutsideQuotes
+from headrace.formats.lines.format import DEFAULT_MAX_LINE_BYTES, LineFormat
+from headrace.formats.values import value_of_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.formats.lines.blocks import Boundary
+    from headrace.formats.lines.format import LineDecoder
+
+_COMMENT = re.compile(rb"(?m)^#.*(?:\n|\Z)")
+_BLANK = re.compile(rb"(?m)^\r?$")
+_BY_ARROW = frozenset(
+    BasicTypeInfo(kind)
+    for kind in (
+        BasicType.STRING,
+        BasicType.BOOLEAN,
+        BasicType.BYTE,
+        BasicType.SHORT,
+        BasicType.INT,
+        BasicType.LONG,
+        BasicType.FLOAT,
+        BasicType.DOUBLE,
+        BasicType.SQL_DATE,
+        BasicType.SQL_TIME,
+        BasicType.SQL_TIMESTAMP,
+        BasicType.TIMESTAMP_LTZ,
+        BasicType.INSTANT,
+    )
+)
+
+
+class CsvReaderFormat(LineFormat):
+    """Lines of comma-separated values as named rows. Empty lines are left out.
+
+    Args:
+        schema: the columns.
+        multiline: whether quoted values may hold newlines. Such a file is read by one task in one epoch, for where a
+            record begins cannot be told from the middle of the file.
+        charset: how characters are encoded.
+        max_line_bytes: a longer line is a bad record.
+
+    Raises:
+        ConfigurationError: when ``multiline`` is combined with an escape character or without quotes.
+    """
+
+    def __init__(
+        self,
+        schema: CsvSchema,
+        *,
+        multiline: bool = False,
+        charset: str = "UTF-8",
+        max_line_bytes: int = DEFAULT_MAX_LINE_BYTES,
+    ) -> None:
+        super().__init__(charset, max_line_bytes)
+        if multiline and (schema.quote is None or schema.escape is not None):
+            raise ConfigurationError("multiline CSV needs a quote character and no escape character")
+        self._schema = schema
+        self._multiline = multiline
+        self.boundary: Boundary = NewlinesOutsideQuotes(schema.quote) if multiline and schema.quote else Newlines()
+        self.header_lines = int(schema.header or schema.skip_first)
+
+    @staticmethod
+    def for_schema(schema: CsvSchema) -> CsvReaderFormat:
+        """The format of files with the columns of ``schema``."""
+        return CsvReaderFormat(schema)
+
+    @property
+    def produced_type(self) -> TypeInformation:
+        return self._schema.row_type
+
+    def decoder(self, path: str, header: bytes) -> LineDecoder:
+        names = [column.name for column in self._schema.columns]
+        found = self._names_of(path, header) if self._schema.header and header else names
+        return _CsvDecoder(self._schema, found, self.boundary if self._multiline else None)
+
+    def _names_of(self, path: str, header: bytes) -> list[str]:
+        """The names of a file's columns, by its first line."""
+        options = _parse_options(self._schema, multiline=self._multiline)
+        found = csv.read_csv(pa.py_buffer(header), parse_options=options).column_names
+        names = [column.name for column in self._schema.columns]
+        if self._schema.strict_headers and found != names:
+            raise BadRecordError(f"{path}:1: the header has the columns {found}, not {names}")
+        missing = [name for name in names if name not in found]
+        if missing:
+            raise BadRecordError(f"{path}:1: the header has no column {missing[0]!r}; it has {found}")
+        return list(found)
+
+
+class CsvFormat(CsvReaderFormat):
+    """CSV with the fields of a type as its columns.
+
+    ::
+
+        CsvFormat({"id": int, "name": str}, header=True)
+
+    Whatever is not among the arguments, comments say, is in :class:`~headrace.formats.csv.schema.CsvSchema`, which
+    :class:`CsvReaderFormat` takes.
+
+    Args:
+        fields: a composite type, or the types of the columns by name.
+        header: whether the first line of every file names its columns, which may then come in any order.
+        delimiter: what separates columns.
+        quote: what encloses values; None for nothing.
+        null_value: what stands for a missing value; an empty value, except for strings, when left out.
+        multiline: see :class:`CsvReaderFormat`.
+        charset: how characters are encoded.
+
+    Raises:
+        InvalidTypeError: when a field has no form in CSV.
+    """
+
+    def __init__(
+        self,
+        fields: TypeInformation | type | Mapping[str, Any],
+        *,
+        header: bool = False,
+        delimiter: str = ",",
+        quote: str | None = '"',
+        null_value: str | None = None,
+        multiline: bool = False,
+        charset: str = "UTF-8",
+    ) -> None:
+        self._type = _type_of_fields(fields)
+        schema = CsvSchema.of(self._type, header=header, delimiter=delimiter, quote=quote, null_value=null_value)
+        super().__init__(schema, multiline=multiline, charset=charset)
+
+    @property
+    def produced_type(self) -> TypeInformation:
+        return self._type
+
+
+def _type_of_fields(fields: Any) -> TypeInformation:
+    if isinstance(fields, dict):
+        return Types.ROW_NAMED(list(fields), list(fields.values()))
+    return Types.of(fields)
+
+
+class _CsvDecoder:
+    """Reads lines of one file."""
+
+    def __init__(self, schema: CsvSchema, file_columns: list[str], boundary: Boundary | None) -> None:
+        self._schema = schema
+        self._boundary = boundary
+        self._comments = schema.comments
+        self._parse = _parse_options(schema, multiline=boundary is not None)
+        self._arrow_schema = layout_of(schema.row_type).schema
+        self._file_columns = file_columns
+        self._by_hand = [column for column in schema.columns if column.kind not in _BY_ARROW]
+        self._convert = self._convert_options()
+
+    def _convert_options(self) -> csv.ConvertOptions:
+        by_hand = {column.name for column in self._by_hand}
+        types = {field.name: pa.string() if field.name in by_hand else field.type for field in self._arrow_schema}
+        null_value = self._schema.null_value
+        return csv.ConvertOptions(
+            column_types=types,
+            include_columns=self._arrow_schema.names,
+            null_values=["" if null_value is None else null_value],
+            strings_can_be_null=null_value is not None,
+            quoted_strings_can_be_null=False,
+            true_values=["true", "True", "TRUE"],
+            false_values=["false", "False", "FALSE"],
+        )
+
+    def __call__(self, data: bytes) -> Decoded:
+        if self._comments:
+            data = _COMMENT.sub(b"", data)
+        expected = self._records_in(data)
+        if not expected:
+            return Decoded(_empty(self._arrow_schema))
+        options = csv.ReadOptions(use_threads=False, column_names=self._file_columns, block_size=len(data) + 1)
+        table = csv.read_csv(
+            pa.py_buffer(data), read_options=options, parse_options=self._parse, convert_options=self._convert
+        )
+        if table.num_rows != expected:
+            raise ValueError("the line has a quote that is not closed or a carriage return in it")
+        return Decoded(self._finish(table))
+
+    def _records_in(self, data: bytes) -> int:
+        """How many records there are to be, one for each line that is not empty."""
+        if self._boundary is not None:
+            spans = pairwise([0, *self._boundary.all(data)])
+            return sum(1 for start, end in spans if data[start:end].strip(b"\r\n"))
+        lines_in_all = data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
+        blank = b"\n\n" in data or b"\n\r\n" in data or data[:1] in (b"\n", b"\r")
+        return lines_in_all - (_blank_lines(data) if blank else 0)
+
+    def _finish(self, table: pa.Table) -> pa.RecordBatch:
+        columns = {name: _whole(table.column(name)) for name in table.column_names}
+        for column in self._by_hand:
+            columns[column.name] = self._read_by_hand(columns[column.name], column)
+        arrays = [columns[name] for name in self._arrow_schema.names]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._arrow_schema)
+
+    def _read_by_hand(self, texts: pa.Array, column: CsvColumn) -> pa.Array:
+        separator = self._schema.separator_of(column)
+        element = getattr(column.kind, "element_type", None)
+        values: list[Any] = []
+        for text in texts.to_pylist():
+            if text is None or (not text and self._schema.null_value is None and element is None):
+                values.append(None)
+            elif element is not None:
+                values.append([value_of_text(part, element) for part in text.split(separator)] if text else [])
+            else:
+                values.append(value_of_text(text, column.kind))
+        return values_to_array(column.kind, values)
+
+
+def _blank_lines(data: bytes) -> int:
+    """How many lines hold nothing."""
+    blank = sum(1 for _ in _BLANK.finditer(data))
+    return blank - data.endswith(b"\n")  # `$` also matches after the last newline
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+
+
+def _parse_options(schema: CsvSchema, *, multiline: bool) -> csv.ParseOptions:
+    return csv.ParseOptions(
+        delimiter=schema.delimiter,
+        quote_char=schema.quote or False,
+        double_quote=schema.quote is not None,
+        escape_char=schema.escape or False,
+        newlines_in_values=multiline,
+    )

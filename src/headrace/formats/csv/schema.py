@@ -1,0 +1,224 @@
+"""``CsvSchema``: the columns of CSV files and how they are written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from headrace.common.errors import InvalidProgramError, InvalidTypeError
+from headrace.common.typeinfo import BasicTypeInfo, SequenceTypeInfo, Types
+
+if TYPE_CHECKING:
+    from headrace.common.typeinfo import TypeInformation
+
+
+@dataclass(frozen=True, slots=True)
+class CsvColumn:
+    """One column.
+
+    Attributes:
+        name: its name.
+        kind: the type of its values.
+        separator: what separates the elements of an array; None for the schema's own.
+    """
+
+    name: str
+    kind: TypeInformation
+    separator: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CsvSchema:
+    """The columns of CSV files, in order, and the characters that hold them together.
+
+    Attributes:
+        columns: the columns.
+        delimiter: what separates columns.
+        quote: what encloses values that hold special characters; None when values are never quoted.
+        escape: what comes before a special character inside quotes; None when only doubled quotes are known.
+        null_value: what stands for a missing value. None means that an empty value is missing, unless it is a string.
+        array_separator: what separates the elements of arrays.
+        line_separator: what is written after every line.
+        header: whether the first line names the columns.
+        skip_first: whether the first line is left out unseen.
+        strict_headers: whether the header has to name exactly the columns, in order.
+        comments: whether lines that start with ``#`` are left out.
+    """
+
+    columns: tuple[CsvColumn, ...]
+    delimiter: str = ","
+    quote: str | None = '"'
+    escape: str | None = None
+    null_value: str | None = None
+    array_separator: str = ";"
+    line_separator: str = "\n"
+    header: bool = False
+    skip_first: bool = False
+    strict_headers: bool = False
+    comments: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.columns:
+            raise InvalidProgramError("a CsvSchema needs at least one column")
+        for what, char in (("delimiter", self.delimiter), ("quote", self.quote), ("escape character", self.escape)):
+            if char is not None and (len(char) != 1 or not char.isascii()):
+                raise InvalidProgramError(f"the {what} of CSV is one ASCII character, not {char!r}")
+
+    @staticmethod
+    def builder() -> CsvSchemaBuilder:
+        """Begin a schema."""
+        return CsvSchemaBuilder()
+
+    @staticmethod
+    def of(kind: TypeInformation, **options: Any) -> CsvSchema:
+        """The schema with the fields of a composite type as its columns.
+
+        Args:
+            kind: the type.
+            options: attributes of the schema.
+
+        Raises:
+            InvalidTypeError: when the type has no fields, or one that cannot be written in a line.
+        """
+        if not kind.is_composite:
+            raise InvalidTypeError(f"CSV needs records with named fields, such as Types.ROW_NAMED, not {kind}")
+        pairs = zip(kind.field_names, kind.field_types, strict=True)
+        return CsvSchema(tuple(CsvColumn(name, check_kind(name, field)) for name, field in pairs), **options)
+
+    @property
+    def row_type(self) -> TypeInformation:
+        """The type of the records: named rows."""
+        return Types.ROW_NAMED([c.name for c in self.columns], [c.kind for c in self.columns])
+
+    def separator_of(self, column: CsvColumn) -> str:
+        """What separates the elements of an array column."""
+        return self.array_separator if column.separator is None else column.separator
+
+    def size(self) -> int:
+        """How many columns there are."""
+        return len(self.columns)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+
+def check_kind(name: str, kind: TypeInformation) -> TypeInformation:
+    """Refuse the type of a column that has no form in CSV.
+
+    Raises:
+        InvalidTypeError: naming the column.
+    """
+    element = kind.element_type if isinstance(kind, SequenceTypeInfo) else kind
+    if not isinstance(element, BasicTypeInfo):
+        raise InvalidTypeError(f"column {name!r} is {kind}: CSV holds simple values and lists of them")
+    return kind
+
+
+class CsvSchemaBuilder:
+    """Puts a :class:`CsvSchema` together, under PyFlink's names; types are ``Types`` or Python types."""
+
+    def __init__(self) -> None:
+        self._columns: list[CsvColumn] = []
+        self._options: dict[str, Any] = {}
+
+    def _add(self, name: str, kind: Any, separator: str | None = None) -> CsvSchemaBuilder:
+        self._columns.append(CsvColumn(name, check_kind(name, Types.of(kind)), separator))
+        return self
+
+    def _set(self, **options: Any) -> CsvSchemaBuilder:
+        self._options |= options
+        return self
+
+    def add_string_column(self, name: str) -> CsvSchemaBuilder:
+        """A column of strings."""
+        return self._add(name, Types.STRING())
+
+    def add_boolean_column(self, name: str) -> CsvSchemaBuilder:
+        """A column of ``true`` and ``false``."""
+        return self._add(name, Types.BOOLEAN())
+
+    def add_number_column(self, name: str, number_type: Any = None) -> CsvSchemaBuilder:
+        """A column of numbers; ``LONG`` unless told otherwise."""
+        return self._add(name, Types.LONG() if number_type is None else number_type)
+
+    def add_column(self, name: str, column_type: Any) -> CsvSchemaBuilder:
+        """A column of any simple type, a date say."""
+        return self._add(name, column_type)
+
+    def add_array_column(self, name: str, separator: str = ";", element_type: Any = None) -> CsvSchemaBuilder:
+        """A column of lists; of strings unless told otherwise."""
+        return self._add(name, Types.LIST(Types.STRING() if element_type is None else element_type), separator)
+
+    def add_columns_from(self, schema: CsvSchema) -> CsvSchemaBuilder:
+        """All columns of another schema."""
+        self._columns += schema.columns
+        return self
+
+    def clear_columns(self) -> CsvSchemaBuilder:
+        """Forget all columns."""
+        self._columns.clear()
+        return self
+
+    def set_allow_comments(self, allow: bool = True) -> CsvSchemaBuilder:
+        """Leave out lines that start with ``#``."""
+        return self._set(comments=allow)
+
+    def set_array_element_separator(self, separator: str) -> CsvSchemaBuilder:
+        """What separates elements of all arrays."""
+        self._columns = [replace(column, separator=None) for column in self._columns]
+        return self._set(array_separator=separator)
+
+    def set_column_separator(self, char: str) -> CsvSchemaBuilder:
+        """What separates columns, ``,`` unless told otherwise."""
+        return self._set(delimiter=char)
+
+    def set_escape_char(self, char: str) -> CsvSchemaBuilder:
+        """What comes before special characters; nothing unless told otherwise."""
+        return self._set(escape=char)
+
+    def disable_escape_char(self) -> CsvSchemaBuilder:
+        """Take every character for itself."""
+        return self._set(escape=None)
+
+    def set_line_separator(self, separator: str) -> CsvSchemaBuilder:
+        r"""What is written after a line; ``\n`` and ``\r\n`` are read in any case."""
+        return self._set(line_separator=separator)
+
+    def set_null_value(self, null_value: str) -> CsvSchemaBuilder:
+        """What stands for a missing value, in columns of strings as well."""
+        return self._set(null_value=null_value)
+
+    def set_quote_char(self, char: str) -> CsvSchemaBuilder:
+        """What encloses values, ``"`` unless told otherwise."""
+        return self._set(quote=char)
+
+    def disable_quote_char(self) -> CsvSchemaBuilder:
+        """Take quotes for themselves."""
+        return self._set(quote=None)
+
+    def set_skip_first_data_row(self, skip: bool = True) -> CsvSchemaBuilder:
+        """Leave out the first line of every file."""
+        return self._set(skip_first=skip)
+
+    def set_strict_headers(self, strict: bool = True) -> CsvSchemaBuilder:
+        """Refuse files whose header is not exactly the columns in order; else columns are found by their names."""
+        return self._set(strict_headers=strict)
+
+    def set_use_header(self, use: bool = True) -> CsvSchemaBuilder:
+        """The first line of every file names the columns."""
+        return self._set(header=use)
+
+    def size(self) -> int:
+        """How many columns there are by now."""
+        return len(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def build(self) -> CsvSchema:
+        """The schema.
+
+        Raises:
+            InvalidProgramError: when there is no column, or a character is none.
+        """
+        return CsvSchema(tuple(self._columns), **self._options)

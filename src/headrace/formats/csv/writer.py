@@ -1,0 +1,118 @@
+"""Writing CSV from columns."""
+
+from __future__ import annotations
+
+import re
+from itertools import chain
+from typing import TYPE_CHECKING, BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.common.errors import InvalidTypeError
+from headrace.formats.column_text import bytes_of, join_text, simple_text
+from headrace.formats.csv.schema import CsvSchema
+from headrace.formats.encoders import BatchEncoder, BulkWriter, BulkWriterFactory
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.common.batch import Batch
+    from headrace.common.typeinfo import TypeInformation
+
+
+class CsvEncoder(BatchEncoder):
+    """Writes records with fields as lines of comma-separated values; values are quoted where they need it.
+
+    Args:
+        schema: the columns and special characters; the fields of the stream's type under the usual ones when left out.
+        header: whether every file begins with the names of the columns.
+    """
+
+    def __init__(self, schema: CsvSchema | None = None, *, header: bool = False) -> None:
+        self._schema = schema
+        self._header = header or (schema is not None and schema.header)
+
+    def validate(self, input_type: TypeInformation) -> None:
+        fields = CsvSchema.of(input_type)
+        if self._schema is not None and len(self._schema) != len(fields):
+            raise InvalidTypeError(f"the CSV schema has {len(self._schema)} columns, but the records are {input_type}")
+
+    def header(self, input_type: TypeInformation) -> bytes:
+        if not self._header:
+            return b""
+        schema = self._schema_for(input_type)
+        names = [_quoted(pa.array([column.name]), schema) for column in schema.columns]
+        return _lines(names, schema)
+
+    def encode_batch(self, batch: Batch) -> bytes:
+        schema = self._schema_for(batch.type)
+        columns = zip(batch.columns.columns, schema.columns, strict=True)
+        texts = [_column_text(array, schema.separator_of(column)) for array, column in columns]
+        return _lines([_quoted(text, schema) for text in texts], schema)
+
+    def _schema_for(self, kind: TypeInformation) -> CsvSchema:
+        return CsvSchema.of(kind) if self._schema is None else self._schema
+
+
+def _column_text(column: pa.Array, separator: str) -> pa.Array:
+    if not pa.types.is_list(column.type):
+        return simple_text(column)
+    if not column.values.null_count:
+        return pc.binary_join(column.cast(pa.list_(pa.string())), separator)
+    texts = pa.ListArray.from_arrays(column.offsets, simple_text(column.values), mask=column.is_null())
+    joined = [None if values is None else separator.join(v or "" for v in values) for values in texts.to_pylist()]
+    return pa.array(joined, pa.string())
+
+
+def _quoted(column: pa.Array, schema: CsvSchema) -> pa.Array:
+    """Strings with quotes around those that hold a special character."""
+    quote = schema.quote
+    null_value = schema.null_value or ""
+    if quote is not None:
+        special = "[\r\n" + re.escape(schema.delimiter) + re.escape(quote) + "]"
+        needs = pc.match_substring_regex(column, special)
+        if null_value:
+            needs = pc.or_(needs, pc.equal(column, null_value))
+        if pc.any(needs).as_py():
+            doubled = pc.replace_substring(column, quote, quote * 2)
+            column = pc.if_else(needs, join_text([quote, doubled, quote]), column)
+    return column.fill_null(null_value) if column.null_count else column
+
+
+def _lines(columns: Sequence[pa.Array], schema: CsvSchema) -> bytes:
+    separated = chain.from_iterable((column, schema.delimiter) for column in columns)
+    return bytes_of(join_text([*list(separated)[:-1], schema.line_separator]))
+
+
+class CsvBulkWriters:
+    """Makes writers of whole CSV files, under PyFlink's name."""
+
+    @staticmethod
+    def for_schema(schema: CsvSchema) -> BulkWriterFactory:
+        """Writers of files with the columns of ``schema``."""
+        return _CsvWriterFactory(CsvEncoder(schema))
+
+
+class _CsvWriterFactory(BulkWriterFactory):
+    def __init__(self, encoder: CsvEncoder) -> None:
+        self._encoder = encoder
+
+    def create(self, out: BinaryIO, input_type: TypeInformation) -> BulkWriter:
+        return _CsvWriter(out, self._encoder, input_type)
+
+    def validate(self, input_type: TypeInformation) -> None:
+        self._encoder.validate(input_type)
+
+
+class _CsvWriter(BulkWriter):
+    def __init__(self, out: BinaryIO, encoder: CsvEncoder, input_type: TypeInformation) -> None:
+        self._out = out
+        self._encoder = encoder
+        out.write(encoder.header(input_type))
+
+    def add_batch(self, batch: Batch) -> None:
+        self._out.write(self._encoder.encode_batch(batch))
+
+    def finish(self) -> None:
+        """Nothing comes at the end of a CSV file."""

@@ -1,0 +1,154 @@
+"""Reading lines of JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyarrow import json as arrow_json
+
+from headrace.common.columns import layout_of
+from headrace.common.typeinfo import (
+    BasicType,
+    BasicTypeInfo,
+    CompositeTypeInfo,
+    ListTypeInfo,
+    RowTypeInfo,
+    Types,
+)
+from headrace.formats.file_format import Decoded
+from headrace.formats.lines.format import LineFormat
+from headrace.formats.values import by_position, value_of_json
+
+if TYPE_CHECKING:
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.formats.lines.format import LineDecoder
+
+_NULL_RECORD = re.compile(rb"\A\s*null|\}\s*null")
+"""A line that is ``null`` is a record of nulls to Arrow, or crashes the process when it is the first."""
+
+_BY_ARROW = frozenset(
+    {
+        BasicType.STRING,
+        BasicType.BOOLEAN,
+        BasicType.BYTE,
+        BasicType.SHORT,
+        BasicType.INT,
+        BasicType.LONG,
+        BasicType.FLOAT,
+        BasicType.DOUBLE,
+        BasicType.SQL_TIMESTAMP,
+        BasicType.TIMESTAMP_LTZ,
+        BasicType.INSTANT,
+    }
+)
+_AS_STRING = frozenset({BasicType.SQL_DATE, BasicType.SQL_TIME})
+
+
+class JsonLinesFormat(LineFormat):
+    """Lines that each hold a JSON document. Empty lines are left out.
+
+    With a type, every line is an object with the type's fields; a field that is missing is ``None``, one that the type
+    does not have is left out, and a value that does not fit makes the line a bad record. Without a type every record is
+    what :func:`json.loads` makes of the line.
+
+    Args:
+        type_info: the type of the records.
+        charset: how characters are encoded.
+
+    Raises:
+        ConfigurationError: when the charset is unknown.
+    """
+
+    def __init__(self, type_info: TypeInformation | type | None = None, *, charset: str = "UTF-8") -> None:
+        super().__init__(charset)
+        self._type = Types.PICKLED_BYTE_ARRAY() if type_info is None else Types.of(type_info)
+
+    @property
+    def produced_type(self) -> TypeInformation:
+        return self._type
+
+    def decoder(self, path: str, header: bytes) -> LineDecoder:
+        if self._type.arrow_type is None:
+            return _decode_objects
+        by_hand = _PythonDecoder(self._type)
+        return _ArrowDecoder(self._type, by_hand) if _fits_arrow(self._type) else by_hand
+
+
+def _decode_objects(data: bytes) -> Decoded:
+    return Decoded(rows=[json.loads(line) for line in _documents(data)])
+
+
+def _documents(data: bytes) -> list[str]:
+    return [line for line in str(data, "utf-8").split("\n") if line and not line.isspace()]
+
+
+class _PythonDecoder:
+    """Reads any type, document by document."""
+
+    def __init__(self, kind: TypeInformation) -> None:
+        self._type = kind
+        self._layout = layout_of(by_position(kind))
+
+    def __call__(self, data: bytes) -> Decoded:
+        documents = [json.loads(line, parse_float=Decimal) for line in _documents(data)]
+        if self._type.is_composite and any(document is None for document in documents):
+            raise ValueError("the line is null")
+        return Decoded(self._layout.rows_to_columns([value_of_json(document, self._type) for document in documents]))
+
+
+class _ArrowDecoder:
+    """Reads types that Arrow's reader knows; lines that it takes for something else are read one by one."""
+
+    def __init__(self, kind: TypeInformation, by_hand: _PythonDecoder) -> None:
+        self._by_hand = by_hand
+        self._schema = layout_of(kind).schema
+        pairs = zip(self._schema, kind.field_types, strict=True)
+        read_as = pa.schema([pa.field(f.name, pa.string()) if _is_string(t) else f for f, t in pairs])
+        self._options = arrow_json.ParseOptions(explicit_schema=read_as, unexpected_field_behavior="ignore")
+
+    def __call__(self, data: bytes) -> Decoded:
+        str(data, "utf-8")  # Arrow does not look
+        if _NULL_RECORD.search(data) is not None:
+            return self._by_hand(data)
+        if not data or data.isspace():
+            return self._by_hand(b"")
+        options = arrow_json.ReadOptions(use_threads=False, block_size=len(data) + 1)
+        table = arrow_json.read_json(pa.py_buffer(data), read_options=options, parse_options=self._options)
+        if table.num_rows != _lines_in(data):
+            return self._by_hand(data)
+        columns = [_whole(table.column(f.name)).cast(f.type) for f in self._schema]
+        return Decoded(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+
+
+def _lines_in(data: bytes) -> int:
+    """How many lines are not empty."""
+    if b"\n\n" in data or b"\n\r\n" in data or b"\n " in data or data[:1].isspace():
+        return sum(1 for line in data.split(b"\n") if line and not line.isspace())
+    return data.count(b"\n") + (not data.endswith(b"\n"))
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _is_string(kind: TypeInformation) -> bool:
+    return isinstance(kind, BasicTypeInfo) and kind.basic_type in _AS_STRING
+
+
+def _fits_arrow(kind: TypeInformation) -> bool:
+    """Whether Arrow's reader reads records of this type as they are meant."""
+    if not isinstance(kind, CompositeTypeInfo) or (isinstance(kind, RowTypeInfo) and kind.changelog):
+        return False
+    return all(_is_string(field) or _value_fits(field) for field in kind.field_types)
+
+
+def _value_fits(kind: Any) -> bool:
+    if isinstance(kind, BasicTypeInfo):
+        return kind.basic_type in _BY_ARROW
+    if isinstance(kind, ListTypeInfo):
+        return _value_fits(kind.element_type)
+    return isinstance(kind, CompositeTypeInfo) and _fits_arrow(kind) and not any(map(_is_string, kind.field_types))

@@ -1,0 +1,8 @@
+"""Parquet."""
+
+from __future__ import annotations
+
+from headrace.formats.parquet.reader import ParquetColumnarRowInputFormat, ParquetFormat
+from headrace.formats.parquet.writer import ParquetBulkWriters
+
+__all__ = ["ParquetBulkWriters", "ParquetColumnarRowInputFormat", "ParquetFormat"]

@@ -1,0 +1,91 @@
+"""Writing Parquet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.common.columns import layout_of
+from headrace.common.errors import InvalidTypeError
+from headrace.common.typeinfo import Types
+from headrace.formats.encoders import BulkWriter, BulkWriterFactory
+
+if TYPE_CHECKING:
+    from headrace.common.batch import Batch
+    from headrace.common.typeinfo import TypeInformation
+
+_GROUP_ROWS = 1 << 18
+_GROUP_BYTES = 64 << 20
+
+
+class ParquetBulkWriters:
+    """Makes writers of Parquet files, under PyFlink's name."""
+
+    @staticmethod
+    def for_row_type(
+        row_type: TypeInformation | type | None = None,
+        hadoop_config: object | None = None,
+        utc_timestamp: bool = False,
+        *,
+        compression: str = "snappy",
+    ) -> BulkWriterFactory:
+        """Writers of Parquet files.
+
+        Args:
+            row_type: the names and types of the columns; those of the stream's records when left out.
+            hadoop_config: not used.
+            utc_timestamp: not used: times are written as they are, those with a zone as UTC.
+            compression: ``snappy``, ``zstd``, ``gzip``, ``lz4`` or ``none``.
+        """
+        return _ParquetWriterFactory(None if row_type is None else Types.of(row_type), compression)
+
+
+class _ParquetWriterFactory(BulkWriterFactory):
+    def __init__(self, kind: TypeInformation | None, compression: str) -> None:
+        self._type = kind
+        self._compression = compression
+
+    def validate(self, input_type: TypeInformation) -> None:
+        if input_type.arrow_type is None:
+            raise InvalidTypeError("Parquet needs records with columns: declare their type or annotate the function")
+        if self._type is not None and len(self._schema(input_type)) != len(layout_of(input_type).schema):
+            raise InvalidTypeError(f"the Parquet files have the columns of {self._type}, but records are {input_type}")
+
+    def create(self, out: BinaryIO, input_type: TypeInformation) -> BulkWriter:
+        return _ParquetWriter(out, self._schema(input_type), self._compression)
+
+    def _schema(self, input_type: TypeInformation) -> pa.Schema:
+        return layout_of(input_type if self._type is None else self._type).schema
+
+
+class _ParquetWriter(BulkWriter):
+    """Puts batches together to row groups, so that small batches do not make a file of small row groups."""
+
+    def __init__(self, out: BinaryIO, schema: pa.Schema, compression: str) -> None:
+        self._schema = schema
+        self._writer = pq.ParquetWriter(out, schema, compression=compression)
+        self._waiting: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+
+    def add_batch(self, batch: Batch) -> None:
+        columns = batch.columns
+        if columns.schema != self._schema:
+            arrays = [array.cast(f.type) for array, f in zip(columns.columns, self._schema, strict=True)]
+            columns = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        self._waiting.append(columns)
+        self._rows += columns.num_rows
+        self._bytes += columns.nbytes
+        if self._rows >= _GROUP_ROWS or self._bytes >= _GROUP_BYTES:
+            self._write_group()
+
+    def _write_group(self) -> None:
+        if self._waiting:
+            self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema))
+        self._waiting = []
+        self._rows = self._bytes = 0
+
+    def finish(self) -> None:
+        self._write_group()
+        self._writer.close()

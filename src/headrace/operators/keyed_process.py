@@ -1,0 +1,185 @@
+"""``KeyedProcessFunction``: a function of the user with keyed state and timers, called for every record.
+
+Event-time timers fire between the records of a batch, exactly where the watermark passes them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from headrace.common.constants import MIN_WATERMARK, NO_TIMESTAMP
+from headrace.operators.base import EpochScope, Operator, OperatorContext, Output
+from headrace.operators.collector import RowCollector
+from headrace.operators.functions import close_function, open_function
+from headrace.operators.runtime_context import RuntimeContext
+from headrace.operators.user_code import calling_user_code, user_error
+from headrace.state.key_entries import NO_KEY
+from headrace.time.time_domain import TimeDomain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from headrace.common.batch import Batch
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.operators.keyed import KeyedBatch
+    from headrace.state.keyed_backend import KeyedStateBackend
+    from headrace.state.timers import Timer, TimerService as Timers
+
+
+class TimerService:
+    """Tells the time and keeps timers of the current key."""
+
+    def __init__(self, timers: Timers) -> None:
+        self._timers = timers
+        self.watermark = MIN_WATERMARK
+        self.processing_time = 0
+
+    def current_watermark(self) -> int:
+        """The event time that the operator has reached, in milliseconds."""
+        return self.watermark
+
+    def current_processing_time(self) -> int:
+        """The clock's reading for this epoch, in milliseconds."""
+        return self.processing_time
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        """Call ``on_timer`` for the current key when the watermark reaches ``timestamp``; once, however often asked."""
+        self._timers.event.register(timestamp)
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        """Call ``on_timer`` for the current key when the clock reaches ``timestamp``; once, however often asked."""
+        self._timers.processing.register(timestamp)
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        """Take a timer of the current key back; nothing happens when there is none."""
+        self._timers.event.delete(timestamp)
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        """Take a timer of the current key back; nothing happens when there is none."""
+        self._timers.processing.delete(timestamp)
+
+
+class KeyedProcessContext:
+    """What ``process_element`` and ``on_timer`` learn; the same object for all calls."""
+
+    __slots__ = ("_backend", "_domain", "_timer_service", "_timestamp")
+
+    def __init__(self, backend: KeyedStateBackend, timer_service: TimerService) -> None:
+        self._backend = backend
+        self._timer_service = timer_service
+        self._timestamp = NO_TIMESTAMP
+        self._domain = TimeDomain.EVENT_TIME
+
+    def get_current_key(self) -> Any:
+        """The key of the record or of the timer."""
+        return self._backend.current.key
+
+    def timestamp(self) -> int | None:
+        """The record's event time, or the timer's time, in milliseconds; None when the record has none."""
+        return None if self._timestamp == NO_TIMESTAMP else self._timestamp
+
+    def timer_service(self) -> TimerService:
+        """Tells the time and keeps timers."""
+        return self._timer_service
+
+    def time_domain(self) -> TimeDomain:
+        """In ``on_timer``: which kind of timer has fired."""
+        return self._domain
+
+
+class KeyedProcessOperator(Operator):
+    """Calls ``process_element`` for each record and ``on_timer`` for each due timer.
+
+    Args:
+        function: a ``KeyedProcessFunction``.
+        output_type: the type of what it yields.
+        side_types: the types of the side outputs that are read, by tag id.
+    """
+
+    def __init__(self, function: Any, output_type: TypeInformation, side_types: Mapping[str, TypeInformation]) -> None:
+        super().__init__()
+        self._function = function
+        self._collector = RowCollector(output_type, side_types)
+        self._watermark = MIN_WATERMARK
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        super().open(context, output)
+        assert context.state is not None
+        self._backend = context.state.keyed
+        self._timers = context.state.timers
+        self._service = TimerService(self._timers)
+        self._context = KeyedProcessContext(self._backend, self._service)
+        with calling_user_code(context):
+            open_function(self._function, RuntimeContext(context))
+
+    def close(self) -> None:
+        with calling_user_code(self.context):
+            close_function(self._function)
+
+    def begin_epoch(self, scope: EpochScope) -> None:
+        self._watermark = self._service.watermark = scope.watermark
+        self._service.processing_time = scope.processing_time
+        self._fire_processing_time()
+        self._collector.flush(self.output)
+
+    def process(self, input_index: int, batch: Batch) -> None:
+        keyed = cast("KeyedBatch", batch)
+        backend, context, collector = self._backend, self._context, self._collector
+        timers, service = self._timers.event, self._service
+        process, collect = self._function.process_element, collector.collect
+        current = self._watermark
+        row = None
+        try:
+            for row, timestamp, watermark, entry in zip(
+                batch.rows,
+                batch.timestamps.tolist(),
+                batch.watermarks.tolist(),
+                backend.bind(keyed.keys),
+                strict=True,
+            ):
+                if watermark != current:
+                    if timers.next_due <= watermark:
+                        self._fire_event_time(current, watermark)
+                    current = service.watermark = watermark
+                backend.current = entry
+                context._timestamp = timestamp
+                results = process(row, context)
+                if results is not None:
+                    collect(results, timestamp, watermark)
+        except Exception as error:
+            raise user_error(error, self.context, row) from error
+        finally:
+            backend.current = NO_KEY
+        self._watermark = current
+        collector.flush(self.output)
+
+    def advance_watermark(self, watermark: int) -> None:
+        if watermark > self._watermark:
+            if self._timers.event.next_due <= watermark:
+                self._fire_event_time(self._watermark, watermark)
+                self._collector.flush(self.output)
+            self._watermark = self._service.watermark = watermark
+        super().advance_watermark(watermark)
+
+    def _fire_event_time(self, reached: int, watermark: int) -> None:
+        """Fire what the advance to ``watermark`` makes due; what it emits still meets the watermark before."""
+        self._service.watermark = watermark
+        self._fire(TimeDomain.EVENT_TIME, self._timers.event.pop_due(watermark), reached)
+
+    def _fire_processing_time(self) -> None:
+        due = self._timers.processing.pop_due(self._service.processing_time)
+        self._fire(TimeDomain.PROCESSING_TIME, due, self._watermark)
+
+    def _fire(self, domain: TimeDomain, due: Iterable[Timer], watermark: int) -> None:
+        context, backend, collector = self._context, self._backend, self._collector
+        timer = None
+        context._domain = domain
+        try:
+            for timer in due:
+                backend.current = timer.entry
+                context._timestamp = timer.time
+                collector.collect(self._function.on_timer(timer.time, context), timer.time, watermark)
+        except Exception as error:
+            raise user_error(error, self.context, f"timer {timer}") from error
+        finally:
+            backend.current = NO_KEY

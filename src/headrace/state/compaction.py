@@ -1,0 +1,224 @@
+"""Compaction: merging large runs outside the epochs.
+
+``plan_compaction`` looks at a version and says what is worth merging, ``run_compaction`` does it, in any process and at
+any time, since runs never change, and ``TaskState.adopt`` puts the outcome into a later version, if that still has the
+runs that were merged. An outcome that comes too late is a file that no version needs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from headrace.common.errors import StateCorruptedError
+from headrace.state.inline_merge import GROWTH, INLINE_ROWS, MAX_RUNS
+from headrace.state.mergers import merge_runs
+from headrace.state.runs import Run
+from headrace.state.sections import Section
+from headrace.state.state_file import SUFFIX, ImageWriter, read_index
+from headrace.state.timer_runs import FLOOR, LOW, NEXT, TIMERS, due_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pyarrow as pa
+
+    from headrace.state.runs import RunStore
+    from headrace.state.storage import StateStorage
+    from headrace.state.version import VersionRef
+
+    Entry = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionTask:
+    """Runs of one store that follow one another and are worth merging.
+
+    Attributes:
+        stage: the stage of the task that owns them.
+        partition: its partition.
+        uid: the operator.
+        store: the store.
+        runs: the runs, oldest first, as an index describes them, with the names of their files.
+        is_oldest: whether the store has no older run.
+        now: processing time in milliseconds; what has expired by then is dropped.
+    """
+
+    stage: int
+    partition: int
+    uid: str
+    store: str
+    runs: tuple[Entry, ...]
+    is_oldest: bool
+    now: int
+
+    @property
+    def rows(self) -> int:
+        """How many rows have to be read, at most."""
+        return sum(entry["rows"] for entry in self.runs)
+
+    def to_json(self) -> dict[str, Any]:
+        """The task as JSON."""
+        return {**asdict(self), "runs": list(self.runs)}
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> CompactionTask:
+        """The task that :meth:`to_json` described."""
+        return CompactionTask(**{**data, "runs": tuple(data["runs"])})
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionResult:
+    """What became of a task.
+
+    Attributes:
+        task: the task.
+        run: the merged run, as an index describes it, with the name of its file; None when nothing was left.
+    """
+
+    task: CompactionTask
+    run: Entry | None
+
+    @property
+    def uid(self) -> str:
+        """The operator."""
+        return self.task.uid
+
+    @property
+    def store(self) -> str:
+        """The store."""
+        return self.task.store
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as JSON."""
+        return {"task": self.task.to_json(), "run": self.run}
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> CompactionResult:
+        """The result that :meth:`to_json` described."""
+        return CompactionResult(CompactionTask.from_json(data["task"]), data["run"])
+
+    def adopt_into(self, store: RunStore, loader: Callable[[str], Callable[[], pa.Buffer]]) -> bool:
+        """Replaces the merged runs in a store; returns False when they are not all there (any more)."""
+        old = _matching(store, self.task)
+        if old is None:
+            return False
+        new = [] if self.run is None else [_opened(self.run, loader(self.run["file"]))]
+        if new and new[0].meta.get("kind") == TIMERS:
+            new = _caught_up(new[0], old, self.task)
+        store.substitute(old, new)
+        return True
+
+
+def plan_compaction(storage: StateStorage, ref: VersionRef, now: int = 0) -> list[CompactionTask]:
+    """What is worth merging in a version; ``now`` is a reading of the job's clock, in milliseconds.
+
+    Each task is for another store. Runs that are held in the version reference itself are left to the epochs.
+    """
+    if not ref.name:
+        image = ref.inline
+        if not image:
+            return []
+        import pyarrow
+
+        index = read_index(pyarrow.py_buffer(image), "(inline)")
+    else:
+        index = read_index(_mapped(storage, ref.name), ref.name)
+    stores: dict[tuple[str, str], list[Entry]] = {}
+    for entry in index["runs"]:
+        named = {**entry, "file": ref.name if entry["file"] < 0 else index["files"][entry["file"]]}
+        stores.setdefault((entry["uid"], entry["store"]), []).append(named)
+    tasks = (_plan_store(ref, uid, name, entries, now) for (uid, name), entries in sorted(stores.items()))
+    return [task for task in tasks if task is not None]
+
+
+def run_compaction(storage: StateStorage, task: CompactionTask) -> CompactionResult:
+    """Merges the runs of a task and writes the outcome; the same task always writes the same file.
+
+    Raises:
+        StateCorruptedError: when a file is missing or damaged.
+    """
+    runs = [_opened(entry, partial(_mapped, storage, entry["file"])) for entry in task.runs]
+    batch, meta = merge_runs(runs, is_oldest=task.is_oldest, now=task.now)
+    if batch is None:
+        return CompactionResult(task, None)
+    section = Section(batch)
+    writer = ImageWriter()
+    place = section.describe(writer.add(section))
+    low, high = min(run.hashes[0] for run in runs), max(run.hashes[1] for run in runs)
+    entry = {"hashes": [low, high], "whole": True, "origin": task.partition, "meta": meta, **place}
+    chunks = writer.finish({"compacted": task.to_json(), "runs": [entry]})
+    name = f"compacted-{task.stage}-{task.partition}-{writer.digest}{SUFFIX}"
+    storage.write(name, chunks)
+    return CompactionResult(task, {**entry, "file": name})
+
+
+def _plan_store(ref: VersionRef, uid: str, store: str, entries: list[Entry], now: int) -> CompactionTask | None:
+    # Runs that no file holds are small and the newest ones, unless they come from several versions.
+    end = next((index for index, entry in enumerate(entries) if not entry["file"]), len(entries))
+    start = _start(entries[:end])
+    chosen = entries[start:end]
+    if not _is_worth_merging(chosen, len(entries)):
+        return None
+    return CompactionTask(ref.stage, ref.partition, uid, store, tuple(chosen), start == 0, now)
+
+
+def _is_worth_merging(chosen: list[Entry], total: int) -> bool:
+    rows = sum(entry["rows"] for entry in chosen)
+    if len(chosen) == 1:  # only to get rid of timers that have been passed
+        return rows > INLINE_ROWS and chosen[0]["meta"].get(LOW, 0) * 2 > rows
+    return len(chosen) > 1 and (rows > INLINE_ROWS or total > MAX_RUNS // 2)
+
+
+def _start(entries: list[Entry]) -> int:
+    """The first of the runs that are worth merging with all newer ones: none that is much larger than these."""
+    start, rows = len(entries), 0
+    while start and (not rows or entries[start - 1]["rows"] <= GROWTH * rows or start > MAX_RUNS // 2):
+        start -= 1
+        rows += entries[start]["rows"]
+    return start
+
+
+def _opened(entry: Entry, load: Callable[[], pa.Buffer]) -> Run:
+    section = Section.stored(entry, entry["file"], load)
+    low, high = entry["hashes"]
+    return Run(section, entry["meta"], (low, high), whole=entry["whole"], origin=entry["origin"])
+
+
+def _mapped(storage: StateStorage, name: str) -> pa.Buffer:
+    try:
+        return storage.map(name)
+    except FileNotFoundError as error:
+        raise StateCorruptedError(f"the state file {name} is missing") from error
+
+
+def _matching(store: RunStore, task: CompactionTask) -> list[Run] | None:
+    """The runs of the store that the task merged; None unless all are there, one after the other."""
+    wanted = [(entry["file"], entry["at"], tuple(entry["hashes"])) for entry in task.runs]
+    runs = list(store.runs)
+    present = [(run.section.file, run.section.offset, run.hashes) for run in runs]
+    for start in _starts(present, wanted[0]):
+        if present[start : start + len(wanted)] == wanted and (start == 0 or not task.is_oldest):
+            return runs[start : start + len(wanted)]
+    return None
+
+
+def _starts(present: list[Any], first: Any) -> Iterator[int]:
+    return (index for index, candidate in enumerate(present) if candidate == first)
+
+
+def _caught_up(new: Run, old: list[Run], task: CompactionTask) -> list[Run]:
+    """Brings a merged run of timers to where time has come since the task was planned."""
+    pairs = zip(old, task.runs, strict=True)
+    # Only floors that have moved: one that has not may be above timers of a newer run, which are not dead.
+    moved = [run.meta[FLOOR] for run, entry in pairs if run.meta.get(FLOOR) != entry["meta"].get(FLOOR)]
+    if not moved:
+        return [new]
+    floor = max(moved)
+    low = due_rows(new, 0, floor)
+    if low == new.rows:
+        return []
+    next_time = new.section.rows_of("time", low, low + 1)[0].as_py()
+    meta = {**new.meta, FLOOR: floor, LOW: low, NEXT: next_time}
+    return [Run(new.section, meta, new.hashes, whole=new.whole, origin=new.origin)]

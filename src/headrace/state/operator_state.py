@@ -1,0 +1,86 @@
+"""``OperatorState``: everything that one operator keeps in one task."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.common.constants import MIN_WATERMARK
+from headrace.common.errors import InvalidProgramError, StateError
+from headrace.state.keyed_backend import KeyedStateBackend
+from headrace.state.timers import TimerService
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.state.keys import KeyCodec
+    from headrace.state.runs import RunStore
+
+
+class OperatorState:
+    """Keyed states, timers and other stores of one operator, from epoch to epoch.
+
+    An epoch is ``begin_epoch``, any use, ``end_epoch``; after that the task takes its snapshot.
+    """
+
+    def __init__(self, uid: str, store: Callable[[str], RunStore]) -> None:
+        self.uid = uid
+        self._store = store
+        self._backend: KeyedStateBackend | None = None
+        self._timers: TimerService | None = None
+        self._clock = 0
+        self._watermark = MIN_WATERMARK
+
+    def bind_key_codec(self, codec: KeyCodec) -> None:
+        """Says how the operator's keys are stored; before :attr:`keyed` or :attr:`timers` is used. Once is enough.
+
+        Raises:
+            InvalidProgramError: when the inputs of the operator have keys of different types.
+        """
+        if self._backend is None:
+            self._backend = KeyedStateBackend(codec, self._store)
+            self._backend.begin_epoch(self._clock)
+        elif self._backend.codec.to_json() != codec.to_json():
+            raise InvalidProgramError(
+                f"the inputs of operator {self.uid!r} have keys of different types: {self._backend.codec.type} "
+                f"and {codec.type}"
+            )
+
+    @property
+    def keyed(self) -> KeyedStateBackend:
+        """The keyed states."""
+        if self._backend is None:
+            raise StateError(f"the operator {self.uid!r} has no keys, so it has no keyed state and no timers")
+        return self._backend
+
+    @property
+    def timers(self) -> TimerService:
+        """The timers."""
+        if self._timers is None:
+            self._timers = TimerService(self.keyed, self._store)
+            self._timers.begin_epoch(self._watermark)
+        return self._timers
+
+    def store(self, name: str) -> RunStore:
+        """A store of runs for the operator's own use. Names with a slash are taken by keyed states and timers."""
+        if "/" in name:
+            raise StateError(f"the name of a store must not contain a slash: {name!r}")
+        return self._store(name)
+
+    def earliest_processing_time(self) -> int | None:
+        """When the earliest timer in processing time is due (or earlier); None when there is none."""
+        return self.timers.earliest_processing_time() if self._backend is not None else None
+
+    def begin_epoch(self, watermark: int, processing_time: int) -> None:
+        """Starts an epoch: event time has come to ``watermark``, the clock reads ``processing_time``."""
+        self._watermark, self._clock = watermark, processing_time
+        if self._backend is not None:
+            self._backend.begin_epoch(processing_time)
+        if self._timers is not None:
+            self._timers.begin_epoch(watermark)
+
+    def end_epoch(self) -> None:
+        """Ends the epoch: what has changed becomes runs."""
+        if self._backend is not None:
+            self._backend.end_epoch()
+        if self._timers is not None:
+            self._timers.end_epoch()

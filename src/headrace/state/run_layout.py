@@ -1,0 +1,40 @@
+"""Names of the columns of runs, and what they hold."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headrace.state.runs import HASH
+
+KIND: Final = "kind"
+"""The entry of ``meta`` that says what a run holds, and so how it is merged."""
+
+KEY: Final = "key"
+"""The keys in canonical form."""
+
+KEY_ORDER: Final = [HASH, KEY]
+"""What runs of keyed state are sorted by; there is one row per key."""
+
+VALUE: Final = "value"
+"""Values, elements, or values of entries; for a value state null is a tombstone."""
+
+EXPIRY: Final = "expiry"
+"""When each of them expires, in milliseconds of processing time; null or no such column: never."""
+
+CLEAR: Final = "clear"
+"""Lists and maps: whether everything that older runs hold for the key is void."""
+
+ENTRY_KEY: Final = "entry_key"
+"""The entries' keys in canonical form, by which entries are equal."""
+
+ENTRY: Final = "entry"
+"""The entries' keys as the user knows them, where the canonical form would not give back the same object."""
+
+ACTION: Final = "action"
+"""What happens to an entry of a map: one of the three below."""
+
+REMOVED: Final = 0
+PUT: Final = 1
+"""The value is set; an entry that exists keeps its place in the order of insertion."""
+REINSERTED: Final = 2
+"""The entry was removed, then put again: it goes to the end."""

@@ -1,0 +1,306 @@
+"""Timers of keys: registered and deleted without reading state, fired in the order of their times.
+
+A timer is one of (key, namespace, time) in its time domain: registering it twice is registering it once, deleting one
+that does not exist is nothing. What is registered or deleted in an epoch is kept in memory, by time, and becomes one
+run at its end; what earlier epochs left stays in its columns until it is due.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.constants import MIN_WATERMARK
+from headrace.common.errors import InvalidTypeError, StateMigrationError
+from headrace.state import timer_runs as t
+from headrace.state.inline_merge import merge_small_runs
+from headrace.state.keys import KeyColumn
+from headrace.state.run_layout import KEY
+from headrace.state.runs import HASH
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from headrace.state.key_entries import AnyKeyEntry
+    from headrace.state.keyed_backend import KeyedStateBackend
+    from headrace.state.runs import Run, RunStore
+
+NO_TIMER: Final = 1 << 63
+"""The time of the next timer when there is none: later than every time."""
+
+EVENT: Final = "event"
+PROCESSING: Final = "processing"
+
+Namespace = bytes | int | None
+
+
+class Timer(NamedTuple):
+    """A timer that fires.
+
+    Attributes:
+        time: for when it was registered, in milliseconds.
+        entry: its key.
+        namespace: its namespace, such as a window; None when it has none.
+    """
+
+    time: int
+    entry: AnyKeyEntry
+    namespace: Namespace
+
+
+class _Identity(NamedTuple):
+    """What tells apart the timers of one time."""
+
+    ordinal: int
+    namespace: bytes
+
+
+class TimerQueue:
+    """The timers of one operator in one time domain.
+
+    Attributes:
+        next_due: the time of the earliest timer, or earlier (when that one was deleted): an operator fires timers when
+            its time advances to this or beyond. ``NO_TIMER`` when there is none.
+    """
+
+    def __init__(self, domain: str, backend: KeyedStateBackend, store: RunStore) -> None:
+        self.next_due = NO_TIMER
+        self._backend = backend
+        self._store = store
+        self._meta = {"keys": backend.codec.to_json(), "domain": domain}
+        self._buckets: dict[int, dict[_Identity, bool]] = {}
+        self._heap: list[int] = []
+        self._runs: list[_Cursor] = []
+        self._advanced_to: int | None = None
+        for run in store.runs:
+            if run.meta["keys"] != self._meta["keys"]:
+                raise StateMigrationError(
+                    f"timers were stored for keys of another type: stored {run.meta['keys']}, "
+                    f"declared {self._meta['keys']}"
+                )
+
+    def register(self, time: int, namespace: Namespace = None) -> None:
+        """Registers a timer of the current key. One whose time has been passed fires with the next advance."""
+        self._bucket(time)[_Identity(self._backend.current.ordinal, _encode(namespace))] = True
+        self.next_due = min(self.next_due, time)
+
+    def delete(self, time: int, namespace: Namespace = None) -> None:
+        """Deletes a timer of the current key, if there is such a one."""
+        self._bucket(time)[_Identity(self._backend.current.ordinal, _encode(namespace))] = False
+
+    def pop_due(self, up_to: int) -> Iterator[Timer]:
+        """Time advances to ``up_to``: the timers that are due, by time, then hash and key.
+
+        Each timer is gone before it is given out. Timers that are registered meanwhile with a time that is not above
+        ``up_to`` are among them; those that are deleted meanwhile are not. Nothing happens unless time does advance.
+        The iterator must be used up.
+        """
+        if self._advanced_to is not None and up_to <= self._advanced_to:
+            return
+        self._advanced_to = up_to
+        stored = self._take_stored(up_to)
+        while True:
+            bucket_time = self._heap[0] if self._heap else NO_TIMER
+            time = min(stored.time, bucket_time)
+            if time > up_to:
+                break
+            due = stored.take_group() if stored.time == time else {}
+            if bucket_time == time:
+                heappop(self._heap)
+                due = self._overlaid(due, self._buckets.pop(time))
+            yield from self._fire(time, due)
+        self.next_due = min([NO_TIMER, *self._heap[:1], *(cursor.next for cursor in self._runs)])
+
+    def begin_epoch(self, advanced_to: int | None) -> None:
+        """Takes up the stored timers; ``advanced_to`` is how far time has come, None when that is not known."""
+        self._buckets, self._heap = {}, []
+        self._advanced_to = advanced_to
+        self._runs = [_Cursor(run) for run in self._store.runs]
+        self.next_due = min([NO_TIMER, *(cursor.next for cursor in self._runs)])
+
+    def end_epoch(self) -> None:
+        """Writes what was registered and deleted, and how far the stored timers have been passed."""
+        for cursor in self._runs:
+            cursor.save(self._store)
+        batch = self._new_rows()
+        if batch is not None:
+            self._store.append(batch, t.described(self._meta, batch))
+        merge_small_runs(self._store, self._backend.clock)
+
+    def _bucket(self, time: int) -> dict[_Identity, bool]:
+        bucket = self._buckets.get(time)
+        if bucket is None:
+            if not -NO_TIMER <= time < NO_TIMER:
+                raise InvalidTypeError(f"the time of a timer must be an integer of 64 bits, not {time!r}")
+            bucket = self._buckets[time] = {}
+            heappush(self._heap, time)
+        return bucket
+
+    def _overlaid(
+        self, stored: dict[_Identity, AnyKeyEntry], bucket: dict[_Identity, bool]
+    ) -> dict[_Identity, AnyKeyEntry]:
+        """The timers of one time, given the stored ones and what was registered and deleted since."""
+        entries = self._backend.entries.all
+        for identity, live in bucket.items():
+            if live:
+                stored[identity] = entries[identity.ordinal]
+            else:
+                stored.pop(identity, None)
+        return dict(sorted(stored.items(), key=_firing_order))
+
+    def _fire(self, time: int, due: dict[_Identity, AnyKeyEntry]) -> Iterator[Timer]:
+        for identity, entry in due.items():
+            bucket = self._buckets.get(time)
+            # Deleted (False) or registered once more (True) by a timer of the same time that has just fired.
+            if bucket is None or bucket.pop(identity, True):
+                yield Timer(time, entry, _decode(identity.namespace))
+
+    def _take_stored(self, up_to: int) -> _Stored:
+        batches = [batch for cursor in self._runs for batch in cursor.take(up_to)]
+        if not batches:
+            return _Stored([], [], [])
+        due = t.newest(batches)
+        due = due.filter(due.column(t.LIVE))
+        keys = KeyColumn(due.column(KEY), due.column(HASH).to_numpy())
+        entries = self._backend.bind(keys) if len(keys) else []
+        return _Stored(due.column(t.TIME).to_pylist(), entries, due.column(t.NAMESPACE).to_pylist())
+
+    def _new_rows(self) -> pa.RecordBatch | None:
+        keep_deleted = bool(self._store.runs)
+        rows = [
+            (time, identity, live)
+            for time, bucket in self._buckets.items()
+            for identity, live in bucket.items()
+            if live or keep_deleted
+        ]
+        if not rows:
+            return None
+        keys = self._backend.entries.take(np.array([identity.ordinal for _, identity, _ in rows], dtype=np.int64))
+        namespaces = pa.array([identity.namespace for _, identity, _ in rows], pa.binary())
+        times = np.array([time for time, _, _ in rows], dtype=np.int64)
+        return t.timer_batch(times, keys, namespaces, np.array([live for _, _, live in rows], dtype=bool))
+
+
+class _Cursor:
+    """How far a run of timers has been passed in this epoch."""
+
+    __slots__ = ("_floor", "_low", "_run", "next")
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._floor: int | None = None
+        self._low: int = run.meta[t.LOW]
+        self.next: int = run.meta[t.NEXT]
+
+    def take(self, up_to: int) -> list[pa.RecordBatch]:
+        """The rows that become due when time advances to ``up_to``; none or one batch."""
+        if self.next > up_to:
+            return []
+        low = self._low
+        self._low = t.due_rows(self._run, low, up_to)
+        self._floor = up_to
+        self.next = NO_TIMER
+        if self._low < self._run.rows:
+            self.next = self._run.section.rows_of(t.TIME, self._low, self._low + 1)[0].as_py()
+        batch = t.own_slice(self._run, low, self._low)
+        return [batch] if batch.num_rows else []
+
+    def save(self, store: RunStore) -> None:
+        """Notes the progress in the store; a run that has been passed wholly is dropped."""
+        if self._floor is None:
+            return
+        if self._low == self._run.rows:
+            store.drop(self._run)
+        else:
+            changes: dict[str, Any] = {t.FLOOR: self._floor, t.LOW: self._low, t.NEXT: self.next}
+            self._run = store.annotate(self._run, **changes)
+
+
+class _Stored:
+    """Stored timers that are due, in order, given out time by time.
+
+    Attributes:
+        time: the time of those that come next; ``NO_TIMER`` at the end.
+    """
+
+    def __init__(self, times: list[int], entries: list[AnyKeyEntry], namespaces: list[bytes]) -> None:
+        self._times = times
+        self._entries = entries
+        self._namespaces = namespaces
+        self._position = 0
+        self.time = times[0] if times else NO_TIMER
+
+    def take_group(self) -> dict[_Identity, AnyKeyEntry]:
+        """The timers of the time that comes next, in order."""
+        times, start = self._times, self._position
+        stop, time = start, self.time
+        while stop < len(times) and times[stop] == time:
+            stop += 1
+        self._position = stop
+        self.time = times[stop] if stop < len(times) else NO_TIMER
+        entries = self._entries[start:stop]
+        pairs = zip(entries, self._namespaces[start:stop], strict=True)
+        return {_Identity(entry.ordinal, namespace): entry for entry, namespace in pairs}
+
+
+class TimerService:
+    """The timers of one operator.
+
+    Attributes:
+        event: timers in event time, which advances with the watermark.
+        processing: timers in processing time, which advances with the epochs' clock.
+    """
+
+    def __init__(self, backend: KeyedStateBackend, store: Callable[[str], RunStore]) -> None:
+        self.event = TimerQueue(EVENT, backend, store(f"timers/{EVENT}"))
+        self.processing = TimerQueue(PROCESSING, backend, store(f"timers/{PROCESSING}"))
+
+    def queue(self, domain: str) -> TimerQueue:
+        """The timers of ``"event"`` or ``"processing"`` time."""
+        return {EVENT: self.event, PROCESSING: self.processing}[domain]
+
+    def next_due(self, domain: str) -> int:
+        """The time of the earliest timer of a domain, or earlier; ``NO_TIMER`` when there is none."""
+        return self.queue(domain).next_due
+
+    def pop_due(self, domain: str, up_to: int) -> Iterator[Timer]:
+        """The timers of a domain that are due; see :meth:`TimerQueue.pop_due`."""
+        return self.queue(domain).pop_due(up_to)
+
+    def earliest_processing_time(self) -> int | None:
+        """When the job has to look for due processing-time timers next; None when there are none."""
+        earliest = self.processing.next_due
+        return None if earliest == NO_TIMER else earliest
+
+    def begin_epoch(self, watermark: int) -> None:
+        """Takes up the stored timers; event time has come to ``watermark``."""
+        self.event.begin_epoch(None if watermark == MIN_WATERMARK else watermark)
+        self.processing.begin_epoch(None)
+
+    def end_epoch(self) -> None:
+        """Writes what has changed."""
+        self.event.end_epoch()
+        self.processing.end_epoch()
+
+
+def _firing_order(item: tuple[_Identity, AnyKeyEntry]) -> tuple[int, Any, bytes]:
+    identity, entry = item
+    return entry.hash, entry.raw, identity.namespace
+
+
+def _encode(namespace: Namespace) -> bytes:
+    if namespace is None:
+        return b""
+    if isinstance(namespace, bytes):
+        return b"b" + namespace
+    # The sign bit is turned over so that the bytes are ordered as the integers are.
+    return b"i" + (namespace + NO_TIMER).to_bytes(8, "big")
+
+
+def _decode(data: bytes) -> Namespace:
+    if not data:
+        return None
+    return data[1:] if data[:1] == b"b" else int.from_bytes(data[1:], "big") - NO_TIMER

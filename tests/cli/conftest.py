@@ -1,0 +1,87 @@
+"""Programs for the command line to run, and consoles to look at."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from rich.console import Console
+
+import headrace
+
+DOUBLING = """
+    import sys
+
+    from headrace.client.submission import submit
+    from headrace.common.configuration import Configuration
+    from headrace.common.typeinfo import Types
+    from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
+    from headrace.connectors.print_sink import PrintSink
+    from headrace.graph import specs
+    from headrace.graph.nodes import Edge
+    from headrace.graph.stream_graph import StreamGraph
+
+
+    def doubling(count, rate=None):
+        limit = None if rate is None else RateLimiterStrategy.per_second(rate)
+        source = DataGeneratorSource(lambda index: index, count, limit, Types.LONG())
+        graph = StreamGraph()
+        graph.add(specs.SourceSpec(source), "numbers", output_type=Types.LONG())
+        graph.add(specs.MapSpec(lambda value: value * 2), "double", (Edge(0),), Types.LONG())
+        graph.add(specs.SinkSpec(PrintSink()), "print", (Edge(1),))
+        return graph
+
+
+    def execute(graph, name="doubling", configuration=None):
+        return submit(graph, configuration or Configuration(), name).get_job_execution_result().result()
+"""
+"""What a program needs to run a job of its own, below the programming interface."""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Callable[..., Path]:
+    """Writes a program that may use ``doubling`` and ``execute``."""
+    (tmp_path / "jobs.py").write_text(dedent(DOUBLING))
+
+    def write(body: str, name: str = "job.py") -> Path:
+        path = tmp_path / name
+        path.write_text("from jobs import *\n" + dedent(body))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
+    """Starts the command line in a process of its own."""
+
+    def begin(*arguments: object) -> subprocess.Popen[str]:
+        source = str(Path(headrace.__file__).parent.parent)
+        return subprocess.Popen(
+            [sys.executable, "-m", "headrace", *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": source, "PYTHONUNBUFFERED": "1", "COLUMNS": "200"},
+        )
+
+    return begin
+
+
+@pytest.fixture
+def console() -> Console:
+    """A console that is no terminal; what it printed is in its ``file``."""
+    return Console(file=io.StringIO(), width=200)
+
+
+@pytest.fixture
+def terminal() -> Console:
+    """A console that takes itself for a terminal."""
+    return Console(file=io.StringIO(), width=100, force_terminal=True, color_system=None)

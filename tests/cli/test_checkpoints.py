@@ -1,0 +1,96 @@
+"""``headrace checkpoints`` over what jobs leave."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from headrace.checkpoint.manifest import Manifest, PartitionSnapshot, SourceSnapshot, SplitSnapshot, StageSnapshot
+from headrace.cli.checkpoints import run_checkpoints, state_bytes, watermark_of
+from headrace.cli.run import run_program
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
+from headrace.state.version import VersionRef
+
+
+def manifest(*splits: SplitSnapshot, **more: object) -> Manifest:
+    values: dict[str, object] = {
+        "epoch": 7,
+        "generation": 2,
+        "job_id": "ab12",
+        "job_name": "totals [v2]",
+        "max_parallelism": 128,
+        "processing_time": 1_431_864_000_000,
+        "sources": {"orders": SourceSnapshot(None, splits)},
+    }
+    return Manifest(**{**values, **more})  # type: ignore[arg-type]
+
+
+def store(directory: Path, *manifests: Manifest) -> Path:
+    (directory / "manifests").mkdir(parents=True)
+    (directory / "state").mkdir()
+    for each in manifests:
+        (directory / "manifests" / f"{each.epoch:012}.json").write_bytes(each.to_bytes())
+    return directory
+
+
+def shown(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_it_lists_manifests_and_where_sources_go_on(tmp_path: Path, console: Console) -> None:
+    split = SplitSnapshot("file[0]", 0, {"file": "a.log", "offset": 512}, {"ts": 1_431_857_103_000})
+    first = manifest(split, epoch=6, counters={"numRecordsRead": 1000})
+    assert run_checkpoints(store(tmp_path, first, manifest(split)), console) == 0
+    lines = shown(console).splitlines()
+    assert lines[0] == "job totals [v2] (job id ab12), 128 key groups"
+    assert any("6" in line and "1,000" in line and "2015-05-17 10:05:03 UTC" in line for line in lines)
+    assert any("2015-05-17 12:00:00 UTC" in line for line in lines)
+    assert any("file[0]" in line and '{"file": "a.log", "offset": 512}' in line for line in lines)
+
+
+def test_it_reads_what_a_job_wrote_and_leaves_it_alone(
+    script: Callable[..., Path], tmp_path: Path, console: Console, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = tmp_path / "checkpoints"
+    settings = {"headrace.runtime": "local", "execution.checkpointing.dir": str(directory)}
+    assert run_program(script("execute(doubling(5))\n"), [], settings, console=Console(file=io.StringIO())) == 0
+    before = sorted(path for path in directory.rglob("*"))
+    assert run_checkpoints(directory, console) == 0
+    assert "job doubling" in shown(console)
+    assert "ended" in shown(console)
+    assert "finished" in shown(console)
+    assert sorted(path for path in directory.rglob("*")) == before
+
+
+def test_a_folder_without_checkpoints(tmp_path: Path, console: Console) -> None:
+    assert run_checkpoints(tmp_path, console) == 1
+    assert "holds no checkpoints" in shown(console)
+
+
+def test_a_damaged_manifest_is_named(tmp_path: Path, console: Console) -> None:
+    directory = store(tmp_path, manifest())
+    (directory / "manifests" / "000000000008.json").write_bytes(b"{")
+    assert run_checkpoints(directory, console) == 1
+    assert "000000000008.json is damaged" in shown(console)
+
+
+def test_the_watermark_is_that_of_the_slowest_split_that_still_reads() -> None:
+    done = SplitSnapshot("a", 0, 1, {"ts": 5}, finished=True)
+    slow, fast = SplitSnapshot("b", 1, 1, {"ts": 10}), SplitSnapshot("c", 2, 1, {"ts": 20})
+    assert watermark_of(manifest(done, slow, fast)) == 10
+    assert watermark_of(manifest(done)) == MAX_WATERMARK
+    assert watermark_of(manifest()) == MIN_WATERMARK
+    assert watermark_of(manifest(slow, finished=True)) == MAX_WATERMARK
+
+
+def test_the_state_is_counted_in_files_and_in_the_manifest(tmp_path: Path) -> None:
+    directory = store(tmp_path)
+    (directory / "state" / "one").write_bytes(b"x" * 100)
+    versions = [VersionRef(1, 0, 7, "one", files=("one",)), VersionRef(1, 1, 7, inline=b"y" * 30), None]
+    stage = StageSnapshot(("window",), tuple(PartitionSnapshot(version) for version in versions))
+    assert state_bytes(manifest(stages=(stage,)), directory) == 130

@@ -1,0 +1,62 @@
+"""Ctrl-C in a process of its own."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.timeout(60)
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+def wait_for_output(process: subprocess.Popen[str]) -> None:
+    """Until the job has printed something: it runs."""
+    assert process.stdout is not None
+    assert process.stdout.readline()
+
+
+def test_ctrl_c_stops_at_an_epoch_and_the_same_command_goes_on(
+    start: Start, script: Callable[..., Path], tmp_path: Path
+) -> None:
+    path = script("execute(doubling(10**9, rate=2000)); print('the program went on')\n")
+    arguments = ("run", "--runtime", "local", "-D", "execution.checkpointing.dir=checkpoints", path)
+    process = start(*arguments)
+    wait_for_output(process)
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "stopping at the end of the running epoch" in errors
+    assert "run the same command again to go on from there" in errors
+    assert "Traceback" not in errors
+    assert output.endswith("the program went on\n")
+
+    again = start(*arguments)
+    wait_for_output(again)
+    again.send_signal(signal.SIGINT)
+    _, errors = again.communicate(timeout=30)
+    assert "restored epoch" in errors
+    assert again.returncode == 130
+
+
+def test_ctrl_c_without_checkpoints_says_what_would_help(start: Start, script: Callable[..., Path]) -> None:
+    process = start("run", "--runtime", "local", script("execute(doubling(10**9, rate=2000))\n"))
+    wait_for_output(process)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "--checkpoint-dir" in errors
+
+
+def test_ctrl_c_ends_a_program_that_runs_no_job(start: Start, script: Callable[..., Path]) -> None:
+    process = start("run", script("import time; print('here', flush=True); time.sleep(50)\n"))
+    wait_for_output(process)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "interrupted" in errors
+    assert "Traceback" not in errors

@@ -1,0 +1,215 @@
+"""What is shown of a running job: lines, panels, and who chooses between them."""
+
+from __future__ import annotations
+
+import io
+import threading
+import time
+
+import pytest
+from rich.console import Console
+
+from headrace.cli.progress.job_progress import JobProgress, RateMeter
+from headrace.cli.progress.lines import first_line, last_line, progress_line
+from headrace.cli.progress.listener import LineListener, PanelListener, QuietListener, listener_for
+from headrace.cli.progress.panel import panel, trend
+from headrace.common.constants import MIN_WATERMARK
+from headrace.jobmanager.progress import EpochStatistics
+
+NOON = 1_431_864_000_000  # 2015-05-17 12:00:00 UTC
+
+
+class ManualClock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def job(clock: ManualClock) -> JobProgress:
+    return JobProgress("fraud [v2]", "ab12", 14, 3, clock)
+
+
+def epoch(number: int, records: int = 1000, **more: object) -> EpochStatistics:
+    values: dict[str, object] = {
+        "planning": 0.01,
+        "running": 0.45,
+        "checkpointing": 0.04,
+        "watermark": NOON,
+        "processing_time": NOON + 2500,
+        "state_bytes": 1536,
+        "counters": {"numLateRecordsDropped": 7},
+    }
+    return EpochStatistics(epoch=number, records=records, **{**values, **more})  # type: ignore[arg-type]
+
+
+def printed(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_the_rate_is_an_average_over_the_last_seconds(clock: ManualClock) -> None:
+    meter = RateMeter(clock)
+    assert meter.rate() == 0
+    for _ in range(20):
+        clock.now += 1
+        meter.add(500)
+    assert meter.rate() == pytest.approx(550)  # the read at either end of the ten seconds counts
+    clock.now += 5
+    assert meter.rate() == pytest.approx(300)
+    clock.now += 60
+    assert meter.rate() == 0
+
+
+def test_the_first_line_says_afresh_or_from_where(job: JobProgress) -> None:
+    assert first_line(job) == "restored epoch 14 of job 'fraud [v2]' (job id ab12, generation 3)"
+    job.restored_epoch = None
+    assert first_line(job) == "job 'fraud [v2]' starts afresh (job id ab12)"
+
+
+def test_a_progress_line_says_where_the_job_is(job: JobProgress, clock: ManualClock) -> None:
+    assert progress_line(job) == "fraud [v2]: no epoch yet"
+    clock.now += 2
+    job.completed(epoch(15, 1000, pending_commits=2))
+    assert progress_line(job) == (
+        "fraud [v2]: epoch 15, 1,000 records, 500 records/s, watermark 2015-05-17 12:00:00 UTC (2.5 s behind), "
+        "state 1.5 kB, 7 late records dropped, 2 pending commits"
+    )
+
+
+def test_the_last_line_sums_up(job: JobProgress, clock: ManualClock) -> None:
+    clock.now += 4
+    job.completed(epoch(15, 1000))
+    job.completed(epoch(16, 3000))
+    assert last_line(job, None) == (
+        "job 'fraud [v2]' ended at epoch 16: 4,000 records in 4.0 s (1,000 records/s), 7 late records dropped"
+    )
+    assert last_line(job, ValueError()).startswith("job 'fraud [v2]' failed at epoch 16: ")
+
+
+def test_a_panel_shows_everything(job: JobProgress, clock: ManualClock, terminal: Console) -> None:
+    clock.now += 2
+    job.completed(epoch(15, 1000, pending_commits=2))
+    terminal.print(panel(job))
+    shown = printed(terminal)
+    for text in ("fraud [v2], restored epoch 14, 2.0 s", "1,000", "500", "2015-05-17 12:00:00 UTC", "2.5 s behind"):
+        assert text in shown
+    for text in ("1.5 kB", "late, dropped", "7", "pending commits", "15 (0.50 s)"):
+        assert text in shown
+    assert all(len(line) == 100 for line in shown.splitlines())
+
+
+def test_a_panel_without_epoch_or_watermark(job: JobProgress, terminal: Console) -> None:
+    terminal.print(panel(job))
+    assert "waiting for the first epoch" in printed(terminal)
+    job.completed(epoch(1, watermark=MIN_WATERMARK))
+    terminal.print(panel(job))
+    assert "none yet" in printed(terminal)
+
+
+def test_a_panel_tells_of_an_epoch_that_is_run_again_until_one_succeeds(job: JobProgress, terminal: Console) -> None:
+    job.failed(15, OSError("disk [full]\nmore"), 2.0)
+    terminal.print(panel(job))
+    assert "epoch 15 failed and is run again in 2.0 s: disk [full]" in printed(terminal)
+    job.completed(epoch(15))
+    assert job.note == ""
+
+
+def test_a_trend_is_a_row_of_bars() -> None:
+    assert trend([0, 1, 2, 4, 8]) == "▁▂▃▅█"
+    assert trend([]) == trend([0.0, 0.0]) == ""
+    assert len(trend(range(100))) == 20
+
+
+def test_lines_come_every_few_seconds(console: Console, clock: ManualClock) -> None:
+    listener = LineListener(console, clock)
+    listener.job_started("j", "id", None, 0)
+    for number in range(1, 21):
+        clock.now += 1
+        listener.epoch_completed(epoch(number))
+    listener.job_ended(None)
+    said = printed(console).splitlines()
+    assert [line.split(",")[0] for line in said] == [
+        "job 'j' starts afresh (job id id)",
+        "j: epoch 5",
+        "j: epoch 10",
+        "j: epoch 15",
+        "j: epoch 20",
+        "job 'j' ended at epoch 20: 20",
+    ]
+    assert listener.last_epochs == {"j": 20}
+
+
+def test_quiet_says_beginning_end_and_trouble(console: Console, clock: ManualClock) -> None:
+    listener = QuietListener(console, clock)
+    listener.job_started("j", "id", None, 0)
+    clock.now += 100
+    listener.epoch_completed(epoch(1))
+    listener.epoch_failed(2, OSError("gone"), 1.5)
+    listener.job_ended(OSError("gone"))
+    assert [line.split(":")[0] for line in printed(console).splitlines()] == [
+        "job 'j' starts afresh (job id id)",
+        "j",
+        "job 'j' failed at epoch 1",
+    ]
+
+
+def test_a_job_that_never_started_says_nothing(console: Console) -> None:
+    LineListener(console).job_ended(OSError("no store"))
+    assert printed(console) == ""
+
+
+def test_jobs_at_the_same_time_are_told_apart(console: Console, clock: ManualClock) -> None:
+    listener = LineListener(console, clock)
+    barrier = threading.Barrier(2)
+
+    def run(name: str, records: int) -> None:
+        listener.job_started(name, name, None, 0)
+        barrier.wait(10)
+        listener.epoch_completed(epoch(1, records))
+        barrier.wait(10)
+        listener.job_ended(None)
+
+    threads = [threading.Thread(target=run, args=("a", 10)), threading.Thread(target=run, args=("b", 20))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert "job 'a' ended at epoch 1: 10 records" in printed(console)
+    assert "job 'b' ended at epoch 1: 20 records" in printed(console)
+
+
+def test_the_panel_is_drawn_while_a_job_runs_and_taken_away_at_its_end(terminal: Console) -> None:
+    listener = PanelListener(terminal)
+    listener.job_started("j", "id", None, 0)
+    listener.epoch_completed(epoch(1))
+    deadline = time.monotonic() + 10
+    while "watermark" not in printed(terminal) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    listener.job_ended(None)
+    shown = printed(terminal)
+    assert "watermark" in shown
+    assert shown.rstrip().splitlines()[-1].startswith("job 'j' ended at epoch 1")
+    listener.close()
+
+
+def test_a_listener_that_starts_tells_who_wants_to_know(console: Console) -> None:
+    told = []
+    listener = QuietListener(console)
+    listener.on_start = lambda: told.append(True)
+    listener.job_started("j", "id", None, 0)
+    assert told == [True]
+
+
+def test_the_listener_suits_the_output(console: Console, terminal: Console) -> None:
+    assert type(listener_for(terminal, progress=None)) is PanelListener
+    assert type(listener_for(console, progress=None)) is LineListener
+    assert type(listener_for(console, progress=True)) is LineListener
+    assert type(listener_for(terminal, progress=False)) is QuietListener

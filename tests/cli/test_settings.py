@@ -1,0 +1,51 @@
+"""From command-line options to a configuration."""
+
+from __future__ import annotations
+
+import pytest
+import typer
+
+from headrace.cli.settings import job_settings, spark_settings
+from headrace.common.errors import ConfigurationError
+
+
+def test_named_options_win_over_definitions() -> None:
+    settings = job_settings(
+        ["parallelism.default=1", "spark.executor.memory=2g", "job.anything=a=b"],
+        parallelism=4,
+        master="local[4]",
+        runtime="local",
+        checkpoint_dir="/var/checkpoints",
+    )
+    assert settings == {
+        "parallelism.default": "4",
+        "spark.executor.memory": "2g",
+        "job.anything": "a=b",
+        "headrace.spark.master": "local[4]",
+        "headrace.runtime": "local",
+        "execution.checkpointing.dir": "/var/checkpoints",
+    }
+
+
+def test_what_is_not_given_is_not_set() -> None:
+    assert job_settings() == {}
+
+
+@pytest.mark.parametrize("definition", ["parallelism.default", "=4", ""])
+def test_a_definition_is_a_key_and_a_value(definition: str) -> None:
+    with pytest.raises(typer.BadParameter, match="expected key=value"):
+        job_settings([definition])
+
+
+def test_a_misspelled_key_is_refused_before_anything_runs() -> None:
+    with pytest.raises(ConfigurationError, match=r"did you mean parallelism\.default"):
+        job_settings(["parallelism.defualt=4"])
+
+
+def test_an_unknown_runtime_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="one of spark, local"):
+        job_settings(runtime="flink")
+
+
+def test_spark_gets_its_own_settings_only() -> None:
+    assert spark_settings({"spark.ui.port": "4041", "parallelism.default": "2"}) == {"spark.ui.port": "4041"}

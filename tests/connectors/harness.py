@@ -1,0 +1,150 @@
+"""Drives sources and sinks as the job manager does."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headrace.common.batch import Batch
+from headrace.common.columns import layout_of
+from headrace.common.constants import NO_TIMESTAMP
+from headrace.common.typeinfo import TypeInformation
+from headrace.connectors.sink import Committer, CommitterContext, Sink, WriterContext
+from headrace.connectors.source import EnumeratorContext, ReadBudget, Source, SourceRecords
+
+PLENTY = ReadBudget(records=10**9, bytes=10**12)
+
+
+def through_json(value: Any) -> Any:
+    """What a manifest makes of a position, a piece or a committable."""
+    return json.loads(json.dumps(value))
+
+
+@dataclass
+class SourceRun:
+    """A job that only reads."""
+
+    source: Source
+    directory: Path
+    now: int = 0
+    rows: list[Any] = field(default_factory=list)
+    rejected: list[tuple[str, str, str]] = field(default_factory=list)
+    snapshots: list[tuple[Any, Any, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.source = pickle.loads(pickle.dumps(self.source))
+        self.positions: dict[str, Any] = {}
+        self._start(None)
+
+    def _start(self, state: Any) -> None:
+        self.enumerator = self.source.create_enumerator(EnumeratorContext(2, str(self.directory), state))
+
+    def epoch(self, budget: ReadBudget = PLENTY) -> int:
+        """Read an epoch of every split; gives how many splits had something."""
+        busy = 0
+        for split in self.enumerator.discover(self.now):
+            position = self.positions.get(split, self.enumerator.initial_position(split))
+            share = self.enumerator.plan(split, position, budget, self.now)
+            if share is None:
+                continue
+            busy += 1
+            assert share.start == position
+            assert len(share.pieces) <= max(budget.pieces, 1)
+            for piece in through_json(share.pieces):
+                self._take(self.source.create_reader().read(piece))
+            self.positions[split] = through_json(share.end)
+        self._checkpoint()
+        return busy
+
+    def _take(self, records: Iterator[SourceRecords]) -> None:
+        layout = layout_of(self.source.produced_type)
+        for part in records:
+            if part.columns is not None:
+                assert part.columns.schema == layout.schema
+            self.rows += part.rows if part.rows is not None else layout.columns_to_rows(part.columns)
+            self.rejected += part.rejected
+
+    def _checkpoint(self) -> None:
+        manifest = json.dumps([self.enumerator.snapshot(), self.positions])
+        self.snapshots.append((manifest, list(self.rows), len(self.rejected)))
+        self.enumerator.checkpoint_completed(dict(self.positions))
+
+    def restart(self, snapshot: int = -1) -> None:
+        """Go back to an epoch, as after a failure."""
+        self.enumerator.close()
+        manifest, self.rows, rejected = self.snapshots[snapshot]
+        self.rows = list(self.rows)
+        del self.rejected[rejected:]
+        state, self.positions = json.loads(manifest)
+        self._start(state)
+
+    def is_finished(self) -> bool:
+        splits = self.enumerator.discover(self.now)
+        start = self.enumerator.initial_position
+        return all(self.enumerator.is_finished(s, self.positions.get(s, start(s))) for s in splits)
+
+    def to_end(self, budget: ReadBudget = PLENTY, each: Callable[[], None] = lambda: None) -> list[Any]:
+        """All records from here to the end of a bounded source."""
+        for _ in range(100_000):
+            if self.is_finished():
+                return self.rows
+            assert self.epoch(budget)
+            each()
+        raise AssertionError("the source does not end")
+
+
+def read_all(source: Source, directory: Path, budget: ReadBudget = PLENTY) -> list[Any]:
+    """All records of a bounded source."""
+    return SourceRun(source, directory).to_end(budget)
+
+
+@dataclass
+class SinkRun:
+    """A job that only writes."""
+
+    sink: Sink
+    kind: TypeInformation
+    parallelism: int = 1
+    generation: int = 1
+    epoch: int = 0
+
+    def __post_init__(self) -> None:
+        self.sink = pickle.loads(pickle.dumps(self.sink))
+        self.sink.validate(self.kind)
+        self.committer = self.new_committer()
+
+    def new_committer(self) -> Committer:
+        return self.sink.create_committer(CommitterContext("job", "sink", self.kind))
+
+    def write(self, rows: Sequence[Any], now: int = 0, subtask: int = 0, epoch: int | None = None) -> list[Any]:
+        """Write some records of an epoch in a task; gives what is to be committed."""
+        context = WriterContext(
+            "job", "sink", epoch or self.epoch, self.generation, subtask, self.parallelism, now, self.kind
+        )
+        writer = self.sink.create_writer(context)
+        half = len(rows) // 2
+        for part in (rows[:half], rows[half:]):
+            writer.write(batch_of(self.kind, part))
+        return through_json(list(writer.prepare_commit())) if self.sink.is_durable else list(writer.prepare_commit())
+
+    def run_epoch(self, rows: Sequence[Any], now: int = 0) -> list[Any]:
+        """Write and commit an epoch; the records go to the subtasks in turn."""
+        self.epoch += 1
+        committables = []
+        for subtask in range(self.parallelism):
+            committables += self.write(rows[subtask :: self.parallelism], now, subtask)
+        self.committer.commit(self.epoch, committables, now)
+        return committables
+
+
+def batch_of(kind: TypeInformation, rows: Sequence[Any], *, columnar: bool = False) -> Batch:
+    """A batch without event time."""
+    times = [NO_TIMESTAMP] * len(rows)
+    batch = Batch.of_rows(kind, rows, times, times)
+    if not columnar:
+        return batch
+    return Batch(kind, batch.timestamps, batch.watermarks, columns=batch.columns)

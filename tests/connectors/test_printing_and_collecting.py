@@ -1,0 +1,66 @@
+"""The sinks that only the living driver shows."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+
+from headrace.common.errors import CommitRefusedError
+from headrace.common.row import Row, RowKind
+from headrace.common.typeinfo import Types
+from headrace.connectors.collect import CollectSink
+from headrace.connectors.print_sink import PrintSink
+from headrace.connectors.sink import CommitterContext
+from tests.connectors.harness import SinkRun
+
+
+@pytest.mark.parametrize(
+    ("identifier", "parallelism", "lines"),
+    [
+        (None, 1, ["a", "b"]),
+        ("id", 1, ["id> a", "id> b"]),
+        (None, 2, ["1> a", "2> b"]),
+        ("id", 2, ["id:1> a", "id:2> b"]),
+    ],
+)
+def test_lines_begin_as_in_flink(
+    capsys: pytest.CaptureFixture[str], identifier: str | None, parallelism: int, lines: list[str]
+) -> None:
+    SinkRun(PrintSink(identifier), Types.STRING(), parallelism).run_epoch(["a", "b"])
+    assert capsys.readouterr().out.splitlines() == lines
+
+
+def test_records_are_printed_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [Row(1, "a"), Row.of_kind(RowKind.DELETE, 2, None), (1, "a"), None, {"a": 1}]
+    SinkRun(PrintSink(to_stderr=True), Types.PICKLED_BYTE_ARRAY()).run_epoch(rows)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines() == ["+I[1, a]", "-D[2, None]", "(1, 'a')", "None", "{'a': 1}"]
+
+
+def test_an_epoch_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    run = SinkRun(PrintSink(), Types.LONG())
+    committables = run.run_epoch([1])
+    run.committer.commit(run.epoch, committables, 0)
+    assert capsys.readouterr().out == "1\n"
+
+
+@pytest.mark.parametrize("kind", [Types.LONG(), Types.PICKLED_BYTE_ARRAY()])
+def test_records_are_handed_over_once(kind: Any) -> None:
+    received: list[list[int]] = []
+    sink = CollectSink(received.append)
+    run = SinkRun(sink, kind, parallelism=2)
+    committables = run.run_epoch([1, 2, 3])
+    run.committer.commit(run.epoch, committables, 0)
+    run.run_epoch([])
+    run.run_epoch([4])
+    run.new_committer().commit(run.epoch, committables, 0)
+    assert received == [[1, 3, 2], [4]]
+
+
+def test_a_collect_sink_belongs_to_its_process() -> None:
+    pickled = pickle.dumps(CollectSink(print))
+    with pytest.raises(CommitRefusedError, match="process"):
+        pickle.loads(pickled).create_committer(CommitterContext("job", "sink", Types.LONG()))

@@ -1,0 +1,68 @@
+"""Graphs to be rendered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace.common.time import Duration, Time
+from headrace.common.typeinfo import Types
+from headrace.connectors.print_sink import PrintSink
+from headrace.connectors.sequence import NumberSequenceSource
+from headrace.graph import specs
+from headrace.graph.nodes import Edge, HashPartitioning
+from headrace.graph.stream_graph import StreamGraph
+from headrace.operators.window.aggregates import count, first
+from headrace.plan.job_plan import JobPlan
+from headrace.plan.planner import PlanSettings, plan_job
+from headrace.time.watermark_strategy import WatermarkStrategy
+from headrace.time.windows import TumblingEventTimeWindows
+
+PAYMENT = Types.ROW_NAMED(["card", "merchant", "amount"], [Types.STRING(), Types.STRING(), Types.DOUBLE()])
+
+
+def keyed_by(field: str, **more: Any) -> HashPartitioning:
+    return HashPartitioning(selector=None, fields=(field,), key_type=Types.STRING(), **more)
+
+
+def add_sink(graph: StreamGraph, name: str, edge: Edge) -> int:
+    return graph.add(specs.SinkSpec(PrintSink()), name, (edge,)).id
+
+
+def add_source(graph: StreamGraph, name: str) -> int:
+    return graph.add(specs.SourceSpec(NumberSequenceSource(0, 9)), name, output_type=PAYMENT).id
+
+
+@pytest.fixture
+def payments() -> StreamGraph:
+    """A source, an operator with state and a window beside it, with side output, uids and a parallelism."""
+    graph = StreamGraph()
+    source = add_source(graph, "Source: payments")
+    graph.update(source, uid="payments", description="card payments of the demo")
+    strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5))
+    timed = graph.add(specs.TimestampsSpec(strategy), "Timestamps/Watermarks", (Edge(source),), PAYMENT).id
+    rule = graph.add(specs.KeyedProcessSpec(None), "Card rule", (Edge(timed, keyed_by("card")),), Types.STRING()).id
+    graph.update(rule, uid="card-rule")
+    spec = specs.ColumnarWindowSpec(TumblingEventTimeWindows.of(Time.minutes(1)), (count(), first("amount")))
+    window = graph.add(
+        spec, "Totals", (Edge(timed, keyed_by("merchant")),), Types.LONG(), (("late", PAYMENT),), parallelism=1
+    ).id
+    add_sink(graph, "Sink: alerts", Edge(rule))
+    add_sink(graph, "Sink: totals", Edge(window))
+    add_sink(graph, "Sink: late", Edge(window, side_output="late"))
+    return graph
+
+
+@pytest.fixture
+def payments_plan(payments: StreamGraph) -> JobPlan:
+    return plan_job(payments, PlanSettings("Card fraud", parallelism=2, max_parallelism=128))
+
+
+@pytest.fixture
+def union() -> StreamGraph:
+    """Two sources that meet in one sink."""
+    graph = StreamGraph()
+    left, right = add_source(graph, "Left"), add_source(graph, "Right")
+    graph.add(specs.SinkSpec(PrintSink()), "Both", (Edge(left), Edge(right)))
+    return graph

@@ -1,0 +1,145 @@
+"""Grouping, assignment and block-wise merging against plain Python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
+from headrace.common.errors import InvalidProgramError
+from headrace.operators.window.assign import assign, cleanup_time, cleanup_times
+from headrace.operators.window.blocks import merge_blocks
+from headrace.operators.window.kernels import Groups, Segments, group_ends, group_rows
+from headrace.operators.window.partials import Partials
+from headrace.state.hashing import hash_array
+from headrace.time.windows import AlignedWindows
+
+LOW_BITS = 1 << 63  # hashes that agree in all but their lowest bits land in one prefix
+
+hashes = st.one_of(
+    st.integers(0, 3), st.integers(0, 3).map(lambda n: LOW_BITS + n), st.integers(0, 2**64 - 1)
+)
+
+
+@st.composite
+def keyed_rows(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, list[Any]]:
+    """Rows whose hashes collide: a small hash for each key, not necessarily its own."""
+    kind = draw(st.sampled_from([st.integers(-5, 5), st.sampled_from(["", "a", "b", "ab", "é"])]))
+    keys = draw(st.lists(kind, min_size=1, max_size=40))
+    hash_of = {key: draw(hashes) for key in sorted(set(keys))}
+    ends = draw(st.lists(st.sampled_from([-7, 0, 5, 10]), min_size=len(keys), max_size=len(keys)))
+    return np.array(ends, np.int64), np.array([hash_of[key] for key in keys], np.uint64), keys
+
+
+def expected_order(ends: Any, hashes: Any, keys: list[Any]) -> list[int]:
+    return sorted(range(len(keys)), key=lambda i: (int(ends[i]), int(hashes[i]), keys[i], i))
+
+
+def check_groups(groups: Groups, ends: Any, hashes: Any, keys: list[Any]) -> None:
+    order = groups.order.tolist()
+    assert order == expected_order(ends, hashes, keys)
+    pairs = [(int(ends[i]), keys[i]) for i in order]
+    starts = [i for i in range(len(pairs)) if i == 0 or pairs[i] != pairs[i - 1]]
+    assert groups.segments.starts.tolist() == starts
+    assert groups.segments.total == len(keys)
+
+
+@settings(max_examples=500, deadline=None)
+@given(keyed_rows())
+def test_groups_are_those_of_a_sort(rows: Any) -> None:
+    ends, hashed, keys = rows
+    check_groups(group_rows(ends, hashed, pa.array(keys)), ends, hashed, keys)
+
+
+def test_many_rows_and_windows_take_the_other_sort() -> None:
+    rng = np.random.default_rng(0)
+    keys = rng.integers(0, 3, 5000)
+    ends = rng.permutation(np.arange(5000) * 2**33)
+    keys_array = pa.array(keys)
+    few_bits = group_rows(ends, hash_array(keys_array), keys_array)
+    assert few_bits.order.tolist() == np.argsort(ends).tolist()
+    assert few_bits.segments.are_single
+
+
+def test_real_hashes_at_scale() -> None:
+    rng = np.random.default_rng(1)
+    keys = rng.integers(0, 20_000, 100_000)
+    ends = rng.integers(0, 5, 100_000) * 60
+    hashed = hash_array(pa.array(keys))
+    groups = group_rows(ends, hashed, pa.array(keys))
+    assert groups.order.tolist() == np.lexsort((np.arange(len(keys)), hashed, ends)).tolist()
+    assert len(groups.segments) == len(set(zip(ends.tolist(), keys.tolist(), strict=True)))
+    pieces = list(groups.blocks(1000))
+    assert np.concatenate([piece.order for piece in pieces]).tolist() == groups.order.tolist()
+    assert sum(len(piece.segments) for piece in pieces) == len(groups.segments)
+
+
+def test_no_rows() -> None:
+    groups = group_rows(np.empty(0, np.int64), np.empty(0, np.uint64), pa.array([], pa.int64()))
+    assert len(groups.segments) == 0
+    assert group_ends(np.empty(0, np.int64))[1].tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "values", "sums"),
+    [([1, 1], [3, 4], [3, 4]), ([2, 1], [3, 4, 5], [7, 5]), ([3], [1, 2, 3], [6])],
+)
+def test_segments_reduce(sizes: list[int], values: list[int], sums: list[int]) -> None:
+    segments = Segments(np.cumsum([0, *sizes])[:-1], sum(sizes))
+    assert segments.reduce(np.add, np.array(values)).tolist() == sums
+    assert segments.counts.tolist() == sizes
+    assert segments.ids.tolist() == [i for i, size in enumerate(sizes) for _ in range(size)]
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    size=st.integers(1, 50),
+    slide=st.integers(1, 60),
+    offset=st.integers(-59, 59),
+    timestamps=st.lists(st.integers(-200, 200), max_size=20),
+)
+def test_assignment_is_that_of_the_assigner(size: int, slide: int, offset: int, timestamps: list[int]) -> None:
+    windows = AlignedWindows(size, slide, offset)
+    pairs = assign(windows, np.array(timestamps, np.int64))
+    expected = [(i, w.end) for i, timestamp in enumerate(timestamps) for w in windows.assign_windows(timestamp)]
+    assert list(zip(pairs.records.tolist(), pairs.ends.tolist(), strict=True)) == expected
+
+
+def test_a_record_without_timestamp_is_refused() -> None:
+    with pytest.raises(InvalidProgramError, match="assign_timestamps_and_watermarks"):
+        assign(AlignedWindows(5, 5), np.array([1, MIN_WATERMARK]))
+
+
+def test_cleanup_never_overflows() -> None:
+    ends = np.array([0, 10, MAX_WATERMARK - 2])
+    assert cleanup_times(ends, 0).tolist() == [-1, 9, MAX_WATERMARK - 3]
+    assert cleanup_times(ends, 5).tolist() == [4, 14, MAX_WATERMARK]
+    assert [cleanup_time(end, 5) for end in ends.tolist()] == [4, 14, MAX_WATERMARK]
+    assert cleanup_times(ends, MAX_WATERMARK).tolist() == [MAX_WATERMARK - 1, MAX_WATERMARK, MAX_WATERMARK]
+
+
+@pytest.mark.parametrize("rows", [1, 7, 64, 100_000])
+def test_blocks_hold_all_rows_in_order(rows: int) -> None:
+    rng = np.random.default_rng(2)
+    tables = [sorted_table(rng, count) for count in (0, 10, 500, 3000)]
+    blocks = list(merge_blocks(tables, rows))
+    seen: list[tuple[int, int]] = []
+    for block in blocks:
+        pairs = sorted((e, h) for piece in block for e, h in zip(piece.ends.tolist(), piece.hashes.tolist(), strict=True))
+        assert not seen or not pairs or pairs[0] > seen[-1], "a key and window is in one block only"
+        seen += pairs
+    assert len(seen) == sum(map(len, tables))
+    assert seen == sorted(seen)
+
+
+def sorted_table(rng: np.random.Generator, count: int) -> Partials:
+    keys = rng.permutation(5000)[:count]
+    ends = rng.choice([10, 20, 20, 20, 30], count)
+    hashed = hash_array(pa.array(keys))
+    order = np.lexsort((hashed, ends))
+    return Partials(ends[order], hashed[order], pa.array(keys[order]), [pa.array(np.ones(count)[order])])

@@ -1,0 +1,125 @@
+"""Aggregation before the shuffle gives what the receiver alone gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_against_model import CODEC, scenarios
+from window_harness import INPUT, Collected, Driver, context
+from window_model import MAX, Record
+
+from headrace.operators.keyed import KeyedBatch
+from headrace.operators.window import aggregates as agg
+from headrace.operators.window.columnar import PARTIALS_INPUT, RECORDS_INPUT, ColumnarWindowOperator
+from headrace.operators.window.layout import WindowLayout
+from headrace.operators.window.local import PARTIALS_TAG, LocalWindowAggregate
+from headrace.time.windows import AlignedWindows
+
+LAYOUT = WindowLayout.of(
+    INPUT, CODEC, [agg.count(), agg.sum("value"), agg.avg("value"), agg.min("value"), agg.max("value")], ["key"]
+)
+
+LOWEST = -(2**62)
+
+
+@settings(max_examples=400, deadline=None)
+@given(scenario=scenarios(), lag=st.sampled_from([0, 3, 20]), copies=st.integers(1, 3))
+def test_with_and_without_the_sender(scenario: Any, lag: int, copies: int) -> None:
+    windows, _, records, cuts, kinds = scenario
+    records = [record for record in records for _ in range(copies)]
+    alone, both = (Driver(lambda: ColumnarWindowOperator(LAYOUT, windows)) for _ in range(2))
+    local = LocalWindowAggregate(LAYOUT, windows)
+    for epoch in epochs_of(records, [cut * copies for cut in cuts], kinds):
+        run_epoch(alone, epoch, lag, None)
+        run_epoch(both, epoch, lag, local)
+    for driver in (alone, both):
+        driver.run([], upto=MAX)
+    assert [row[1:] for row in both.out.rows] == [row[1:] for row in alone.out.rows]
+    assert both.counters == alone.counters
+
+
+def epochs_of(records: list[Record], cuts: list[int], kinds: list[int]) -> Iterator[list[list[Record]]]:
+    epoch: list[list[Record]] = []
+    start = 0
+    for cut, kind in [*zip(cuts, kinds, strict=True), (len(records), 1)]:
+        epoch.append(records[start:cut])
+        start = cut
+        if kind:
+            yield epoch
+            epoch = []
+
+
+def run_epoch(driver: Driver, batches: list[list[Record]], lag: int, local: LocalWindowAggregate | None) -> None:
+    """One epoch of a receiver that another channel holds back by ``lag``; records may come by way of the sender."""
+    operator = driver._begin()
+    for records in filter(None, batches):
+        batch = driver.batch([replace(record, watermark=max(record.watermark, LOWEST)) for record in records])
+        batch = batch.with_watermarks(np.maximum.accumulate([max(r.watermark, LOWEST) for r in records]))
+        for index, part in sent_by(local, batch) if local else [(RECORDS_INPUT, batch)]:
+            operator.process(index, part.with_watermarks(np.maximum(part.watermarks - lag, driver.watermark)))
+        driver.watermark = max(driver.watermark, int(batch.watermarks[-1]) - lag)
+        operator.advance_watermark(driver.watermark)
+    driver._end(operator)
+
+
+def sent_by(local: LocalWindowAggregate, batch: KeyedBatch) -> list[tuple[int, KeyedBatch]]:
+    """What a sender makes of a batch: partial results for the second input, records for the first."""
+    out = Collected()
+    local.open(context(None), out)
+    local.process(0, batch)
+    return [*((PARTIALS_INPUT, b) for b in out.sides.get(PARTIALS_TAG, [])), *((RECORDS_INPUT, b) for b in out.batches)]
+
+
+def test_records_that_do_not_become_fewer_travel_as_they_are() -> None:
+    out = emitted([Record(i, 1.0, i) for i in range(10)])
+    assert not out.sides
+    assert sum(map(len, out.batches)) == 10
+
+
+def test_records_that_become_fewer_are_summed_up() -> None:
+    out = emitted([Record(i % 2, 0.5, 3, watermark=1) for i in range(10)])
+    assert not out.batches
+    (partials,) = out.sides[PARTIALS_TAG]
+    assert partials.columns.schema == LAYOUT.partial_schema
+    assert partials.columns.column("records").to_pylist() == [5, 5]
+    assert partials.watermarks.tolist() == [1, 1]
+    assert sorted(partials.keys.values.to_pylist()) == [0, 1]
+
+
+def test_records_with_a_late_window_travel_as_they_are() -> None:
+    on_time = [Record(1, 1.0, 12, watermark=5)] * 4
+    # Window [0, 10) is over, window [5, 15) is not: summed up here, the record could not be judged by the receiver.
+    out = emitted([*on_time, Record(1, 1.0, 7, watermark=9)], AlignedWindows(10, 5))
+    assert [row["value"] for batch in out.batches for row in batch.rows] == [1.0]
+    assert out.batches[0].watermarks.tolist() == [9]
+
+
+def emitted(records: list[Record], windows: AlignedWindows | None = None) -> Collected:
+    driver = Driver(lambda: LocalWindowAggregate(LAYOUT, windows or AlignedWindows(100, 100)))
+    driver.run([records])
+    return driver.out
+
+
+def test_late_partial_results_are_counted_by_their_records() -> None:
+    sent = emitted([Record(1, 1.0, 3)] * 6).sides[PARTIALS_TAG][0]
+    receiver = ColumnarWindowOperator(LAYOUT, AlignedWindows(100, 100))
+    driver = Driver(lambda: receiver)
+    driver.run([], upto=99)
+    driver.fresh = False
+    operator = driver._begin()
+    operator.process(PARTIALS_INPUT, sent.with_watermarks(np.full(len(sent), 99)))
+    driver._end(operator)
+    assert driver.counters == {"numLateRecordsDropped": 6}
+    assert driver.out.rows == []
+
+
+@pytest.mark.parametrize("aggregate", [agg.first("value"), agg.last("value")])
+def test_aggregates_that_depend_on_order_say_so(aggregate: Any) -> None:
+    assert WindowLayout.of(INPUT, CODEC, [agg.count(), aggregate]).is_ordered
+    assert not LAYOUT.is_ordered

@@ -1,0 +1,338 @@
+"""Windows with functions of the user: what is called, with what, in which order, and what it may keep."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_against_model import CODEC, drive, ranks, scenarios
+from window_harness import INPUT, Driver
+from window_model import MAX, MIN, Model, Record
+
+from headrace.common.errors import InvalidProgramError, UserFunctionError
+from headrace.common.output_tag import OutputTag
+from headrace.common.row import Row
+from headrace.common.typeinfo import Types
+from headrace.operators.window.row_layout import RowWindowLayout
+from headrace.operators.window.row_window import RowWindowOperator
+from headrace.state.descriptors import ListStateDescriptor, ValueStateDescriptor
+from headrace.state.keys import KeyCodec
+from headrace.time.windows import AlignedWindows
+
+ANY = Types.PICKLED_BYTE_ARRAY()
+TENS = AlignedWindows(10, 10)
+
+
+def driver(fresh: bool = True, **layout: Any) -> Driver:
+    given = {"assigner": TENS, "codec": CODEC, "input_type": INPUT, "output_type": ANY, **layout}
+    return Driver(lambda: RowWindowOperator(RowWindowLayout(**given)), codec=given["codec"], fresh=fresh)
+
+
+def outputs(run: Driver) -> list[Any]:
+    return [row for batch in run.out.batches for row in batch.rows]
+
+
+def add_values(left: Row, right: Row) -> Row:
+    left["value"] += right["value"]  # changes its argument in place, as many do
+    return left
+
+
+class Mean:
+    """Counts how often each method is called."""
+
+    merges = 0
+
+    def create_accumulator(self) -> tuple[float, int]:
+        return 0.0, 0
+
+    def add(self, value: Row, accumulator: tuple[float, int]) -> tuple[float, int]:
+        return accumulator[0] + value["value"], accumulator[1] + 1
+
+    def get_result(self, accumulator: tuple[float, int]) -> float:
+        return accumulator[0] / accumulator[1]
+
+    def merge(self, a: Any, b: Any) -> Any:
+        Mean.merges += 1
+        return a[0] + b[0], a[1] + b[1]
+
+
+class Process:
+    """Tells everything that a ``ProcessWindowFunction`` learns."""
+
+    def process(self, key: int, context: Any, elements: Any) -> Any:
+        window = context.window()
+        values = [e["value"] if isinstance(e, Row) else e for e in elements]
+        yield key, window.start, window.end, context.current_watermark(), context.current_processing_time(), values
+
+
+def test_reduce() -> None:
+    run = driver(reduce_function=add_values, output_type=INPUT)
+    run.run([[Record(1, 1.0, 1), Record(2, 5.0, 2)], [Record(1, 2.0, 3)]])
+    run.run([[Record(1, 4.0, 3)]], upto=MAX)
+    assert sorted(row[1:] for row in run.out.rows) == [(9, 1, 7.0), (9, 2, 5.0)]
+
+
+def test_reduce_changes_neither_its_input_nor_other_windows() -> None:
+    run = driver(assigner=AlignedWindows(10, 5), reduce_function=add_values, output_type=INPUT)
+    run.run([[Record(1, 1.0, 6), Record(1, 2.0, 7)]], upto=MAX)
+    assert [row["value"] for row in outputs(run)] == [3.0, 3.0]
+
+
+def test_what_was_emitted_does_not_change_when_late_elements_come() -> None:
+    run = driver(reduce_function=add_values, output_type=INPUT, lateness=100)
+    run.run([[Record(1, 1.0, 6, MIN), Record(1, 2.0, 7, 20), Record(1, 4.0, 7, 20)]])
+    assert [row["value"] for row in outputs(run)] == [1.0, 3.0, 7.0]
+
+
+def test_aggregate_never_merges() -> None:
+    run = driver(aggregate_function=Mean(), accumulator_type=Types.TUPLE([Types.DOUBLE(), Types.LONG()]))
+    for value in (1.0, 2.0, 6.0):
+        run.run([[Record(1, value, 1)]])
+    run.run([], upto=MAX)
+    assert outputs(run) == [3.0]
+    assert Mean.merges == 0
+
+
+def test_aggregate_with_a_window_function_gets_one_element() -> None:
+    run = driver(aggregate_function=Mean(), window_function=Process())
+    run.run([[Record(1, 1.0, 1), Record(1, 3.0, 2)]], upto=25)
+    assert outputs(run) == [(1, 0, 10, 25, 1000, [2.0])]
+
+
+def test_reduce_with_a_window_function_gets_one_element() -> None:
+    run = driver(reduce_function=add_values, window_function=Process())
+    run.run([[Record(1, 1.0, 1), Record(1, 3.0, 2)]], upto=25)
+    assert outputs(run) == [(1, 0, 10, 25, 1000, [4.0])]
+
+
+def test_process_gets_all_elements_in_order_of_arrival() -> None:
+    run = driver(window_function=Process())
+    run.run([[Record(1, 1.0, 4)], [Record(1, 2.0, 3)]])
+    run.run([[Record(1, 3.0, 2)]], upto=9)
+    assert outputs(run) == [(1, 0, 10, 9, 1001, [1.0, 2.0, 3.0])]
+
+
+def test_the_watermark_is_the_new_one_when_a_window_fires_between_records() -> None:
+    run = driver(window_function=Process(), lateness=50)
+    run.run([[Record(1, 1.0, 4, 3), Record(1, 2.0, 40, 30), Record(1, 3.0, 4, 30), Record(1, 4.0, 5, 33)]])
+    seen = [(end, watermark, values) for _, _, end, watermark, _, values in outputs(run)]
+    assert seen == [(10, 30, [1.0]), (10, 30, [1.0, 3.0]), (10, 33, [1.0, 3.0, 4.0])]
+    assert [row[0] for row in run.out.rows] == [3, 30, 33]
+
+
+def test_a_function_instead_of_an_object() -> None:
+    run = driver(window_function=lambda key, window, elements: [(key, window.end, len(list(elements)))])
+    run.run([[Record(1, 1.0, 1)]], upto=MAX)
+    assert outputs(run) == [(1, 10, 1)]
+
+
+def test_windows_over_all_of_a_stream_get_no_key() -> None:
+    run = driver(window_function=lambda window, elements: [(window.end, len(list(elements)))], is_keyed=False)
+    run.run([[Record(0, 1.0, 1), Record(0, 1.0, 2)]], upto=MAX)
+    assert outputs(run) == [(10, 2)]
+
+    class ProcessAll:
+        def process(self, context: Any, elements: Any) -> Any:
+            return [(context.window().start, len(list(elements)))]
+
+    run = driver(window_function=ProcessAll(), is_keyed=False)
+    run.run([[Record(0, 1.0, 1)]], upto=MAX)
+    assert outputs(run) == [(0, 1)]
+
+
+def test_side_outputs_of_a_window_function() -> None:
+    class Split:
+        def process(self, key: int, context: Any, elements: Any) -> Any:
+            yield OutputTag("side"), key
+            yield OutputTag("nobody"), key
+            yield -key
+
+    run = driver(window_function=Split(), side_types={"side": Types.LONG()})
+    run.run([[Record(7, 1.0, 1)]], upto=MAX)
+    assert outputs(run) == [-7]
+    assert [row for batch in run.out.sides["side"] for row in batch.rows] == [7]
+    assert set(run.out.sides) == {"side"}
+
+
+def test_a_function_may_return_nothing() -> None:
+    run = driver(window_function=lambda key, window, elements: None)
+    run.run([[Record(1, 1.0, 1)]], upto=MAX)
+    assert run.out.batches == []
+
+
+class Keeper:
+    """Counts firings per key, and per key and window."""
+
+    def process(self, key: int, context: Any, elements: Any) -> Any:
+        counts = []
+        for store in (context.global_state(), context.window_state()):
+            state = store.get_state(ValueStateDescriptor("firings", Types.LONG()))
+            state.update((state.value() or 0) + 1)
+            counts.append(state.value())
+        yield key, context.window().end, *counts
+
+    def clear(self, context: Any) -> None:
+        context.window_state().get_state(ValueStateDescriptor("firings", Types.LONG())).clear()
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_state_of_the_key_and_of_the_window(fresh: bool) -> None:
+    run = driver(fresh, window_function=Keeper(), lateness=20)
+    run.run([[Record(1, 1.0, 1), Record(2, 1.0, 1), Record(1, 1.0, 11)]], upto=9)
+    run.run([[Record(1, 1.0, 2, 9), Record(1, 1.0, 12, 9), Record(1, 1.0, 3, 25)]])
+    expected = [(1, 10, 1, 1), (2, 10, 1, 1), (1, 10, 2, 2), (1, 20, 3, 1), (1, 10, 4, 3)]
+    assert sorted(outputs(run)) == sorted(expected)
+    run.run([], upto=MAX)
+    kept = {name: sum(r.rows for r in store.runs) for name, store in run.state.stores.items()}
+    assert kept["windows"] == 0
+
+
+def test_window_state_is_cleared_with_the_window() -> None:
+    run = driver(window_function=Keeper())
+    run.run([[Record(1, 1.0, 1)]], upto=9)
+    run.run([[Record(1, 1.0, 11, 9)]], upto=19)
+    assert outputs(run) == [(1, 10, 1, 1), (1, 20, 2, 1)]
+
+
+def test_list_state_in_a_window() -> None:
+    class Remember:
+        def process(self, key: int, context: Any, elements: Any) -> Any:
+            seen = context.global_state().get_list_state(ListStateDescriptor("ends", Types.LONG()))
+            seen.add(context.window().end)
+            yield list(seen.get())
+
+    run = driver(window_function=Remember())
+    run.run([[Record(1, 1.0, 1), Record(1, 1.0, 11)]], upto=9)
+    run.run([], upto=19)
+    assert outputs(run) == [[10], [10, 20]]
+
+
+class Journal:
+    """Writes down every call."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple] = []
+
+    def process(self, key: int, context: Any, elements: Any) -> Any:
+        self.calls.append(("process", key, context.window().end, len(list(elements))))
+        return ()
+
+    def clear(self, context: Any) -> None:
+        self.calls.append(("clear", context.window().end, context.current_watermark()))
+
+
+def test_clear_comes_with_the_firing_when_there_is_no_lateness() -> None:
+    journal = Journal()
+    driver(window_function=journal).run([[Record(1, 1.0, 1), Record(1, 1.0, 11)]], upto=19)
+    assert journal.calls == [("process", 1, 10, 1), ("clear", 10, 19), ("process", 1, 20, 1), ("clear", 20, 19)]
+
+
+def test_firings_and_clears_come_in_the_order_of_time() -> None:
+    journal = Journal()
+    driver(window_function=journal, lateness=12).run([[Record(1, 1.0, 1), Record(1, 1.0, 11)]], upto=100)
+    assert [call[0:3] for call in journal.calls] == [
+        ("process", 1, 10),  # at 9
+        ("process", 1, 20),  # at 19
+        ("clear", 10, 100),  # at 21
+        ("clear", 20, 100),  # at 31
+    ]
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+@settings(max_examples=150, deadline=None)
+@given(scenario=scenarios())
+def test_every_key_and_window_is_cleared_once(fresh: bool, scenario: Any) -> None:
+    windows, lateness, records, cuts, kinds = scenario
+    model = Model(windows.size, windows.slide, windows.offset, lateness, ranks())
+    for record in records:
+        model.process(record)
+    model.advance(MAX - 1)
+    journal = Journal()
+    run = driver(fresh, assigner=windows, window_function=journal, lateness=lateness)
+    drive(run, records, cuts, kinds)
+    cleared = sorted(call[1] for call in journal.calls if call[0] == "clear")
+    assert cleared == sorted(end for end, _ in model.cleared)
+    assert [c[1:] for c in journal.calls if c[0] == "process"] == [
+        (f.key, f.end, len(f.values)) for f in model.firings
+    ]
+
+
+def test_rich_functions_are_opened_and_closed() -> None:
+    class Rich(Journal):
+        def open(self, runtime_context: Any) -> None:
+            self.calls.append(("open", runtime_context.get_index_of_this_subtask()))
+
+        def close(self) -> None:
+            self.calls.append(("close",))
+
+    rich = Rich()
+    run = driver(window_function=rich)
+    run.run([])
+    assert run.operator is not None
+    run.operator.close()
+    assert rich.calls == [("open", 0), ("close",)]
+
+
+class Broken:
+    def create_accumulator(self) -> int:
+        return 0
+
+    def add(self, value: Any, accumulator: int) -> int:
+        raise ZeroDivisionError("in add")
+
+    def get_result(self, accumulator: int) -> int:
+        return 0
+
+    def process(self, key: Any, context: Any, elements: Any) -> Any:
+        yield 1
+        raise ZeroDivisionError("in process")
+
+
+def fails(left: Any, right: Any) -> Any:
+    raise ZeroDivisionError("in reduce")
+
+
+@pytest.mark.parametrize(
+    ("layout", "message"),
+    [
+        ({"aggregate_function": Broken()}, "in add"),
+        ({"window_function": Broken()}, "in process"),
+        ({"reduce_function": fails}, r"in reduce(.|\n)*record: Row\(key=1, value=2.0\)"),
+    ],
+)
+@pytest.mark.parametrize("lateness", [0, 100])
+def test_errors_of_the_user_name_the_operator(layout: Any, message: str, lateness: int) -> None:
+    run = driver(lateness=lateness, **layout)
+    watermark = 50 if lateness else MIN
+    with pytest.raises(UserFunctionError, match=message):
+        run.run([[Record(1, 1.0, 1, watermark), Record(1, 2.0, 1, watermark)]], upto=MAX)
+
+
+def test_get_result_is_the_users_code_as_well() -> None:
+    class BadResult(Mean):
+        def get_result(self, accumulator: Any) -> Any:
+            raise KeyError("in get_result")
+
+    run = driver(aggregate_function=BadResult())
+    with pytest.raises(UserFunctionError, match="in get_result"):
+        run.run([[Record(1, 1.0, 1)]], upto=MAX)
+
+
+@pytest.mark.parametrize(
+    ("layout", "message"), [({}, "needs a function"), ({"reduce_function": max, "aggregate_function": Mean()}, "not both")]
+)
+def test_what_makes_no_sense_is_refused(layout: Any, message: str) -> None:
+    with pytest.raises(InvalidProgramError, match=message):
+        RowWindowLayout(TENS, CODEC, INPUT, ANY, **layout)
+
+
+def test_keys_are_those_of_the_user() -> None:
+    codec = KeyCodec.for_type(Types.TUPLE([Types.LONG(), Types.STRING()]))
+    run = driver(codec=codec, input_type=ANY, window_function=lambda key, window, elements: [key])
+    run.run([[Record((1, "a"), 1.0, 1), Record((1, "b"), 1.0, 1, 50)]])
+    run.run([[Record((1, "a"), 1.0, 62, 50)]])
+    run.run([], upto=MAX)
+    assert outputs(run) == [(1, "a"), (1, "a")]
+    assert run.counters == {"numLateRecordsDropped": 1}

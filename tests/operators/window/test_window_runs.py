@@ -1,0 +1,168 @@
+"""What windows leave in state between epochs: how much, for how long, and how it survives merging and rescaling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from test_against_model import COLUMNAR, RESULT, columnar, row_apply, row_fold
+from window_harness import Driver
+from window_model import MAX, Record
+
+from headrace.operators.window import mergers
+from headrace.operators.window.window_store import WindowStore
+from headrace.state.hashing import hash_array
+from headrace.state.mergers import merge_runs
+from headrace.state.runs import RunStore
+from headrace.time.windows import AlignedWindows
+
+MAKES = pytest.mark.parametrize("make", [columnar, row_apply, row_fold])
+TENS = AlignedWindows(10, 10)
+
+
+def driver(make: Any, windows: AlignedWindows = TENS, lateness: int = 0, fresh: bool = True) -> Driver:
+    return Driver(lambda: make(windows, lateness, None), fresh=fresh)
+
+
+def runs(run: Driver) -> list[Any]:
+    return list(run.state.store("windows").runs)
+
+
+@MAKES
+def test_windows_that_open_and_close_in_an_epoch_are_never_written(make: Any) -> None:
+    run = driver(make)
+    run.run([[Record(1, 1.0, t) for t in range(50)]], upto=49)
+    assert runs(run) == []
+    assert len(run.out.rows) == 5
+
+
+@MAKES
+def test_runs_are_sorted_and_described(make: Any) -> None:
+    run = driver(make)
+    run.run([[Record(k, 1.0, t) for t in (25, 5, 15) for k in (2, 0, 1)]])
+    (only,) = runs(run)
+    table = only.table
+    assert only.meta["sort"] == ["window_end", "hash", "key"] == table.column_names[:3]
+    rows = list(zip(*(table.column(name).to_pylist() for name in table.column_names[:3]), strict=True))
+    assert rows == sorted(rows)
+    assert only.meta["ends"] == [10, 20, 30]
+    assert only.meta["offsets"] == [0, 3, 6, 9]
+
+
+@MAKES
+def test_runs_go_when_all_their_windows_are_over(make: Any) -> None:
+    run = driver(make, lateness=5)
+    run.run([[Record(1, 1.0, 5), Record(1, 1.0, 15)]])
+    run.run([[Record(1, 1.0, 25)]])
+    counts = []
+    for watermark in (9, 14, 19, 23, 24, 33, 34):
+        run.run([], upto=watermark)
+        counts.append(len(runs(run)))
+    assert counts == [2, 2, 2, 2, 1, 1, 0]
+
+
+@MAKES
+@pytest.mark.parametrize("fresh", [True, False])
+def test_many_small_runs_become_few(make: Any, fresh: bool) -> None:
+    run = driver(make, AlignedWindows(1000, 1000), fresh=fresh)
+    for i in range(100):
+        run.run([[Record(i % 7, float(i), i), Record(0, 1.0, i)]])
+        assert len(runs(run)) < 16
+    run.run([], upto=MAX)
+    assert sum(row[5] for row in run.out.rows) == 200
+    assert sum(row[7] for row in run.out.rows) == sum(range(100)) + 100
+
+
+@MAKES
+@pytest.mark.parametrize("is_known", [True, False])
+def test_compaction(make: Any, is_known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs may be merged at any time, by the window's own merger or, where that is unknown, by keeping all rows."""
+    if not is_known:
+        monkeypatch.setattr("headrace.state.mergers._MERGERS", {})
+    plain, compacted = (driver(make, AlignedWindows(30, 15), lateness=20) for _ in range(2))
+    rng = np.random.default_rng(5)
+    for i in range(12):
+        records = [Record(int(k), float(v), 5 * i + int(t), 5 * i - 10) for k, v, t in rng.integers(0, 9, (20, 3))]
+        plain.run([records])
+        compacted.run([records])
+        if i % 3 == 2:
+            compact(compacted.state.store("windows"))
+    for run in (plain, compacted):
+        run.run([], upto=MAX)
+    assert compacted.out.rows == plain.out.rows
+    assert plain.out.rows
+
+
+def compact(store: RunStore) -> None:
+    old = store.runs
+    table, meta = merge_runs(old, is_oldest=True, now=0)
+    store.replace(old, table, meta)
+    assert len(store.runs) == 1
+
+
+@MAKES
+def test_rescaling(make: Any) -> None:
+    """Each of two subtasks takes over the runs of one, and sees only its own keys."""
+    keys = list(range(20))
+    hashed = hash_array(__import__("pyarrow").array(keys)).tolist()
+    old = driver(make)
+    old.run([[Record(k, 1.0, 5) for k in keys], [Record(k, 2.0, 15) for k in keys]])
+    rows = []
+    for half in ((0, 2**63), (2**63, 2**64)):
+        part = driver(make)
+        part.state.stores["windows"] = RunStore("windows", half, [run.restricted(half) for run in runs(old)])
+        mine = [k for k, h in zip(keys, hashed, strict=True) if half[0] <= h < half[1]]
+        part.epoch, part.fresh = 1, False
+        operator = _opened(part)
+        operator.process(0, part.batch([Record(k, 3.0, 15) for k in mine]))
+        operator.advance_watermark(MAX)
+        part._end(operator)
+        rows += [(row[2], row[4], row[5], row[7]) for row in part.out.rows]
+    assert sorted(rows) == sorted([(k, 10, 1, 1.0) for k in keys] + [(k, 20, 2, 5.0) for k in keys])
+
+
+def _opened(run: Driver) -> Any:
+    from window_harness import context
+
+    from headrace.state.operator_state import OperatorState
+
+    run.operator_state = OperatorState("w", run.state.store)
+    run.operator_state.bind_key_codec(run.codec)
+    run.operator = run.make()
+    run.operator.open(context(run.operator_state), run.out)
+    return run._begin()
+
+
+def test_large_batches_are_aggregated_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = [Record(i % 50, 1.0, i % 30) for i in range(2000)]
+    whole = driver(columnar)
+    whole.run([records], upto=MAX)
+    monkeypatch.setattr("headrace.operators.window.window_store._PENDING_ROWS", 64)
+    monkeypatch.setattr("headrace.operators.window.blocks.merge_blocks.__defaults__", (100,))
+    pieces = driver(columnar)
+    pieces.run([records[i : i + 50] for i in range(0, 2000, 50)], upto=MAX)
+    assert pieces.out.rows == whole.out.rows
+    assert len(pieces.out.batches) > 1
+
+
+def test_nothing_is_read_while_records_are_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = driver(columnar)
+    run.run([[Record(k, 1.0, 5) for k in range(5)]])
+
+    def no_reading(table: Any) -> Any:
+        raise AssertionError("state was read")
+
+    monkeypatch.setattr("headrace.operators.window.partials.Partials.of_table", staticmethod(no_reading))
+    run.run([[Record(k, 1.0, 6) for k in range(5)]], upto=8)
+    assert len(runs(run)) == 2
+
+
+def test_names_of_kinds_are_part_of_the_format() -> None:
+    assert (mergers.PARTIALS_KIND, mergers.VALUES_KIND, mergers.ELEMENTS_KIND) == (
+        "window-partials",
+        "window-values",
+        "window-elements",
+    )
+    assert COLUMNAR.output_type == RESULT
+    assert WindowStore.__module__.endswith("window_store")

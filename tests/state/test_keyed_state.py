@@ -1,0 +1,291 @@
+"""What user code may rely on when it reads and writes keyed state."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from headrace.common.errors import InvalidProgramError, InvalidTypeError, StateError, StateMigrationError
+from headrace.common.typeinfo import Types
+from headrace.state import hashing
+from headrace.state.descriptors import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    ValueStateDescriptor,
+)
+from headrace.state.keys import KeyCodec, KeyColumn
+from tests.state.harness import Job
+from tests.state.test_state_model import Checker, between_epochs
+
+
+@dataclass
+class Account:
+    owner: str
+    tags: list[str]
+
+
+class Pair(NamedTuple):
+    left: int
+    right: str
+
+
+class Mode(Enum):
+    ON = 1
+
+
+def at_key(job: Job, key: Any = 1) -> Any:
+    """The backend of an epoch that has begun, with ``key`` being processed."""
+    (operator,) = job.begin()
+    operator.keyed.current = operator.keyed.bind(job.codec.encode([key]))[0]
+    return operator.keyed
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.randoms(use_true_random=False))
+def test_states_are_as_their_model_whatever_happens(source: random.Random) -> None:
+    job, checker = Job(inline_threshold=source.choice([0, 1 << 20])), Checker(source)
+    for _ in range(source.randint(1, 6)):
+        operators = job.begin()
+        job.on_keys(operators, [source.randint(0, 3) for _ in range(source.randint(0, 6))], checker.touch)
+        job.end()
+        between_epochs(job, source)
+    job.on_keys(job.begin(), range(4), checker.check)
+
+
+VALUES: list[tuple[Any, Any]] = [
+    (None, {"any": [object, Mode.ON]}),
+    (None, Account("a", ["b"])),
+    (Types.of(Account), Account("ä", [])),
+    (Types.of(Pair), Pair(1, "")),
+    (Types.LIST(Types.LONG()), [1, 2]),
+    (Types.MAP(Types.STRING(), Types.DOUBLE()), {"a": 0.5}),
+    (Types.BYTES(), b""),
+    (int, -(2**63)),
+    (str, "\0"),
+]
+
+
+@pytest.mark.parametrize(("type_", "value"), VALUES, ids=str)
+def test_values_come_back_as_they_were(type_: Any, value: Any) -> None:
+    job = Job()
+    keyed = at_key(job)
+    keyed.value_state(ValueStateDescriptor("v", type_)).update(value)
+    keyed.list_state(ListStateDescriptor("l", type_)).update([value, value])
+    keyed.map_state(MapStateDescriptor("m", str, type_)).put("k", value)
+    job.end()
+    keyed = at_key(job)
+    assert keyed.value_state(ValueStateDescriptor("v", type_)).value() == value
+    assert keyed.list_state(ListStateDescriptor("l", type_)).get() == [value, value]
+    assert keyed.map_state(MapStateDescriptor("m", str, type_)).get("k") == value
+
+
+@pytest.mark.parametrize("type_", [None, Types.LIST(Types.LONG())], ids=str)
+def test_changing_what_was_read_or_written_changes_no_state(type_: Any) -> None:
+    job = Job()
+    for _ in range(2):  # freshly written, then loaded
+        keyed = at_key(job)
+        value = keyed.value_state(ValueStateDescriptor("v", type_))
+        several = keyed.list_state(ListStateDescriptor("l", type_))
+        entries = keyed.map_state(MapStateDescriptor("m", str, type_))
+        if job.epoch == 0:
+            written = [1]
+            value.update(written)
+            several.add(written)
+            entries.put("k", written)
+            written.append(2)
+        for _ in range(2):
+            for read in (value.value(), several.get()[0], entries.get("k"), entries.items()[0][1], entries.values()[0]):
+                assert read == [1]
+                read.append(3)
+            several.get().append([4])
+        job.end()
+
+
+def test_results_of_aggregates_are_copies_too() -> None:
+    class Collect:
+        def create_accumulator(self) -> list[int]:
+            return []
+
+        def add(self, value: int, accumulator: list[int]) -> list[int]:
+            accumulator.append(value)
+            return accumulator
+
+        def get_result(self, accumulator: list[int]) -> list[int]:
+            return accumulator
+
+    job, descriptor = Job(), AggregatingStateDescriptor("a", Collect())
+    for expected in ([1], [1, 1], [1, 1, 1]):
+        state = at_key(job).aggregating_state(descriptor)
+        state.add(1)
+        state.get().append(9)
+        assert state.get() == expected
+        job.end()
+
+
+def test_state_needs_a_key() -> None:
+    (operator,) = Job().begin()
+    value = operator.keyed.value_state(ValueStateDescriptor("v"))
+    several = operator.keyed.list_state(ListStateDescriptor("l"))
+    for use in (value.value, lambda: value.update(1), value.clear, several.get, lambda: several.add(1)):
+        with pytest.raises(StateError, match="while a record or a timer"):
+            use()
+
+
+def test_none_is_refused_where_it_means_nothing() -> None:
+    keyed = at_key(Job())
+    with pytest.raises(InvalidTypeError):
+        keyed.list_state(ListStateDescriptor("l")).add(None)
+    with pytest.raises(InvalidTypeError):
+        keyed.list_state(ListStateDescriptor("l")).update([1, None])
+    with pytest.raises(InvalidTypeError):
+        keyed.reducing_state(ReducingStateDescriptor("r", max)).add(None)
+
+
+def test_a_map_may_hold_none() -> None:
+    job = Job()
+    at_key(job).map_state(MapStateDescriptor("m")).put(None, None)
+    job.end()
+    state = at_key(job).map_state(MapStateDescriptor("m"))
+    assert list(state) == [None]
+    assert state.contains(None)
+    assert state.get(None) is None
+
+
+def test_keys_of_entries_come_back_as_they_were() -> None:
+    keys = [Pair(1, "a"), 1.5, True, "x", (None,), Mode.ON]
+    job = Job()
+    at_key(job).map_state(MapStateDescriptor("m")).put_all(dict.fromkeys(keys, 1))
+    job.end()
+    stored = at_key(job).map_state(MapStateDescriptor("m")).keys()
+    assert list(map(type, stored)) == list(map(type, keys))
+    assert stored == keys
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ValueStateDescriptor("s", Types.STRING()),
+        ValueStateDescriptor("s"),
+        ListStateDescriptor("s", Types.LONG()),
+        ReducingStateDescriptor("s", max, Types.LONG()),
+    ],
+    ids=lambda descriptor: f"{descriptor.kind}-{descriptor.type_info}",
+)
+def test_another_type_under_the_same_name_is_an_error(other: Any) -> None:
+    job = Job()
+    keyed = at_key(job)
+    keyed.value_state(ValueStateDescriptor("s", Types.LONG())).update(1)
+    method = {"value": "value_state", "list": "list_state", "reducing": "reducing_state"}[other.kind]
+    with pytest.raises(InvalidProgramError, match="twice"):
+        getattr(keyed, method)(other)
+    job.end()
+    with pytest.raises(StateMigrationError, match="'s'"):
+        getattr(at_key(job), method)(other)
+
+
+def test_other_keys_cannot_take_over_state() -> None:
+    job = Job()
+    at_key(job).value_state(ValueStateDescriptor("s", int)).update(1)
+    job.end()
+    job.codec = KeyCodec.for_type(Types.STRING())
+    with pytest.raises(StateMigrationError, match="key type"):
+        at_key(job, "1").value_state(ValueStateDescriptor("s", int))
+
+
+@pytest.mark.parametrize("type_", [Types.STRING(), Types.PICKLED_BYTE_ARRAY()], ids=str)
+@pytest.mark.parametrize("count", [10, 200])
+def test_keys_with_the_same_hash_are_told_apart(type_: Any, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def few_hashes(array: pa.Array) -> Any:
+        return np.array([len(str(value)) % 3 for value in array.to_pylist()], dtype=np.uint64) << np.uint64(60)
+
+    monkeypatch.setattr(hashing, "_hash_binary", few_hashes)
+    job, source = Job(KeyCodec.for_type(type_)), random.Random(count)
+    checker = Checker(source)
+    keys = ["x" * (n % 7) + str(n) for n in range(count)]
+    for _ in range(6):
+        operators = job.begin()
+        job.on_keys(operators, source.choices(keys, k=count), checker.touch)
+        job.on_keys(operators, keys, lambda operator, key, row: operator.timers.event.register(job.epoch + row % 3))
+        job.end()
+    operators = job.begin()
+    job.on_keys(operators, keys, checker.check)
+    fired = [(timer.time, timer.entry.key) for timer in operators[0].timers.event.pop_due(100)]
+    assert sorted(fired) == sorted({(epoch + row % 3, key) for epoch in range(6) for row, key in enumerate(keys)})
+
+
+def test_one_entry_per_key_and_epoch() -> None:
+    (operator,) = Job(KeyCodec.for_type(Types.STRING())).begin()
+    codec = operator.keyed.codec
+    many = operator.keyed.bind(codec.encode([f"k{n % 50}" for n in range(1000)]))
+    few = operator.keyed.bind(codec.encode(["k1", "new", "k1", "new"]))
+    assert len({id(entry) for entry in many}) == 50
+    assert [entry.key for entry in many] == [f"k{n % 50}" for n in range(1000)]
+    assert few[0] is few[2] is many[1]
+    assert few[1] is few[3]
+    assert operator.keyed.bind(KeyColumn.of(pa.array([], pa.string()))) == []
+
+
+def test_reading_costs_nothing_for_keys_that_are_not_touched(monkeypatch: pytest.MonkeyPatch) -> None:
+    job, descriptor = Job(), ValueStateDescriptor("v", Types.LONG())
+    operators = job.begin()
+    job.on_keys(operators, range(1000), lambda op, key, _: op.keyed.value_state(descriptor).update(key))
+    job.end()
+    (operator,) = job.begin()
+    state = operator.keyed.value_state(descriptor)
+    read: list[int] = []
+    decode = state._cells._elements.__class__.from_columns
+    monkeypatch.setattr(
+        state._cells._elements.__class__,
+        "from_columns",
+        lambda self, values, expiries: read.append(len(values)) or decode(self, values, expiries),
+    )
+    entries = operator.keyed.bind(job.codec.encode([5, 6, 7]))
+    for entry in entries:
+        operator.keyed.current = entry
+        assert state.value() == entry.key
+    assert read == [3]
+
+
+def test_an_epoch_that_changes_nothing_keeps_the_version() -> None:
+    job, descriptor = Job(), ValueStateDescriptor("v", Types.LONG())
+    at_key(job).value_state(descriptor).update(1)
+    refs = job.end()
+    at_key(job).value_state(descriptor).value()
+    assert job.end() == refs
+    at_key(job).value_state(descriptor).update(1)
+    assert job.end() != refs
+
+
+def run_epochs(job: Job) -> list[dict[str, Any]]:
+    for epoch in range(8):
+        operators = job.begin()
+        source = random.Random(epoch)
+        keys = [source.randint(0, 40) for _ in range(60)]
+
+        def touch(operator: Any, key: Any, row: int) -> None:
+            keyed = operator.keyed
+            keyed.value_state(ValueStateDescriptor("v", Types.LONG())).update(row)
+            keyed.list_state(ListStateDescriptor("l")).add((row, str(key)))
+            keyed.map_state(MapStateDescriptor("m", Types.STRING(), Types.LONG())).put(str(row % 5), row)
+            operator.timers.event.register(1000 + row)
+
+        job.on_keys(operators, keys, touch)
+        job.end()
+    return [ref.to_json() for ref in job.refs]
+
+
+def test_the_same_epochs_give_the_same_bytes() -> None:
+    jobs = [Job(), Job(keep=True), Job()]
+    versions = [run_epochs(job) for job in jobs]
+    assert versions[0] == versions[1] == versions[2]
+    assert jobs[0].storage.files == jobs[1].storage.files == jobs[2].storage.files  # type: ignore[attr-defined]

@@ -1,0 +1,261 @@
+"""State files: versions, inline and in files, and what happens when a file is damaged."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from headrace.common.errors import StateCorruptedError, StateError
+from headrace.common.typeinfo import Types
+from headrace.state.descriptors import ListStateDescriptor, ValueStateDescriptor
+from headrace.state.keys import KeyCodec
+from headrace.state.runs import ALL_HASHES, RunStore
+from headrace.state.sections import BLOCK, Section
+from headrace.state.storage import DirectoryStorage, MemoryStorage, StateStorage
+from headrace.state.task_state import TaskState
+from headrace.state.version import VersionRef
+from tests.state.harness import Job
+
+VALUE = ValueStateDescriptor("value", Types.STRING())
+LIST = ListStateDescriptor("list", Types.LONG())
+
+
+def write(job: Job, keys: range) -> None:
+    def touch(operator: Any, key: int, _: int) -> None:
+        operator.keyed.value_state(VALUE).update(f"value of {key}")
+        operator.keyed.list_state(LIST).add(key)
+        operator.timers.event.register(key)
+
+    job.on_keys(job.begin(), keys, touch)
+    job.end()
+
+
+def read(job: Job, keys: range) -> None:
+    def look(operator: Any, key: int, _: int) -> None:
+        assert operator.keyed.value_state(VALUE).value() == f"value of {key}"
+        assert operator.keyed.list_state(LIST).get() == [key]
+
+    (operator,) = job.begin()
+    job.on_keys([operator], keys, look)
+    assert [timer.time for timer in operator.timers.event.pop_due(keys.stop)] == list(keys)
+
+
+@pytest.fixture(params=["directory", "memory"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> StateStorage:
+    return DirectoryStorage(tmp_path / "deep" / "state") if request.param == "directory" else MemoryStorage()
+
+
+def test_storage_holds_files(storage: StateStorage) -> None:
+    assert storage.list() == []
+    storage.write("b", [b"x", pa.py_buffer(b"yz"), b""])
+    storage.write("a", [])
+    storage.write("b", [b"xyz"])
+    assert storage.list() == ["a", "b"]
+    assert (storage.map("b").to_pybytes(), storage.map("a").to_pybytes()) == (b"xyz", b"")
+    mapped = storage.map("b")
+    storage.delete("b")
+    storage.delete("b")
+    assert mapped.to_pybytes() == b"xyz"
+    assert (storage.exists("b"), storage.exists("a")) == (False, True)
+    with pytest.raises(FileNotFoundError):
+        storage.map("b")
+
+
+def test_a_directory_takes_plain_names_only_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    storage = DirectoryStorage(tmp_path)
+    for name in ("", "../x", ".hidden", "a/b"):
+        with pytest.raises(StateError, match="name"):
+            storage.write(name, [b""])
+    with pytest.raises(TypeError):
+        storage.write("a", [b"x", 1])  # type: ignore[list-item]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_names_say_where_a_file_is_from(storage: StateStorage) -> None:
+    job = Job(storage=storage)
+    write(job, range(3))
+    (ref,) = job.refs
+    assert ref.name.startswith("0-1-1-0-")
+    assert ref.name.endswith(".state")
+    assert ref.files == (ref.name,) == tuple(storage.list())
+    read(job, range(3))
+
+
+def test_small_versions_travel_in_the_reference_until_they_are_too_large() -> None:
+    job = Job(inline_threshold=12_000)
+    kinds = []
+    for epoch in range(30):
+        write(job, range(epoch * 10, epoch * 10 + 10))
+        (ref,) = job.refs
+        kinds.append(bool(ref.inline))
+        assert len(ref.inline) <= 12_000
+        assert bool(ref.inline) != bool(ref.name)
+    assert kinds[0]
+    assert not all(kinds)
+    read(job, range(300))
+
+
+def test_a_task_without_state_needs_no_file(storage: StateStorage) -> None:
+    job = Job(storage=storage, inline_threshold=1000)
+    job.begin()
+    (ref,) = job.end()
+    assert storage.list() == []
+    assert TaskState.open(storage, [VersionRef(1, 0, 0)], 1, 0, 1, 1).uids() == []
+    assert job._open(0).ref == ref
+
+
+def test_opening_reads_only_the_index(tmp_path: Path) -> None:
+    job = Job(storage=DirectoryStorage(tmp_path))
+    write(job, range(50_000))
+    path = tmp_path / job.refs[0].name
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    task = job._open(0)
+    assert task.uids() == ["operator"]
+    assert task.store("operator", "state/value").rows == 50_000
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_damaged_file_gives_an_error_that_names_it_or_the_right_answer(seed: int, tmp_path: Path) -> None:
+    source = random.Random(seed)
+    rows = source.choice([5, 3000])
+    job = Job(storage=DirectoryStorage(tmp_path))
+    write(job, range(rows))
+    name = job.refs[0].name
+    path = tmp_path / name
+    damage(path, source)
+    failure = None
+    try:
+        read(job, range(rows))
+    except StateCorruptedError as error:
+        failure = str(error)
+    assert failure is None or name in failure
+
+
+def damage(path: Path, source: random.Random) -> None:
+    data = bytearray(path.read_bytes())
+    kind = source.choice(["flip", "flip", "flip", "truncate", "delete", "empty", "zeros"])
+    if kind == "delete":
+        path.unlink()
+        return
+    place = source.randrange(len(data))
+    if kind == "flip":
+        data[place] ^= 1 << source.randrange(8)
+    elif kind == "zeros":
+        data[place : place + 100] = b"\0" * len(data[place : place + 100])
+    else:
+        del data[0 if kind == "empty" else place :]
+    path.write_bytes(data)
+
+
+def test_every_single_flipped_byte_is_noticed_or_harmless(tmp_path: Path) -> None:
+    job = Job(storage=DirectoryStorage(tmp_path))
+    write(job, range(3))
+    path = tmp_path / job.refs[0].name
+    original = path.read_bytes()
+    noticed = 0
+    for place in range(0, len(original), 7):
+        path.write_bytes(original[:place] + bytes([original[place] ^ 0x55]) + original[place + 1 :])
+        job.tasks = []
+        try:
+            read(job, range(3))
+        except StateCorruptedError:
+            noticed += 1
+    assert noticed > len(original) // 7 * 0.9
+
+
+def test_an_older_file_that_is_missing_is_named(tmp_path: Path) -> None:
+    job = Job(KeyCodec.for_type(Types.LONG()), storage=DirectoryStorage(tmp_path))
+    write(job, range(1000))
+    write(job, range(1000, 1010))
+    first, _ = sorted(job.refs[0].files)
+    (tmp_path / first).unlink()
+    with pytest.raises(StateCorruptedError, match=f"{first} is missing"):
+        read(job, range(1010))
+
+
+def test_only_blocks_that_are_touched_are_verified() -> None:
+    batch = pa.record_batch({"a": pa.array(range(200_000)), "b": pa.array([f"text {n}" for n in range(200_000)])})
+    stored = Section(batch).encoded().to_pybytes()
+    entry = described(batch)
+    for place, broken in ((len(stored) - 1, "b"), (BLOCK // 2, "a")):
+        damaged = bytearray(stored)
+        damaged[place] ^= 1
+        section = Section.stored(entry, "file", lambda data=bytes(damaged): pa.py_buffer(data))  # type: ignore[misc]
+        whole = {"a": "b", "b": "a"}[broken]
+        assert section.column(whole).equals(batch.column(whole))
+        assert section.rows_of(whole, 7, 9).equals(batch.column(whole).slice(7, 2))
+        middle = section.slice(100_000, 100_003)
+        assert middle.equals(batch.slice(100_000, 3))
+        with pytest.raises(StateCorruptedError, match="file"):
+            section.column(broken)
+        with pytest.raises(StateCorruptedError, match="file"):
+            _ = section.batch
+
+
+def described(batch: pa.RecordBatch) -> dict[str, Any]:
+    section = Section(batch)
+    section.encoded()
+    return section.describe(0)
+
+
+def test_sections_hold_all_types() -> None:
+    arrays = {
+        "bool": pa.array([True, None, False]),
+        "struct": pa.array([{"x": 1, "y": ["a"]}, None, {"x": None, "y": []}]),
+        "list": pa.array([[b"a"], [], None]),
+        "empty": pa.array(["", "", ""]),
+        "null": pa.array([None, None, None], pa.int8()),
+    }
+    batch = pa.RecordBatch.from_pydict(arrays)
+    data = Section(batch).encoded()
+    section = Section.stored(described(batch), "", lambda: data)
+    assert section.batch.equals(batch)
+    for name in arrays:
+        assert section.rows_of(name, 1, 3).equals(batch.column(name).slice(1, 2))
+    with pytest.raises(StateError, match="dictionary"):
+        Section(pa.record_batch({"d": pa.array(["a"]).dictionary_encode()}))
+
+
+def test_a_store_keeps_its_runs_in_order() -> None:
+    store = RunStore("windows", ALL_HASHES)
+    runs = [store.append(pa.table({"x": [number]}), {"n": number}) for number in range(4)]
+    assert store.append(pa.table({"x": pa.array([], pa.int64())}), {}) is None
+    store.replace(runs[1:3], pa.table({"x": [1, 2]}), {"n": "1+2"})
+    assert [run.meta["n"] for run in store.runs] == [0, "1+2", 3]
+    renewed = store.annotate(store.runs[0], seen=True)
+    assert (renewed.meta, store.rows) == ({"n": 0, "seen": True}, 4)
+    with pytest.raises(StateError, match="any more"):
+        store.drop(runs[0])
+    with pytest.raises(StateError, match="follow one another"):
+        store.replace([store.runs[0], store.runs[2]], None, {})
+    store.drop(renewed)
+    assert [run.table.to_pydict() for run in store.runs] == [{"x": [1, 2]}, {"x": [3]}]
+
+
+def test_other_stores_are_rescaled_and_merged_too() -> None:
+    job = Job()
+    schema = pa.schema({"hash": pa.uint64(), "end": pa.int64(), "n": pa.int64()})
+    for epoch in range(3):
+        (operator,) = job.begin()
+        column = job.codec.encode(range(100))
+        batch = pa.record_batch([pa.array(column.hashes), pa.array([epoch] * 100), column.values], schema=schema)
+        operator.store("windows").append(
+            batch.sort_by([("end", "ascending"), ("hash", "ascending")]), {"sort": ["end"]}
+        )
+        job.end()
+    job.rescale(3)
+    seen = []
+    for operator in job.begin():
+        for run in operator.store("windows").runs:
+            assert not run.whole
+            assert run.table.num_rows == len(run.column("n"))
+            seen += run.table.select(["end", "n"]).to_pylist()
+    assert sorted((row["end"], row["n"]) for row in seen) == [(epoch, n) for epoch in range(3) for n in range(100)]
+    with pytest.raises(StateError, match="slash"):
+        operator.store("state/x")
