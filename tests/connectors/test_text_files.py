@@ -49,6 +49,7 @@ def text_source(*paths: Path, charset: str = "UTF-8") -> FileSource:
 
 
 @given(st.lists(texts, min_size=1, max_size=3), budgets)
+@settings(deadline=None)
 @example(["\n"], ReadBudget(1, 1))
 @example(["a\r\n\r\nb\r"], ReadBudget(1, 1))
 def test_every_cut_gives_the_same_lines(contents: list[str], budget: ReadBudget) -> None:
@@ -60,7 +61,7 @@ def test_every_cut_gives_the_same_lines(contents: list[str], budget: ReadBudget)
 
 
 @given(texts, budgets)
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)  # files are synced
 def test_small_blocks_give_the_same_lines(content: str, budget: ReadBudget) -> None:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "BLOCK_BYTES", 3)
@@ -154,6 +155,7 @@ def test_bytes_that_are_no_text_fail_the_job(tmp_path: Path) -> None:
 
 
 @given(st.sets(st.integers(0, 19)), budgets)
+@settings(max_examples=50, deadline=None)
 def test_bytes_that_are_no_text_are_put_aside(bad: set[int], budget: ReadBudget) -> None:
     lines = [b"\xff" if number in bad else b"good %d" % number for number in range(20)]
     with TemporaryDirectory() as folder:

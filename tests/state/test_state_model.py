@@ -212,7 +212,7 @@ def between_epochs(job: Job, source: random.Random) -> None:
     if source.random() < 0.3:
         job.collect_garbage()
     for task in job.tasks:
-        assert all(len(store.runs) <= 12 for store in task._stores.values())
+        assert all(len(store.runs) <= 20 for store in task._stores.values())
 
 
 def test_a_round_through_parallelism_1_4_3_1_loses_nothing() -> None:

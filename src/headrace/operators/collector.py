@@ -38,7 +38,7 @@ class RowCollector:
             return
         for result in results:
             if type(result) is tuple and len(result) == 2 and type(result[0]) is OutputTag:
-                self._collect_side(result[0], result[1], timestamp, watermark)
+                self.collect_side(result[0], result[1], timestamp, watermark)
             else:
                 self.rows.append(result)
                 self.timestamps.append(timestamp)
@@ -47,14 +47,18 @@ class RowCollector:
     def flush(self, output: Output) -> None:
         """Hand everything on."""
         if self.rows:
-            batch = Batch.of_rows(self._output_type, self.rows, self.timestamps, self.watermarks)
-            self.rows, self.timestamps, self.watermarks = [], [], []
+            batch = Batch.of_rows(self._output_type, self.rows[:], self.timestamps, self.watermarks)
+            # Emptied in place: an operator may hold on to the lists.
+            self.rows.clear()
+            self.timestamps.clear()
+            self.watermarks.clear()
             output.emit(batch)
         sides, self._sides = self._sides, {}
         for tag_id, (rows, timestamps, watermarks) in sides.items():
             output.emit_side(tag_id, Batch.of_rows(self._side_types[tag_id], rows, timestamps, watermarks))
 
-    def _collect_side(self, tag: OutputTag, value: Any, timestamp: int, watermark: int) -> None:
+    def collect_side(self, tag: OutputTag, value: Any, timestamp: int, watermark: int) -> None:
+        """Take one record for a side output."""
         if tag.tag_id not in self._side_types:
             return
         rows, timestamps, watermarks = self._sides.setdefault(tag.tag_id, ([], [], []))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace.common.constants import MIN_WATERMARK, NO_TIMESTAMP
+from headrace.common.output_tag import OutputTag
 from headrace.operators.base import EpochScope, Operator, OperatorContext, Output
 from headrace.operators.collector import RowCollector
 from headrace.operators.functions import close_function, open_function
@@ -126,7 +127,8 @@ class KeyedProcessOperator(Operator):
         keyed = cast("KeyedBatch", batch)
         backend, context, collector = self._backend, self._context, self._collector
         timers, service = self._timers.event, self._service
-        process, collect = self._function.process_element, collector.collect
+        process = self._function.process_element
+        rows, row_timestamps, row_watermarks = collector.rows, collector.timestamps, collector.watermarks
         current = self._watermark
         row = None
         try:
@@ -145,7 +147,13 @@ class KeyedProcessOperator(Operator):
                 context._timestamp = timestamp
                 results = process(row, context)
                 if results is not None:
-                    collect(results, timestamp, watermark)
+                    for result in results:  # RowCollector.collect, without a call for each record
+                        if type(result) is tuple and len(result) == 2 and type(result[0]) is OutputTag:
+                            collector.collect_side(result[0], result[1], timestamp, watermark)
+                        else:
+                            rows.append(result)
+                            row_timestamps.append(timestamp)
+                            row_watermarks.append(watermark)
         except Exception as error:
             raise user_error(error, self.context, row) from error
         finally:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.errors import StateCorruptedError
-from headrace.state.inline_merge import GROWTH, INLINE_ROWS, MAX_RUNS
+from headrace.state.inline_merge import GROWTH, INLINE_ROWS, MANY_RUNS
 from headrace.state.mergers import merge_runs
 from headrace.state.runs import Run
 from headrace.state.sections import Section
@@ -168,13 +168,13 @@ def _is_worth_merging(chosen: list[Entry], total: int) -> bool:
     rows = sum(entry["rows"] for entry in chosen)
     if len(chosen) == 1:  # only to get rid of timers that have been passed
         return rows > INLINE_ROWS and chosen[0]["meta"].get(LOW, 0) * 2 > rows
-    return len(chosen) > 1 and (rows > INLINE_ROWS or total > MAX_RUNS // 2)
+    return len(chosen) > 1 and (rows > INLINE_ROWS or total > MANY_RUNS)
 
 
 def _start(entries: list[Entry]) -> int:
     """The first of the runs that are worth merging with all newer ones: none that is much larger than these."""
     start, rows = len(entries), 0
-    while start and (not rows or entries[start - 1]["rows"] <= GROWTH * rows or start > MAX_RUNS // 2):
+    while start and (not rows or entries[start - 1]["rows"] <= GROWTH * rows or start > MANY_RUNS):
         start -= 1
         rows += entries[start]["rows"]
     return start

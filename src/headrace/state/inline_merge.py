@@ -14,8 +14,11 @@ if TYPE_CHECKING:
 INLINE_ROWS: Final = 1 << 18
 """More rows than these are not merged within an epoch, unless there are too many runs: compaction does that."""
 
-MAX_RUNS: Final = 10
-"""How many runs a store may have; then the newest are merged, however large they are."""
+MANY_RUNS: Final = 5
+"""From more runs than this on, compaction merges even what is small or of unequal size."""
+
+MAX_RUNS: Final = 20
+"""How many runs a store may have when nobody compacts; then the newest are merged, however large they are."""
 
 GROWTH: Final = 2
 """A run is merged with newer ones once these have half as many rows: a row is rewritten log2(rows) times or so."""

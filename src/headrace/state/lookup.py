@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from headrace.state.keys import KeyColumn
     from headrace.state.runs import Run
+    from headrace.state.sections import Section
 
     Indices = npt.NDArray[np.int64]
 
@@ -31,35 +32,49 @@ def order_of_keys(keys: KeyColumn) -> Indices:
 
 
 def find_rows(run: Run, keys: KeyColumn) -> tuple[Indices, Indices]:
-    """Where keys, sorted by hash, are in a run: the positions of those that were found, and their rows.
+    """Where keys, sorted by hash, are in a run: the positions of those that were found, and their rows in its section.
 
-    Rows are numbered from the first one that counts, as in :meth:`Run.column`.
+    Keys whose rows do not count in this run are not found.
     """
-    hashes = run.column(HASH).to_numpy()
-    if not len(hashes) or not len(keys):
+    section, hashes = run.section, keys.hashes
+    if not run.whole:
+        start = int(np.searchsorted(hashes, np.uint64(run.hashes[0])))
+        stop = int(np.searchsorted(hashes, np.uint64(run.hashes[1] - 1), side="right"))
+        found, rows = _find(section, keys.slice(start, stop))
+        return found + start, rows
+    return _find(section, keys)
+
+
+def _find(section: Section, keys: KeyColumn) -> tuple[Indices, Indices]:
+    if not section.rows or not len(keys):
         return _NOTHING, _NOTHING
     # The probes are sorted, so the search walks through the run once, which is several times as fast.
-    rows = np.searchsorted(hashes, keys.hashes)
-    found = np.flatnonzero(hashes[np.minimum(rows, len(hashes) - 1)] == keys.hashes)
+    rows = section.lower_bounds(HASH, keys.hashes)
+    found = np.flatnonzero(_hashes_at(section, rows) == keys.hashes)
     rows = rows[found]
     if pa.types.is_int64(keys.values.type) or not len(found):
         return found, rows  # different integers have different hashes
-    return _verified(run.column(KEY), hashes, keys, found, rows)
+    return _verified(section, keys, found, rows)
 
 
 _NOTHING: Final = np.zeros(0, dtype=np.int64)
 
 
-def _verified(
-    run_keys: pa.Array, hashes: npt.NDArray[np.uint64], keys: KeyColumn, found: Indices, rows: Indices
-) -> tuple[Indices, Indices]:
+def _hashes_at(section: Section, rows: Indices) -> npt.NDArray[np.uint64]:
+    """The hashes in these rows; that of the last row for one beyond it."""
+    hashes: npt.NDArray[np.uint64] = section.take(HASH, np.minimum(rows, section.rows - 1)).to_numpy()
+    return hashes
+
+
+def _verified(section: Section, keys: KeyColumn, found: Indices, rows: Indices) -> tuple[Indices, Indices]:
     """Keeps the rows that hold the key itself; where another key has the same hash, looks at the rows that follow."""
     positions, places = [], []
     while len(found):
-        same = np.asarray(pc.equal(run_keys.take(pa.array(rows)), keys.values.take(pa.array(found))))
+        same = np.asarray(pc.equal(section.take(KEY, rows), keys.values.take(pa.array(found)))).astype(bool)
         positions.append(found[same])
         places.append(rows[same])
         found, rows = found[~same], rows[~same] + 1
-        more = (rows < len(hashes)) & (hashes[np.minimum(rows, len(hashes) - 1)] == keys.hashes[found])
-        found, rows = found[more], rows[more]
+        if len(found):
+            more = (rows < section.rows) & (_hashes_at(section, rows) == keys.hashes[found])
+            found, rows = found[more], rows[more]
     return np.concatenate(positions), np.concatenate(places)

@@ -16,12 +16,21 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.errors import StateCorruptedError, StateError
+from headrace.state.buffer_spans import spans_of_column, spans_of_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    import numpy.typing as npt
+
 BLOCK: Final = 256 * 1024
 """Bytes that share one checksum."""
+
+FEW: Final = 32
+"""Up to this many rows are looked for one by one, so that the rest of a large run need not be verified."""
+
+STEP: Final = 4096
+"""Rows that are searched together then."""
 
 ALIGNMENT: Final = 64
 """Sections begin at multiples of this many bytes."""
@@ -38,7 +47,19 @@ class Section:
         offset: where in that file it begins.
     """
 
-    __slots__ = ("_batch", "_buffer", "_checks", "_head", "_length", "_load", "_verified", "file", "offset", "rows")
+    __slots__ = (
+        "_batch",
+        "_buffer",
+        "_checks",
+        "_head",
+        "_length",
+        "_load",
+        "_unverified",
+        "_verified",
+        "file",
+        "offset",
+        "rows",
+    )
 
     file: str
     offset: int
@@ -57,7 +78,7 @@ class Section:
         self.offset = 0
         self._batch = batch
         self._buffer = self._checks = self._load = self._verified = None
-        self._head = self._length = 0
+        self._head = self._length = self._unverified = 0
 
     @staticmethod
     def stored(entry: dict[str, Any], file: str, load: Callable[[], pa.Buffer]) -> Section:
@@ -72,8 +93,8 @@ class Section:
         self._batch = self._buffer = None
         self._head, self._length = entry["head"], entry["size"]
         self._checks = np.frombuffer(base64.b64decode(entry["sums"]), dtype="<u4").tolist()
-        self._verified = bytearray(len(self._checks))
         self._load = load
+        self._forget_verified()
         return self
 
     @property
@@ -100,23 +121,43 @@ class Section:
         """
         array: pa.Array = self._opened().column(name)
         if self._verified is not None:
-            assert self._buffer is not None
-            for start, end in _spans(array, self._buffer.address):
-                self._verify(start, end)
+            self._verify_spans(spans_of_column(array))
         return array
 
     def rows_of(self, name: str, start: int, stop: int) -> pa.Array:
-        """Some values of one column; where they lie side by side, only the blocks that hold them are verified."""
+        """Some consecutive values of one column; only the blocks that hold them are verified."""
         array: pa.Array = self._opened().column(name)
-        if self._verified is None:
-            return array.slice(start, stop - start)
-        spans = _spans_of_rows(array, start, stop)
-        if spans is None:
-            return self.column(name).slice(start, stop - start)
-        assert self._buffer is not None
-        for address, size in spans:  # offsets of strings are verified before they are used to find the strings
-            self._verify(address - self._buffer.address, address - self._buffer.address + size)
+        if self._verified is not None:
+            self._verify_spans(spans_of_rows(array, start, stop))
         return array.slice(start, stop - start)
+
+    def take(self, name: str, rows: npt.NDArray[np.int64]) -> pa.Array:
+        """Some values of one column; when they are few, only the blocks that hold them are verified."""
+        if self._verified is None or len(rows) > FEW or not len(rows):
+            return self.column(name).take(pa.array(rows))
+        return pa.concat_arrays([self.rows_of(name, row, row + 1) for row in rows.tolist()])
+
+    def lower_bounds(self, name: str, values: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+        """Where each of the values (sorted) would stand in a sorted uint64 column: before all that are not smaller.
+
+        When they are few, only the blocks that they are searched in are verified.
+        """
+        if self._verified is None or len(values) > FEW:
+            return np.searchsorted(self.column(name).to_numpy(), values)
+        return np.array([self._lower_bound(name, value) for value in values], dtype=np.int64)
+
+    def _lower_bound(self, name: str, value: np.uint64) -> int:
+        """The same for one value: first the step of rows that it is in, by their first values, then its row."""
+        low, high = 0, -(-self.rows // STEP)
+        while low < high:
+            middle = (low + high) // 2
+            if self.rows_of(name, middle * STEP, middle * STEP + 1).to_numpy()[0] < value:
+                low = middle + 1
+            else:
+                high = middle
+        start = max(0, low - 1) * STEP
+        step = self.rows_of(name, start, min(start + STEP, self.rows)).to_numpy()
+        return start + int(np.searchsorted(step, value))
 
     def slice(self, start: int, stop: int) -> pa.RecordBatch:
         """Some rows, all columns; verified as :meth:`rows_of` says."""
@@ -144,10 +185,14 @@ class Section:
         """The section has been written to a file; a large one is given up in memory and mapped when needed again."""
         self.file, self.offset = file, offset
         if self._length >= BLOCK:
-            assert self._checks is not None
             self._batch = self._buffer = None
             self._load = load
-            self._verified = bytearray(len(self._checks))
+            self._forget_verified()
+
+    def _forget_verified(self) -> None:
+        assert self._checks is not None
+        self._unverified = len(self._checks)
+        self._verified = bytearray(self._unverified)
 
     def _encode(self, batch: pa.RecordBatch) -> None:
         schema, body = batch.schema.serialize(), batch.serialize()
@@ -187,25 +232,36 @@ class Section:
         for start in range(self._head, self._length, BLOCK):
             yield start, min(start + BLOCK, self._length)
 
+    def _verify_spans(self, spans: Iterator[tuple[int, int]]) -> None:
+        assert self._buffer is not None
+        base = self._buffer.address
+        for address, size in spans:
+            self._verify(address - base, address - base + size)
+
     def _verify(self, start: int, end: int) -> None:
         """Verifies the blocks that reach into the bytes from ``start`` up to ``end``."""
         verified = self._verified
         if verified is None or start >= end:
             return
-        assert self._buffer is not None
-        assert self._checks is not None
         first = 0 if start < self._head else 1 + (start - self._head) // BLOCK
         last = 0 if end <= self._head else 1 + (end - 1 - self._head) // BLOCK
-        view = memoryview(self._buffer)
         for block in range(first, last + 1):
             if not verified[block]:
-                low = self._head + (block - 1) * BLOCK if block else 0
-                high = min(low + BLOCK, self._length) if block else self._head
-                if crc32(view[low:high]) != self._checks[block]:
-                    raise StateCorruptedError(
-                        f"the state file {self.file or '(inline)'} is damaged at byte {self.offset + low} and following"
-                    )
+                self._verify_block(block)
                 verified[block] = 1
+                self._unverified -= 1
+        if not self._unverified:
+            self._verified = None
+
+    def _verify_block(self, block: int) -> None:
+        assert self._buffer is not None
+        assert self._checks is not None
+        low = self._head + (block - 1) * BLOCK if block else 0
+        high = min(low + BLOCK, self._length) if block else self._head
+        if crc32(memoryview(self._buffer)[low:high]) != self._checks[block]:
+            raise StateCorruptedError(
+                f"the state file {self.file or '(inline)'} is damaged at byte {self.offset + low} and following"
+            )
 
 
 def _aligned_start(buffer: pa.Buffer, at: int) -> int:
@@ -214,39 +270,3 @@ def _aligned_start(buffer: pa.Buffer, at: int) -> int:
     while view[at] == 0:
         at += 1
     return at
-
-
-def _spans(array: pa.Array, base: int) -> Iterator[tuple[int, int]]:
-    """Where the buffers of a column are, in bytes from ``base``."""
-    for buffer in array.buffers():
-        if buffer is not None and buffer.size:
-            yield buffer.address - base, buffer.address - base + buffer.size
-
-
-def _spans_of_rows(array: pa.Array, start: int, stop: int) -> Iterator[tuple[int, int]] | None:
-    """Address and size of what holds some rows of a column without children; None for other columns."""
-    type_ = array.type
-    if pa.types.is_string(type_) or pa.types.is_binary(type_):
-        return _spans_of_bytes(array, start, stop)
-    if pa.types.is_nested(type_) or not hasattr(type_, "bit_width"):
-        return None
-    return _spans_of_cells(array, start, stop, type_.bit_width)
-
-
-def _spans_of_cells(array: pa.Array, start: int, stop: int, bits: int) -> Iterator[tuple[int, int]]:
-    validity, data = array.buffers()
-    for buffer, width in ((validity, 1), (data, bits)):
-        if buffer is not None and buffer.size:
-            first, last = start * width // 8, -(-stop * width // 8)
-            yield buffer.address + first, last - first
-
-
-def _spans_of_bytes(array: pa.Array, start: int, stop: int) -> Iterator[tuple[int, int]]:
-    validity, offsets, data = array.buffers()
-    if validity is not None and validity.size:
-        yield validity.address + start // 8, -(-stop // 8) - start // 8
-    if offsets is not None and offsets.size:
-        yield offsets.address + start * 4, (stop - start + 1) * 4
-        low, high = np.frombuffer(offsets, dtype=np.int32)[[start, stop]].tolist()
-        if data is not None and high > low:
-            yield data.address + low, high - low

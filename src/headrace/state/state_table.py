@@ -37,7 +37,7 @@ class Match:
     Attributes:
         run: the run.
         positions: which of the keys.
-        rows: the row of each.
+        rows: the row of each in the run's section.
     """
 
     run: Run
@@ -46,7 +46,7 @@ class Match:
 
     def column(self, name: str) -> pa.Array:
         """The values of the rows in one column."""
-        return self.run.column(name).take(pa.array(self.rows))
+        return self.run.section.take(name, self.rows)
 
     def has(self, name: str) -> bool:
         """Whether the run has that column."""

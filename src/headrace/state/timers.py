@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from headrace.common.columns import gc_paused
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import InvalidTypeError, StateMigrationError
 from headrace.state import timer_runs as t
@@ -36,6 +37,9 @@ PROCESSING: Final = "processing"
 
 Namespace = bytes | int | None
 
+_Identity = tuple[int, bytes]
+"""What tells apart the timers of one time: the ordinal of the key, and the namespace as bytes."""
+
 
 class Timer(NamedTuple):
     """A timer that fires.
@@ -49,13 +53,6 @@ class Timer(NamedTuple):
     time: int
     entry: AnyKeyEntry
     namespace: Namespace
-
-
-class _Identity(NamedTuple):
-    """What tells apart the timers of one time."""
-
-    ordinal: int
-    namespace: bytes
 
 
 class TimerQueue:
@@ -84,12 +81,20 @@ class TimerQueue:
 
     def register(self, time: int, namespace: Namespace = None) -> None:
         """Registers a timer of the current key. One whose time has been passed fires with the next advance."""
-        self._bucket(time)[_Identity(self._backend.current.ordinal, _encode(namespace))] = True
+        identity = (self._backend.current.ordinal, b"" if namespace is None else _encode(namespace))
+        bucket = self._buckets.get(time)
+        if bucket is None:
+            bucket = self._new_bucket(time)
+        bucket[identity] = True
         self.next_due = min(self.next_due, time)
 
     def delete(self, time: int, namespace: Namespace = None) -> None:
         """Deletes a timer of the current key, if there is such a one."""
-        self._bucket(time)[_Identity(self._backend.current.ordinal, _encode(namespace))] = False
+        identity = (self._backend.current.ordinal, b"" if namespace is None else _encode(namespace))
+        bucket = self._buckets.get(time)
+        if bucket is None:
+            bucket = self._new_bucket(time)
+        bucket[identity] = False
 
     def pop_due(self, up_to: int) -> Iterator[Timer]:
         """Time advances to ``up_to``: the timers that are due, by time, then hash and key.
@@ -130,13 +135,12 @@ class TimerQueue:
             self._store.append(batch, t.described(self._meta, batch))
         merge_small_runs(self._store, self._backend.clock)
 
-    def _bucket(self, time: int) -> dict[_Identity, bool]:
-        bucket = self._buckets.get(time)
-        if bucket is None:
-            if not -NO_TIMER <= time < NO_TIMER:
-                raise InvalidTypeError(f"the time of a timer must be an integer of 64 bits, not {time!r}")
-            bucket = self._buckets[time] = {}
-            heappush(self._heap, time)
+    def _new_bucket(self, time: int) -> dict[_Identity, bool]:
+        if not -NO_TIMER <= time < NO_TIMER or not hasattr(time, "__index__"):
+            raise InvalidTypeError(f"the time of a timer must be an integer of 64 bits, not {time!r}")
+        bucket: dict[_Identity, bool] = {}
+        self._buckets[time] = bucket
+        heappush(self._heap, time)
         return bucket
 
     def _overlaid(
@@ -146,7 +150,7 @@ class TimerQueue:
         entries = self._backend.entries.all
         for identity, live in bucket.items():
             if live:
-                stored[identity] = entries[identity.ordinal]
+                stored[identity] = entries[identity[0]]
             else:
                 stored.pop(identity, None)
         return dict(sorted(stored.items(), key=_firing_order))
@@ -156,7 +160,7 @@ class TimerQueue:
             bucket = self._buckets.get(time)
             # Deleted (False) or registered once more (True) by a timer of the same time that has just fired.
             if bucket is None or bucket.pop(identity, True):
-                yield Timer(time, entry, _decode(identity.namespace))
+                yield Timer(time, entry, _decode(identity[1]))
 
     def _take_stored(self, up_to: int) -> _Stored:
         batches = [batch for cursor in self._runs for batch in cursor.take(up_to)]
@@ -170,18 +174,19 @@ class TimerQueue:
 
     def _new_rows(self) -> pa.RecordBatch | None:
         keep_deleted = bool(self._store.runs)
-        rows = [
-            (time, identity, live)
-            for time, bucket in self._buckets.items()
-            for identity, live in bucket.items()
-            if live or keep_deleted
-        ]
-        if not rows:
-            return None
-        keys = self._backend.entries.take(np.array([identity.ordinal for _, identity, _ in rows], dtype=np.int64))
-        namespaces = pa.array([identity.namespace for _, identity, _ in rows], pa.binary())
-        times = np.array([time for time, _, _ in rows], dtype=np.int64)
-        return t.timer_batch(times, keys, namespaces, np.array([live for _, _, live in rows], dtype=bool))
+        with gc_paused():
+            rows = [
+                (time, *identity, live)
+                for time, bucket in self._buckets.items()
+                for identity, live in bucket.items()
+                if live or keep_deleted
+            ]
+            if not rows:
+                return None
+            times, ordinals, namespaces, live = zip(*rows, strict=True)
+        keys = self._backend.entries.take(np.array(ordinals, dtype=np.int64))
+        names = pa.array(namespaces, pa.binary())
+        return t.timer_batch(np.array(times, dtype=np.int64), keys, names, np.array(live, dtype=bool))
 
 
 class _Cursor:
@@ -243,7 +248,7 @@ class _Stored:
         self.time = times[stop] if stop < len(times) else NO_TIMER
         entries = self._entries[start:stop]
         pairs = zip(entries, self._namespaces[start:stop], strict=True)
-        return {_Identity(entry.ordinal, namespace): entry for entry, namespace in pairs}
+        return {(entry.ordinal, namespace): entry for entry, namespace in pairs}
 
 
 class TimerService:
@@ -288,12 +293,10 @@ class TimerService:
 
 def _firing_order(item: tuple[_Identity, AnyKeyEntry]) -> tuple[int, Any, bytes]:
     identity, entry = item
-    return entry.hash, entry.raw, identity.namespace
+    return entry.hash, entry.raw, identity[1]
 
 
-def _encode(namespace: Namespace) -> bytes:
-    if namespace is None:
-        return b""
+def _encode(namespace: bytes | int) -> bytes:
     if isinstance(namespace, bytes):
         return b"b" + namespace
     # The sign bit is turned over so that the bytes are ordered as the integers are.

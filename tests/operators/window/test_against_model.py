@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -41,8 +43,6 @@ RESULT = COLUMNAR.output_type
 
 
 def ranks() -> dict[Any, int]:
-    import pyarrow as pa
-
     hashes = hash_array(pa.array(KEYS))
     return {key: int(h) for key, h in zip(KEYS, hashes, strict=True)}
 
@@ -73,8 +73,6 @@ class Describe:
 def described(key: int, start: int, end: int, values: Any) -> Row:
     present = [value for value in values if value is not None]
     first, last = (present[0], present[-1]) if present else (None, None)
-    import math
-
     found = [
         len(values),
         len(present),
@@ -147,7 +145,7 @@ def drive(driver: Driver, records: list[Record], cuts: list[int], kinds: list[in
 
 @pytest.mark.parametrize("make", [columnar, row_apply, row_fold])
 @pytest.mark.parametrize("tag", [None, "late"])
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(scenario=scenarios())
 def test_operator_equals_model(make: Any, tag: str | None, scenario: Any) -> None:
     windows, lateness, records, cuts, kinds = scenario

@@ -39,7 +39,10 @@ VALUES: dict[str, tuple[Any, list[Any]]] = {
     "bytes": (Types.BYTES(), [b"b", b"", None, b"a"]),
     "date": (Types.SQL_DATE(), [dt.date(2024, 1, 2), dt.date(1969, 1, 1), None, dt.date(2024, 1, 1)]),
     "time": (Types.SQL_TIME(), [dt.time(1, 2), dt.time(0, 0, 0, 1), None, dt.time(23)]),
-    "timestamp": (Types.SQL_TIMESTAMP(), [dt.datetime(2024, 1, 1), dt.datetime(1960, 1, 1), None, dt.datetime(2025, 1, 1)]),
+    "timestamp": (
+        Types.SQL_TIMESTAMP(),
+        [dt.datetime(2024, 1, 1), dt.datetime(1960, 1, 1), None, dt.datetime(2025, 1, 1)],
+    ),
 }
 ALL = [agg.count("v"), agg.min("v"), agg.max("v"), agg.first("v"), agg.last("v")]
 

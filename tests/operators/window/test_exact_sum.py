@@ -6,6 +6,7 @@ import math
 from fractions import Fraction
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -120,7 +121,7 @@ def test_partial_sums_may_leave_the_range_and_return() -> None:
     joined = Expansion(
         np.concatenate([beyond.hi, back.hi]),
         np.concatenate([beyond.lo, back.lo]),
-        None if beyond.rest is None or back.rest is None else __import__("pyarrow").concat_arrays([beyond.rest, back.rest]),
+        None if beyond.rest is None or back.rest is None else pa.concat_arrays([beyond.rest, back.rest]),
     )
     assert round_sums(merge_sums(joined, segments_of([2]))).tolist() == [0.0]
 

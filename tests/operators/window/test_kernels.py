@@ -21,9 +21,7 @@ from headrace.time.windows import AlignedWindows
 
 LOW_BITS = 1 << 63  # hashes that agree in all but their lowest bits land in one prefix
 
-hashes = st.one_of(
-    st.integers(0, 3), st.integers(0, 3).map(lambda n: LOW_BITS + n), st.integers(0, 2**64 - 1)
-)
+hashes = st.one_of(st.integers(0, 3), st.integers(0, 3).map(lambda n: LOW_BITS + n), st.integers(0, 2**64 - 1))
 
 
 @st.composite
@@ -130,7 +128,9 @@ def test_blocks_hold_all_rows_in_order(rows: int) -> None:
     blocks = list(merge_blocks(tables, rows))
     seen: list[tuple[int, int]] = []
     for block in blocks:
-        pairs = sorted((e, h) for piece in block for e, h in zip(piece.ends.tolist(), piece.hashes.tolist(), strict=True))
+        pairs = sorted(
+            (e, h) for piece in block for e, h in zip(piece.ends.tolist(), piece.hashes.tolist(), strict=True)
+        )
         assert not seen or not pairs or pairs[0] > seen[-1], "a key and window is in one block only"
         seen += pairs
     assert len(seen) == sum(map(len, tables))

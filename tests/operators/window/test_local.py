@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -14,12 +13,16 @@ from test_against_model import CODEC, scenarios
 from window_harness import INPUT, Collected, Driver, context
 from window_model import MAX, Record
 
-from headrace.operators.keyed import KeyedBatch
 from headrace.operators.window import aggregates as agg
 from headrace.operators.window.columnar import PARTIALS_INPUT, RECORDS_INPUT, ColumnarWindowOperator
 from headrace.operators.window.layout import WindowLayout
 from headrace.operators.window.local import PARTIALS_TAG, LocalWindowAggregate
 from headrace.time.windows import AlignedWindows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headrace.operators.keyed import KeyedBatch
 
 LAYOUT = WindowLayout.of(
     INPUT, CODEC, [agg.count(), agg.sum("value"), agg.avg("value"), agg.min("value"), agg.max("value")], ["key"]

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 from test_against_model import CODEC, drive, ranks, scenarios
 from window_harness import INPUT, Driver
 from window_model import MAX, MIN, Model, Record
@@ -254,9 +253,7 @@ def test_every_key_and_window_is_cleared_once(fresh: bool, scenario: Any) -> Non
     drive(run, records, cuts, kinds)
     cleared = sorted(call[1] for call in journal.calls if call[0] == "clear")
     assert cleared == sorted(end for end, _ in model.cleared)
-    assert [c[1:] for c in journal.calls if c[0] == "process"] == [
-        (f.key, f.end, len(f.values)) for f in model.firings
-    ]
+    assert [c[1:] for c in journal.calls if c[0] == "process"] == [(f.key, f.end, len(f.values)) for f in model.firings]
 
 
 def test_rich_functions_are_opened_and_closed() -> None:
@@ -321,7 +318,8 @@ def test_get_result_is_the_users_code_as_well() -> None:
 
 
 @pytest.mark.parametrize(
-    ("layout", "message"), [({}, "needs a function"), ({"reduce_function": max, "aggregate_function": Mean()}, "not both")]
+    ("layout", "message"),
+    [({}, "needs a function"), ({"reduce_function": max, "aggregate_function": Mean()}, "not both")],
 )
 def test_what_makes_no_sense_is_refused(layout: Any, message: str) -> None:
     with pytest.raises(InvalidProgramError, match=message):

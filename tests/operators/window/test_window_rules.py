@@ -252,5 +252,3 @@ def test_a_watermark_that_falls_changes_nothing(make: Any) -> None:
 def test_empty_batches_and_epochs(make: Any) -> None:
     run = Run(make, TumblingEventTimeWindows.of(5)).feed().feed((1, MIN)).feed().feed(upto=4)
     assert run.results == [("hi", 0, 5, 1)]
-
-

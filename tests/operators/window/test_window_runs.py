@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
-from test_against_model import COLUMNAR, RESULT, columnar, row_apply, row_fold
-from window_harness import Driver
+from test_against_model import columnar, row_apply, row_fold
+from window_harness import Driver, context
 from window_model import MAX, Record
 
 from headrace.operators.window import mergers
-from headrace.operators.window.window_store import WindowStore
 from headrace.state.hashing import hash_array
 from headrace.state.mergers import merge_runs
+from headrace.state.operator_state import OperatorState
 from headrace.state.runs import RunStore
 from headrace.time.windows import AlignedWindows
 
@@ -105,7 +106,7 @@ def compact(store: RunStore) -> None:
 def test_rescaling(make: Any) -> None:
     """Each of two subtasks takes over the runs of one, and sees only its own keys."""
     keys = list(range(20))
-    hashed = hash_array(__import__("pyarrow").array(keys)).tolist()
+    hashed = hash_array(pa.array(keys)).tolist()
     old = driver(make)
     old.run([[Record(k, 1.0, 5) for k in keys], [Record(k, 2.0, 15) for k in keys]])
     rows = []
@@ -123,10 +124,6 @@ def test_rescaling(make: Any) -> None:
 
 
 def _opened(run: Driver) -> Any:
-    from window_harness import context
-
-    from headrace.state.operator_state import OperatorState
-
     run.operator_state = OperatorState("w", run.state.store)
     run.operator_state.bind_key_codec(run.codec)
     run.operator = run.make()
@@ -164,5 +161,12 @@ def test_names_of_kinds_are_part_of_the_format() -> None:
         "window-values",
         "window-elements",
     )
-    assert COLUMNAR.output_type == RESULT
-    assert WindowStore.__module__.endswith("window_store")
+
+
+def test_sliding_batches_are_cut_to_bound_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = [Record(i % 5, 1.0, i % 40, i // 4) for i in range(300)]
+    whole, pieces = (driver(columnar, AlignedWindows(30, 3), lateness=4) for _ in range(2))
+    whole.run([records], upto=MAX)
+    monkeypatch.setattr("headrace.operators.window.columnar._MOST_PAIRS", 70)
+    pieces.run([records], upto=MAX)
+    assert pieces.out.rows == whole.out.rows

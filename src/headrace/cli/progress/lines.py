@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.cli.progress import wording
+from headrace.graph.render_labels import count_of
 
 if TYPE_CHECKING:
     from headrace.cli.progress.job_progress import JobProgress
@@ -31,7 +32,7 @@ def progress_line(job: JobProgress) -> str:
         f"{wording.number(job.late_records)} late records dropped",
     ]
     if latest.pending_commits:
-        parts.append(f"{latest.pending_commits} pending commits")
+        parts.append(count_of(latest.pending_commits, "pending commit"))
     return f"{job.name}: {', '.join(parts)}"
 
 

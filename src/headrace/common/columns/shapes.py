@@ -13,7 +13,7 @@ from operator import attrgetter, itemgetter
 from typing import Any, Final
 
 from headrace.common.columns.codec import WrongValueError
-from headrace.common.row import Row, RowKind, make_row
+from headrace.common.row import Row, RowKind, make_row, make_rows
 from headrace.common.typeinfo import (
     CompositeTypeInfo,
     DataclassTypeInfo,
@@ -209,7 +209,7 @@ class RowShape(Shape):
     def records(self, columns: Sequence[list[Any]]) -> list[Any]:
         names = self._row_fields
         if not self._changelog:
-            return [make_row(names, values) for values in zip(*columns, strict=True)]
+            return make_rows(names, zip(*columns, strict=True), len(columns[0]))
         *fields, kinds = columns
         return [make_row(names, values, _KINDS[kind]) for *values, kind in zip(*fields, kinds, strict=True)]
 

@@ -50,12 +50,15 @@ def assign(windows: AlignedWindows, timestamps: Longs) -> Assignment:
     everyone = np.arange(len(timestamps))
     if windows.size == windows.slide:
         return Assignment(everyone, newest + windows.size, True)
-    # A timestamp belongs to at most this many windows, and to one less where the size is no multiple of the slide.
-    most = -(-windows.size // windows.slide)
-    starts = newest[:, None] - np.arange(most) * windows.slide
+    starts = newest[:, None] - np.arange(windows_per_record(windows)) * windows.slide
     belongs = starts > (timestamps - windows.size)[:, None]
     records = np.broadcast_to(everyone[:, None], starts.shape)[belongs]
     return Assignment(records, starts[belongs] + windows.size, False)
+
+
+def windows_per_record(windows: AlignedWindows) -> int:
+    """How many windows a timestamp belongs to at most; one less where the size is no multiple of the slide."""
+    return -(-windows.size // windows.slide)
 
 
 def cleanup_times(ends: Longs, lateness: int) -> Longs:

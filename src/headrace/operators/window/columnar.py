@@ -17,7 +17,7 @@ from headrace.common.constants import MIN_WATERMARK
 from headrace.operators.base import Operator
 from headrace.operators.keyed import KeyedBatch
 from headrace.operators.window.arrays import fixed_width, gather
-from headrace.operators.window.assign import assign, cleanup_times
+from headrace.operators.window.assign import assign, cleanup_times, windows_per_record
 from headrace.operators.window.emission import Emission, result_batch
 from headrace.operators.window.late import LateRecords
 from headrace.operators.window.partials import Chunk, Partials
@@ -42,6 +42,9 @@ RECORDS_INPUT = 0
 """The input that raw records come by."""
 PARTIALS_INPUT = 1
 """The input that partial results come by, from the sender's side of the shuffle."""
+
+_MOST_PAIRS = 1 << 19
+"""So many pairs of a record and a window are made at a time."""
 
 
 class ColumnarWindowOperator(Operator):
@@ -81,8 +84,11 @@ class ColumnarWindowOperator(Operator):
         if input_index == PARTIALS_INPUT:
             self._add_partials(batch)
             self._advance(batch.watermarks)
-        else:
-            self._add_records(cast("KeyedBatch", batch))
+            return
+        # A record of a sliding window becomes several rows; how a batch is cut changes nothing but memory.
+        rows = max(1, _MOST_PAIRS // windows_per_record(self._assigner))
+        for start in range(0, len(batch), rows):
+            self._add_records(cast("KeyedBatch", batch.slice(start, start + rows) if len(batch) > rows else batch))
 
     def advance_watermark(self, watermark: int) -> None:
         if watermark > self._watermark:
