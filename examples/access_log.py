@@ -153,7 +153,7 @@ class Ranking(KeyedProcessFunction):
 
 @dataclass(slots=True)
 class ErrorRate:
-    minute: str
+    since: str
     requests: int
     errors: int
     rate: float
@@ -176,14 +176,14 @@ class CountErrors(AggregateFunction):
 
 
 class Rate(ProcessWindowFunction):
-    """Adds the minute and the rate."""
+    """Adds the time and the rate."""
 
     def process(
         self, key: int, context: ProcessWindowFunction.Context[TimeWindow], counts: Iterable[tuple[int, int]]
     ) -> Iterator[ErrorRate]:
-        minute = datetime.fromtimestamp(context.window().start / 1000, UTC)
+        since = datetime.fromtimestamp(context.window().start / 1000, UTC)
         for requests, errors in counts:
-            yield ErrorRate(f"{minute:%Y-%m-%d %H:%M}", requests, errors, round(errors / requests, 4))
+            yield ErrorRate(f"{since:%Y-%m-%d %H:%M:%S}", requests, errors, round(errors / requests, 4))
 
 
 # --- the job -----------------------------------------------------------------------------------------------------------
@@ -225,10 +225,10 @@ def top_pages(requests: DataStream) -> DataStream:
 
 
 def error_rates(requests: DataStream) -> DataStream:
-    """The share of requests that failed, minute by minute."""
+    """The share of requests that failed, every ten seconds."""
     return (
         requests.key_by(lambda request: 0, key_type=Types.INT())
-        .window(TumblingEventTimeWindows.of(Time.minutes(1)))
+        .window(TumblingEventTimeWindows.of(Time.seconds(10)))
         .aggregate(CountErrors(), window_function=Rate(), output_type=ErrorRate)
         .name("error rates")
         .uid("error-rates")

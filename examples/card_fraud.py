@@ -147,7 +147,7 @@ def main() -> None:
     build(env, arguments.events, output)
     result = env.execute("card fraud")
 
-    if result.get_accumulator_result("numRecordsRead") == arguments.events:
+    if result.get_accumulator_result("payments.numRecordsIn") == arguments.events:
         done.touch()
     print(summary(result, output))
 
@@ -162,7 +162,7 @@ def parse_arguments() -> argparse.Namespace:
 def summary(result: JobExecutionResult, output: Path) -> str:
     counters = result.get_all_accumulator_results()
     seconds = result.get_net_runtime() / 1000
-    events = counters["numRecordsRead"]
+    events = counters["payments.numRecordsIn"]
 
     def written(name: str) -> str:
         return f"{counters.get(f'{name}.numRecordsIn', 0):>9,}"

@@ -47,9 +47,11 @@ def test_it_lists_manifests_and_where_sources_go_on(tmp_path: Path, console: Con
     first = manifest(split, epoch=6, counters={"numRecordsRead": 1000})
     assert run_checkpoints(store(tmp_path, first, manifest(split)), console) == 0
     lines = shown(console).splitlines()
-    assert lines[0] == "job totals [v2] (job id ab12), 128 key groups"
-    assert any("6" in line and "1,000" in line and "2015-05-17 10:05:03 UTC" in line for line in lines)
-    assert any("2015-05-17 12:00:00 UTC" in line for line in lines)
+    assert lines[0] == (
+        "job totals [v2] (job id ab12, 128 key groups), last written 2015-05-17 12:00:00 UTC; "
+        "it goes on from here when it is run again"
+    )
+    assert any("6" in line and "1,000" in line and "2015-05-17 10:05:03" in line for line in lines)
     assert any("file[0]" in line and '{"file": "a.log", "offset": 512}' in line for line in lines)
 
 

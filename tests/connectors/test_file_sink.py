@@ -276,7 +276,9 @@ class CrashingJob:
 
     def check(self) -> None:
         found = lines(self.path)
-        assert sorted(line for line in found if line != "name") == [f"{e}{letter}" for e in (1, 2, 3) for letter in "abcd"]
+        assert sorted(line for line in found if line != "name") == [
+            f"{e}{letter}" for e in (1, 2, 3) for letter in "abcd"
+        ]
         assert found.count("name") == (len(visible(self.path)) if self.header else 0)
         assert hidden(self.path) == []
 
@@ -348,7 +350,9 @@ def test_buckets_by_processing_time(pattern: str, zone: str, bucket: str) -> Non
     assert assigner.bucket_ids(None, 1_700_000_000_123) == bucket
 
 
-@pytest.mark.parametrize(("pattern", "zone"), [("yyyy-QQ", "UTC"), ("yyyy'", "UTC"), ("yyyy", "Mars/Base"), ("e", None)])
+@pytest.mark.parametrize(
+    ("pattern", "zone"), [("yyyy-QQ", "UTC"), ("yyyy'", "UTC"), ("yyyy", "Mars/Base"), ("e", None)]
+)
 def test_unknown_patterns_and_zones_are_refused(pattern: str, zone: str | None) -> None:
     with pytest.raises(InvalidProgramError):
         BucketAssigner.date_time_bucket_assigner(pattern, zone)

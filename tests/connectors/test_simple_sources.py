@@ -23,9 +23,7 @@ from headrace.connectors.source import Boundedness, ReadBudget
 from tests.connectors.harness import SourceRun, read_all
 
 NOWHERE = Path("/nowhere")
-budgets = st.builds(
-    ReadBudget, records=st.integers(1, 3000), bytes=st.integers(100, 100_000), pieces=st.integers(1, 5)
-)
+budgets = st.builds(ReadBudget, records=st.integers(1, 3000), bytes=st.integers(100, 100_000), pieces=st.integers(1, 5))
 
 
 @dataclass

@@ -169,9 +169,7 @@ def test_bytes_that_are_no_text_are_put_aside(bad: set[int], budget: ReadBudget)
 
 
 @pytest.mark.parametrize("block", [7, 1 << 20])
-def test_a_line_that_is_too_long_is_put_aside(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
-) -> None:
+def test_a_line_that_is_too_long_is_put_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     monkeypatch.setattr(blocks, "BLOCK_BYTES", block)
     (tmp_path / "a.txt").write_bytes(b"short\n" + b"x" * 5000 + b"\nlast\n" + b"y" * 5000)
     fmt = TextLineFormat(max_line_bytes=1000)

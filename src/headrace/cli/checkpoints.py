@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
@@ -42,27 +43,26 @@ def run_checkpoints(directory: Path, console: Console | None = None) -> int:
 
 def manifests_table(manifests: list[Manifest], directory: Path) -> Table:
     """One line for each manifest."""
-    table = Table("epoch", "generation", "watermark", "state", "pending commits", "records read", "written at")
+    table = _table("epoch", "generation", "watermark (UTC)", "state", "to commit", "records read")
     for manifest in manifests:
         table.add_row(
             str(manifest.epoch),
             str(manifest.generation),
-            wording.watermark(watermark_of(manifest)),
+            _watermark(watermark_of(manifest)),
             wording.size(state_bytes(manifest, directory)),
             str(len(manifest.pending)),
             wording.number(manifest.counters.get("numRecordsRead", 0)),
-            wording.point_in_time(manifest.processing_time),
         )
     return table
 
 
 def splits_table(manifest: Manifest) -> Table:
     """Where the sources go on, one line for each split."""
-    table = Table("source uid", Column("split", overflow="fold"), Column("position", overflow="fold"), "watermark")
+    table = _table("source", Column("split", overflow="fold"), Column("goes on at", overflow="fold"), "watermark (UTC)")
     for uid, source in manifest.sources.items():
         for split in source.splits:
             position = "finished" if split.finished else _shortened(json.dumps(split.position))
-            cells = (uid, split.split_id, position, wording.watermark(_split_watermark(split)))
+            cells = (uid, split.split_id, position, _watermark(_split_watermark(split)))
             # As text: ids and positions may contain brackets, which rich would take for markup
             table.add_row(*map(Text, cells))
     return table
@@ -85,9 +85,18 @@ def state_bytes(manifest: Manifest, directory: Path) -> int:
 
 
 def _headline(manifest: Manifest) -> Text:
-    ended = ", ended" if manifest.finished else ""
-    about = f" (job id {manifest.job_id}), {manifest.max_parallelism} key groups{ended}"
+    written = wording.point_in_time(manifest.processing_time)
+    state = "ended" if manifest.finished else "goes on from here when it is run again"
+    about = f" (job id {manifest.job_id}, {manifest.max_parallelism} key groups), last written {written}; it {state}"
     return Text.assemble("job ", (manifest.job_name, "bold"), about)
+
+
+def _table(*columns: Column | str) -> Table:
+    return Table(*columns, box=SIMPLE_HEAD, pad_edge=False)
+
+
+def _watermark(millis: int) -> str:
+    return wording.watermark(millis).removesuffix(" UTC")
 
 
 def _split_watermark(split: SplitSnapshot) -> int:

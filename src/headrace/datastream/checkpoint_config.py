@@ -87,7 +87,7 @@ class CheckpointConfig:
         """Sets the guarantee that the job asks of its sources and sinks.
 
         Raises:
-            InvalidProgramError: when it is no ``CheckpointingMode``.
+            InvalidTypeError: when it is no ``CheckpointingMode``.
         """
         expect(checkpointing_mode, CheckpointingMode, "set_checkpointing_mode")
         self._configuration.set(options.CHECKPOINT_MODE, checkpointing_mode)

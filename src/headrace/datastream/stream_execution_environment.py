@@ -74,7 +74,12 @@ class StreamExecutionEnvironment(Dependencies):
 
         Args:
             configuration: settings to begin with; a copy is made.
+
+        Raises:
+            InvalidTypeError: when it is no ``Configuration``.
         """
+        if configuration is not None:
+            expect(configuration, Configuration, "get_execution_environment")
         return StreamExecutionEnvironment(configuration)
 
     # --- settings ----------------------------------------------------------------------------------------------------
@@ -88,7 +93,12 @@ class StreamExecutionEnvironment(Dependencies):
         return Configuration(self._configuration)
 
     def configure(self, configuration: Configuration) -> None:
-        """Adds settings; they win over those from before."""
+        """Adds settings; they win over those from before.
+
+        Raises:
+            InvalidTypeError: when it is no ``Configuration``.
+        """
+        expect(configuration, Configuration, "configure")
         self._configuration.add_all(configuration)
 
     def get_parallelism(self) -> int:
@@ -121,7 +131,7 @@ class StreamExecutionEnvironment(Dependencies):
         """Sets whether jobs run in streaming or batch mode; ``AUTOMATIC`` is batch when all sources are bounded.
 
         Raises:
-            InvalidProgramError: when it is no ``RuntimeExecutionMode``.
+            InvalidTypeError: when it is no ``RuntimeExecutionMode``.
         """
         expect(execution_mode, RuntimeExecutionMode, "set_runtime_mode")
         self._configuration.set(options.RUNTIME_MODE, execution_mode)
@@ -192,8 +202,7 @@ class StreamExecutionEnvironment(Dependencies):
             type_info: the type of the records; sources know it themselves, so it can only be confirmed.
 
         Raises:
-            InvalidProgramError: when one of the arguments is something else.
-            InvalidTypeError: when the source produces another type than ``type_info``.
+            InvalidTypeError: when an argument is something else, or the source does not produce ``type_info``.
         """
         expect(source, Source, "from_source")
         checked_text("name", source_name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.operators.keyed import KeyedBatch
 
@@ -12,12 +12,24 @@ if TYPE_CHECKING:
     from headrace.state.keys import KeyColumn
 
 
+class KeyFunctionError(Exception):
+    """The user's key function raised; the cause says what.
+
+    Attributes:
+        record: the record that it was called with.
+    """
+
+    def __init__(self, record: Any) -> None:
+        super().__init__(f"the key function failed for {record!r}")
+        self.record = record
+
+
 def keys_of(batch: Batch, key: KeyPlan) -> KeyColumn:
     """The keys of a batch.
 
     Raises:
         InvalidTypeError: when a key does not fit the declared key type.
-        Exception: whatever the user's key function raises.
+        KeyFunctionError: when the user's key function raises.
     """
     if key.is_attached:
         assert isinstance(batch, KeyedBatch)
@@ -25,4 +37,16 @@ def keys_of(batch: Batch, key: KeyPlan) -> KeyColumn:
     if key.fields is not None and key.is_single and len(key.fields) == 1 and batch.type.is_composite:
         if batch.is_columnar:
             return key.codec.from_array(batch.columns.column(batch.type.field_index(key.fields[0])))
-    return key.codec.encode([key.selector(row) for row in batch.rows])
+    return key.codec.encode(_selected(batch, key))
+
+
+def _selected(batch: Batch, key: KeyPlan) -> list[Any]:
+    keys: list[Any] = []
+    append, select = keys.append, key.selector
+    row = None
+    try:
+        for row in batch.rows:
+            append(select(row))
+    except Exception as error:
+        raise KeyFunctionError(row) from error
+    return keys

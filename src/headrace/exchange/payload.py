@@ -17,13 +17,14 @@ import pyarrow as pa
 from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
 from headrace.operators.keyed import KeyedBatch
+from headrace.state.hashing import hash_array
+from headrace.state.keys import KeyColumn
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.plan.job_plan import KeyPlan
-    from headrace.state.keys import KeyColumn
 
 _LENGTHS = struct.Struct("<qqq")
 _TIMESTAMPS = "__timestamp"
@@ -133,5 +134,8 @@ def _from_arrow(
         batch = Batch(record_type, timestamps, watermarks, columns=columns)
     if key is None or key.only_routes:
         return batch
-    array = table.column(1) if has_key else batch.columns.column(record_type.field_index(key.fields[0]))  # type: ignore[index]
-    return KeyedBatch.of(batch, key.codec.from_array(array))
+    if has_key:
+        values = table.column(1)
+        return KeyedBatch.of(batch, KeyColumn(values, hash_array(values)))
+    assert key.fields is not None
+    return KeyedBatch.of(batch, key.codec.from_array(batch.columns.column(record_type.field_index(key.fields[0]))))

@@ -21,7 +21,9 @@ from headrace.operators.keyed import KeyedBatch
 from headrace.state.keys import KeyColumn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
+
+    import numpy.typing as npt
 
     from headrace.common.batch import Batch
     from headrace.exchange.envelope import Envelope
@@ -47,7 +49,8 @@ class ExchangeReceiver:
         edges: the edges, all of them into the same operator.
         watermark: the operator's event time at the end of the last epoch.
         deliver: takes ``(edge, batch)``; the watermarks of the batches never fall.
-        is_complete: whether every source of the job is known, so that no channels means that all have finished.
+        is_held: whether event time stands still, because a source has no split for now; else no channels mean that all
+            have finished.
     """
 
     def __init__(
@@ -56,12 +59,12 @@ class ExchangeReceiver:
         watermark: int,
         deliver: Callable[[PlannedEdge, Batch], None],
         *,
-        is_complete: bool,
+        is_held: bool = False,
     ) -> None:
         self._edges = {edge.id: edge for edge in edges}
         self._watermark = watermark
         self._deliver = deliver
-        self._is_complete = is_complete
+        self._is_held = is_held
         self._summaries: list[ChannelSummary] = []
         self._progress: _Progress | None = None
         self._held: list[_Held] = []
@@ -91,19 +94,29 @@ class ExchangeReceiver:
             ExchangeError: when an envelope is missing.
         """
         self._release_all()
+        for (edge, channel, phase), (sent, arrived) in self._counts():
+            if sent != arrived:
+                raise ExchangeError(
+                    f"edge {edge}, channel {channel}, piece {phase}: {sent} envelopes were sent, {arrived} arrived"
+                )
+        return self._known().final, self.status
+
+    @property
+    def status(self) -> ChannelStatus:
+        """The status of all inputs together; known once all summaries have come."""
+        return self._known().status
+
+    def _counts(self) -> Iterator[tuple[tuple[int, int, int], tuple[int, int]]]:
+        """Edge, channel and piece with the envelopes that were sent and that arrived."""
+        counts = {where: [0, arrived] for where, arrived in self._received.items()}
         for summary in self._summaries:
             where = (summary.edge, summary.channel, summary.phase)
-            if self._received.get(where, 0) != summary.envelopes:
-                raise ExchangeError(
-                    f"edge {summary.edge}, channel {summary.channel}, piece {summary.phase}: "
-                    f"{summary.envelopes} envelopes were sent, {self._received.get(where, 0)} arrived"
-                )
-        progress = self._known()
-        return progress.final, progress.status
+            counts.setdefault(where, [0, 0])[0] += summary.envelopes
+        yield from ((where, (sent, arrived)) for where, (sent, arrived) in counts.items())
 
     def _known(self) -> _Progress:
         if self._progress is None:
-            self._progress = _Progress(self._summaries, self._watermark, is_complete=self._is_complete)
+            self._progress = _Progress(self._summaries, self._watermark, is_held=self._is_held)
         return self._progress
 
     def _release(self, phase: int, watermark: int, channel: tuple[int, int]) -> None:
@@ -188,18 +201,21 @@ def _sorted(batch: Batch) -> Batch:
 class _Progress:
     """What the summaries of all channels say about the epoch as a whole."""
 
-    def __init__(self, summaries: list[ChannelSummary], watermark: int, *, is_complete: bool) -> None:
+    def __init__(self, summaries: list[ChannelSummary], watermark: int, *, is_held: bool) -> None:
         channels: dict[tuple[int, int], list[ChannelSummary]] = {}
         for summary in sorted(summaries, key=lambda summary: summary.phase):
             channels.setdefault((summary.edge, summary.channel), []).append(summary)
         self._pieces = list(channels.values())
-        self.status = self._combined_status(is_complete=is_complete)
-        self.final = max(watermark, self._combined_final(watermark))
+        self.status = ChannelStatus.ACTIVE if is_held else self._combined_status()
+        self.final = watermark if is_held else max(watermark, self._combined_final(watermark))
         self._bases = [max(watermark, self._base(phase, watermark)) for phase in range(self._phases())]
 
-    def effective(self, watermarks: np.ndarray, phase: int) -> np.ndarray:
+    def effective(self, watermarks: npt.NDArray[np.int64], phase: int) -> npt.NDArray[np.int64]:
         """The operator's watermark at each record, from what the record's own piece knew of its channel."""
-        return np.minimum(np.maximum(watermarks, self._bases[phase]), self.final)
+        if phase >= len(self._bases):
+            raise ExchangeError(f"records of piece {phase} arrived, but no channel has announced it")
+        lifted: npt.NDArray[np.int64] = np.minimum(np.maximum(watermarks, self._bases[phase]), self.final)
+        return lifted
 
     def _phases(self) -> int:
         return max((len(pieces) for pieces in self._pieces), default=0)
@@ -207,12 +223,10 @@ class _Progress:
     def _live(self) -> list[list[ChannelSummary]]:
         return [pieces for pieces in self._pieces if pieces[-1].status is not ChannelStatus.IDLE]
 
-    def _combined_status(self, *, is_complete: bool) -> ChannelStatus:
-        if not self._pieces:
-            return ChannelStatus.FINISHED if is_complete else ChannelStatus.ACTIVE
+    def _combined_status(self) -> ChannelStatus:
         states = {pieces[-1].status for pieces in self._pieces}
-        if states == {ChannelStatus.FINISHED}:
-            return ChannelStatus.FINISHED if is_complete else ChannelStatus.ACTIVE
+        if states <= {ChannelStatus.FINISHED}:
+            return ChannelStatus.FINISHED
         return ChannelStatus.IDLE if ChannelStatus.ACTIVE not in states else ChannelStatus.ACTIVE
 
     def _combined_final(self, watermark: int) -> int:

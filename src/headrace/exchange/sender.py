@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from headrace.common.batch import concat
@@ -31,13 +32,21 @@ class EdgeSender:
         edge: the edge.
         max_parallelism: the job's key groups.
         outbox: takes finished envelopes.
-        guard: wraps calls of the user's key function, so that an error names it.
+        guard: is around everything that calls the user's code (key functions) or shows that a record does not fit its
+            type, so that an error names the operator.
     """
 
-    def __init__(self, edge: PlannedEdge, max_parallelism: int, outbox: Callable[[Envelope], None]) -> None:
+    def __init__(
+        self,
+        edge: PlannedEdge,
+        max_parallelism: int,
+        outbox: Callable[[Envelope], None],
+        guard: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         self.edge = edge
         self._max_parallelism = max_parallelism
         self._outbox = outbox
+        self._guard = guard
         self._pending: list[Batch] = []
         self._pending_rows = 0
         self._sequences = [0] * edge.target_parallelism
@@ -64,10 +73,11 @@ class EdgeSender:
         pending, self._pending, self._pending_rows = self._pending, [], 0
         if not pending:
             return
-        # A keyed batch carries keys that concatenation would lose; those are large anyway.
-        for batch in pending if isinstance(pending[0], KeyedBatch) else [concat(pending)]:
-            for start in range(0, len(batch), ROUTING_ROWS):
-                self._route(batch.slice(start, start + ROUTING_ROWS) if len(batch) > ROUTING_ROWS else batch)
+        with self._guard():
+            # A keyed batch carries keys that concatenation would lose; those are large anyway.
+            for batch in pending if isinstance(pending[0], KeyedBatch) else [concat(pending)]:
+                for start in range(0, len(batch), ROUTING_ROWS):
+                    self._route(batch.slice(start, start + ROUTING_ROWS) if len(batch) > ROUTING_ROWS else batch)
 
     def end_channel(self, final: int, status: ChannelStatus) -> None:
         """The piece is over: tell every receiver how it ended."""

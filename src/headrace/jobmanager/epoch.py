@@ -65,7 +65,7 @@ class EpochPlanner:
             processing_time=now,
             turns=self._turns(splits),
             partitions=partition_contexts(manifest, self._plan),
-            sources_complete=is_complete,
+            held=self._held(splits),
             is_last=is_last,
         )
         return EpochPlan(context, splits, sum(planned.read.records for planned in every if planned.read is not None))
@@ -74,6 +74,23 @@ class EpochPlanner:
         """When something happens without input: a processing-time timer, or a split that becomes idle."""
         idle = (source.next_idle_at() for source in self._sources)
         return min([*_timers(manifest), *(time for time in idle if time is not None)], default=None)
+
+    def _held(self, splits: Mapping[int, list[SplitPlan]]) -> frozenset[int]:
+        """The operators that read from stage 0 what comes of a source that has no split for now, but will have one.
+
+        As in Flink such a source is silent, not idle and not at its end, so it holds event time where it is.
+        """
+        reached = {
+            source.planned.node.id
+            for source in self._sources
+            if not source.is_complete() and all(planned.ends for planned in splits[source.planned.node.id])
+        }
+        for operator in self._plan.stages[0].operators if reached else ():
+            if any(edge.source in reached for edge in operator.inputs):
+                reached.add(operator.node.id)
+        later = (operator for stage in self._plan.stages[1:] for operator in stage.operators)
+        behind = (operator.node.id for operator in later if any(edge.source in reached for edge in operator.inputs))
+        return frozenset(behind)
 
     def _turns(self, splits: Mapping[int, list[SplitPlan]]) -> tuple[tuple[PieceTurn, ...], ...]:
         """Splits stick to tasks by their number; the pieces of a split go round from there."""

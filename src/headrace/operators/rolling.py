@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace.common.batch import Batch
@@ -88,12 +89,18 @@ def accessors(
 
 
 def _get(row: Any, index: int, name: str) -> Any:
-    if isinstance(row, tuple | Row) and index >= 0:
+    if isinstance(row, tuple | list | Row) and index >= 0:
         return row[index]
+    if isinstance(row, int | float | Decimal):  # an untyped stream of plain numbers, as in PyFlink
+        return row
     return row[name] if isinstance(row, dict) else getattr(row, name)
 
 
 def _put(row: Any, index: int, name: str, value: Any) -> Any:
+    if isinstance(row, int | float | Decimal):
+        return value
+    if isinstance(row, list):
+        return [*row[:index], value, *row[index + 1 :]]
     if isinstance(row, Row):
         copy = Row(*row)
         if getattr(row, "_fields", None):

@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from headrace.common.errors import StateCorruptedError
 from headrace.state.inline_merge import GROWTH, INLINE_ROWS, MANY_RUNS
 from headrace.state.mergers import merge_runs
@@ -21,8 +23,6 @@ from headrace.state.timer_runs import FLOOR, LOW, NEXT, TIMERS, due_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    import pyarrow as pa
 
     from headrace.state.runs import RunStore
     from headrace.state.storage import StateStorage
@@ -116,15 +116,10 @@ def plan_compaction(storage: StateStorage, ref: VersionRef, now: int = 0) -> lis
 
     Each task is for another store. Runs that are held in the version reference itself are left to the epochs.
     """
-    if not ref.name:
-        image = ref.inline
-        if not image:
-            return []
-        import pyarrow
-
-        index = read_index(pyarrow.py_buffer(image), "(inline)")
-    else:
-        index = read_index(_mapped(storage, ref.name), ref.name)
+    if not ref.name and not ref.inline:
+        return []
+    image = _mapped(storage, ref.name) if ref.name else pa.py_buffer(ref.inline)
+    index = read_index(image, ref.name or "(inline)")
     stores: dict[tuple[str, str], list[Entry]] = {}
     for entry in index["runs"]:
         named = {**entry, "file": ref.name if entry["file"] < 0 else index["files"][entry["file"]]}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from headrace.common.columns import array_to_values, values_to_array
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, PickledBytesTypeInfo
 from headrace.state import typed_keys
@@ -240,8 +241,6 @@ class EncodedKeys(KeyCodec):
         return encoded
 
     def from_array(self, array: pa.Array) -> KeyColumn:
-        from headrace.common.columns import array_to_values
-
         return self.encode(array_to_values(self.type, array))
 
     def decode(self, values: pa.Array) -> list[Any]:
@@ -258,16 +257,12 @@ class TypedEncodedKeys(EncodedKeys):
         self._needs_python = typed_keys.needs_python(type_)
 
     def encode(self, keys: Sequence[Any]) -> KeyColumn:
-        from headrace.common.columns import values_to_array
-
         # By way of the column, so that what the type refuses or rounds is the same on both paths.
         return self.from_array(values_to_array(self.type, list(keys)))
 
     def from_array(self, array: pa.Array) -> KeyColumn:
         if not self._needs_python and not typed_keys.has_nulls(array):
             return KeyColumn.of(typed_keys.encode_column(array))
-        from headrace.common.columns import array_to_values
-
         keys = array_to_values(self.type, array)
         return super().encode(keys if self._to_plain is None else list(map(self._to_plain, keys)))
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from headrace.common.errors import StateCorruptedError
 from headrace.state.key_groups import hash_bounds_of_partition
 from headrace.state.operator_state import OperatorState
@@ -14,8 +16,6 @@ from headrace.state.version import VersionRef
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-
-    import pyarrow as pa
 
     from headrace.state.compaction import CompactionResult
     from headrace.state.runs import HashRange
@@ -117,10 +117,8 @@ class TaskState:
         return result.adopt_into(self.store(result.uid, result.store), self._loader)
 
     def _inline_version(self, image: _VersionImage, chunks: Sequence[bytes | pa.Buffer], epoch: int) -> VersionRef:
-        import pyarrow
-
         data = b"".join(memoryview(chunk) for chunk in chunks)
-        whole = pyarrow.py_buffer(data)
+        whole = pa.py_buffer(data)
         for section, offset in image.added:
             section.moved_to("", offset, lambda: whole)
         return VersionRef(self._stage, self._partition, epoch, inline=data, files=tuple(sorted(image.files)))
@@ -222,7 +220,5 @@ def run_of_entry(entry: dict[str, Any], section: Section) -> Run:
 
 
 def _inline_loader(data: bytes) -> Callable[[], pa.Buffer]:
-    import pyarrow
-
-    whole = pyarrow.py_buffer(data)
+    whole = pa.py_buffer(data)
     return lambda: whole

@@ -1,20 +1,21 @@
 """Timers of keys: registered and deleted without reading state, fired in the order of their times.
 
 A timer is one of (key, namespace, time) in its time domain: registering it twice is registering it once, deleting one
-that does not exist is nothing. What is registered or deleted in an epoch is kept in memory, by time, and becomes one
-run at its end; what earlier epochs left stays in its columns until it is due.
+that does not exist is nothing. What is registered or deleted in an epoch is kept in memory and becomes one run at its
+end; what earlier epochs left stays in its columns until it is due.
 """
 
 from __future__ import annotations
 
 from heapq import heappop, heappush
+from operator import index
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.common.columns import gc_paused
-from headrace.common.constants import MIN_WATERMARK
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import InvalidTypeError, StateMigrationError
 from headrace.state import timer_runs as t
 from headrace.state.inline_merge import merge_small_runs
@@ -39,6 +40,9 @@ Namespace = bytes | int | None
 
 _Identity = tuple[int, bytes]
 """What tells apart the timers of one time: the ordinal of the key, and the namespace as bytes."""
+
+_Timer = tuple[int, int, bytes]
+"""The time of a timer and its identity."""
 
 
 class Timer(NamedTuple):
@@ -68,8 +72,9 @@ class TimerQueue:
         self._backend = backend
         self._store = store
         self._meta = {"keys": backend.codec.to_json(), "domain": domain}
-        self._buckets: dict[int, dict[_Identity, bool]] = {}
-        self._heap: list[int] = []
+        # Registered (True) or deleted (False) in this epoch, and not fired since; the heap may hold more.
+        self._new: dict[_Timer, bool] = {}
+        self._heap: list[_Timer] = []
         self._runs: list[_Cursor] = []
         self._advanced_to: int | None = None
         for run in store.runs:
@@ -81,20 +86,20 @@ class TimerQueue:
 
     def register(self, time: int, namespace: Namespace = None) -> None:
         """Registers a timer of the current key. One whose time has been passed fires with the next advance."""
-        identity = (self._backend.current.ordinal, b"" if namespace is None else _encode(namespace))
-        bucket = self._buckets.get(time)
-        if bucket is None:
-            bucket = self._new_bucket(time)
-        bucket[identity] = True
+        self._put(time, namespace, True)
         self.next_due = min(self.next_due, time)
 
     def delete(self, time: int, namespace: Namespace = None) -> None:
         """Deletes a timer of the current key, if there is such a one."""
-        identity = (self._backend.current.ordinal, b"" if namespace is None else _encode(namespace))
-        bucket = self._buckets.get(time)
-        if bucket is None:
-            bucket = self._new_bucket(time)
-        bucket[identity] = False
+        self._put(time, namespace, False)
+
+    def _put(self, time: int, namespace: Namespace, live: bool) -> None:
+        if type(time) is not int or not MIN_WATERMARK <= time <= MAX_WATERMARK:
+            time = _time(time)
+        timer = (time, self._backend.current.ordinal, b"" if namespace is None else _encode(namespace))
+        if timer not in self._new:
+            heappush(self._heap, timer)
+        self._new[timer] = live
 
     def pop_due(self, up_to: int) -> Iterator[Timer]:
         """Time advances to ``up_to``: the timers that are due, by time, then hash and key.
@@ -108,20 +113,20 @@ class TimerQueue:
         self._advanced_to = up_to
         stored = self._take_stored(up_to)
         while True:
-            bucket_time = self._heap[0] if self._heap else NO_TIMER
-            time = min(stored.time, bucket_time)
+            new_time = self._heap[0][0] if self._heap else NO_TIMER
+            time = min(stored.time, new_time)
             if time > up_to:
                 break
             due = stored.take_group() if stored.time == time else {}
-            if bucket_time == time:
-                heappop(self._heap)
-                due = self._overlaid(due, self._buckets.pop(time))
+            if new_time == time:
+                due = self._overlaid(time, due)
             yield from self._fire(time, due)
-        self.next_due = min([NO_TIMER, *self._heap[:1], *(cursor.next for cursor in self._runs)])
+        upcoming = [timer[0] for timer in self._heap[:1]]
+        self.next_due = min([NO_TIMER, *upcoming, *(cursor.next for cursor in self._runs)])
 
     def begin_epoch(self, advanced_to: int | None) -> None:
         """Takes up the stored timers; ``advanced_to`` is how far time has come, None when that is not known."""
-        self._buckets, self._heap = {}, []
+        self._new, self._heap = {}, []
         self._advanced_to = advanced_to
         self._runs = [_Cursor(run) for run in self._store.runs]
         self.next_due = min([NO_TIMER, *(cursor.next for cursor in self._runs)])
@@ -135,31 +140,22 @@ class TimerQueue:
             self._store.append(batch, t.described(self._meta, batch))
         merge_small_runs(self._store, self._backend.clock)
 
-    def _new_bucket(self, time: int) -> dict[_Identity, bool]:
-        if not -NO_TIMER <= time < NO_TIMER or not hasattr(time, "__index__"):
-            raise InvalidTypeError(f"the time of a timer must be an integer of 64 bits, not {time!r}")
-        bucket: dict[_Identity, bool] = {}
-        self._buckets[time] = bucket
-        heappush(self._heap, time)
-        return bucket
-
-    def _overlaid(
-        self, stored: dict[_Identity, AnyKeyEntry], bucket: dict[_Identity, bool]
-    ) -> dict[_Identity, AnyKeyEntry]:
-        """The timers of one time, given the stored ones and what was registered and deleted since."""
+    def _overlaid(self, time: int, due: dict[_Identity, AnyKeyEntry]) -> dict[_Identity, AnyKeyEntry]:
+        """The timers of one time, given the stored ones: with what was registered and deleted since."""
         entries = self._backend.entries.all
-        for identity, live in bucket.items():
+        while self._heap and self._heap[0][0] == time:
+            timer = heappop(self._heap)
+            live = self._new.pop(timer, None)
             if live:
-                stored[identity] = entries[identity[0]]
-            else:
-                stored.pop(identity, None)
-        return dict(sorted(stored.items(), key=_firing_order))
+                due[timer[1:]] = entries[timer[1]]
+            elif live is False:
+                due.pop(timer[1:], None)
+        return dict(sorted(due.items(), key=_firing_order))
 
     def _fire(self, time: int, due: dict[_Identity, AnyKeyEntry]) -> Iterator[Timer]:
         for identity, entry in due.items():
-            bucket = self._buckets.get(time)
             # Deleted (False) or registered once more (True) by a timer of the same time that has just fired.
-            if bucket is None or bucket.pop(identity, True):
+            if self._new.pop((time, *identity), True):
                 yield Timer(time, entry, _decode(identity[1]))
 
     def _take_stored(self, up_to: int) -> _Stored:
@@ -175,12 +171,7 @@ class TimerQueue:
     def _new_rows(self) -> pa.RecordBatch | None:
         keep_deleted = bool(self._store.runs)
         with gc_paused():
-            rows = [
-                (time, *identity, live)
-                for time, bucket in self._buckets.items()
-                for identity, live in bucket.items()
-                if live or keep_deleted
-            ]
+            rows = [(*timer, live) for timer, live in self._new.items() if live or keep_deleted]
             if not rows:
                 return None
             times, ordinals, namespaces, live = zip(*rows, strict=True)
@@ -289,6 +280,17 @@ class TimerService:
         """Writes what has changed."""
         self.event.end_epoch()
         self.processing.end_epoch()
+
+
+def _time(value: Any) -> int:
+    """The time of a timer that was given as some other kind of integer."""
+    try:
+        time = index(value)
+    except TypeError:
+        time = NO_TIMER
+    if not MIN_WATERMARK <= time <= MAX_WATERMARK:
+        raise InvalidTypeError(f"the time of a timer must be an integer of 64 bits, not {value!r}")
+    return time
 
 
 def _firing_order(item: tuple[_Identity, AnyKeyEntry]) -> tuple[int, Any, bytes]:

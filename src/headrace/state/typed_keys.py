@@ -7,11 +7,13 @@ bytes are those that :mod:`headrace.state.key_encoding` gives.
 
 from __future__ import annotations
 
+from decimal import Decimal
 from struct import pack
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.common.errors import InvalidTypeError
 from headrace.common.row import Row, make_row
@@ -134,8 +136,6 @@ def _bool(value: Any) -> Any:
 
 
 def _decimal(value: Any) -> Any:
-    from decimal import Decimal
-
     return None if value is None else Decimal(value)
 
 
@@ -149,14 +149,9 @@ _BASIC: Final[dict[BasicType, Callable[[Any], Any]]] = {
 
 def encode_column(array: pa.Array) -> pa.Array:
     """The encoded keys of a column without nulls whose type does not :func:`needs_python`."""
-    return _join([], array).cast(pa.binary())
-
-
-def _join(parts: list[pa.Array], array: pa.Array) -> pa.Array:
-    import pyarrow.compute as pc
-
+    parts: list[Any] = []
     _collect(parts, array)
-    return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, b"")
+    return pc.binary_join_element_wise(*parts, b"").cast(pa.binary())
 
 
 def _collect(parts: list[Any], array: pa.Array) -> None:

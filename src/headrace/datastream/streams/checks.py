@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.call_site import caller
-from headrace.common.errors import HeadraceError, InvalidProgramError
+from headrace.common.errors import HeadraceError, InvalidProgramError, InvalidTypeError
 from headrace.common.type_inference import Role, infer_from_hint
 from headrace.common.typeinfo import TypeInformation, Types
 
@@ -27,42 +27,43 @@ def check_function(function: Any, base: type[Function], method: str) -> None:
         method: the method that is called for a record.
 
     Raises:
-        InvalidProgramError: when it is neither.
+        InvalidTypeError: when it is neither.
     """
     check_instance(function, base)
     if not callable(getattr(function, method, None)) and not callable(function):
-        raise refused(f"expected a {base.__name__} or a function, got {function!r}")
+        raise refused(f"expected a {base.__name__} or a function, got {function!r}", InvalidTypeError)
 
 
 def check_object(function: Any, base: type[Function], method: str) -> None:
     """Refuse what does not have the method: plain callables do not do here.
 
     Raises:
-        InvalidProgramError: when the method is missing.
+        InvalidTypeError: when the method is missing.
     """
     check_instance(function, base)
     if not callable(getattr(function, method, None)):
-        raise refused(f"expected a {base.__name__}, got {function!r}")
+        raise refused(f"expected a {base.__name__}, got {function!r}", InvalidTypeError)
 
 
 def expect(value: Any, kind: type, method: str) -> None:
     """Refuse an argument of another class.
 
     Raises:
-        InvalidProgramError: when ``value`` is no instance of ``kind``; the message begins with ``method``.
+        InvalidTypeError: when ``value`` is no instance of ``kind``; the message begins with ``method``.
     """
     if not isinstance(value, kind):
-        raise refused(f"{method} takes a {kind.__name__}, not {value!r}")
+        raise refused(f"{method} takes a {kind.__name__}, not {value!r}", InvalidTypeError)
 
 
 def check_instance(function: Any, base: type[Function]) -> None:
     """Refuse a class where an instance is meant.
 
     Raises:
-        InvalidProgramError: when ``function`` is a class derived from ``base``.
+        InvalidTypeError: when ``function`` is a class derived from ``base``.
     """
     if isinstance(function, type) and issubclass(function, base):
-        raise refused(f"expected a {base.__name__}, got the class itself: write {function.__name__}()")
+        text = f"expected a {base.__name__}, got the class itself: write {function.__name__}()"
+        raise refused(text, InvalidTypeError)
 
 
 def declared_type(declared: Any) -> TypeInformation:

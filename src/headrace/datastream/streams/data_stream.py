@@ -9,7 +9,7 @@ from headrace.common.output_tag import OutputTag
 from headrace.common.type_inference import Role
 from headrace.connectors.print_sink import PrintSink
 from headrace.connectors.sink import Sink
-from headrace.datastream.functions import FilterFunction, FlatMapFunction, MapFunction, ProcessFunction
+from headrace.datastream.functions import FilterFunction, FlatMapFunction, Function, MapFunction, ProcessFunction
 from headrace.datastream.method_tables import unsupported
 from headrace.datastream.streams.checks import (
     check_function,
@@ -136,7 +136,7 @@ class DataStream(OperatorHandle):
         Raises:
             InvalidTypeError: when one of the two types is unknown, so that there are no columns.
         """
-        check_function(func, MapFunction, "map_batches")
+        check_function(func, Function, "map_batches")
         found = declared_type(output_type)
         for role, type_info in (("records", self._type), ("results", found)):
             if is_untyped(type_info):
@@ -166,8 +166,7 @@ class DataStream(OperatorHandle):
                 known type work, but slower.
 
         Raises:
-            InvalidProgramError: when there is no such field.
-            InvalidTypeError: when values of the type cannot be keys.
+            InvalidTypeError: when there is no such field, or values of the type cannot be keys.
         """
         from headrace.datastream.streams.keyed_stream import KeyedStream
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from headrace.common.errors import UnsupportedOperationError
+from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
 from headrace.common.type_inference import Role
 from headrace.datastream.functions import KeyedProcessFunction, ReduceFunction
 from headrace.datastream.method_tables import unsupported
@@ -109,7 +109,7 @@ class KeyedStream(DataStream):
         """Cuts the records of each key into windows: ``TumblingEventTimeWindows.of(Time.minutes(1))``, say.
 
         Raises:
-            InvalidProgramError: when it is no window assigner.
+            InvalidTypeError: when it is no window assigner.
             UnsupportedOperationError: when it is one of one's own.
         """
         from headrace.datastream.streams.windowed_stream import WindowedStream
@@ -122,7 +122,7 @@ class KeyedStream(DataStream):
                 f"{type(window_assigner).__name__} is not supported: use {offered}, or a KeyedProcessFunction",
                 UnsupportedOperationError,
             )
-        raise refused(f"window takes {offered}, not {window_assigner!r}")
+        raise refused(f"window takes {offered}, not {window_assigner!r}", InvalidTypeError)
 
     # --- for the classes of this package -----------------------------------------------------------------------------
 

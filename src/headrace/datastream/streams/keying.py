@@ -50,8 +50,9 @@ def partitioning_of(record_type: TypeInformation, key_selector: Any, key_type: A
         key_type: the type of the key as the user declared it; None finds it out.
 
     Raises:
-        InvalidProgramError: when the selector is none of these, or there is no such field.
-        InvalidTypeError: when values of the type cannot be keys.
+        InvalidTypeError: when the selector is none of these, there is no such field, or values of the type cannot be
+            keys.
+        UnsupportedOperationError: when the selector wants to be opened.
     """
     is_field = isinstance(key_selector, str | int) and not isinstance(key_selector, bool)
     if is_field:

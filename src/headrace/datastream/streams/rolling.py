@@ -34,11 +34,11 @@ def checked_field(record_type: TypeInformation, aggregation: str, position: Any)
         position: what the user gave: a name or a position.
 
     Raises:
-        InvalidProgramError: when it is neither.
-        InvalidTypeError: when there is no such field, or its values do not fit.
+        InvalidTypeError: when it is neither, there is no such field, or its values do not fit.
     """
     if not isinstance(position, int | str) or isinstance(position, bool):
-        raise refused(f"{aggregation} takes the name or the position of a field, not {position!r}")
+        text = f"{aggregation} takes the name or the position of a field, not {position!r}"
+        raise refused(text, InvalidTypeError)
     if is_untyped(record_type):
         return position  # what the records are is known when they come
     if not record_type.is_composite:

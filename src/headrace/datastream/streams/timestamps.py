@@ -27,11 +27,12 @@ def check_strategy(strategy: Any, record_type: TypeInformation) -> None:
     """Refuse what is no strategy, and a strategy that takes time from a field that cannot hold any.
 
     Raises:
-        InvalidProgramError: when it is no ``WatermarkStrategy``.
-        InvalidTypeError: when there is no such field, or it holds no time.
+        InvalidTypeError: when it is no ``WatermarkStrategy``, there is no such field, or the field holds no time.
     """
     if not isinstance(strategy, WatermarkStrategy):
-        raise refused(f"expected a WatermarkStrategy, got {strategy!r}: WatermarkStrategy.no_watermarks(), say")
+        raise refused(
+            f"expected a WatermarkStrategy, got {strategy!r}: WatermarkStrategy.no_watermarks(), say", InvalidTypeError
+        )
     assigner = strategy.timestamp_assigner
     if isinstance(assigner, FieldTimestamps):
         _check_field(assigner.field, record_type)

@@ -197,7 +197,8 @@ class WindowedStream:
 
     def _type_of_window_function(self, window_function: Any, output_type: Any) -> TypeInformation:
         if not isinstance(window_function, WindowFunction | ProcessWindowFunction):
-            raise refused(f"window_function is a WindowFunction or a ProcessWindowFunction, not {window_function!r}")
+            text = f"window_function is a WindowFunction or a ProcessWindowFunction, not {window_function!r}"
+            raise refused(text, InvalidTypeError)
         return result_type(output_type, window_function, Role.MANY)
 
     def _row_spec(self, **functions: Any) -> RowWindowSpec:

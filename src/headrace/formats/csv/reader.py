@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv as python_csv
+import io
 import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 _COMMENT = re.compile(rb"(?m)^#.*(?:\n|\Z)")
 _BLANK = re.compile(rb"(?m)^\r?$")
+_LONE_RETURN = re.compile(rb"\r(?!\n)")
+_UNCLOSED = "a quote is not closed"
 _BY_ARROW = frozenset(
     BasicTypeInfo(kind)
     for kind in (
@@ -93,15 +97,14 @@ class CsvReaderFormat(LineFormat):
 
     def _names_of(self, path: str, header: bytes) -> list[str]:
         """The names of a file's columns, by its first line."""
-        options = _parse_options(self._schema, multiline=self._multiline)
-        found = csv.read_csv(pa.py_buffer(header), parse_options=options).column_names
+        found = _cells(header, self._schema)
         names = [column.name for column in self._schema.columns]
         if self._schema.strict_headers and found != names:
             raise BadRecordError(f"{path}:1: the header has the columns {found}, not {names}")
         missing = [name for name in names if name not in found]
         if missing:
             raise BadRecordError(f"{path}:1: the header has no column {missing[0]!r}; it has {found}")
-        return list(found)
+        return found
 
 
 class CsvFormat(CsvReaderFormat):
@@ -160,6 +163,7 @@ class _CsvDecoder:
         self._schema = schema
         self._boundary = boundary
         self._comments = schema.comments
+        self._quote = (schema.quote or "").encode()
         self._parse = _parse_options(schema, multiline=boundary is not None)
         self._arrow_schema = layout_of(schema.row_type).schema
         self._file_columns = file_columns
@@ -186,13 +190,30 @@ class _CsvDecoder:
         expected = self._records_in(data)
         if not expected:
             return Decoded(_empty(self._arrow_schema))
-        options = csv.ReadOptions(use_threads=False, column_names=self._file_columns, block_size=len(data) + 1)
+        guarded, guards = self._guarded(data)
+        options = csv.ReadOptions(use_threads=False, column_names=self._file_columns, block_size=len(guarded) + 1)
         table = csv.read_csv(
-            pa.py_buffer(data), read_options=options, parse_options=self._parse, convert_options=self._convert
+            pa.py_buffer(guarded), read_options=options, parse_options=self._parse, convert_options=self._convert
         )
-        if table.num_rows != expected:
-            raise ValueError("the line has a quote that is not closed or a carriage return in it")
-        return Decoded(self._finish(table))
+        if table.num_rows != expected + guards:
+            raise ValueError(_UNCLOSED)
+        return Decoded(self._finish(table.slice(0, expected)))
+
+    def _guarded(self, data: bytes) -> tuple[bytes, int]:
+        """The lines in a form in which a quote that is not closed shows in the number of records.
+
+        Arrow takes such a quote to be closed at the end of the data, which may be anywhere in the file. So the last
+        line is put there twice: with an open quote the two become one.
+        """
+        if self._boundary is not None:
+            if data.count(self._quote) % 2:
+                raise ValueError(_UNCLOSED)
+            return data, 0
+        if _LONE_RETURN.search(data) is not None:
+            raise ValueError("the line has a carriage return in it")
+        end = data.rstrip(b"\r\n")
+        last = end[end.rfind(b"\n") + 1 :]
+        return (b"%s\n%s\n" % (end, last), 1) if self._quote and self._quote in last else (data, 0)
 
     def _records_in(self, data: bytes) -> int:
         """How many records there are to be, one for each line that is not empty."""
@@ -222,6 +243,16 @@ class _CsvDecoder:
             else:
                 values.append(value_of_text(text, column.kind))
         return values_to_array(column.kind, values)
+
+
+def _cells(line: bytes, schema: CsvSchema) -> list[str]:
+    """The values of one line as they stand there."""
+    quoting = python_csv.QUOTE_MINIMAL if schema.quote else python_csv.QUOTE_NONE
+    text = io.StringIO(line.decode("utf-8", errors="replace"), newline="")
+    reader = python_csv.reader(
+        text, delimiter=schema.delimiter, quotechar=schema.quote, escapechar=schema.escape, quoting=quoting
+    )
+    return next(reader, [])
 
 
 def _blank_lines(data: bytes) -> int:

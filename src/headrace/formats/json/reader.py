@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyarrow import json as arrow_json
 
-from headrace.common.columns import layout_of
+from headrace.common.columns import layout_of, values_to_array
 from headrace.common.typeinfo import (
     BasicType,
     BasicTypeInfo,
@@ -21,7 +21,7 @@ from headrace.common.typeinfo import (
 )
 from headrace.formats.file_format import Decoded
 from headrace.formats.lines.format import LineFormat
-from headrace.formats.values import by_position, value_of_json
+from headrace.formats.values import by_position, value_of_json, value_of_text
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
@@ -106,8 +106,8 @@ class _ArrowDecoder:
     def __init__(self, kind: TypeInformation, by_hand: _PythonDecoder) -> None:
         self._by_hand = by_hand
         self._schema = layout_of(kind).schema
-        pairs = zip(self._schema, kind.field_types, strict=True)
-        read_as = pa.schema([pa.field(f.name, pa.string()) if _is_string(t) else f for f, t in pairs])
+        self._fields = list(zip(kind.field_names, kind.field_types, strict=True))
+        read_as = pa.schema([(name, pa.string() if _is_string(t) else t.storage_type) for name, t in self._fields])
         self._options = arrow_json.ParseOptions(explicit_schema=read_as, unexpected_field_behavior="ignore")
 
     def __call__(self, data: bytes) -> Decoded:
@@ -120,8 +120,15 @@ class _ArrowDecoder:
         table = arrow_json.read_json(pa.py_buffer(data), read_options=options, parse_options=self._options)
         if table.num_rows != _lines_in(data):
             return self._by_hand(data)
-        columns = [_whole(table.column(f.name)).cast(f.type) for f in self._schema]
+        columns = [_typed(_whole(table.column(name)), kind) for name, kind in self._fields]
         return Decoded(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+
+
+def _typed(column: pa.Array, kind: TypeInformation) -> pa.Array:
+    """A column under its type; dates and times are still strings."""
+    if not _is_string(kind):
+        return column
+    return values_to_array(kind, [None if text is None else value_of_text(text, kind) for text in column.to_pylist()])
 
 
 def _lines_in(data: bytes) -> int:

@@ -3,9 +3,10 @@
 The order of groups is (window end, hash, key) everywhere: in a batch's partial aggregates, in the runs of the state, in
 what a firing emits. So runs merge by the same kernel, and equal input gives equal bytes.
 
-Why numpy, for every type of key: sorting 64-bit integers that hold (window, high bits of the hash, row) takes 3 to 6
-ms for 250,000 rows, a stable ``argsort`` of the hashes 20 ms, pyarrow's ``group_by`` of 10,000 or 1,000,000 keys 8 to
-31 ms (and its groups then come in no useful order).
+Why numpy, for every type of key: the exact sums of floats need the rows group by group, and state needs the groups in
+order. For 250,000 rows, sorting 64-bit integers that hold (window, high bits of the hash, row) takes 3 to 6 ms, a
+stable ``argsort`` of the hashes 20 ms. pyarrow's ``group_by`` gives neither: with a million keys it takes about as long
+as all of this (19 to 32 ms), and only with 10,000 keys is it faster (3 to 11 ms against 12 to 18).
 """
 
 from __future__ import annotations

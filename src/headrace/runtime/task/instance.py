@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.common.constants import MIN_WATERMARK
@@ -15,7 +16,7 @@ from headrace.exchange.sender import EdgeSender
 from headrace.operators.base import EpochScope, Operator, OperatorContext
 from headrace.operators.sink import SinkOperator
 from headrace.runtime.task.operator_table import OperatorMaker
-from headrace.runtime.task.wiring import ChainedTarget, ExchangeTarget, Fanout, Gate
+from headrace.runtime.task.wiring import ChainedTarget, ExchangeTarget, Fanout, Gate, calling_key_function
 from headrace.state.storage import DirectoryStorage
 from headrace.state.task_state import TaskState
 
@@ -59,7 +60,7 @@ class StageInstance:
         job_id: the job's id.
         stage: the stage.
         partition: which task of the stage.
-        context: what the state starts from; None for stage 0, which has none.
+        start: what the state starts from; None for stage 0, which has none.
     """
 
     def __init__(self, blob: JobBlob, job_id: str, stage: int, partition: int, start: PartitionContext | None) -> None:
@@ -91,7 +92,8 @@ class StageInstance:
                 self.state.operator(member.planned.uid).begin_epoch(
                     watermarks.get(node, MIN_WATERMARK), context.processing_time
                 )
-        for node, member in self.members.items():
+        # Consumers first: a due timer emits at once, and what it emits belongs to the new epoch everywhere.
+        for node, member in reversed(self.members.items()):
             scope = EpochScope(
                 epoch=context.epoch,
                 processing_time=context.processing_time,
@@ -134,9 +136,10 @@ class StageInstance:
         for edge in planned.outputs:
             context = self._context_of(planned)
             if edge.is_exchange:
-                sender = EdgeSender(edge, self.plan.max_parallelism, self.outbox.append)
+                guard = partial(calling_key_function, context)
+                sender = EdgeSender(edge, self.plan.max_parallelism, self.outbox.append, guard)
                 senders.append(sender)
-                fanout.add(edge.side_output, ExchangeTarget(sender, context))
+                fanout.add(edge.side_output, ExchangeTarget(sender))
             elif edge.target in self.members:
                 fanout.add(edge.side_output, ChainedTarget(self.members[edge.target].gate, edge, context))
 

@@ -68,7 +68,7 @@ class EpochContext:
         processing_time: the clock's reading in milliseconds.
         turns: for each task of stage 0, what it reads.
         partitions: for each later stage, for each task, what it starts from.
-        sources_complete: whether every split of every source is known.
+        held: node ids of operators behind a source that waits for its next split: their event time stands still.
         is_last: whether every source ends in this epoch.
     """
 
@@ -79,7 +79,7 @@ class EpochContext:
     processing_time: int
     turns: tuple[tuple[PieceTurn, ...], ...]
     partitions: Mapping[tuple[int, int], PartitionContext]
-    sources_complete: bool = True
+    held: frozenset[int] = frozenset()
     is_last: bool = False
 
     def to_bytes(self) -> bytes:
@@ -102,7 +102,7 @@ class EpochContext:
             processing_time=self.processing_time,
             turns=(),
             partitions={(stage, partition): self.partitions.get((stage, partition), PartitionContext())},
-            sources_complete=self.sources_complete,
+            held=self.held,
             is_last=self.is_last,
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
+from headrace.common.constants import MIN_WATERMARK
 from headrace.exchange.channel import ChannelStatus
 from headrace.exchange.receiver import ExchangeReceiver
 from headrace.operators.timestamps import TimestampsOperator
@@ -36,7 +36,6 @@ class StageTask:
         self._start = context.partitions.get((instance.stage.index, instance.partition), PartitionContext())
         self._receivers: dict[int, ExchangeReceiver] = {}
         self._of_edge: dict[int, ExchangeReceiver] = {}
-        self._status: dict[int, ChannelStatus] = {}
         self._has_begun = False
         for node, member in instance.members.items():
             self._add_receiver(node, member)
@@ -55,7 +54,7 @@ class StageTask:
         self._begin()
         for node, member in self._instance.members.items():
             if node in self._receivers:
-                final, self._status[node] = self._receivers[node].end()
+                final, _ = self._receivers[node].end()
                 member.gate.advance(EXCHANGE, final)
         members = self._instance.members
         for member in members.values():
@@ -97,7 +96,7 @@ class StageTask:
             edges,
             self._start.watermarks.get(node, MIN_WATERMARK),
             self._deliverer(member),
-            is_complete=self._context.sources_complete,
+            is_held=node in self._context.held,
         )
         self._receivers[node] = receiver
         for edge in edges:
@@ -119,32 +118,37 @@ class StageTask:
             member.fanout.watermark = output
             for sender in member.senders:
                 sender.begin_channel(self._instance.partition, 0, output)
+        makers = {n for n, member in self._instance.members.items() if isinstance(member.operator, TimestampsOperator)}
         watermarks = {
-            node: (self._start.outputs if isinstance(member.operator, TimestampsOperator) else self._start.watermarks).get(
-                node, MIN_WATERMARK
-            )
-            for node, member in self._instance.members.items()
+            node: (self._start.outputs if node in makers else self._start.watermarks).get(node, MIN_WATERMARK)
+            for node in self._instance.members
         }
         self._instance.begin_epoch(self._context, watermarks)
 
     def _inputs(self, member: Member, reached: int) -> dict[int, int]:
-        """The operator's inputs that are not idle, each with what it has reached."""
+        """The operator's inputs that are not idle, each with what it has reached; all of them when all are idle."""
         inputs: dict[int, int] = {}
+        active: dict[int, int] = {}
         for edge in member.planned.inputs:
             if edge.is_exchange:
-                inputs[EXCHANGE] = reached
+                key, watermark = EXCHANGE, reached
+                status = self._receivers[member.planned.node.id].status
             else:
-                inputs[edge.id] = self._start.outputs.get(edge.source, MIN_WATERMARK)
-        return inputs
+                key, watermark = edge.id, self._start.outputs.get(edge.source, MIN_WATERMARK)
+                status = self._status_of(edge.source)
+            inputs[key] = watermark
+            if status is not ChannelStatus.IDLE:
+                active[key] = watermark
+        return active or inputs
 
     def _status_of(self, node: int) -> ChannelStatus:
-        """Idle or finished when all inputs are."""
+        """Finished when all inputs are; idle when nothing but idle and finished inputs is left."""
         member = self._instance.members[node]
-        if member.fanout.watermark == MAX_WATERMARK:
-            return ChannelStatus.FINISHED
-        if isinstance(member.operator, TimestampsOperator):
-            return ChannelStatus.ACTIVE
         states = {self._status_of(edge.source) for edge in member.planned.inputs if not edge.is_exchange}
-        if node in self._status:
-            states.add(self._status[node])
-        return states.pop() if len(states) == 1 else ChannelStatus.ACTIVE
+        if node in self._receivers:
+            states.add(self._receivers[node].status)
+        if states == {ChannelStatus.FINISHED}:
+            return ChannelStatus.FINISHED
+        if ChannelStatus.ACTIVE in states or isinstance(member.operator, TimestampsOperator):
+            return ChannelStatus.ACTIVE
+        return ChannelStatus.IDLE

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from headrace.common.constants import MIN_WATERMARK
-from headrace.exchange.keying import keys_of
+from headrace.exchange.keying import KeyFunctionError, keys_of
 from headrace.operators.keyed import KeyedBatch
-from headrace.operators.user_code import calling_user_code
+from headrace.operators.user_code import calling_user_code, user_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from headrace.common.batch import Batch
     from headrace.exchange.sender import EdgeSender
@@ -35,6 +36,7 @@ class Gate:
         self.watermark = MIN_WATERMARK
         self.records = 0
         self._inputs: dict[int, int] = {}
+        self._only: int | None = None
 
     def begin(self, inputs: Mapping[int, int], watermark: int) -> None:
         """Start of an epoch, or of a piece of a split.
@@ -44,28 +46,43 @@ class Gate:
             watermark: the event time that the operator has reached.
         """
         self._inputs = dict(inputs)
+        self._only = None if len(inputs) > 1 else next(iter(inputs), None)
         self.watermark = watermark
 
     def accept(self, source: int, edge: PlannedEdge, batch: Batch) -> None:
         """Records of one input."""
         self.records += len(batch)
-        if len(self._inputs) > 1:
+        if source != self._only:
             batch = self._held_back(source, batch)
         self.watermark = int(batch.watermarks[-1])
         self.operator.process(edge.input_index, batch)
 
     def advance(self, source: int, watermark: int) -> None:
-        """One input has reached ``watermark``."""
-        self._inputs[source] = max(watermark, self._inputs.get(source, MIN_WATERMARK))
-        lowest = min(self._inputs.values())
-        self.watermark = max(lowest, self.watermark)
+        """One input has reached ``watermark``; an idle one has no say."""
+        if source in self._inputs:
+            self._inputs[source] = max(watermark, self._inputs[source])
+        self.watermark = max(min(self._inputs.values()), self.watermark)
         self.operator.advance_watermark(self.watermark)
 
     def _held_back(self, source: int, batch: Batch) -> Batch:
         """The same records under the watermark that all inputs have reached."""
-        others = min(reached for key, reached in self._inputs.items() if key != source)
-        self._inputs[source] = max(self._inputs[source], int(batch.watermarks[-1]))
-        return batch.with_watermarks(np.maximum(np.minimum(batch.watermarks, others), self.watermark))
+        reached = min(reached for key, reached in self._inputs.items() if key != source)
+        if source in self._inputs:
+            self._inputs[source] = max(self._inputs[source], int(batch.watermarks[-1]))
+        else:
+            reached = self.watermark  # what an idle input still has to say moves nothing
+        return batch.with_watermarks(np.maximum(np.minimum(batch.watermarks, reached), self.watermark))
+
+
+@contextmanager
+def calling_key_function(context: OperatorContext) -> Iterator[None]:
+    """Turns what a key function raises, and keys or records that do not fit, into an error that names the operator."""
+    with calling_user_code(context):
+        try:
+            yield
+        except KeyFunctionError as error:
+            cause = error.__cause__ or error
+            raise user_error(cause, context, error.record) from cause
 
 
 class Target(Protocol):
@@ -94,7 +111,7 @@ class ChainedTarget:
 
     def accept(self, batch: Batch) -> None:
         if self._edge.key is not None:
-            with calling_user_code(self._context):
+            with calling_key_function(self._context):
                 batch = KeyedBatch.of(batch, keys_of(batch, self._edge.key))
         self._gate.accept(self._edge.id, self._edge, batch)
 
@@ -107,16 +124,13 @@ class ExchangeTarget:
 
     Args:
         sender: the sending end of the edge.
-        context: the operator whose key function is called.
     """
 
-    def __init__(self, sender: EdgeSender, context: OperatorContext) -> None:
+    def __init__(self, sender: EdgeSender) -> None:
         self.sender = sender
-        self._context = context
 
     def accept(self, batch: Batch) -> None:
-        with calling_user_code(self._context):
-            self.sender.send(batch)
+        self.sender.send(batch)
 
     def advance(self, watermark: int) -> None:
         """The last watermark travels with the summary at the end of the epoch."""

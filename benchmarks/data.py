@@ -1,0 +1,97 @@
+"""The input: Parquet files of ``(key, ts, value)``, made once and kept."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+START_MILLIS = 1_700_000_000_000
+OUT_OF_ORDER_MILLIS = 5_000
+_FIRST_MTIME = 1_700_000_000
+_GROUPS_PER_FILE = 10
+
+
+@dataclass(frozen=True, slots=True)
+class DataSpec:
+    """What a data set looks like.
+
+    Attributes:
+        files: how many files there are.
+        records_per_file: how many records each of them has.
+        keys: how many keys there are; each record has one at random.
+        strings: whether keys are strings such as ``card-000123`` instead of integers.
+        span_millis: how much event time there is in all.
+        row_groups: how many row groups a file has.
+    """
+
+    files: int
+    records_per_file: int
+    keys: int
+    strings: bool = False
+    span_millis: int = 250_000
+    row_groups: int = _GROUPS_PER_FILE
+
+    @property
+    def records(self) -> int:
+        """How many records there are."""
+        return self.files * self.records_per_file
+
+    @property
+    def folder_name(self) -> str:
+        """A name that tells every data set from every other."""
+        return "-".join(f"{name}_{int(value)}" for name, value in asdict(self).items())
+
+
+def dataset(spec: DataSpec, folder: Path) -> Path:
+    """The folder with the files of a data set, made if it is not there yet."""
+    final = folder / spec.folder_name
+    if not final.exists():
+        unfinished = folder / f".{spec.folder_name}"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(parents=True)
+        _generate(spec, unfinished)
+        unfinished.rename(final)
+    return final
+
+
+def first_files(source: Path, count: int, target: Path) -> Path:
+    """A folder with only the first files of a data set, as hard links."""
+    target.mkdir(parents=True)
+    for path in sorted(source.glob("*.parquet"))[:count]:
+        os.link(path, target / path.name)
+    return target
+
+
+def write_file(folder: Path, number: int, table: pa.Table, row_groups: int) -> None:
+    """One file. Names are in the order of reading, and so are modification times: Spark goes by those."""
+    path = folder / f"part-{number:05d}.parquet"
+    pq.write_table(table, path, row_group_size=max(1, -(-table.num_rows // row_groups)))
+    os.utime(path, (_FIRST_MTIME + number, _FIRST_MTIME + number))
+
+
+def records(keys: pa.Array, millis: np.ndarray, values: np.ndarray) -> pa.Table:
+    """The columns of a file."""
+    return pa.table({"key": keys, "ts": pa.array(millis * 1000, pa.timestamp("us", "UTC")), "value": values})
+
+
+def _generate(spec: DataSpec, folder: Path) -> None:
+    random = np.random.default_rng(7)
+    names = pa.array([f"card-{number:06d}" for number in range(spec.keys)]) if spec.strings else None
+    size = spec.records_per_file
+    for number in range(spec.files):
+        indices = np.arange(number * size, (number + 1) * size)
+        millis = START_MILLIS + indices * spec.span_millis // spec.records
+        late = random.integers(-OUT_OF_ORDER_MILLIS, 0, size)
+        keys = pa.array(random.integers(0, spec.keys, size))
+        write_file(
+            folder,
+            number,
+            records(keys if names is None else names.take(keys), millis + late, random.random(size)),
+            spec.row_groups,
+        )

@@ -1,0 +1,99 @@
+"""What a program is told and what it gives back; both cross a process boundary as JSON."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What a program is told.
+
+    Attributes:
+        input: the folder with the Parquet files to read, in the order of their names.
+        records_per_epoch: how many records an epoch is to have.
+        work: an empty folder of its own, for checkpoints and temporary files.
+        options: what else this program wants to know.
+    """
+
+    input: Path
+    records_per_epoch: int
+    work: Path
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """For the program's process."""
+        return json.dumps(asdict(self), default=str)
+
+    @staticmethod
+    def from_json(text: str) -> Assignment:
+        """In the program's process."""
+        content = json.loads(text)
+        return Assignment(
+            Path(content["input"]), content["records_per_epoch"], Path(content["work"]), content["options"]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """One epoch of headrace, or one micro-batch of Structured Streaming.
+
+    Attributes:
+        records: how many records it read.
+        seconds: how long it took.
+    """
+
+    records: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a program has to say after its run.
+
+    Attributes:
+        epochs: every epoch, in order.
+        totals: sums over the results, which tell whether the right thing was computed.
+        details: where the time went, and whatever else is worth a look.
+    """
+
+    epochs: tuple[Epoch, ...]
+    totals: Mapping[str, float]
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """For the benchmark's process."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> Outcome:
+        """In the benchmark's process."""
+        content = json.loads(text)
+        return Outcome(tuple(Epoch(**epoch) for epoch in content["epochs"]), content["totals"], content["details"])
+
+
+def steady_seconds(epochs: Sequence[Epoch], records: int) -> list[float]:
+    """The times of the epochs that count: full ones, without the very first.
+
+    Args:
+        epochs: all epochs of a run.
+        records: how many records a full epoch has; smaller ones (headrace lets epochs grow, and the input ends) do not
+            tell about the steady state.
+    """
+    return [epoch.seconds for epoch in epochs[1:] if epoch.records == records]
+
+
+def median(values: Sequence[float]) -> float:
+    """The median; not a number when there is nothing."""
+    return statistics.median(values) if values else float("nan")
+
+
+def medians(samples: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The median of every quantity that occurs in the samples; one that a sample lacks counts as zero there."""
+    names = dict.fromkeys(name for sample in samples for name in sample)
+    return {name: median([sample.get(name, 0.0) for sample in samples]) for name in names}

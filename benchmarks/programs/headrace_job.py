@@ -1,0 +1,98 @@
+"""A headrace job over the input: the environment, the source, the run and what it says about itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from benchmarks.outcome import Assignment, Epoch, medians
+from headrace.client.defaults import submission_defaults
+from headrace.common import Configuration
+from headrace.common.execution_mode import RuntimeExecutionMode
+from headrace.common.watermark_strategy import WatermarkStrategy
+from headrace.datastream import StreamExecutionEnvironment
+from headrace.datastream.connectors.file_system import FileSource
+from headrace.datastream.data_stream import DataStream
+from headrace.datastream.formats.parquet import ParquetFormat
+from headrace.jobmanager.progress import EpochStatistics, SilentListener
+
+_TASKS = 2
+
+
+class EpochTimes(SilentListener):
+    """Takes the time from the end of one epoch to the end of the next, so nothing in between is left out.
+
+    Attributes:
+        epochs: every epoch so far.
+        parts: the parts of each epoch's time, in seconds.
+    """
+
+    def __init__(self) -> None:
+        self.epochs: list[Epoch] = []
+        self.parts: list[dict[str, float]] = []
+        self._last = 0.0
+
+    def __enter__(self) -> Self:
+        """The job is about to start."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """The job is over."""
+
+    def parts_of(self, statistics: EpochStatistics) -> dict[str, float]:
+        """The parts of the time of the epoch that has just ended."""
+        return {
+            "planning": statistics.planning,
+            "running": statistics.running,
+            "checkpointing": statistics.checkpointing,
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """The median parts of the second half of the run."""
+        return {"seconds": medians(self.parts[len(self.parts) // 2 :])}
+
+    def job_started(self, job_name: str, job_id: str, restored_epoch: int | None, generation: int) -> None:
+        self._last = time.monotonic()
+
+    def epoch_completed(self, statistics: EpochStatistics) -> None:
+        now = time.monotonic()
+        self.epochs.append(Epoch(statistics.records, now - self._last))
+        self.parts.append(self.parts_of(statistics))
+        self._last = now
+
+
+def open_environment(assignment: Assignment) -> StreamExecutionEnvironment:
+    """An environment on two cores, with headrace's defaults but for the size of epochs, which is fixed."""
+    settings = {
+        "execution.checkpointing.dir": str(assignment.work / "checkpoints"),
+        "headrace.spark.master": f"local[{_TASKS}]",
+        "parallelism.default": str(_TASKS),
+        "headrace.epoch.max-records": str(assignment.records_per_epoch // _TASKS),
+        "headrace.epoch.max-bytes": "4 gb",
+        "headrace.epoch.target-duration": "10 min",
+        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={assignment.work / 'tmp'}",
+    }
+    configuration = Configuration()
+    for key, value in settings.items():
+        configuration.set_string(key, value)
+    environment = StreamExecutionEnvironment.get_execution_environment(configuration)
+    return environment.set_runtime_mode(RuntimeExecutionMode.STREAMING)
+
+
+def read_files(
+    environment: StreamExecutionEnvironment, assignment: Assignment, strategy: WatermarkStrategy
+) -> DataStream:
+    """The input as a stream."""
+    source = FileSource.for_bulk_file_format(ParquetFormat(), assignment.input).build()
+    return environment.from_source(source, strategy, "events")
+
+
+def run_job(environment: StreamExecutionEnvironment, listener: EpochTimes) -> Mapping[str, Any]:
+    """Run the job to its end; its counters."""
+    with listener, submission_defaults({}, listener):
+        counters: Mapping[str, Any] = environment.execute("benchmark").get_all_accumulator_results()
+    return counters

@@ -1,0 +1,1 @@
+"""The benchmarks: which programs run against each other, on what data, and what is asked of them."""

@@ -1,0 +1,162 @@
+"""``execute_and_collect`` and ``to_dataframe``: records for the program."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+
+from headrace.common import Configuration, Types
+from headrace.common.errors import InvalidProgramError, JobExecutionError, UnsupportedOperationError
+from headrace.connectors.collect import CollectSink
+from headrace.connectors.print_sink import PrintSink
+from headrace.connectors.sink import CommitterContext
+from headrace.graph.specs import SinkSpec
+
+if TYPE_CHECKING:
+    from headrace.datastream import StreamExecutionEnvironment
+    from headrace.datastream.data_stream import DataStream
+    from tests.datastream.conftest import Job, Submissions
+
+
+def receiver_of(job: Job) -> Any:
+    """What the job's collect sink calls with the records of an epoch."""
+    spec = list(job.graph)[-1].spec
+    assert isinstance(spec, SinkSpec)
+    assert isinstance(spec.sink, CollectSink)
+    committer: Any = spec.sink.create_committer(CommitterContext("job", "op", Types.LONG()))
+    return committer._target.receiver
+
+
+@pytest.fixture
+def running(jobs: Submissions) -> Submissions:
+    jobs.finish_at_once = False
+    return jobs
+
+
+def test_records_come_epoch_by_epoch(env: StreamExecutionEnvironment, running: Submissions) -> None:
+    records = env.from_sequence(1, 4).execute_and_collect("numbers")
+    (job,) = running
+    receive = receiver_of(job)
+    receive([1, 2])
+    assert (next(records), records.next()) == (1, 2)
+    receive([None])
+    receive([3])
+    job.finish()
+    assert list(records) == [None, 3]
+    assert next(records, "end") == "end"
+    records.close()
+    assert not job.is_cancelled
+    assert (job.name, list(job.graph)[-1].name) == ("numbers", "Collect")
+    assert records.get_job_client() is job
+
+
+def test_program_waits_for_records(env: StreamExecutionEnvironment, running: Submissions) -> None:
+    records = env.from_sequence(1, 4).execute_and_collect()
+    timer = threading.Timer(0.05, lambda: (receiver_of(running[0])([1]), running[0].finish()))
+    timer.start()
+    assert list(records) == [1]
+    timer.join()
+
+
+def test_failure_comes_after_the_records_before_it(env: StreamExecutionEnvironment, running: Submissions) -> None:
+    records = env.from_sequence(1, 4).execute_and_collect()
+    receiver_of(running[0])([1])
+    running[0].result.set_exception(JobExecutionError("broken"))
+    assert next(records) == 1
+    with pytest.raises(JobExecutionError, match="broken"):
+        next(records)
+
+
+def test_closing_cancels_a_running_job(env: StreamExecutionEnvironment, running: Submissions) -> None:
+    with env.from_sequence(1, 4).execute_and_collect() as records:
+        receive = receiver_of(running[0])
+        receive([1, 2, 3])
+        assert next(records) == 1
+    assert running[0].is_cancelled
+    assert list(records) == []
+    records.close()
+
+
+def test_job_waits_for_the_program_until_it_wants_no_more(
+    env: StreamExecutionEnvironment, running: Submissions
+) -> None:
+    records = env.from_sequence(1, 4).execute_and_collect()
+    receive = receiver_of(running[0])
+    handed: list[int] = []
+
+    def run() -> None:
+        for number in range(20):
+            receive([number])
+            handed.append(number)
+
+    job = threading.Thread(target=run)
+    job.start()
+    job.join(0.1)
+    assert len(handed) == 4
+    assert next(records) == 0
+    job.join(0.1)
+    assert len(handed) == 5
+    records.close()
+    job.join(5)
+    assert len(handed) == 20
+
+
+def test_limit_gives_a_list_and_cancels(env: StreamExecutionEnvironment, running: Submissions) -> None:
+    timer = threading.Timer(0.05, lambda: receiver_of(running[0])([1, 2, 3]))
+    timer.start()
+    assert env.from_sequence(1, 4).execute_and_collect(limit=2) == [1, 2]
+    timer.join()
+    assert running[0].is_cancelled
+
+
+def test_limit_above_what_there_is(env: StreamExecutionEnvironment, jobs: Submissions) -> None:
+    assert env.from_sequence(1, 4).execute_and_collect("numbers", 5) == []
+    assert not jobs[0].is_cancelled
+
+
+def test_limit_has_to_be_positive(env: StreamExecutionEnvironment, jobs: Submissions) -> None:
+    with pytest.raises(InvalidProgramError, match="above zero"):
+        env.from_sequence(1, 4).execute_and_collect(limit=0)
+    assert not jobs
+
+
+def test_keyed_streams_can_be_collected(env: StreamExecutionEnvironment, jobs: Submissions) -> None:
+    assert list(env.from_sequence(1, 4).key_by(lambda x: x).execute_and_collect()) == []
+
+
+class Target:
+    """Stands for what the client writes DataFrames with."""
+
+    made: ClassVar[list[tuple[Any, Configuration]]] = []
+
+    def __init__(self, type_info: Any, configuration: Configuration) -> None:
+        self.sink = PrintSink("dataframe")
+        self.made.append((type_info, configuration))
+
+    def dataframe(self) -> str:
+        return "the frame"
+
+
+def test_dataframe(env: StreamExecutionEnvironment, jobs: Submissions, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("headrace.client.dataframe")
+    module.DataFrameTarget = Target  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "headrace.client.dataframe", module)
+    assert env.from_sequence(1, 4).to_dataframe("frame") == "the frame"
+    assert Target.made == [(Types.LONG(), Configuration())]
+    assert jobs[0].name == "frame"
+    assert list(jobs[0].graph)[-1].name == "Sink: PrintSink"
+
+
+def test_dataframe_of_an_endless_stream(endless: DataStream) -> None:
+    with pytest.raises(InvalidProgramError, match="source 'endless' is unbounded"):
+        endless.to_dataframe()
+
+
+def test_dataframe_without_spark(env: StreamExecutionEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "headrace.client.dataframe", None)
+    with pytest.raises(UnsupportedOperationError, match="FileSink"):
+        env.from_sequence(1, 4).to_dataframe()

@@ -1,0 +1,237 @@
+"""Settings of environments, and their jobs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from headrace.common import Configuration, Duration
+from headrace.common.errors import ConfigurationError, InvalidProgramError, InvalidTypeError
+from headrace.datastream import (
+    CheckpointingMode,
+    ExternalizedCheckpointRetention,
+    RuntimeExecutionMode,
+    StreamExecutionEnvironment,
+)
+
+if TYPE_CHECKING:
+    from headrace.datastream.data_stream import DataStream
+    from tests.datastream.conftest import Submissions
+
+
+def test_configuration_is_copied_both_ways() -> None:
+    given = Configuration().set_string("a", "1")
+    env = StreamExecutionEnvironment.get_execution_environment(given)
+    env.configure(Configuration().set_string("b", "2"))
+    assert env.get_configuration().to_dict() == {"a": "1", "b": "2"}
+    assert given.to_dict() == {"a": "1"}
+    env.get_configuration().set_string("c", "3")
+    assert not env.get_configuration().contains_key("c")
+
+
+def test_configuration_has_to_be_one(env: StreamExecutionEnvironment) -> None:
+    with pytest.raises(InvalidTypeError, match="takes a Configuration"):
+        StreamExecutionEnvironment.get_execution_environment({"a": 1})  # type: ignore[arg-type]
+    with pytest.raises(InvalidTypeError, match="configure takes a Configuration"):
+        env.configure({"a": 1})  # type: ignore[arg-type]
+
+
+def test_parallelism(env: StreamExecutionEnvironment) -> None:
+    assert env.get_parallelism() >= 1
+    assert env.get_max_parallelism() == 128
+    assert env.set_parallelism(3).set_max_parallelism(64) is env
+    assert (env.get_parallelism(), env.get_max_parallelism()) == (3, 64)
+    assert env.get_configuration().to_dict() == {"parallelism.default": "3", "pipeline.max-parallelism": "64"}
+    assert env.get_config().set_parallelism(2).set_max_parallelism(32).get_parallelism() == 2
+    assert env.from_sequence(1, 2).get_execution_config().get_max_parallelism() == 32
+
+
+def test_wrong_parallelism_is_refused_and_forgotten(env: StreamExecutionEnvironment) -> None:
+    with pytest.raises(ConfigurationError, match="an integer from 1 to 32768"):
+        env.set_parallelism(0)
+    env.set_max_parallelism(16)
+    with pytest.raises(ConfigurationError, match="an integer from 1 to 32768"):
+        env.set_max_parallelism(40000)
+    assert env.get_configuration().to_dict() == {"pipeline.max-parallelism": "16"}
+
+
+def test_job_parameters(env: StreamExecutionEnvironment) -> None:
+    env.get_config().set_global_job_parameters({"threshold": 5, "name": "x"})
+    assert env.get_config().get_global_job_parameters() == {"threshold": "5", "name": "x"}
+
+
+def test_runtime_mode(env: StreamExecutionEnvironment) -> None:
+    assert env.set_runtime_mode(RuntimeExecutionMode.AUTOMATIC) is env
+    assert env.get_configuration().get("execution.runtime-mode") == "AUTOMATIC"
+    with pytest.raises(InvalidTypeError, match="set_runtime_mode takes a RuntimeExecutionMode"):
+        env.set_runtime_mode("BATCH")  # type: ignore[arg-type]
+
+
+def test_checkpoints(env: StreamExecutionEnvironment) -> None:
+    assert (env.get_checkpoint_interval(), env.get_checkpointing_mode()) == (-1, CheckpointingMode.EXACTLY_ONCE)
+    assert env.enable_checkpointing(5000, CheckpointingMode.AT_LEAST_ONCE) is env
+    config = env.get_checkpoint_config()
+    assert config.get_checkpoint_interval() == env.get_checkpoint_interval() == 5000
+    assert config.get_checkpointing_mode() is env.get_checkpointing_mode() is CheckpointingMode.AT_LEAST_ONCE
+    assert config.set_checkpoint_timeout(60_000).get_checkpoint_timeout() == 60_000
+    assert not config.is_checkpointing_enabled()
+    env.configure(Configuration().set_string("execution.checkpointing.dir", "/data"))
+    assert config.is_checkpointing_enabled()
+    assert config.is_externalized_checkpoints_enabled()
+    env.get_configuration().validate()
+
+
+def test_checkpoint_settings_are_checked(env: StreamExecutionEnvironment) -> None:
+    with pytest.raises(InvalidProgramError, match="a time above zero, not 0 ms"):
+        env.enable_checkpointing(0)
+    with pytest.raises(InvalidTypeError, match="set_checkpointing_mode takes a CheckpointingMode"):
+        env.enable_checkpointing(5, "EXACTLY_ONCE")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("method", "argument"),
+    [
+        ("set_min_pause_between_checkpoints", 5),
+        ("set_max_concurrent_checkpoints", 2),
+        ("enable_unaligned_checkpoints", True),
+        ("set_tolerable_checkpoint_failure_number", 3),
+        ("set_aligned_checkpoint_timeout", Duration.of_seconds(1)),
+        ("set_externalized_checkpoint_retention", ExternalizedCheckpointRetention.DELETE_ON_CANCELLATION),
+    ],
+)
+def test_checkpoint_settings_without_effect_say_so(env: StreamExecutionEnvironment, method: str, argument: Any) -> None:
+    config = env.get_checkpoint_config()
+    with pytest.warns(UserWarning, match="has no effect") as caught:
+        assert getattr(config, method)(argument) is config
+    assert caught[0].filename == __file__
+    assert env.get_configuration() == Configuration()
+
+
+def test_checkpoints_are_always_retained(env: StreamExecutionEnvironment) -> None:
+    config = env.get_checkpoint_config()
+    retained = ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
+    assert config.set_externalized_checkpoint_retention(retained) is config
+    assert config.get_externalized_checkpoint_retention() is retained
+    assert not config.disable_unaligned_checkpoints().is_unaligned_checkpoints_enabled()
+    assert config.get_max_concurrent_checkpoints() == 1
+
+
+def test_dependencies(env: StreamExecutionEnvironment) -> None:
+    env.add_python_file("/a.py")
+    env.add_python_file("/b.zip")
+    env.add_python_archive("/env.zip")
+    env.add_python_archive("/data.zip", "data")
+    env.set_python_executable("env.zip/bin/python")
+    env.add_jars("file:///a.jar", "file:///b.jar")
+    assert env.get_configuration().to_dict() == {
+        "python.files": "/a.py,/b.zip",
+        "python.archives": "/env.zip,/data.zip#data",
+        "python.executable": "env.zip/bin/python",
+        "spark.jars": "file:///a.jar,file:///b.jar",
+    }
+    env.get_configuration().validate()
+
+
+def test_execute(env: StreamExecutionEnvironment, jobs: Submissions) -> None:
+    env.set_parallelism(2)
+    env.from_sequence(1, 3).print()
+    result = env.execute("numbers")
+    assert result.get_net_runtime() == 5
+    (job,) = jobs
+    assert job.name == "numbers"
+    assert [node.name for node in job.graph] == ["Sequence Source", "Print to Std. Out"]
+    assert job.configuration.to_dict() == {"parallelism.default": "2"}
+
+
+def test_execute_async(env: StreamExecutionEnvironment, jobs: Submissions) -> None:
+    jobs.finish_at_once = False
+    env.from_sequence(1, 3).print()
+    client = env.execute_async()
+    assert client is jobs[0]
+    assert jobs[0].name is None
+    assert not client.get_job_execution_result().done()
+
+
+def test_failure_of_a_job_is_raised(env: StreamExecutionEnvironment, jobs: Submissions) -> None:
+    jobs.finish_at_once = False
+    env.from_sequence(1, 3).print()
+    error = ValueError("no")
+    client = env.execute_async()
+    client.get_job_execution_result().set_exception(error)
+    jobs.submit = lambda *_: client  # type: ignore[method-assign,assignment]
+    env.from_sequence(1, 3).print()
+    with pytest.raises(ValueError, match="no"):
+        jobs[0].get_job_execution_result().result()
+
+
+def test_interrupted_execute_cancels_the_job(
+    env: StreamExecutionEnvironment, jobs: Submissions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(self: Any) -> Any:
+        raise KeyboardInterrupt
+
+    jobs.finish_at_once = False
+    env.from_sequence(1, 3).print()
+    monkeypatch.setattr("headrace.common.completable_future.CompletableFuture.result", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        env.execute()
+    assert jobs[0].is_cancelled
+
+
+def test_each_execute_is_a_job_of_its_own(env: StreamExecutionEnvironment, jobs: Submissions) -> None:
+    numbers = env.from_sequence(1, 3)
+    numbers.map(str).name("first").print()
+    env.execute()
+    numbers.filter(bool).name("second").print()
+    env.from_collection(["unused"])
+    env.execute()
+    assert [[node.name for node in job.graph] for job in jobs] == [
+        ["Sequence Source", "first", "Print to Std. Out"],
+        ["Sequence Source", "second", "Print to Std. Out"],
+    ]
+
+
+def test_job_has_everything_that_was_built(env: StreamExecutionEnvironment, jobs: Submissions) -> None:
+    env.from_sequence(1, 3).print()
+    env.from_collection(["a"]).map(str)
+    env.execute()
+    assert len(jobs[0].graph) == 4
+
+
+def test_empty_job_is_refused(env: StreamExecutionEnvironment, jobs: Submissions) -> None:
+    env.from_sequence(1, 3)
+    with pytest.raises(InvalidProgramError, match="nothing was built"):
+        env.execute()
+    env.from_sequence(1, 3).print()
+    env.execute()
+    with pytest.raises(InvalidProgramError, match="nothing was built"):
+        env.execute()
+
+
+def test_close_forgets_what_was_not_executed(env: StreamExecutionEnvironment, jobs: Submissions) -> None:
+    env.from_sequence(1, 3).print()
+    env.close()
+    with pytest.raises(InvalidProgramError, match="nothing was built"):
+        env.execute()
+
+
+@pytest.mark.parametrize("mode", [RuntimeExecutionMode.AUTOMATIC, RuntimeExecutionMode.STREAMING])
+def test_endless_sources(
+    env: StreamExecutionEnvironment, endless: DataStream, jobs: Submissions, mode: RuntimeExecutionMode
+) -> None:
+    env.set_runtime_mode(mode)
+    endless.print()
+    env.execute()
+    assert len(jobs) == 1
+
+
+def test_batch_mode_needs_sources_that_end(
+    env: StreamExecutionEnvironment, endless: DataStream, jobs: Submissions
+) -> None:
+    env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+    env.from_sequence(1, 2).print()
+    env.execute()
+    endless.print()
+    with pytest.raises(InvalidProgramError, match=r"source 'endless' .* is unbounded"):
+        env.execute()

@@ -1,0 +1,211 @@
+"""Windows of keyed streams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from headrace.common import Duration, Time, Types
+from headrace.common.errors import InvalidProgramError, InvalidTypeError
+from headrace.datastream import (
+    AggregateFunction,
+    OutputTag,
+    ProcessWindowFunction,
+    ReduceFunction,
+    StreamExecutionEnvironment,
+    WindowFunction,
+)
+from headrace.datastream.aggregates import avg, count, sum
+from headrace.datastream.window import TimeWindow, TumblingEventTimeWindows
+from headrace.graph.specs import ColumnarWindowSpec, RowWindowSpec
+
+if TYPE_CHECKING:
+    from headrace.datastream.data_stream import KeyedStream, WindowedStream
+    from headrace.graph.stream_graph import StreamGraph
+
+ROW = Types.ROW_NAMED(["card", "amount"], [Types.STRING(), Types.LONG()])
+SECOND = TumblingEventTimeWindows.of(Time.seconds(1))
+LATE = OutputTag("late")
+
+
+class Average(AggregateFunction):
+    def create_accumulator(self) -> tuple[int, int]:
+        return 0, 0
+
+    def add(self, value: Any, accumulator: Any) -> tuple[int, int]:
+        return accumulator[0] + value.amount, accumulator[1] + 1
+
+    def get_result(self, accumulator: Any) -> float:
+        return float(accumulator[0] / accumulator[1])
+
+    def merge(self, acc_a: Any, acc_b: Any) -> tuple[int, int]:
+        raise NotImplementedError
+
+
+class Larger(ReduceFunction):
+    def reduce(self, value1: Any, value2: Any) -> Any:
+        return max(value1, value2)
+
+
+class Describe(ProcessWindowFunction[Any, str, str, TimeWindow]):
+    def process(
+        self, key: str, context: ProcessWindowFunction.Context[TimeWindow], elements: Iterable[Any]
+    ) -> Iterable[str]:
+        return [key]
+
+
+class Size(WindowFunction[Any, int, str, TimeWindow]):
+    def apply(self, key: str, window: TimeWindow, inputs: Iterable[Any]) -> Iterable[int]:
+        return [len(list(inputs))]
+
+
+@pytest.fixture
+def keyed(env: StreamExecutionEnvironment) -> KeyedStream:
+    return env.from_collection([], ROW).key_by("card")
+
+
+@pytest.fixture
+def windows(keyed: KeyedStream) -> WindowedStream:
+    return keyed.window(SECOND)
+
+
+def test_built_in_aggregates(windows: WindowedStream, graph: StreamGraph) -> None:
+    aggregates = count(), sum("amount").alias("total"), avg("amount")
+    stream = windows.aggregate(*aggregates)
+    assert graph[1].spec == ColumnarWindowSpec(SECOND, aggregates)
+    assert graph[1].name == "Window"
+    assert stream.get_type() == graph[1].output_type
+    assert stream.get_type() == Types.ROW_NAMED(
+        ["card", "window_start", "window_end", "count", "total", "avg_amount"],
+        [Types.STRING(), Types.LONG(), Types.LONG(), Types.LONG(), Types.LONG(), Types.DOUBLE()],
+    )
+
+
+@pytest.mark.parametrize(
+    ("selector", "names", "types"),
+    [
+        (lambda r: (r.card, r.amount), ["card", "amount"], [Types.STRING(), Types.LONG()]),
+        (lambda r: r.card.upper(), ["key"], [Types.PICKLED_BYTE_ARRAY()]),
+        (1, ["amount"], [Types.LONG()]),
+    ],
+)
+def test_key_of_built_in_aggregates(
+    env: StreamExecutionEnvironment, selector: Any, names: list[str], types: list[Any]
+) -> None:
+    found = env.from_collection([], ROW).key_by(selector).window(SECOND).aggregate(count()).get_type()
+    assert found.get_field_names() == [*names, "window_start", "window_end", "count"]
+    assert found.get_field_types()[: len(types)] == types
+
+
+def test_late_records(windows: WindowedStream, graph: StreamGraph) -> None:
+    assert windows.allowed_lateness(2000) is windows
+    windows.side_output_late_data(LATE)
+    stream = windows.aggregate(count())
+    assert graph[1].spec == ColumnarWindowSpec(SECOND, (count(),), 2000, LATE)
+    assert stream.get_side_output(OutputTag("late")).get_type() == ROW
+    assert graph[1].side_types == (("late", ROW),)
+    with pytest.raises(InvalidProgramError, match="never writes to the side output 'other'"):
+        stream.get_side_output(OutputTag("other"))
+
+
+@pytest.mark.parametrize("lateness", [Time.seconds(2), Duration.of_seconds(2), timedelta(seconds=2)])
+def test_lateness_may_be_a_duration(windows: WindowedStream, graph: StreamGraph, lateness: Any) -> None:
+    windows.allowed_lateness(lateness).process(Describe())
+    assert graph[1].spec.allowed_lateness == 2000  # type: ignore[attr-defined]
+
+
+def test_late_records_are_of_the_type_of_the_records(windows: WindowedStream) -> None:
+    stream = windows.side_output_late_data(OutputTag("late", Types.STRING())).process(Describe())
+    with pytest.raises(InvalidTypeError, match=r"'late' of 'Window' is of type RowTypeInfo.* leave the type"):
+        stream.get_side_output(OutputTag("late", Types.STRING()))
+
+
+def test_process(windows: WindowedStream, graph: StreamGraph) -> None:
+    function = Describe()
+    stream = windows.allowed_lateness(5).side_output_late_data(LATE).process(function)
+    assert stream.get_type() == Types.STRING()
+    assert graph[1].spec == RowWindowSpec(SECOND, window_function=function, allowed_lateness=5, late_tag=LATE)
+    assert windows.process(function, Types.CHAR()).get_type() == Types.CHAR()
+
+
+def test_window_functions_have_side_outputs(windows: WindowedStream) -> None:
+    stream = windows.process(Describe())
+    assert stream.get_side_output(OutputTag("x", Types.INT())).get_type() == Types.INT()
+
+
+@pytest.mark.parametrize("function", [Size(), lambda key, window, inputs: inputs])
+def test_apply(windows: WindowedStream, graph: StreamGraph, function: Any) -> None:
+    found = windows.apply(function).get_type()
+    assert found == (Types.LONG() if isinstance(function, Size) else Types.PICKLED_BYTE_ARRAY())
+    assert graph[1].spec == RowWindowSpec(SECOND, window_function=function)
+    assert windows.apply(function, Types.INT()).get_type() == Types.INT()
+
+
+@pytest.mark.parametrize("function", [Larger(), max])
+def test_reduce(windows: WindowedStream, graph: StreamGraph, function: Any) -> None:
+    assert windows.reduce(function).get_type() == ROW
+    assert graph[1].spec == RowWindowSpec(SECOND, reduce_function=function)
+
+
+def test_reduce_with_a_window_function(windows: WindowedStream, graph: StreamGraph) -> None:
+    describe = Describe()
+    assert windows.reduce(max, describe).get_type() == Types.STRING()
+    assert graph[1].spec == RowWindowSpec(SECOND, reduce_function=max, window_function=describe)
+    assert windows.reduce(max, describe, Types.CHAR()).get_type() == Types.CHAR()
+    assert windows.reduce(max, output_type=Types.INT()).get_type() == Types.INT()
+
+
+def test_aggregate_function(windows: WindowedStream, graph: StreamGraph) -> None:
+    average = Average()
+    assert windows.aggregate(average).get_type() == Types.DOUBLE()
+    assert graph[1].spec == RowWindowSpec(SECOND, aggregate_function=average)
+
+
+def test_aggregate_function_with_everything(windows: WindowedStream, graph: StreamGraph) -> None:
+    average, describe = Average(), Describe()
+    accumulators = Types.TUPLE([Types.LONG(), Types.LONG()])
+    by_position = windows.aggregate(average, describe, accumulators, Types.CHAR())
+    by_name = windows.aggregate(
+        average, window_function=describe, accumulator_type=accumulators, output_type=Types.CHAR()
+    )
+    assert graph[1].spec == graph[2].spec
+    assert graph[1].spec == RowWindowSpec(
+        SECOND, aggregate_function=average, window_function=describe, accumulator_type=accumulators
+    )
+    assert by_position.get_type() == by_name.get_type() == Types.CHAR()
+    assert windows.aggregate(average, describe).get_type() == Types.STRING()
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (lambda w: w.aggregate(sum("card")), r"sum\('card'\) takes numbers"),
+        (lambda w: w.aggregate(sum("x")), "no field 'x': its fields are 'card', 'amount'"),
+        (lambda w: w.aggregate(count(), count()), "two columns 'count'"),
+        (lambda w: w.aggregate(count(), 3), "built-in aggregates go with others such as"),
+        (lambda w: w.aggregate(count(), window_function=Describe()), "take no window_function"),
+        (lambda w: w.aggregate(len), "expected a AggregateFunction"),
+        (lambda w: w.aggregate(Average), r"write Average\(\)"),
+        (lambda w: w.aggregate(Average(), Describe(), window_function=Describe()), "got window_function twice"),
+        (lambda w: w.aggregate(Average(), None, None, None, 5), "but got 4 arguments"),
+        (lambda w: w.aggregate(Average(), len), "window_function is a WindowFunction or a ProcessWindowFunction"),
+        (lambda w: w.process(len), "expected a ProcessWindowFunction"),
+        (lambda w: w.process(Size()), "expected a ProcessWindowFunction"),
+        (lambda w: w.apply(3), "expected a WindowFunction or a function"),
+        (lambda w: w.reduce(3), "expected a ReduceFunction or a function"),
+        (lambda w: w.allowed_lateness(-1), "cannot be negative"),
+        (lambda w: w.side_output_late_data("late"), "side_output_late_data takes a OutputTag"),
+    ],
+)
+def test_wrong_arguments_are_refused(windows: WindowedStream, graph: StreamGraph, use: Any, message: str) -> None:
+    with pytest.raises(InvalidProgramError, match=message):
+        use(windows)
+    assert len(graph) == 1
+
+
+def test_what_a_windowed_stream_knows(windows: WindowedStream, env: StreamExecutionEnvironment) -> None:
+    assert windows.get_input_type() == ROW
+    assert windows.get_execution_environment() is env

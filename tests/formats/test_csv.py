@@ -1,0 +1,199 @@
+"""CSV, read and written."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import io
+from decimal import Decimal
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.common.errors import BadRecordError, ConfigurationError, InvalidProgramError, InvalidTypeError
+from headrace.common.output_tag import OutputTag
+from headrace.common.typeinfo import Types
+from headrace.connectors.file_system import FileSource
+from headrace.connectors.source import ReadBudget
+from headrace.formats.csv import CsvEncoder, CsvFormat, CsvReaderFormat, CsvSchema
+from headrace.formats.lines import blocks
+from tests.connectors.harness import PLENTY, SourceRun, batch_of
+
+REJECTED = OutputTag("rejected")
+budgets = st.builds(ReadBudget, records=st.integers(1, 30), bytes=st.integers(1, 60), pieces=st.integers(1, 4))
+cells = st.text(st.sampled_from("ab,\"'é\t;|"), max_size=5)
+PAIRS = {"id": int, "name": str}
+
+
+def run(path: Path, fmt: Any, *, reject: bool = False) -> SourceRun:
+    builder = FileSource.for_record_stream_format(fmt, path)
+    if reject:
+        builder.set_dead_letter(REJECTED)
+    return SourceRun(builder.build(), path / ".state")
+
+
+def read(tmp_path: Path, data: str, fmt: Any, budget: ReadBudget = PLENTY) -> list[tuple[Any, ...]]:
+    (tmp_path / "a.csv").write_bytes(data.encode())
+    return [tuple(row) for row in run(tmp_path, fmt).to_end(budget)]
+
+
+def test_columns_by_position(tmp_path: Path) -> None:
+    data = '1,a\r\n\r\n2,"b,""c"""\n\n,\n'
+    for budget in (PLENTY, ReadBudget(1, 1)):
+        assert read(tmp_path, data, CsvFormat(PAIRS), budget) == [(1, "a"), (2, 'b,"c"'), (None, "")]
+
+
+def test_columns_by_header(tmp_path: Path) -> None:
+    data = "\ufeffname,other,id\nAda,x,1\nBob,y,2\n"
+    for budget in (PLENTY, ReadBudget(1, 1, 3)):
+        assert read(tmp_path, data, CsvFormat(PAIRS, header=True), budget) == [(1, "Ada"), (2, "Bob")]
+
+
+def test_a_header_alone(tmp_path: Path) -> None:
+    assert read(tmp_path, "id,name", CsvFormat(PAIRS, header=True)) == []
+
+
+def test_a_header_without_a_column_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(BadRecordError, match=r"a\.csv:1: the header has no column 'id'"):
+        read(tmp_path, "name,x\nAda,1\n", CsvFormat(PAIRS, header=True))
+
+
+def test_strict_headers(tmp_path: Path) -> None:
+    schema = CsvSchema.builder().add_number_column("id").add_string_column("name")
+    fmt = CsvReaderFormat.for_schema(schema.set_use_header().set_strict_headers().build())
+    assert read(tmp_path, "id,name\n1,a\n", fmt) == [(1, "a")]
+    with pytest.raises(BadRecordError, match="header has the columns"):
+        read(tmp_path, "name,id\na,1\n", fmt)
+
+
+def test_pyflink_s_schema(tmp_path: Path) -> None:
+    builder = CsvSchema.builder().add_number_column("id", Types.INT()).add_string_column("name")
+    builder.add_array_column("list", ",", element_type=Types.STRING()).add_boolean_column("ok")
+    builder.set_column_separator("|").set_escape_char("\\").set_null_value("NULL").set_allow_comments()
+    schema = builder.set_skip_first_data_row().build()
+    assert len(schema) == len(builder) == schema.size() == 4
+    data = "whatever\n# a comment|\n1|a\\|b|x,y|true\nNULL|NULL||False\n2|'|z|NULL\n"
+    expected = [(1, "a|b", ["x", "y"], True), (None, None, [], False), (2, "'", ["z"], None)]
+    for budget in (PLENTY, ReadBudget(1, 1)):
+        assert read(tmp_path, data, CsvReaderFormat.for_schema(schema), budget) == expected
+
+
+def test_every_simple_type(tmp_path: Path) -> None:
+    kinds: dict[str, Any] = {
+        "byte": Types.BYTE(), "double": float, "float": Types.FLOAT(), "big": Types.BIG_INT(), "dec": Types.BIG_DEC(),
+        "date": Types.SQL_DATE(), "time": Types.SQL_TIME(), "stamp": Types.SQL_TIMESTAMP(),
+        "zoned": Types.TIMESTAMP_LTZ(), "char": Types.CHAR(), "ints": Types.LIST(int),
+    }  # fmt: skip
+    data = "-5,0.5,1.5,123456789012345678901,1.00,2020-01-02,12:30:01.5,2020-01-02 03:04:05,2020-01-02T03:04:05+01:00,x,1;2"
+    utc = datetime.UTC
+    assert read(tmp_path, f"{data}\n,,,,,,,,,,\n", CsvFormat(kinds)) == [
+        (
+            -5, 0.5, 1.5, 123456789012345678901, Decimal("1.00"), datetime.date(2020, 1, 2),
+            datetime.time(12, 30, 1, 500000), datetime.datetime(2020, 1, 2, 3, 4, 5),
+            datetime.datetime(2020, 1, 2, 2, 4, 5, tzinfo=utc), "x", [1, 2],
+        ),
+        (*[None] * 10, []),
+    ]  # fmt: skip
+
+
+BAD_LINES = ["x,a", "1", "1,a,b", '2,"open', "3,a\rb", "4,\udcff", "99999999999999999999,a"]
+
+
+@given(st.lists(st.sampled_from(["1,good", *BAD_LINES]), max_size=12), budgets)
+@settings(deadline=None)
+def test_bad_lines_are_put_aside_whatever_the_cut(lines: list[str], budget: ReadBudget) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "a.csv"
+        path.write_bytes("\n".join(lines).encode(errors="surrogateescape"))
+        job = run(Path(folder), CsvFormat(PAIRS), reject=True)
+        assert [tuple(row) for row in job.to_end(budget)] == [(1, "good")] * lines.count("1,good")
+        assert [where for where, _, _ in job.rejected] == [
+            f"{path}:{number}" for number, line in enumerate(lines, 1) if line in BAD_LINES
+        ]
+
+
+@pytest.mark.parametrize("line", BAD_LINES)
+def test_a_bad_line_fails_the_job(tmp_path: Path, line: str) -> None:
+    (tmp_path / "a.csv").write_bytes(f"1,a\n\n{line}\n".encode(errors="surrogateescape"))
+    with pytest.raises(BadRecordError, match=r"a\.csv:3: "):
+        run(tmp_path, CsvFormat(PAIRS)).to_end()
+
+
+@pytest.mark.parametrize("block", [5, 1 << 20])
+def test_quoted_newlines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", block)
+    rows = [(1, "a\nb"), (2, 'c"\r\n"d'), (3, ""), (4, "plain"), (5, "\n\n")]
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows([("id", "name"), *rows])
+    fmt = CsvFormat(PAIRS, header=True, multiline=True)
+    assert read(tmp_path, text.getvalue(), fmt, ReadBudget(1, 10, 3)) == rows
+    bad = text.getvalue() + "x,bad\n6,more\n"
+    (tmp_path / "a.csv").write_text(bad, newline="")
+    job = run(tmp_path, fmt, reject=True)
+    assert len(job.to_end()) == 6
+    ((where, raw, reason),) = job.rejected
+    assert (where[-3:], raw) == (":11", "x,bad")
+    assert "int64" in reason
+
+
+def test_a_quote_that_is_never_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 64)
+    (tmp_path / "a.csv").write_text('1,a\n2,"open\n' + "3,x\n" * 1000)
+    fmt = CsvReaderFormat(CsvSchema.of(Types.ROW_NAMED(list(PAIRS), list(PAIRS.values()))), multiline=True)
+    fmt._max_line_bytes = 200
+    job = run(tmp_path, fmt, reject=True)
+    assert [tuple(row) for row in job.to_end()] == [(1, "a")]
+    assert [(where[-2:], reason) for where, _, reason in job.rejected] == [(":2", "the line is too long")]
+
+
+def test_multiline_needs_quotes() -> None:
+    schema = CsvSchema.builder().add_string_column("a")
+    with pytest.raises(ConfigurationError, match="multiline"):
+        CsvReaderFormat(schema.set_escape_char("\\").build(), multiline=True)
+    with pytest.raises(ConfigurationError, match="multiline"):
+        CsvReaderFormat(schema.disable_escape_char().disable_quote_char().build(), multiline=True)
+
+
+def test_schemas_are_checked() -> None:
+    with pytest.raises(InvalidProgramError, match="at least one column"):
+        CsvSchema.builder().build()
+    with pytest.raises(InvalidProgramError, match="delimiter"):
+        CsvSchema.builder().add_string_column("a").set_column_separator("||").build()
+    with pytest.raises(InvalidTypeError, match="column 'm'"):
+        CsvFormat({"m": Types.MAP(str, int)})
+    with pytest.raises(InvalidTypeError, match="named fields"):
+        CsvFormat(str)
+    with pytest.raises(InvalidTypeError, match="columns"):
+        CsvEncoder(CsvSchema.builder().add_string_column("a").build()).validate(Types.TUPLE([str, str]))
+
+
+@given(st.lists(st.tuples(st.integers(0, 99), cells), min_size=1), st.sampled_from(",;\t|"), st.booleans())
+@settings(deadline=None)
+def test_what_is_written_is_read_again(rows: list[tuple[int, str]], delimiter: str, columnar: bool) -> None:
+    kind = Types.ROW_NAMED(["id", "name"], [int, str])
+    schema = CsvSchema.of(kind, delimiter=delimiter, header=True)
+    encoder = CsvEncoder(schema)
+    data = encoder.header(kind) + encoder.encode_batch(batch_of(kind, rows, columnar=columnar))
+    assert [row for row in csv.reader(io.StringIO(data.decode(), newline=""), delimiter=delimiter)][1:] == [
+        [str(number), name] for number, name in rows
+    ]
+    with TemporaryDirectory() as folder:
+        assert read(Path(folder), data.decode(), CsvReaderFormat.for_schema(schema)) == rows
+
+
+def test_missing_values_and_lists_are_written(tmp_path: Path) -> None:
+    kind = Types.ROW_NAMED(["name", "numbers"], [str, Types.LIST(int)])
+    rows = [("NULL", [1, 2]), (None, None), ("", []), ("a", [1, None])]
+    encoder = CsvEncoder(CsvSchema.of(kind, null_value="NULL"))
+    data = encoder.encode_batch(batch_of(kind, rows))
+    assert data == b'"NULL",1;2\nNULL,NULL\n,\na,1;\n'
+
+
+def test_a_slice_is_written_as_such() -> None:
+    kind = Types.ROW_NAMED(["name", "numbers"], [str, Types.LIST(int)])
+    batch = batch_of(kind, [(name, [index]) for index, name in enumerate("abcd")], columnar=True).slice(1, 3)
+    assert CsvEncoder().encode_batch(batch) == b"b,1\nc,2\n"
