@@ -7,14 +7,16 @@ import pickle
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TYPE_CHECKING
 
 from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
 from headrace.common.constants import NO_TIMESTAMP
-from headrace.common.typeinfo import TypeInformation
 from headrace.connectors.sink import Committer, CommitterContext, Sink, WriterContext
 from headrace.connectors.source import EnumeratorContext, ReadBudget, Source, SourceRecords
+
+if TYPE_CHECKING:
+    from headrace.common.typeinfo import TypeInformation
 
 PLENTY = ReadBudget(records=10**9, bytes=10**12)
 

@@ -59,7 +59,7 @@ def visible(path: Path) -> list[Path]:
 
 
 def hidden(path: Path) -> list[Path]:
-    return sorted(set(file for file in path.rglob("*") if file.is_file()) - set(visible(path)))
+    return sorted({file for file in path.rglob("*") if file.is_file()} - set(visible(path)))
 
 
 def lines(path: Path) -> list[str]:
@@ -298,7 +298,7 @@ def test_a_crash_at_every_step(tmp_path: Path, policy: RollingPolicy, header: bo
 
 
 @given(st.lists(st.integers(0, 60), max_size=8), st.sampled_from([EVERY_EPOCH, BY_TIME]), st.booleans())
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 def test_crashes_during_recoveries(crashes: list[int], policy: RollingPolicy, header: bool) -> None:
     with TemporaryDirectory() as folder:
         crashing = CrashingJob(Path(folder), policy, header=header)

@@ -180,9 +180,10 @@ def test_a_file_that_goes_before_it_was_read_is_an_error(folder: Folder) -> None
     folder.put("b")
     folder.epoch(ReadBudget(1, 2))
     (folder.path / "b").unlink()
+    folder.epoch(ReadBudget(1, 2))
+    folder.epoch(ReadBudget(1, 2))
     with pytest.raises(SourceChangedError, match="b was deleted"):
-        for _ in range(5):
-            folder.epoch(ReadBudget(1, 2))
+        folder.epoch(ReadBudget(1, 2))
 
 
 @pytest.mark.parametrize("damage", ["remove", "truncate", "garble"])

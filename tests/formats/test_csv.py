@@ -88,7 +88,10 @@ def test_every_simple_type(tmp_path: Path) -> None:
         "date": Types.SQL_DATE(), "time": Types.SQL_TIME(), "stamp": Types.SQL_TIMESTAMP(),
         "zoned": Types.TIMESTAMP_LTZ(), "char": Types.CHAR(), "ints": Types.LIST(int),
     }  # fmt: skip
-    data = "-5,0.5,1.5,123456789012345678901,1.00,2020-01-02,12:30:01.5,2020-01-02 03:04:05,2020-01-02T03:04:05+01:00,x,1;2"
+    data = (
+        "-5,0.5,1.5,123456789012345678901,1.00,2020-01-02,12:30:01.5,"
+        "2020-01-02 03:04:05,2020-01-02T03:04:05+01:00,x,1;2"
+    )
     utc = datetime.UTC
     assert read(tmp_path, f"{data}\n,,,,,,,,,,\n", CsvFormat(kinds)) == [
         (
@@ -178,7 +181,7 @@ def test_what_is_written_is_read_again(rows: list[tuple[int, str]], delimiter: s
     schema = CsvSchema.of(kind, delimiter=delimiter, header=True)
     encoder = CsvEncoder(schema)
     data = encoder.header(kind) + encoder.encode_batch(batch_of(kind, rows, columnar=columnar))
-    assert [row for row in csv.reader(io.StringIO(data.decode(), newline=""), delimiter=delimiter)][1:] == [
+    assert list(csv.reader(io.StringIO(data.decode(), newline=""), delimiter=delimiter))[1:] == [
         [str(number), name] for number, name in rows
     ]
     with TemporaryDirectory() as folder:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -75,8 +76,10 @@ NESTED = Types.ROW_NAMED(
     ],
 )  # fmt: skip
 NESTED_ROW = Row(
-    point=Point(1, 2.5), tags=["a", None], map={1: 1.5}, big=10**30, dec=Decimal("1.00"), date=datetime.date(2020, 1, 2),
-    time=datetime.time(1, 2, 3, 4), stamp=datetime.datetime(2020, 1, 2, 3, 4, 5),
+    point=Point(1, 2.5), tags=["a", None], map={1: 1.5}, big=10**30, dec=Decimal("1.00"),
+    date=datetime.date(2020, 1, 2),
+    time=datetime.time(1, 2, 3, 4),
+    stamp=datetime.datetime(2020, 1, 2, 3, 4, 5),
     zoned=datetime.datetime(2020, 1, 2, tzinfo=datetime.UTC), instant=Instant(1, 2000), bytes=b"\xff",
     inner=Row(day=datetime.date(2020, 1, 2)),
 )  # fmt: skip
@@ -146,7 +149,7 @@ def test_what_is_written_is_json(rows: list[tuple[Any, ...]]) -> None:
     documents = [list(json.loads(line).values()) for line in lines]
     odd = {float("inf"): "Infinity", float("-inf"): "-Infinity"}
     expected = [
-        [number, name, "NaN" if price is not None and price != price else odd.get(price, price), ok]
+        [number, name, "NaN" if price is not None and math.isnan(price) else odd.get(price, price), ok]
         for number, name, price, ok in rows
     ]
     assert documents == expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION = 1
 """Raised when a manifest of an older version can no longer be read as it is."""
+
+_CHECKSUM = b',"checksum":"%08x"}'
+"""The end of every manifest: the checksum of all before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +73,21 @@ class PartitionSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class StageSnapshot:
-    """All tasks of a stage; which operators it held tells where their state is after the program has changed."""
+    """All tasks of a stage; which operators it held tells where their state is after the program has changed.
+
+    Attributes:
+        operators: the uids of all operators.
+        partitions: its tasks.
+        stateful: the uids of those that hold keyed state; a program must not lose them.
+    """
 
     operators: tuple[str, ...]
     partitions: tuple[PartitionSnapshot, ...]
+    stateful: tuple[str, ...] = ()
+
+    def parallelism_of(self, uid: str) -> int:
+        """How many subtasks an operator had; they were in the first partitions."""
+        return sum(uid in partition.progress for partition in self.partitions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +153,8 @@ class Manifest:
             "finished": self.finished,
             "counters": dict(self.counters),
         }
-        return json.dumps(document, separators=(",", ":")).encode()
+        body = json.dumps(document, separators=(",", ":")).encode()
+        return body[:-1] + _CHECKSUM % zlib.crc32(body)
 
     @classmethod
     def from_bytes(cls, content: bytes, name: str) -> Manifest:
@@ -149,6 +165,9 @@ class Manifest:
         """
         try:
             document = json.loads(content)
+            body = content[: -len(_CHECKSUM % 0)] + b"}"
+            if content[len(body) - 1 :] != _CHECKSUM % zlib.crc32(body):
+                raise CheckpointError(f"manifest {name} is damaged: its checksum is not that of its content")
             if document["format"] != FORMAT_VERSION:
                 raise CheckpointError(
                     f"manifest {name} has format {document['format']}, this headrace reads format {FORMAT_VERSION}"
@@ -162,11 +181,13 @@ class Manifest:
                 processing_time=document["processing_time"],
                 sources={uid: _source_from_json(source) for uid, source in document["sources"].items()},
                 stages=tuple(_stage_from_json(stage) for stage in document["stages"]),
-                pending=tuple(PendingCommit(e, sink, time, tuple(items)) for e, sink, time, items in document["pending"]),
+                pending=tuple(
+                    PendingCommit(epoch, sink, time, tuple(items)) for epoch, sink, time, items in document["pending"]
+                ),
                 finished=document["finished"],
                 counters=document["counters"],
             )
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CheckpointError(f"manifest {name} is damaged: {type(error).__name__}: {error}") from error
 
 
@@ -180,12 +201,16 @@ def _source_from_json(document: dict[str, Any]) -> SourceSnapshot:
 
 
 def _stage_to_json(stage: StageSnapshot) -> dict[str, Any]:
-    return {"operators": list(stage.operators), "partitions": [_partition_to_json(p) for p in stage.partitions]}
+    return {
+        "operators": list(stage.operators),
+        "stateful": list(stage.stateful),
+        "partitions": [_partition_to_json(p) for p in stage.partitions],
+    }
 
 
 def _stage_from_json(document: dict[str, Any]) -> StageSnapshot:
     partitions = tuple(_partition_from_json(partition) for partition in document["partitions"])
-    return StageSnapshot(tuple(document["operators"]), partitions)
+    return StageSnapshot(tuple(document["operators"]), partitions, tuple(document["stateful"]))
 
 
 def _partition_to_json(partition: PartitionSnapshot) -> dict[str, Any]:

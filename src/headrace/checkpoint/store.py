@@ -7,6 +7,7 @@ comes second has been superseded.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -58,8 +59,12 @@ class CheckpointStore:
         Raises:
             CheckpointError: naming the manifest, when it is damaged.
         """
-        numbers = self._numbers()
-        return self._read(numbers[-1]) if numbers else None
+        while numbers := self._numbers():
+            try:
+                return self._read(numbers[-1])
+            except FileNotFoundError:  # its owner is alive: it has written the next one and forgotten this
+                continue
+        return None
 
     def take_over(self, previous: Manifest) -> Manifest:
         """Become the owner: write the next manifest with the same content and a new generation.
@@ -74,7 +79,9 @@ class CheckpointStore:
             newest = self.latest()
             assert newest is not None
             previous = newest
-        self._retained = {number: frozenset(self._read(number).state_files()) for number in self._numbers()}
+        for number in self._numbers():
+            with contextlib.suppress(FileNotFoundError):  # the owner before may just forget it
+                self._retained[number] = frozenset(self._read(number).state_files())
         return mine
 
     def write(self, manifest: Manifest) -> None:

@@ -18,6 +18,7 @@ class Kind(enum.IntEnum):
     SUMMARY = 1
     DATA = 2
     REPORT = 3
+    FAILURE = 4
 
 
 class Envelope(NamedTuple):

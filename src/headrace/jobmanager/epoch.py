@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from headrace.checkpoint.manifest import Manifest
+    from headrace.jobmanager.compaction import CompactionCoordinator
     from headrace.jobmanager.epoch_size import EpochSizer
     from headrace.jobmanager.sources import SourceCoordinator, SplitPlan
     from headrace.plan.job_plan import JobPlan
@@ -40,9 +41,17 @@ class EpochPlanner:
         plan: the job.
         sources: its sources.
         sizer: says how much may be read.
+        compaction: has runs merged in the background.
     """
 
-    def __init__(self, plan: JobPlan, sources: Sequence[SourceCoordinator], sizer: EpochSizer) -> None:
+    def __init__(
+        self,
+        plan: JobPlan,
+        sources: Sequence[SourceCoordinator],
+        sizer: EpochSizer,
+        compaction: CompactionCoordinator,
+    ) -> None:
+        self._compaction = compaction
         self._plan = plan
         self._sources = sources
         self._sizer = sizer
@@ -64,7 +73,7 @@ class EpochPlanner:
             generation=manifest.generation,
             processing_time=now,
             turns=self._turns(splits),
-            partitions=partition_contexts(manifest, self._plan),
+            partitions=partition_contexts(manifest, self._plan, self._compaction.adoptions()),
             held=self._held(splits),
             is_last=is_last,
         )

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from headrace.checkpoint.manifest import Manifest
 from headrace.common.errors import HeadraceError, InfrastructureError
 from headrace.graph.specs import SinkSpec
+from headrace.jobmanager.compaction import CompactionCoordinator
 from headrace.jobmanager.commits import CommitCoordinator, commits_of
 from headrace.jobmanager.epoch import EpochPlan, EpochPlanner
 from headrace.jobmanager.epoch_size import EpochLimits, EpochSizer
@@ -140,7 +141,8 @@ class JobManager:
         self._runtime.start(self._blob)
         self._commits = self._open_commits(manifest)
         self._sources = self._open_sources(manifest)
-        self._planner = EpochPlanner(self.plan, self._sources, self._sizer)
+        self._compaction = CompactionCoordinator(self._runtime, self._store.state_directory)
+        self._planner = EpochPlanner(self.plan, self._sources, self._sizer, self._compaction)
         self._listener.job_started(
             self.plan.name, manifest.job_id, None if restored is None else restored.epoch, manifest.generation
         )
@@ -264,6 +266,7 @@ class JobManager:
         self._commits.submit(commits)
         for source in self._sources:
             source.checkpoint_completed()
+        self._compaction.epoch_completed(self.manifest)
         self._store.collect_garbage()
 
     def _by_sink(self, reports: list[TaskReport]) -> dict[str, list[object]]:

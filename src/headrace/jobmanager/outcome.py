@@ -72,7 +72,8 @@ def _stage(stage: Stage, reports: Mapping[tuple[int, int], TaskReport]) -> Stage
             for node, watermark in report.watermarks.items()
         }
         partitions.append(PartitionSnapshot(report.version, progress, report.earliest_timer))
-    return StageSnapshot(tuple(uids.values()), tuple(partitions))
+    stateful = (op.uid for op in stage.operators if op.node.spec.is_keyed and not op.node.spec.is_local)
+    return StageSnapshot(tuple(uids.values()), tuple(partitions), tuple(stateful))
 
 
 def _counters(

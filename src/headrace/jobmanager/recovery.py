@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.checkpoint.manifest import Manifest, PartitionSnapshot, StageSnapshot
@@ -11,10 +12,13 @@ from headrace.runtime.task.messages import PartitionContext
 from headrace.state.key_groups import range_of_partition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from headrace.plan.job_plan import JobPlan, PlannedOperator, Stage
+    from headrace.state.compaction import CompactionResult
     from headrace.state.version import VersionRef
+
+    Adoptions = Mapping[tuple[int, int], tuple[CompactionResult, ...]]
 
 
 def check_compatible(manifest: Manifest, plan: JobPlan) -> None:
@@ -28,19 +32,25 @@ def check_compatible(manifest: Manifest, plan: JobPlan) -> None:
             f"the checkpoint has {manifest.max_parallelism} key groups, the program asks for {plan.max_parallelism}: max "
             "parallelism is fixed for the life of the state; set it back, or start with a fresh checkpoint directory"
         )
-    known = {operator.uid for operator in plan.operators()}
-    lost = [uid for stage in manifest.stages for uid in _stateful(stage) if uid not in known]
-    if lost:
-        raise StateMigrationError(
-            f"the checkpoint holds state of operators with uid {', '.join(sorted(set(lost)))}, which the program does not "
-            "have; give the operators the uids they had, or start with a fresh checkpoint directory"
-        )
+    _check_none_lost("state of operators", {uid for stage in manifest.stages for uid in _stateful(stage)}, plan)
+    _check_none_lost("the position of sources", {uid for uid, source in manifest.sources.items() if source.splits}, plan)
 
 
-def partition_contexts(manifest: Manifest, plan: JobPlan) -> dict[tuple[int, int], PartitionContext]:
-    """What every task of the later stages starts from."""
+def partition_contexts(
+    manifest: Manifest, plan: JobPlan, adoptions: Adoptions | None = None
+) -> dict[tuple[int, int], PartitionContext]:
+    """What every task of the later stages starts from.
+
+    Args:
+        manifest: where the job has come to.
+        plan: the job.
+        adoptions: runs that were merged in the background, by stage and partition.
+    """
+    adopted = adoptions or {}
     return {
-        (stage.index, partition): _context(manifest, plan, stage, partition)
+        (stage.index, partition): replace(
+            _context(manifest, plan, stage, partition), adoptions=adopted.get((stage.index, partition), ())
+        )
         for stage in plan.stages[1:]
         for partition in range(stage.parallelism)
     }
@@ -54,7 +64,7 @@ def _context(manifest: Manifest, plan: JobPlan, stage: Stage, partition: int) ->
     for index, old in enumerate(manifest.stages):
         for uid in set(old.operators) & uids.keys():
             operator = plan.operator(uids[uid])
-            for number in _overlapping(operator, partition, old, plan.max_parallelism):
+            for number in _overlapping(operator, partition, old.parallelism_of(uid), plan.max_parallelism):
                 snapshot = old.partitions[number]
                 if snapshot.version is not None:
                     versions[index, number] = snapshot.version
@@ -72,11 +82,10 @@ def _lower(
         outputs[node] = min(outputs.get(node, reached.output), reached.output)
 
 
-def _overlapping(operator: PlannedOperator, partition: int, old: StageSnapshot, max_parallelism: int) -> Iterator[int]:
+def _overlapping(operator: PlannedOperator, partition: int, before: int, max_parallelism: int) -> Iterator[int]:
     """The old partitions that hold key groups of the new one."""
     if partition >= operator.parallelism:
         return
-    before = len(old.partitions)
     if before == operator.parallelism:
         yield partition
         return
@@ -88,9 +97,19 @@ def _overlapping(operator: PlannedOperator, partition: int, old: StageSnapshot, 
 
 
 def _stateful(stage: StageSnapshot) -> Iterator[str]:
-    """The operators of a stage that have come to hold state or event time."""
-    if any(partition.version is not None and partition.version.files for partition in stage.partitions):
-        yield from stage.operators
+    """The operators of a stage that may have come to hold state."""
+    versions = (partition.version for partition in stage.partitions)
+    if any(version is not None and (version.files or version.inline) for version in versions):
+        yield from stage.stateful
+
+
+def _check_none_lost(what: str, held: set[str], plan: JobPlan) -> None:
+    lost = held - {operator.uid for operator in plan.operators()}
+    if lost:
+        raise StateMigrationError(
+            f"the checkpoint holds {what} with uid {', '.join(sorted(lost))}, which the program does not have; give the "
+            "operators the uids they had, or start with a fresh checkpoint directory"
+        )
 
 
 def operator_watermark(manifest: Manifest, uid: str) -> int:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.runtime.task.instance import JobBlob
     from headrace.runtime.task.messages import EpochContext, TaskReport
-
-T = TypeVar("T")
+    from headrace.state.compaction import CompactionResult, CompactionTask
 
 
 class Runtime(Protocol):
@@ -34,8 +33,14 @@ class Runtime(Protocol):
             OSError: likewise.
         """
 
-    def run_in_background(self, work: Callable[[], T]) -> Callable[[], T | None]:
-        """Do some work on immutable files beside the epochs; the result, once it is there."""
+    def start_compaction(
+        self, state_directory: str, tasks: list[CompactionTask]
+    ) -> Callable[[], list[CompactionResult] | None]:
+        """Begin to merge immutable runs beside the epochs.
+
+        Returns:
+            Gives the results once they are there, and None before.
+        """
 
     def cancel(self) -> None:
         """Give up the epoch that runs, from another thread; ``run_epoch`` raises."""

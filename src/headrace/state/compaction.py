@@ -162,7 +162,8 @@ def _plan_store(ref: VersionRef, uid: str, store: str, entries: list[Entry], now
 def _is_worth_merging(chosen: list[Entry], total: int) -> bool:
     rows = sum(entry["rows"] for entry in chosen)
     if len(chosen) == 1:  # only to get rid of timers that have been passed
-        return rows > INLINE_ROWS and chosen[0]["meta"].get(LOW, 0) * 2 > rows
+        passed: int = chosen[0]["meta"].get(LOW, 0)
+        return bool(rows > INLINE_ROWS and passed * 2 > rows)
     return len(chosen) > 1 and (rows > INLINE_ROWS or total > MANY_RUNS)
 
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 BLOCK = 4096
 """A batch generator is called for whole blocks of so many indices, each with a generator of its own seed."""
 
+_SEED_BITS = 2**64 - 1
+
 
 def wants_random(function: GeneratorFunction) -> bool:
     """Whether a generator function takes a source of randomness besides the index."""
@@ -60,7 +62,7 @@ class RowReader(SourceReader):
         rng = random.Random()
         rows = []
         for index in range(start, end):
-            rng.seed(f"{self._seed}/{index}")
+            rng.seed((index << 64) + (self._seed & _SEED_BITS))
             rows.append(function(index, rng))
         return rows
 
@@ -90,7 +92,7 @@ def generate_block(function: BatchGenerator, seed: int, block: int, kind: TypeIn
         InvalidTypeError: when the function does not give one record for each index, of the declared type.
     """
     indices = np.arange(BLOCK, dtype=np.int64) + np.int64(block * BLOCK)
-    made = function(indices, np.random.default_rng([seed, block]))
+    made = function(indices, np.random.default_rng([seed & _SEED_BITS, block]))
     columns = _fit(made, layout_of(kind).schema)
     if columns.num_rows != BLOCK:
         raise InvalidTypeError(f"the batch generator was given {BLOCK} indices but made {columns.num_rows} records")

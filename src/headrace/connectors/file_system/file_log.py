@@ -60,6 +60,7 @@ class FileLog:
         directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
         self._file, self._path = _create_next(directory)
+        self._is_durable = False
         self.entries = len(known)
         self._write([{"first": known.first, "newest": known.newest}])
         self._write([[_CONSUMED, *_fields(status)] for status in known.consumed.values()])
@@ -72,12 +73,15 @@ class FileLog:
         self._write([*lines, {"newest": newest}])
 
     def _write(self, lines: list[Json]) -> None:
+        self._is_durable = False
         self._file.write("".join(f"{json.dumps(line)}\n" for line in lines).encode())
 
     def reference(self) -> Json:
         """Make the log durable and say what the manifest has to hold."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        if not self._is_durable:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._is_durable = True
         return {"log": self._path.name, "length": self._file.tell()}
 
     def remove_older(self, keep: str | None) -> None:

@@ -6,7 +6,7 @@ import csv as python_csv
 import io
 import re
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 from pyarrow import csv
@@ -247,7 +247,7 @@ class _CsvDecoder:
 
 def _cells(line: bytes, schema: CsvSchema) -> list[str]:
     """The values of one line as they stand there."""
-    quoting = python_csv.QUOTE_MINIMAL if schema.quote else python_csv.QUOTE_NONE
+    quoting: Literal[0, 3] = 0 if schema.quote else 3  # QUOTE_MINIMAL or QUOTE_NONE
     text = io.StringIO(line.decode("utf-8", errors="replace"), newline="")
     reader = python_csv.reader(
         text, delimiter=schema.delimiter, quotechar=schema.quote, escapechar=schema.escape, quoting=quoting

@@ -6,9 +6,10 @@ It is the oracle of the tests and the harness of the users; the exchange is a so
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from headrace.exchange.envelope import Envelope, Kind, sort_key
+from headrace.runtime.task.compaction import compact
 from headrace.runtime.task.runner import TaskRunner
 
 if TYPE_CHECKING:
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     from headrace.plan.job_plan import JobPlan
     from headrace.runtime.task.instance import JobBlob
     from headrace.runtime.task.messages import EpochContext, TaskReport
-
-T = TypeVar("T")
+    from headrace.state.compaction import CompactionResult, CompactionTask
 
 
 class LocalRuntime:
@@ -44,10 +44,12 @@ class LocalRuntime:
             envelopes = self._run_stage(stage, envelopes)
         return [pickle.loads(envelope.payload) for envelope in envelopes if envelope.kind == Kind.REPORT]
 
-    def run_in_background(self, work: Callable[[], T]) -> Callable[[], T | None]:
-        """Do it at once: there is nobody to wait."""
-        result = work()
-        return lambda: result
+    def start_compaction(
+        self, state_directory: str, tasks: list[CompactionTask]
+    ) -> Callable[[], list[CompactionResult] | None]:
+        """Merge runs at once: there is nobody to wait."""
+        results = compact(state_directory, tasks)
+        return lambda: results
 
     def cancel(self) -> None:
         """An epoch of the local runtime runs to its end."""

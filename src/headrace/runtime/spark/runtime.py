@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import pickle
 import uuid
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as sql
 
 from headrace.common.errors import CheckpointStorageError, InfrastructureError
 from headrace.exchange.envelope import DDL, SORT_COLUMNS, Kind
-from headrace.runtime.spark.worker import LaterStage, ShippedJob, SourceStage
+from headrace.runtime.spark.worker import CompactionStage, LaterStage, ShippedJob, SourceStage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
     from headrace.runtime.spark.session import SessionHandle
     from headrace.runtime.task.instance import JobBlob
     from headrace.runtime.task.messages import EpochContext, TaskReport
+    from headrace.state.compaction import CompactionResult, CompactionTask
 
-T = TypeVar("T")
+logger = logging.getLogger(__name__)
 
 INLINE_JOB_BYTES = 512 * 1024
 """A larger job lies in a file: PySpark broadcasts closures above 1 MiB, and leaves a file behind each time."""
@@ -78,9 +80,11 @@ class SparkRuntime:
             pickle.loads(payloads[row].as_buffer()) for row, kind in enumerate(kinds) if kind == Kind.REPORT
         ]
 
-    def run_in_background(self, work: Callable[[], T]) -> Callable[[], T | None]:
-        """Do it on a thread of the driver."""
-        future: Future[T] = self._background.submit(work)
+    def start_compaction(
+        self, state_directory: str, tasks: list[CompactionTask]
+    ) -> Callable[[], list[CompactionResult] | None]:
+        """Merge runs in a query of their own, which runs beside the epochs."""
+        future = self._background.submit(self._compact, state_directory, tasks)
         return lambda: future.result() if future.done() else None
 
     def cancel(self) -> None:
@@ -107,6 +111,17 @@ class SparkRuntime:
                 .mapInArrow(LaterStage(self._job, stage), DDL)
             )
         return query
+
+    def _compact(self, state_directory: str, tasks: list[CompactionTask]) -> list[CompactionResult]:
+        self._session.addTag(self._tag)
+        content = pickle.dumps(tasks, protocol=5)
+        rows = self._session.range(0, len(tasks), 1, len(tasks)).select("id", sql.lit(content).alias("tasks"))
+        try:
+            found = rows.mapInArrow(CompactionStage(state_directory), "result binary").toArrow()
+        except PySparkException as error:
+            logger.info("a compaction is given up, the next one makes up for it: %s", first_line(error))
+            return []
+        return [pickle.loads(result) for result in found.column(0).to_pylist()]
 
     def _probe(self, state_directory: str) -> None:
         """Write and read a file of the state directory on an executor."""

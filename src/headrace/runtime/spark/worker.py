@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from headrace.exchange.envelope import MAX_CELL_BYTES, Envelope, from_record_batch, to_record_batch
+from headrace.runtime.task.compaction import compact
 from headrace.runtime.task.messages import EpochContext
 from headrace.runtime.task.runner import TaskRunner
 
@@ -91,6 +92,24 @@ class LaterStage:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         envelopes = (envelope for batch in batches for envelope in from_record_batch(batch))
         yield from _batched(self._job.runner().run_stage_task(self._stage, envelopes))
+
+
+class CompactionStage:
+    """Merges runs: a function of Arrow batches ``(number, all tasks)``.
+
+    Args:
+        state_directory: where state files are.
+    """
+
+    def __init__(self, state_directory: str) -> None:
+        self._state_directory = state_directory
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number, content in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
+                results = compact(self._state_directory, [pickle.loads(content)[number]])
+                cells = [pickle.dumps(result, protocol=5) for result in results]
+                yield pa.RecordBatch.from_arrays([pa.array(cells, pa.binary())], names=["result"])
 
 
 def _batched(envelopes: Iterable[Envelope]) -> Iterator[pa.RecordBatch]:

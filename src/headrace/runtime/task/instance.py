@@ -7,6 +7,7 @@ not do exactly the epoch before is dropped and made anew. So fields of a user fu
 from __future__ import annotations
 
 import pickle
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -109,9 +110,10 @@ class StageInstance:
                 member.operator.abort()
 
     def close(self) -> None:
-        """End of the instance's life."""
-        for member in self.members.values():
-            member.operator.close()
+        """End of the instance's life: every function is closed, also when one of them raises."""
+        with ExitStack() as stack:
+            for member in reversed(self.members.values()):
+                stack.callback(member.operator.close)
 
     def _open_state(self, blob: JobBlob, start: PartitionContext) -> TaskState:
         return TaskState.open(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 from typing import TYPE_CHECKING
 
-from headrace.common.constants import MAX_WATERMARK
+from headrace.common.constants import MIN_WATERMARK
 from headrace.exchange.envelope import Envelope, Kind
 from headrace.runtime.task.failures import REPORTED, describe
 from headrace.runtime.task.instance import JobBlob, StageInstance
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from headrace.plan.job_plan import JobPlan
 
 _CONTEXT_EDGE = -1
+
+logger = logging.getLogger(__name__)
 
 
 class TaskRunner:
@@ -51,17 +54,25 @@ class TaskRunner:
             self._keep(0, subtask, context, instance)
         except REPORTED as error:
             report = self._failed(0, subtask, instance, error)
+            yield from self._call_off(0)
+        except BaseException:
+            _drop(instance)
+            raise
         yield self._report(subtask, report)
 
     def run_stage_task(self, stage: int, envelopes: Iterable[Envelope]) -> Iterator[Envelope]:
         """One task of a later stage; what is for stages beyond passes through."""
         running = _RunningStage(self, stage)
-        for envelope in envelopes:
-            if envelope.stage != stage:
-                yield envelope
-            else:
-                yield from running.take(envelope)
-        yield from running.end()
+        try:
+            for envelope in envelopes:
+                if envelope.stage != stage:
+                    yield envelope
+                else:
+                    yield from running.take(envelope)
+            yield from running.end()
+        except BaseException:
+            running.drop()
+            raise
 
     def close(self) -> None:
         """Close every instance."""
@@ -69,17 +80,25 @@ class TaskRunner:
         for instance, _ in instances.values():
             instance.close()
 
+    def _call_off(self, stage: int) -> Iterator[Envelope]:
+        """Tell every later task, before any record, that the epoch has failed: its input is not whole."""
+        for later in range(stage + 1, self._stages):
+            for partition in range(self._parallelism[later]):
+                yield Envelope(later, partition, -1, MIN_WATERMARK, _CONTEXT_EDGE, 1, 0, Kind.FAILURE, b"")
+
     def _contexts(self, context: EpochContext) -> Iterator[Envelope]:
         for stage in range(1, self._stages):
             for partition in range(self._parallelism[stage]):
                 payload = context.for_partition(stage, partition).to_bytes()
-                yield Envelope(stage, partition, -1, -MAX_WATERMARK - 1, _CONTEXT_EDGE, 0, 0, Kind.CONTEXT, payload)
+                yield Envelope(stage, partition, -1, MIN_WATERMARK, _CONTEXT_EDGE, 0, 0, Kind.CONTEXT, payload)
 
     def _take(self, stage: int, partition: int, context: EpochContext, start: PartitionContext | None) -> StageInstance:
         """The instance that did the epoch before, or a new one."""
         kept = self._instances.pop((stage, partition), None)
-        if kept is not None and kept[1] == (context.job_id, context.generation, context.previous) and not self._fresh:
-            return kept[0]
+        if kept is not None:
+            if kept[1] == (context.job_id, context.generation, context.previous):
+                return kept[0]
+            _drop(kept[0])
         return StageInstance(self.blob, context.job_id, stage, partition, start)
 
     def _keep(self, stage: int, partition: int, context: EpochContext, instance: StageInstance) -> None:
@@ -91,8 +110,8 @@ class TaskRunner:
 
     def _failed(self, stage: int, partition: int, instance: StageInstance | None, error: Exception) -> TaskReport:
         if instance is not None:
-            instance.abort()
             instance.outbox.clear()
+            _drop(instance)
         return TaskReport(stage=stage, partition=partition, error=describe(error))
 
     def _report(self, partition: int, report: TaskReport) -> Envelope:
@@ -120,6 +139,8 @@ class _RunningStage:
         try:
             if envelope.kind == Kind.CONTEXT:
                 self._start(envelope)
+            elif envelope.kind == Kind.FAILURE:
+                self._give_up()
             elif self._task is None:
                 raise RuntimeError(f"stage {self._stage}: an envelope came before the context of its epoch")
             elif envelope.kind == Kind.SUMMARY:
@@ -127,7 +148,7 @@ class _RunningStage:
             else:
                 self._task.data(envelope)
         except REPORTED as error:
-            self._fail(error)
+            yield from self._fail(error)
         if self._instance is not None:
             yield from _emptied(self._instance)
 
@@ -144,7 +165,7 @@ class _RunningStage:
                 self._report = self._task.report()
                 self._runner._keep(self._stage, self._partition, self._context, self._instance)
             except REPORTED as error:
-                self._fail(error)
+                yield from self._fail(error)
         assert self._report is not None
         yield self._runner._report(self._partition, self._report)
 
@@ -155,8 +176,31 @@ class _RunningStage:
         self._instance = self._runner._take(self._stage, self._partition, self._context, start)
         self._task = StageTask(self._instance, self._context)
 
-    def _fail(self, error: Exception) -> None:
+    def _give_up(self) -> None:
+        """Another task has failed, which is what the driver will hear of."""
+        self.drop()
+        self._report = TaskReport(stage=self._stage, partition=self._partition)
+
+    def drop(self) -> None:
+        """The task cannot go on."""
+        if self._report is None:
+            _drop(self._instance)
+            self._instance = None
+
+    def _fail(self, error: Exception) -> Iterator[Envelope]:
         self._report = self._runner._failed(self._stage, self._partition, self._instance, error)
+        self._instance = None
+        return self._runner._call_off(self._stage)
+
+
+def _drop(instance: StageInstance | None) -> None:
+    """Let go of an instance that is of no use any more; what its functions raise in ``close`` must not hide why."""
+    if instance is not None:
+        try:
+            instance.abort()
+            instance.close()
+        except Exception:
+            logger.warning("closing the functions of a task that was given up failed", exc_info=True)
 
 
 def _emptied(instance: StageInstance) -> Iterator[Envelope]:

@@ -111,6 +111,9 @@ class StageTask:
         if self._has_begun:
             return
         self._has_begun = True
+        for adoption in self._start.adoptions:
+            assert self._instance.state is not None
+            self._instance.state.adopt(adoption)
         for node, member in self._instance.members.items():
             reached = self._start.watermarks.get(node, MIN_WATERMARK)
             member.gate.begin(self._inputs(member, reached), reached)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from headrace.operators.window.columnar import ColumnarWindowOperator
 from headrace.operators.window.layout import WindowLayout
 from headrace.operators.window.local import LocalWindowAggregate
+from headrace.operators.window.row_layout import RowWindowLayout
 from headrace.operators.window.row_window import RowWindowOperator
 
 if TYPE_CHECKING:

@@ -1,0 +1,73 @@
+"""When runs are merged in the background, and how the outcome gets into a later epoch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.state.compaction import plan_compaction
+from headrace.state.storage import DirectoryStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from headrace.checkpoint.manifest import Manifest
+    from headrace.jobmanager.runtime import Runtime
+    from headrace.state.compaction import CompactionResult, CompactionTask
+
+EPOCHS_BETWEEN_LOOKS = 8
+"""How often the state is looked at for runs to merge: reading the indexes costs a millisecond a partition."""
+
+
+class CompactionCoordinator:
+    """Has runs merged by the runtime while epochs go on; at most one round at a time.
+
+    Args:
+        runtime: does the work.
+        state_directory: where state files are.
+    """
+
+    def __init__(self, runtime: Runtime, state_directory: str) -> None:
+        self._runtime = runtime
+        self._directory = state_directory
+        self._storage = DirectoryStorage(state_directory)
+        self._running: Callable[[], list[CompactionResult] | None] | None = None
+        self._offered: list[CompactionResult] = []
+        self._epochs = 0
+
+    def adoptions(self) -> Mapping[tuple[int, int], tuple[CompactionResult, ...]]:
+        """What the next epoch has to adopt, by stage and partition."""
+        if self._running is not None and (results := self._running()) is not None:
+            self._running = None
+            self._offered = results
+        by_task: dict[tuple[int, int], tuple[CompactionResult, ...]] = {}
+        for result in self._offered:
+            where = (result.task.stage, result.task.partition)
+            by_task[where] = (*by_task.get(where, ()), result)
+        return by_task
+
+    def epoch_completed(self, manifest: Manifest) -> None:
+        """An epoch's manifest exists: forget what it has adopted, and look for more work now and then."""
+        self._forget_offered(manifest)
+        self._epochs += 1
+        if self._running is None and self._epochs % EPOCHS_BETWEEN_LOOKS == 0:
+            tasks = self._plan(manifest)
+            if tasks:
+                self._running = self._runtime.start_compaction(self._directory, tasks)
+
+    def _plan(self, manifest: Manifest) -> list[CompactionTask]:
+        return [
+            task
+            for stage in manifest.stages
+            for partition in stage.partitions
+            if partition.version is not None and partition.version.files
+            for task in plan_compaction(self._storage, partition.version, manifest.processing_time)
+        ]
+
+    def _forget_offered(self, manifest: Manifest) -> None:
+        """What was offered to an epoch was adopted by it, or came too late and is a file that nobody needs."""
+        offered, self._offered = self._offered, []
+        needed = set(manifest.state_files())
+        for result in offered:
+            if result.run is not None and result.run["file"] not in needed:
+                (Path(self._directory) / result.run["file"]).unlink(missing_ok=True)

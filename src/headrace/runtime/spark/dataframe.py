@@ -1,0 +1,80 @@
+"""A static Spark DataFrame as a source: Spark evaluates it once, headrace reads what it wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from headrace.common.errors import InvalidProgramError, UnsupportedOperationError
+from headrace.connectors.file_system import FileSource
+from headrace.connectors.source import Boundedness, EnumeratorContext, Source, SourceReader, SplitEnumerator
+from headrace.formats.parquet import ParquetFormat
+from headrace.formats.parquet.types import type_of_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from headrace.common.typeinfo import TypeInformation
+
+
+class DataFrameSource(Source):
+    """The rows of a DataFrame, as a bounded source.
+
+    The DataFrame is evaluated when the job starts for the first time and kept as Parquet beside the job's checkpoints:
+    what Spark would compute may differ from one evaluation to the next, what a checkpoint refers to may not. Rows come
+    in the order in which Spark wrote them.
+
+    Args:
+        dataframe: a static DataFrame, of any session.
+
+    Raises:
+        UnsupportedOperationError: for a streaming DataFrame.
+        InvalidTypeError: naming the column that has no type in headrace.
+    """
+
+    def __init__(self, dataframe: DataFrame) -> None:
+        if dataframe.isStreaming:
+            raise UnsupportedOperationError(
+                "from_dataframe() takes static DataFrames only; read the stream's source with a headrace connector"
+            )
+        self._dataframe: DataFrame | None = dataframe
+        self._type = type_of_schema(to_arrow_schema(dataframe.schema, timestamp_utc=True))
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return Boundedness.BOUNDED
+
+    @property
+    def produced_type(self) -> TypeInformation:
+        return self._type
+
+    @property
+    def reads_in_pieces(self) -> bool:
+        return True
+
+    def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
+        staged = Path(context.directory) / "dataframe"
+        if not (staged / "_SUCCESS").exists():
+            self._stage(staged)
+        return self._files(staged).create_enumerator(context)
+
+    def create_reader(self) -> SourceReader:
+        # Pieces name their files, so any folder will do.
+        return self._files(Path()).create_reader()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Tasks read files; the DataFrame stays in the driver."""
+        return {**self.__dict__, "_dataframe": None}
+
+    def __repr__(self) -> str:
+        return f"DataFrameSource({self._type})"
+
+    def _stage(self, folder: Path) -> None:
+        if self._dataframe is None:
+            raise InvalidProgramError(f"the rows of the DataFrame are not in {folder}, and this is only a copy of it")
+        self._dataframe.write.mode("overwrite").parquet(str(folder))
+
+    def _files(self, folder: Path) -> FileSource:
+        return FileSource.for_bulk_file_format(ParquetFormat(type_info=self._type), folder).build()
