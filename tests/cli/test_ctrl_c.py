@@ -60,3 +60,16 @@ def test_ctrl_c_ends_a_program_that_runs_no_job(start: Start, script: Callable[.
     assert process.returncode == 130
     assert "interrupted" in errors
     assert "Traceback" not in errors
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(240)
+def test_ctrl_c_stops_at_an_epoch_on_spark_as_well(start: Start, script: Callable[..., Path]) -> None:
+    """PySpark sets a handler of its own when a session starts; it must not have the last word."""
+    process = start("run", "--master", "local[2]", "-p", 1, script("execute(doubling(10**9, rate=2000))\n"))
+    wait_for_output(process)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=120)
+    assert "stopping at the end of the running epoch" in errors
+    assert "job 'doubling' ended at epoch" in errors
+    assert process.returncode == 130

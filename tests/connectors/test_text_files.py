@@ -23,7 +23,7 @@ from headrace.common.errors import (
 )
 from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import Types
-from headrace.connectors.file_system import FileSource, StreamFormat
+from headrace.connectors.file_system import FileEnumeratorProvider, FileSource, StreamFormat
 from headrace.connectors.source import EnumeratorContext, ReadBudget
 from headrace.formats.lines import blocks
 from headrace.formats.text import TextLineFormat
@@ -102,6 +102,19 @@ def test_pieces_are_about_equal(tmp_path: Path) -> None:
     assert sizes == [11_000] * 4
     assert share.bytes == 44_000
     assert 3900 <= share.records <= 4100
+
+
+def test_files_can_be_left_whole(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("0123456789\n" * 100)
+    builder = FileSource.for_record_stream_format(TextLineFormat(), tmp_path)
+    builder.set_file_enumerator(FileEnumeratorProvider.default_non_splittable_file_enumerator())
+    run = SourceRun(builder.build(), tmp_path / ".state")
+    run.epoch(ReadBudget(1, 1, 3))
+    assert len(run.rows) == 100
+    builder.set_file_enumerator(FileEnumeratorProvider.default_splittable_file_enumerator())
+    run = SourceRun(builder.build(), tmp_path / ".state")
+    run.epoch(ReadBudget(10, 1000, 3))
+    assert len(run.rows) <= 11
 
 
 COMPRESSIONS = {

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from headrace.plan.job_plan import JobPlan
 
 
-class GraphCaptured(BaseException):  # noqa: N818 - not an error: it ends a program that was only to be looked at
+class GraphCaptured(BaseException):
     """Raised by ``execute()`` in a program that is run to see its graph; no ``except Exception`` stops it."""
 
 

@@ -71,7 +71,9 @@ class JobClient:
         Raises:
             UnsupportedOperationError: always.
         """
-        raise UnsupportedOperationError("savepoints are not supported yet; every epoch leaves a checkpoint to go on from")
+        raise UnsupportedOperationError(
+            "savepoints are not supported yet; every epoch leaves a checkpoint to go on from"
+        )
 
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
         """The job's counters up to now."""

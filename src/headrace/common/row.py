@@ -194,9 +194,10 @@ def make_rows(fields: tuple[str, ...] | None, values: Iterable[Sequence[Any]], c
     """Many INSERT rows of names that are known to be good, made without a call of Python code for each."""
     rows = list(map(Row.__new__, repeat(Row, count)))
     # Only the slots' own setters run; a deque of length 0 exhausts an iterator in C.
-    deque(map(Row._fields.__set__, rows, repeat(fields)), 0)  # type: ignore[union-attr]
-    deque(map(Row._values.__set__, rows, map(list, values)), 0)  # type: ignore[attr-defined]
-    deque(map(Row._row_kind.__set__, rows, repeat(RowKind.INSERT)), 0)  # type: ignore[attr-defined]
+    set_fields, set_kind, set_values = (Row.__dict__[name].__set__ for name in Row.__slots__)
+    deque(map(set_fields, rows, repeat(fields)), 0)
+    deque(map(set_kind, rows, repeat(RowKind.INSERT)), 0)
+    deque(map(set_values, rows, map(list, values)), 0)
     return rows
 
 

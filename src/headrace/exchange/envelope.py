@@ -90,10 +90,9 @@ def to_record_batch(envelopes: Sequence[Envelope]) -> pa.RecordBatch:
 def from_record_batch(batch: pa.RecordBatch) -> Iterator[Envelope]:
     """The envelopes of an Arrow batch; payloads stay where they are."""
     plain = [batch.column(i).to_numpy(zero_copy_only=False).tolist() for i in range(len(SCHEMA) - 1)]
-    payloads = batch.column(len(SCHEMA) - 1)
-    for number, values in enumerate(zip(*plain, strict=True)):
-        yield Envelope(*values, payloads[number].as_buffer())
+    payloads = (cell.as_buffer() for cell in batch.column(len(SCHEMA) - 1))
+    yield from map(Envelope._make, zip(*plain, payloads, strict=True))
 
 
 def _binary_array(payloads: Sequence[bytes | pa.Buffer]) -> pa.Array:
-    return pa.array([memoryview(payload).tobytes() if isinstance(payload, pa.Buffer) else payload for payload in payloads], pa.binary())
+    return pa.array([bytes(memoryview(payload)) for payload in payloads], pa.binary())

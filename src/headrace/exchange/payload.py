@@ -42,7 +42,9 @@ def encode(batch: Batch, keys: KeyColumn | None, key: KeyPlan | None) -> bytes:
     """
     ends, values = _runs(batch.watermarks)
     body = _to_arrow(batch, keys if _has_key(key) else None).serialize()
-    return b"".join((_LENGTHS.pack(len(batch), len(ends), body.size), ends.tobytes(), values.tobytes(), memoryview(body)))
+    return b"".join(
+        (_LENGTHS.pack(len(batch), len(ends), body.size), ends.tobytes(), values.tobytes(), memoryview(body))
+    )
 
 
 def decode(payload: bytes | pa.Buffer, record_type: TypeInformation, key: KeyPlan | None) -> Batch:

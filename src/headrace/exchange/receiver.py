@@ -128,8 +128,12 @@ class ExchangeReceiver:
         waiting: list[_Held] = []
         for held in self._held:
             side = "right" if held.channel <= channel else "left"
-            stop = len(held.batch) if held.channel == channel else int(
-                np.searchsorted(held.batch.watermarks, watermark, side=side)  # type: ignore[call-overload]
+            stop = (
+                len(held.batch)
+                if held.channel == channel
+                else int(
+                    np.searchsorted(held.batch.watermarks, watermark, side=side)  # type: ignore[call-overload]
+                )
             )
             if stop:
                 ready.append(held if stop == len(held.batch) else _Held(held.channel, held.batch.slice(0, stop)))

@@ -83,9 +83,7 @@ class EdgeSender:
         """The piece is over: tell every receiver how it ended."""
         self.flush()
         for target, envelopes in enumerate(self._sequences):
-            summary = ChannelSummary(
-                self.edge.id, self._channel, self._phase, self._start, final, status, envelopes
-            )
+            summary = ChannelSummary(self.edge.id, self._channel, self._phase, self._start, final, status, envelopes)
             self._outbox(self._envelope(target, -1, MIN_WATERMARK, self._phase, Kind.SUMMARY, summary.to_bytes()))
 
     def _route(self, batch: Batch) -> None:

@@ -122,7 +122,7 @@ class CommitCoordinator:
                 try:
                     for commit in commits:
                         self._commit(commit)
-                except BaseException as error:  # noqa: BLE001 - raised again in the job manager's thread
+                except BaseException as error:  # raised again in the job manager's thread
                     self._failure = error
             with self._lock:
                 self._waiting_epochs -= 1
@@ -147,7 +147,7 @@ class CommitCoordinator:
                 return
             except CommitRefusedError as error:
                 raise CommitRefusedError(
-                    f"sink {self._names.get(commit.sink, commit.sink)!r} (uid {commit.sink}), epoch {commit.epoch}: {error}"
+                    f"sink {self._names[commit.sink]!r} (uid {commit.sink}), epoch {commit.epoch}: {error}"
                 ) from error
             except OSError:
                 if attempt == _ATTEMPTS:

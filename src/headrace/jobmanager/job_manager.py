@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING
 
 from headrace.checkpoint.manifest import Manifest
 from headrace.common.errors import HeadraceError, InfrastructureError
+from headrace.connectors.sink import CommitterContext
 from headrace.graph.specs import SinkSpec
-from headrace.jobmanager.compaction import CompactionCoordinator
 from headrace.jobmanager.commits import CommitCoordinator, commits_of
+from headrace.jobmanager.compaction import CompactionCoordinator
 from headrace.jobmanager.epoch import EpochPlan, EpochPlanner
 from headrace.jobmanager.epoch_size import EpochLimits, EpochSizer
 from headrace.jobmanager.outcome import next_manifest, raise_reported
 from headrace.jobmanager.progress import EpochStatistics, SilentListener
 from headrace.jobmanager.recovery import check_compatible
 from headrace.jobmanager.sources import SourceCoordinator
-from headrace.connectors.sink import CommitterContext
 from headrace.time.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -174,6 +174,14 @@ class JobManager:
         self._listener.epoch_completed(statistics)
         return statistics
 
+    def wait_for_commits(self) -> None:
+        """Wait until all sinks have committed the epochs so far."""
+        self._commits.drain()
+
+    def source(self, uid: str) -> SourceCoordinator:
+        """One of the job's sources, as soon as the job is open."""
+        return next(source for source in self._sources if source.planned.uid == uid)
+
     def close(self) -> None:
         """Let go of everything; what is not committed stays in the manifest."""
         for source in getattr(self, "_sources", ()):
@@ -194,12 +202,18 @@ class JobManager:
                 self._stop.wait(self._idle_seconds())
             elif statistics.seconds < self._settings.min_interval_seconds:
                 self._stop.wait(self._settings.min_interval_seconds - statistics.seconds)
-        self._commits.finish() if self.manifest is not None and self.manifest.finished else self._commits.drain()
-        self._forget_pending()
+        self.complete_commits()
 
-    def _forget_pending(self) -> None:
-        """Everything is committed: say so in a last manifest, so that the next start need not commit it again."""
+    def complete_commits(self) -> None:
+        """Wait until all sinks have committed; at the job's end let them publish what they held back.
+
+        Then a last manifest says so, and the next start need not commit it again.
+
+        Raises:
+            CommitRefusedError: when a commit was refused for good.
+        """
         assert self.manifest is not None
+        self._commits.finish() if self.manifest.finished else self._commits.drain()
         if self.manifest.pending and not self._cancelled:
             self.manifest = replace(self.manifest, epoch=self.manifest.epoch + 1, pending=())
             self._store.write(self.manifest)

@@ -76,9 +76,7 @@ def _stage(stage: Stage, reports: Mapping[tuple[int, int], TaskReport]) -> Stage
     return StageSnapshot(tuple(uids.values()), tuple(partitions), tuple(stateful))
 
 
-def _counters(
-    totals: Mapping[str, int], plan: JobPlan, reports: Sequence[TaskReport], read: int
-) -> dict[str, int]:
+def _counters(totals: Mapping[str, int], plan: JobPlan, reports: Sequence[TaskReport], read: int) -> dict[str, int]:
     """Totals over the job's life: all operators together, and each by its name."""
     counters = Counter(totals)
     counters["numRecordsRead"] += read

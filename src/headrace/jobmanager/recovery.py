@@ -1,11 +1,10 @@
-"""From a manifest to what tasks start from: the same job again, perhaps at another parallelism or with another shape."""
+"""From a manifest to what tasks start from: the same job, perhaps at another parallelism or in another shape."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from headrace.checkpoint.manifest import Manifest, PartitionSnapshot, StageSnapshot
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import StateMigrationError
 from headrace.runtime.task.messages import PartitionContext
@@ -14,6 +13,7 @@ from headrace.state.key_groups import range_of_partition
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from headrace.checkpoint.manifest import Manifest, PartitionSnapshot, StageSnapshot
     from headrace.plan.job_plan import JobPlan, PlannedOperator, Stage
     from headrace.state.compaction import CompactionResult
     from headrace.state.version import VersionRef
@@ -29,11 +29,13 @@ def check_compatible(manifest: Manifest, plan: JobPlan) -> None:
     """
     if manifest.max_parallelism != plan.max_parallelism:
         raise StateMigrationError(
-            f"the checkpoint has {manifest.max_parallelism} key groups, the program asks for {plan.max_parallelism}: max "
-            "parallelism is fixed for the life of the state; set it back, or start with a fresh checkpoint directory"
+            f"the checkpoint has {manifest.max_parallelism} key groups, the program asks for {plan.max_parallelism}: "
+            "max parallelism is fixed for the life of the state; set it back, or start with a fresh directory"
         )
     _check_none_lost("state of operators", {uid for stage in manifest.stages for uid in _stateful(stage)}, plan)
-    _check_none_lost("the position of sources", {uid for uid, source in manifest.sources.items() if source.splits}, plan)
+    _check_none_lost(
+        "the position of sources", {uid for uid, source in manifest.sources.items() if source.splits}, plan
+    )
 
 
 def partition_contexts(

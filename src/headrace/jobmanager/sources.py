@@ -72,7 +72,8 @@ class SourceCoordinator:
         plan: the job.
         directory: the folder of the checkpoint directory that belongs to the source.
         snapshot: what an earlier manifest knew of it.
-        next_channel: gives a number to a new split.
+        channels: gives a number to each new split.
+        now: the reading of the job's clock in milliseconds.
     """
 
     def __init__(
@@ -162,6 +163,14 @@ class SourceCoordinator:
         counting = [split for split in self.unfinished() if not split.idle]
         return min((split.watermark for split in counting), default=MAX_WATERMARK)
 
+    def advance_watermark(self, split_id: str, watermark: int, now: int) -> None:
+        """Say by hand how far a split's event time has come; the next epoch starts from there. It never goes back."""
+        if split_id not in self._splits:
+            self._discover(now)
+        reached = self._splits[split_id].watermarks
+        for node in self._timestamps:
+            reached[node] = max(watermark, reached.get(node, MIN_WATERMARK))
+
     def next_idle_at(self) -> int | None:
         """When the next split becomes idle if nothing comes, in milliseconds; None for never."""
         times = [
@@ -222,9 +231,7 @@ class SourceCoordinator:
                 self._add(Split(split_id, next(self._channels), position), now)
 
     def _restore(self, snapshot: SplitSnapshot, now: int) -> None:
-        watermarks = {
-            node: snapshot.watermarks[uid] for node, uid in self._uids.items() if uid in snapshot.watermarks
-        }
+        watermarks = {node: snapshot.watermarks[uid] for node, uid in self._uids.items() if uid in snapshot.watermarks}
         split = Split(snapshot.split_id, snapshot.channel, snapshot.position, watermarks, finished=snapshot.finished)
         self._add(split, now)
 

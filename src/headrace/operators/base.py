@@ -98,7 +98,7 @@ class Operator(ABC):
     def begin_epoch(self, scope: EpochScope) -> None:
         """Start of an epoch: due processing-time timers fire here."""
 
-    def begin_channel(self, watermark: int) -> None:  # noqa: B027 - most operators keep no event time of their own
+    def begin_channel(self, watermark: int) -> None:
         """Before a shuffle only: what follows comes from another split, or piece of one, that reached ``watermark``."""
 
     @abstractmethod

@@ -10,8 +10,11 @@ if TYPE_CHECKING:
 
 def method_of(function: Any, name: str) -> Callable[..., Any]:
     """The method ``name`` of a function object (``MapFunction.map``), or the callable itself."""
-    method = getattr(function, name, None)
-    return method if callable(method) else function
+    method: Callable[..., Any] | None = getattr(function, name, None)
+    if callable(method):
+        return method
+    plain: Callable[..., Any] = function
+    return plain
 
 
 def open_function(function: Any, runtime_context: Any) -> None:

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.keyed import KeyedBatch
     from headrace.state.keyed_backend import KeyedStateBackend
-    from headrace.state.timers import Timer, TimerService as Timers
+    from headrace.state.timers import Timer
+    from headrace.state.timers import TimerService as Timers
 
 
 class TimerService:

@@ -5,14 +5,14 @@ In streaming mode each record gives one output, the new value; in batch mode eac
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK
-from headrace.common.row import Row
+from headrace.common.row import Row, make_row
 from headrace.operators.base import EpochScope, Operator, OperatorContext, Output
 from headrace.operators.functions import close_function, method_of, open_function
 from headrace.operators.runtime_context import RuntimeContext
@@ -97,30 +97,27 @@ def _get(row: Any, index: int, name: str) -> Any:
 
 
 def _put(row: Any, index: int, name: str, value: Any) -> Any:
+    if isinstance(row, dict):
+        return {**row, name: value}
     if isinstance(row, int | float | Decimal):
         return value
     if isinstance(row, list):
         return [*row[:index], value, *row[index + 1 :]]
-    if isinstance(row, Row):
-        copy = Row(*row)
-        if getattr(row, "_fields", None):
-            copy.set_field_names(list(row._fields))
-        copy[index if index >= 0 else name] = value
-        return copy
-    if isinstance(row, dict):
-        return {**row, name: value}
-    if hasattr(row, "_replace"):
-        return row._replace(**{name: value})
-    if isinstance(row, tuple):
+    if type(row) is tuple:
         return (*row[:index], value, *row[index + 1 :])
-    return replace(row, **{name: value}) if is_dataclass(row) and fields(row) else _put_attribute(row, name, value)
+    return _put_into_copy(row, index, name, value)
 
 
-def _put_attribute(row: Any, name: str, value: Any) -> Any:
-    import copy
-
+def _put_into_copy(row: Any, index: int, name: str, value: Any) -> Any:
+    """The same for objects: rows, and instances of the user's classes, frozen or not."""
+    if isinstance(row, Row):
+        changed = make_row(row._fields, list(row), row.get_row_kind())
+        changed[index if index >= 0 else name] = value
+        return changed
+    if isinstance(row, tuple):  # a named one
+        return row._replace(**{name: value})  # type: ignore[attr-defined]
     changed = copy.copy(row)
-    setattr(changed, name, value)
+    object.__setattr__(changed, name, value)
     return changed
 
 

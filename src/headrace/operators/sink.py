@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.errors import HeadraceError
-from headrace.connectors.sink import WriterContext
 from headrace.operators.base import EpochScope, Operator
 from headrace.operators.user_code import user_error
 
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.common.batch import Batch
-    from headrace.connectors.sink import Sink, SinkWriter
+    from headrace.connectors.sink import Sink, SinkWriter, WriterContext
 
 
 class SinkOperator(Operator):

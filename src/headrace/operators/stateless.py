@@ -102,7 +102,7 @@ class FilterOperator(FunctionOperator):
         row = None
         try:
             for row in batch.rows:
-                kept.append(bool(call(row)))  # noqa: PERF401 - the loop variable names the record that failed
+                kept.append(bool(call(row)))
         except Exception as error:
             raise user_error(error, self.context, row) from error
         mask = np.asarray(kept, dtype=np.bool_)
@@ -136,15 +136,8 @@ class MapBatchesOperator(FunctionOperator):
         """The result under the declared schema."""
         schema = layout_of(self._output_type).schema
         try:
-            if isinstance(result, pa.Table):
-                result = result.combine_chunks()
-            return pa.RecordBatch.from_arrays(
-                [
-                    column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-                    for column in (result.column(name).cast(field.type) for name, field in zip(schema.names, schema, strict=True))
-                ],
-                schema=schema,
-            )
+            columns = [_whole(result.column(field.name)).cast(field.type) for field in schema]
+            return pa.RecordBatch.from_arrays(columns, schema=schema)
         except (KeyError, AttributeError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             found = getattr(result, "schema", type(result).__name__)
             raise InvalidTypeError(
@@ -157,3 +150,7 @@ class MapBatchesOperator(FunctionOperator):
         timestamps = np.full(result.num_rows, batch.timestamps.max(), dtype=np.int64)
         watermarks = np.full(result.num_rows, batch.watermarks[0], dtype=np.int64)
         self.output.emit(Batch(self._output_type, timestamps, watermarks, columns=result))
+
+
+def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

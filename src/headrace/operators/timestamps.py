@@ -88,4 +88,5 @@ class TimestampsOperator(Operator):
             )
         if pa.types.is_timestamp(column.type):
             column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
-        return column.cast(pa.int64()).to_numpy()
+        timestamps: npt.NDArray[np.int64] = column.cast(pa.int64()).to_numpy()
+        return timestamps

@@ -38,8 +38,8 @@ def user_error(error: BaseException, context: OperatorContext, record: Any = _NO
         return error
     site = of_traceback(error.__traceback__)
     lines = [
-        f"operator {context.name!r} (uid {context.uid}, subtask {context.subtask}) failed: "
-        f"{type(error).__name__}: {error}",
+        f"operator {context.name!r} (uid {context.uid}, subtask {context.subtask}) failed",
+        f"  {type(error).__name__}: {error}",
         f"  at {site}" if site else "",
         "" if record is _NO_RECORD else f"  record: {_repr.repr(record)}",
         f"  operator defined at {context.call_site}",

@@ -26,13 +26,12 @@ def two_phase_windows(graph: StreamGraph) -> StreamGraph:
     next_id = max((node.id for node in graph), default=-1) + 1
     for node in graph:
         if isinstance(node.spec, ColumnarWindowSpec) and _can_be_split(graph, node, node.spec):
-            locals_, inputs = [], []
+            inputs: list[Edge] = []
             for number, edge in enumerate(node.inputs):
                 local = _local_window(graph, node, node.spec, edge, next_id, number)
                 next_id += 1
-                locals_.append(local)
+                nodes.append(local)
                 inputs.extend(_edges(local, edge))
-            nodes.extend(locals_)
             nodes.append(replace(node, inputs=tuple(inputs)))
         else:
             nodes.append(node)

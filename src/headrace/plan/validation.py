@@ -27,7 +27,7 @@ def validate(graph: StreamGraph, max_parallelism: int) -> None:
             f"max parallelism must lie between 1 and {UPPER_BOUND_MAX_PARALLELISM}, it is {max_parallelism}"
         )
     if not any(node.is_sink for node in graph):
-        raise InvalidProgramError("the job has no sink: nothing would see its results; end a stream in print(), sink_to()")
+        raise InvalidProgramError("the job has no sink, so nothing would see its results: call print() or sink_to()")
     for node in graph:
         _validate_parallelism(node, max_parallelism)
         if isinstance(node.spec, SinkSpec):

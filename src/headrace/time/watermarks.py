@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-
 class WatermarkGenerator(ABC):
     """Turns timestamps into watermarks; immutable, its only memory is the watermark itself."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.connectors.file_system.buckets import BucketAssigner, BucketContext
+from headrace.connectors.file_system.enumerator import FileEnumeratorProvider
 from headrace.connectors.file_system.output_config import OutputFileConfig, OutputFileConfigBuilder
 from headrace.connectors.file_system.rolling import (
     DefaultRollingPolicy,
@@ -19,6 +20,7 @@ __all__ = [
     "BulkFormat",
     "BulkFormatBuilder",
     "DefaultRollingPolicy",
+    "FileEnumeratorProvider",
     "FileSink",
     "FileSource",
     "FileSourceBuilder",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,27 @@ if TYPE_CHECKING:
 SPLIT = "files"
 _MIN_ENTRIES = 1000
 _NANOS_PER_MILLI = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class FileEnumeratorProvider:
+    """Whether files are cut, under PyFlink's name.
+
+    Attributes:
+        splittable: whether the files of a format that can be cut are.
+    """
+
+    splittable: bool = True
+
+    @staticmethod
+    def default_splittable_file_enumerator() -> FileEnumeratorProvider:
+        """Cut files where their format allows it; the default."""
+        return FileEnumeratorProvider(True)
+
+    @staticmethod
+    def default_non_splittable_file_enumerator() -> FileEnumeratorProvider:
+        """Leave every file whole: it is read by one task in one epoch."""
+        return FileEnumeratorProvider(False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +72,21 @@ class FileEnumerator(SplitEnumerator):
         fmt: the format of the files.
         watch: how to look for new files; None to look once.
         context: where to keep the list of files, and what is known from before.
+        splittable: whether files may be cut.
     """
 
-    def __init__(self, paths: Sequence[str], fmt: FileFormat, watch: Watch | None, context: EnumeratorContext) -> None:
+    def __init__(
+        self,
+        paths: Sequence[str],
+        fmt: FileFormat,
+        watch: Watch | None,
+        context: EnumeratorContext,
+        *,
+        splittable: bool = True,
+    ) -> None:
         self._paths = paths
         self._format = fmt
+        self._splittable = splittable
         self._watch = watch
         self._directory = Path(context.directory)
         self._extents: dict[str, FileExtent] = {}
@@ -119,9 +150,10 @@ class FileEnumerator(SplitEnumerator):
         status = self._known.pending[index]
         if status.path not in self._extents:
             try:
-                self._extents[status.path] = self._format.extent(status.path, status.size)
+                extent = self._format.extent(status.path, status.size)
             except FileNotFoundError as error:
                 raise SourceChangedError(f"{status.path} was deleted before it was read") from error
+            self._extents[status.path] = extent if self._splittable else replace(extent, divisible=False)
         return status, self._extents[status.path]
 
     def _scan(self, now: int) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from headrace.common.errors import InvalidProgramError
 from headrace.common.time import Duration, to_millis
-from headrace.connectors.file_system.enumerator import FileEnumerator, Watch
+from headrace.connectors.file_system.enumerator import FileEnumerator, FileEnumeratorProvider, Watch
 from headrace.connectors.file_system.paths import list_files, local_path
 from headrace.connectors.file_system.reader import FileReader
 from headrace.connectors.source import Boundedness, Source
@@ -41,11 +41,14 @@ class FileSource(Source):
         paths: tuple[str, ...],
         watch: Watch | None = None,
         dead_letter: OutputTag | None = None,
+        *,
+        splittable: bool = True,
     ) -> None:
         self._format = fmt
         self._paths = paths
         self._watch = watch
         self._dead_letter = dead_letter
+        self._splittable = splittable
 
     @staticmethod
     def for_record_stream_format(stream_format: StreamFormat, *paths: str | os.PathLike[str]) -> FileSourceBuilder:
@@ -74,7 +77,7 @@ class FileSource(Source):
         return True
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
-        return FileEnumerator(self._paths, self._format, self._watch, context)
+        return FileEnumerator(self._paths, self._format, self._watch, context, splittable=self._splittable)
 
     def create_reader(self) -> SourceReader:
         return FileReader(self._format, reject=self._dead_letter is not None)
@@ -98,6 +101,7 @@ class FileSourceBuilder:
         self._paths = tuple(map(local_path, paths))
         self._watch: Watch | None = None
         self._dead_letter: OutputTag | None = None
+        self._splittable = True
 
     def monitor_continuously(
         self,
@@ -127,6 +131,11 @@ class FileSourceBuilder:
         self._watch = None
         return self
 
+    def set_file_enumerator(self, file_enumerator: FileEnumeratorProvider) -> FileSourceBuilder:
+        """Choose whether files may be cut."""
+        self._splittable = file_enumerator.splittable
+        return self
+
     def set_dead_letter(self, output_tag: OutputTag) -> FileSourceBuilder:
         """Send what cannot be read to a side output, as ``(where, raw, reason)``, and go on; else it fails the job."""
         self._dead_letter = output_tag
@@ -139,7 +148,7 @@ class FileSourceBuilder:
             InvalidTypeError: when the files have to tell the type of the records but do not.
         """
         fmt = self._format.resolve(self._list)
-        return FileSource(fmt, self._paths, self._watch, self._dead_letter)
+        return FileSource(fmt, self._paths, self._watch, self._dead_letter, splittable=self._splittable)
 
     def _list(self) -> list[str]:
         return [status.path for status in list_files(self._paths)]

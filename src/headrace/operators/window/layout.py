@@ -75,7 +75,7 @@ class WindowLayout:
             () if is_kept_as_is else tuple(fields),
             tuple(aggregate.bind(input_type) for aggregate in aggregates),
         )
-        layout.output_type  # noqa: B018 - checks the names now, not in the task
+        layout.output_type
         return layout
 
     @cached_property

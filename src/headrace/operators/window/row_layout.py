@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,8 @@ from headrace.operators.window.folds import AggregateFold, Fold, ReduceFold
 from headrace.operators.window.window_functions import window_call
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.window.window_functions import WindowCall
     from headrace.state.keys import KeyCodec

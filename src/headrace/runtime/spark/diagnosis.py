@@ -9,7 +9,6 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Final
@@ -19,6 +18,8 @@ from headrace.common.errors import JavaNotFoundError
 from headrace.runtime.spark.java import JAVA_FIX, bundled_java_home, find_java
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     import pyarrow as pa
     from pyspark.sql import SparkSession
 

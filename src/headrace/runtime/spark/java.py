@@ -15,12 +15,14 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import JavaNotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 MINIMUM_VERSION: Final = 17
 """The oldest Java release that Spark 4 runs on."""

@@ -76,9 +76,7 @@ class SparkRuntime:
             raise InfrastructureError(f"epoch {context.epoch} failed in Spark: {first_line(error)}") from error
         payloads = table.column("payload")
         kinds = table.column("kind").to_pylist()
-        return [
-            pickle.loads(payloads[row].as_buffer()) for row, kind in enumerate(kinds) if kind == Kind.REPORT
-        ]
+        return [pickle.loads(payloads[row].as_buffer()) for row, kind in enumerate(kinds) if kind == Kind.REPORT]
 
     def start_compaction(
         self, state_directory: str, tasks: list[CompactionTask]

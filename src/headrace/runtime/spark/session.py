@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException, PySparkRuntimeError
@@ -24,6 +23,9 @@ from headrace.runtime.spark.settings import (
     read_spark_defaults,
     settings_of_own_session,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 _GATEWAY_PORT: Final = "PYSPARK_GATEWAY_PORT"
 """Set where ``spark-submit`` has started the JVM already."""

@@ -10,6 +10,7 @@ from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.row import Row
 from headrace.exchange.channel import ChannelStatus
+from headrace.operators.sink import SinkOperator
 from headrace.operators.timestamps import TimestampsOperator
 from headrace.runtime.task.messages import ChannelReport, PieceTurn, TaskReport
 
@@ -136,9 +137,7 @@ class _Reach:
         self._instance.sources[self._source].watermark = MIN_WATERMARK
         for node in self._nodes:
             member = self._member(node)
-            inputs = {
-                edge.id: fanouts[edge.source] for edge in member.planned.inputs if edge.source in self._reached
-            }
+            inputs = {edge.id: fanouts[edge.source] for edge in member.planned.inputs if edge.source in self._reached}
             start = min(inputs.values())
             member.gate.begin(inputs, start)
             if isinstance(member.operator, TimestampsOperator):
@@ -193,5 +192,5 @@ def committables_of(members: dict[int, Member]) -> dict[int, list[Any]]:
     return {
         node: member.operator.committables
         for node, member in members.items()
-        if getattr(member.operator, "committables", None)
+        if isinstance(member.operator, SinkOperator) and member.operator.committables
     }

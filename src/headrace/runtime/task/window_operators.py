@@ -53,4 +53,3 @@ def _layout(planned: PlannedOperator, spec: ColumnarWindowSpec) -> WindowLayout:
 
 def _key(planned: PlannedOperator) -> KeyPlan:
     return next(edge.key for edge in planned.inputs if edge.key is not None)
-

@@ -1,0 +1,1 @@
+"""The logical job graph: what the user asked for, as immutable nodes and edges."""

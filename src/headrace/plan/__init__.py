@@ -1,0 +1,1 @@
+"""From the logical graph to stages: chaining, shuffles, parallelism, keys."""

@@ -1,0 +1,12 @@
+"""For testing jobs: a harness that runs a job in the test's own process, step by step, without Spark.
+
+::
+
+    from headrace.testing import JobHarness
+"""
+
+from __future__ import annotations
+
+from headrace.testing.harness import Checkpoint, JobHarness
+
+__all__ = ["Checkpoint", "JobHarness"]

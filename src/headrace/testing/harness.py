@@ -1,0 +1,397 @@
+"""``JobHarness``: a whole job that a test drives by hand, in its own process, without Spark.
+
+::
+
+    def clicks_per_user(job: JobHarness) -> None:
+        clicks = job.add_source("clicks", Types.TUPLE([Types.STRING(), Types.INT()]))
+        job.add_sink("counts", clicks.key_by(lambda click: click[0]).process(CountClicks()).uid("counter"))
+
+
+    def test_that_clicks_are_counted() -> None:
+        with JobHarness(clicks_per_user) as job:
+            job.push("clicks", ("ann", 1), timestamp=10)
+            job.push("clicks", ("bob", 1), timestamp=12)
+            job.advance_watermark("clicks", 60_000)
+            job.run_epoch()
+            assert job.take("counts") == [("ann", 1), ("bob", 1)]
+            checkpoint = job.checkpoint()
+
+        with JobHarness(clicks_per_user, parallelism=3, restore=checkpoint) as job:
+            job.push("clicks", ("ann", 1), timestamp=60_010)
+            job.run_epoch()
+            assert job.take("counts") == [("ann", 2)]
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections import deque
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from headrace.checkpoint.store import CheckpointStore
+from headrace.client.submission import blob_of, effective_configuration, job_settings, plan_graph
+from headrace.common import options
+from headrace.common.configuration import Configuration
+from headrace.common.constants import MAX_WATERMARK, NO_TIMESTAMP
+from headrace.common.errors import InvalidProgramError
+from headrace.common.typeinfo import Types
+from headrace.datastream import StreamExecutionEnvironment
+from headrace.datastream.streams.data_stream import DataStream
+from headrace.graph.nodes import Edge
+from headrace.graph.specs import SourceSpec, TimestampsSpec
+from headrace.jobmanager.epoch_size import EpochLimits
+from headrace.jobmanager.job_manager import JobManager
+from headrace.jobmanager.restart import NoRestart
+from headrace.runtime.local.runtime import LocalRuntime
+from headrace.testing.manual_source import ManualSource
+from headrace.testing.recording_sink import RecordingSink
+from headrace.time.clock import ManualClock
+from headrace.time.watermark_strategy import WatermarkStrategy
+from headrace.time.watermarks import NoWatermarks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.datastream.streams.data_stream_sink import DataStreamSink
+
+_EVERYTHING = EpochLimits(max_records=1 << 40, max_bytes=1 << 60, target_seconds=1.0)
+
+
+class Checkpoint:
+    """The state of a job at the end of an epoch, to start other harnesses from; it can be used any number of times.
+
+    Attributes:
+        directory: a copy of the job's checkpoint directory; it goes with this object.
+    """
+
+    def __init__(self, source: Path) -> None:
+        self.directory = _temporary_folder(self)
+        shutil.copytree(source, self.directory, dirs_exist_ok=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Records:
+    """Some records that were pushed."""
+
+    source: str
+    split: int
+    records: list[tuple[Any, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Watermark:
+    """A watermark that was set."""
+
+    source: str
+    split: int
+    watermark: int
+
+
+class JobHarness:
+    """A job whose sources, clock and epochs are driven by hand; use it in a ``with`` statement.
+
+    What is pushed waits until :meth:`run_epoch`; then the whole job sees it, through the same code that runs it on a
+    cluster: the planner, the exchange, the operators, their state and its checkpoints. A failing function raises the
+    :class:`~headrace.common.errors.UserFunctionError` that would fail the job.
+
+    Args:
+        build: makes the job's streams, with :meth:`add_source`, :meth:`add_sink` and :attr:`env`.
+        parallelism: subtasks of each operator that does not say otherwise.
+        restore: a checkpoint of the same job to go on from, perhaps of another parallelism.
+        processing_time: what the clock shows first, in milliseconds.
+        configuration: more settings of the job.
+        fresh_functions: make the functions of the job anew for each epoch, as after a failure, so that a test finds out
+            fields that are used as state.
+
+    Attributes:
+        env: the environment, for ``build``.
+    """
+
+    def __init__(
+        self,
+        build: Callable[[JobHarness], object],
+        *,
+        parallelism: int = 1,
+        restore: Checkpoint | None = None,
+        processing_time: int = 0,
+        configuration: Configuration | Mapping[str, str] | None = None,
+        fresh_functions: bool = True,
+    ) -> None:
+        is_plain = configuration is None or isinstance(configuration, Configuration)
+        settings = Configuration(configuration) if is_plain else Configuration.from_dict(configuration)
+        settings.set(options.FRESH_FUNCTIONS, fresh_functions)
+        settings.set(options.PARALLELISM, parallelism)
+        self.env = StreamExecutionEnvironment.get_execution_environment(settings)
+        self._clock = ManualClock(processing_time)
+        self._sources: dict[str, tuple[ManualSource, bool]] = {}
+        self._sinks: dict[str, RecordingSink] = {}
+        self._taken: dict[str, int] = {}
+        self._waiting: deque[_Records | _Watermark] = deque()
+        build(self)
+        self._folder = _temporary_folder(self)
+        if restore is not None:
+            shutil.copytree(restore.directory, self._folder, dirs_exist_ok=True)
+        self._manager = self._make_manager(parallelism)
+        self._is_open = False
+
+    # --- building ----------------------------------------------------------------------------------------------------
+
+    def add_source(
+        self,
+        name: str,
+        type_info: TypeInformation | type,
+        *,
+        watermarks: WatermarkStrategy | None = None,
+        splits: int = 1,
+    ) -> DataStream:
+        """A stream of the records that are pushed; for the ``build`` function.
+
+        Args:
+            name: what :meth:`push` calls it; also its uid.
+            type_info: the type of the records.
+            watermarks: how event time is taken from records. When left out, or when it makes no watermarks, timestamps
+                are those that records are pushed with, and :meth:`advance_watermark` moves event time.
+            splits: how many splits the source has (partitions of a topic, say), each with its own event time.
+        """
+        _check_new(name, self._sources, "source")
+        strategy = watermarks or WatermarkStrategy.no_watermarks()
+        found = Types.of(type_info)
+        source = ManualSource(found, splits)
+        self._sources[name] = (source, isinstance(strategy.generator, NoWatermarks))
+        graph = self.env.transformations
+        reader = graph.add_source(SourceSpec(source), name, found)
+        graph.graph.update(reader.id, uid=name)
+        times = graph.add_source(TimestampsSpec(strategy), f"{name} Watermarks", found, (Edge(reader.id),))
+        graph.graph.update(times.id, uid=f"{name}-watermarks")
+        return DataStream(self.env, (Edge(times.id),), found)
+
+    def add_sink(self, name: str, stream: DataStream) -> DataStreamSink:
+        """Keep the records of a stream (a side output, say) for :meth:`results`; for the ``build`` function.
+
+        Args:
+            name: what :meth:`results` calls it; also its uid.
+            stream: the stream.
+        """
+        _check_new(name, self._sinks, "sink")
+        self._sinks[name] = RecordingSink()
+        return stream.sink_to(self._sinks[name]).name(name).uid(name)
+
+    # --- driving -----------------------------------------------------------------------------------------------------
+
+    def push(self, source: str, record: Any, timestamp: int | None = None, *, split: int = 0) -> None:
+        """Give a source a record, which the next epoch reads.
+
+        Args:
+            source: the name of the source.
+            record: the record.
+            timestamp: its event time in milliseconds, if it has any.
+            split: which split it comes from.
+        """
+        self.push_all(source, [record], None if timestamp is None else [timestamp], split=split)
+
+    def push_all(
+        self, source: str, records: Iterable[Any], timestamps: Iterable[int] | None = None, *, split: int = 0
+    ) -> None:
+        """Give a source records in this order; see :meth:`push`.
+
+        Args:
+            source: the name of the source.
+            records: the records.
+            timestamps: the event time of each; none has any when left out.
+            split: which split they come from.
+        """
+        self._feed(source, split)
+        rows = list(records)
+        times = [NO_TIMESTAMP] * len(rows) if timestamps is None else list(timestamps)
+        self._waiting.append(_Records(source, split, list(zip(rows, times, strict=True))))
+
+    def advance_watermark(self, source: str, watermark: int, *, split: int | None = None) -> None:
+        """Move the event time of a source, behind what was pushed before and ahead of what is pushed after.
+
+        Args:
+            source: the name of the source.
+            watermark: no record at or below it will follow, unless it is late.
+            split: which split; all of them when left out.
+
+        Raises:
+            InvalidProgramError: when the source makes watermarks of its records.
+        """
+        manual, is_by_hand = self._source(source)
+        if not is_by_hand:
+            raise InvalidProgramError(
+                f"source {source!r} makes watermarks of its records: push a record to move them, or leave the "
+                "watermark strategy out of add_source()"
+            )
+        for number in range(len(manual.feeds)) if split is None else (split,):
+            self._feed(source, number)
+            self._waiting.append(_Watermark(source, number, watermark))
+
+    def set_processing_time(self, millis: int) -> None:
+        """Turn the clock to ``millis``; what is due fires with the next epoch.
+
+        Raises:
+            ValueError: when that would turn it back.
+        """
+        self._clock.set(millis)
+
+    def advance_processing_time(self, millis: int) -> None:
+        """Turn the clock forward."""
+        self._clock.advance(millis)
+
+    def processing_time(self) -> int:
+        """What the clock shows."""
+        return self._clock.now()
+
+    def run_epoch(self) -> None:
+        """Let the job work on everything that was pushed since the last time, and fire all timers that are due.
+
+        A watermark between records is in force between them; the job then runs one epoch for each such stretch.
+
+        Raises:
+            UserFunctionError: when a function of the job raised.
+        """
+        self._open()
+        if self._manager.manifest is not None and self._manager.manifest.finished:
+            raise InvalidProgramError("the job has come to its end: nothing can be run any more")
+        while self._waiting:
+            self._take_records()
+            if self._has_records() and self._waiting:
+                self._run()
+            self._take_watermarks()
+        self._run()
+
+    def finish(self) -> None:
+        """End all sources and run the job to its end: event time goes to its maximum, every window and timer fires."""
+        self.run_epoch()
+        for source, _ in self._sources.values():
+            for feed in source.feeds.values():
+                feed.is_finished = True
+        while not self._finished():
+            self._run()
+        self._manager.complete_commits()
+
+    def checkpoint(self) -> Checkpoint:
+        """The state of the job as it is now, after what was pushed; the job can go on."""
+        self.run_epoch()
+        return Checkpoint(self._folder)
+
+    def close(self) -> None:
+        """Close the functions of the job and remove its files."""
+        if self._is_open:
+            self._is_open = False
+            self._manager.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        self._open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+
+    def results(self, sink: str) -> list[Any]:
+        """All records that have reached a sink since the harness began; those of one subtask are in order."""
+        return [record for record, _ in self._sink(sink).records]
+
+    def results_with_timestamps(self, sink: str) -> list[tuple[Any, int | None]]:
+        """As :meth:`results`, each with its event time in milliseconds, None where it has none."""
+        return [(record, None if time == NO_TIMESTAMP else time) for record, time in self._sink(sink).records]
+
+    def take(self, sink: str) -> list[Any]:
+        """The records that have reached a sink since it was last taken from."""
+        results = self.results(sink)
+        start, self._taken[sink] = self._taken.get(sink, 0), len(results)
+        return results[start:]
+
+    def watermark(self, source: str) -> int | None:
+        """The event time of a source: that of its slowest split which is not idle; None at the end of input."""
+        self._open()
+        self._source(source)
+        reached = self._manager.source(source).watermark()
+        return None if reached == MAX_WATERMARK else reached
+
+    def counters(self) -> dict[str, int]:
+        """What the job has counted, ``numLateRecordsDropped`` say."""
+        return {} if self._manager.manifest is None else dict(self._manager.manifest.counters)
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _make_manager(self, parallelism: int) -> JobManager:
+        configuration = effective_configuration(self.env.get_configuration())
+        plan = plan_graph(self.env.transformations.take_next_job(), configuration, None, parallelism)
+        store = CheckpointStore(str(self._folder))
+        settings = replace(job_settings(configuration, plan), limits=_EVERYTHING, restart=NoRestart())
+        blob = blob_of(plan, store.state_directory)
+        return JobManager(plan, blob, LocalRuntime(), store, settings, clock=self._clock)
+
+    def _open(self) -> None:
+        if not self._is_open:
+            self._is_open = True
+            self._manager.open()
+            assert self._manager.manifest is not None
+            if self._clock.now() < self._manager.manifest.processing_time:
+                self._clock.set(self._manager.manifest.processing_time)
+
+    def _run(self) -> None:
+        self._manager.run_epoch(force=True)
+        self._manager.wait_for_commits()
+
+    def _take_records(self) -> None:
+        """Put everything up to the next watermark into the feeds."""
+        while self._waiting and isinstance(self._waiting[0], _Records):
+            pushed = self._waiting.popleft()
+            assert isinstance(pushed, _Records)
+            self._feed(pushed.source, pushed.split).extend(pushed.records)
+
+    def _take_watermarks(self) -> None:
+        """Set every watermark up to the next records."""
+        while self._waiting and isinstance(self._waiting[0], _Watermark):
+            moved = self._waiting.popleft()
+            assert isinstance(moved, _Watermark)
+            coordinator = self._manager.source(moved.source)
+            coordinator.advance_watermark(str(moved.split), moved.watermark, self._clock.now())
+
+    def _has_records(self) -> bool:
+        return any(feed.records for source, _ in self._sources.values() for feed in source.feeds.values())
+
+    def _finished(self) -> bool:
+        return self._manager.manifest is not None and self._manager.manifest.finished
+
+    def _source(self, name: str) -> tuple[ManualSource, bool]:
+        if name not in self._sources:
+            raise _unknown("source", name, list(self._sources))
+        return self._sources[name]
+
+    def _feed(self, name: str, split: int) -> list[tuple[Any, int]]:
+        feeds = self._source(name)[0].feeds
+        if str(split) not in feeds:
+            raise InvalidProgramError(f"source {name!r} has the splits 0 to {len(feeds) - 1}, there is no split {split}")
+        return feeds[str(split)].records
+
+    def _sink(self, name: str) -> RecordingSink:
+        if name not in self._sinks:
+            raise _unknown("sink", name, list(self._sinks))
+        return self._sinks[name]
+
+
+def _temporary_folder(owner: object) -> Path:
+    """A folder that goes at the latest with its owner."""
+    folder = Path(tempfile.mkdtemp(prefix="headrace-test-"))
+    weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _check_new(name: str, known: Mapping[str, object], what: str) -> None:
+    if name in known:
+        raise InvalidProgramError(f"there are two {what}s of the name {name!r}: give each its own")
+
+
+def _unknown(what: str, name: str, known: Sequence[str]) -> InvalidProgramError:
+    return InvalidProgramError(f"the job has no {what} {name!r}; it has {', '.join(map(repr, known)) or 'none'}")

@@ -1,0 +1,1 @@
+"""Watermarks, windows and clocks."""

@@ -1,0 +1,66 @@
+"""The examples of the documentation work."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import sys
+import types
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headrace.common.row import Row
+from headrace.common.typeinfo import Types
+from headrace.connectors.source import ReadBudget
+from tests.connectors.harness import SinkRun, SourceRun
+
+GUIDE = Path(__file__).parents[2] / "docs" / "connectors.md"
+
+
+@pytest.fixture
+def example(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A module with the code of an example; the harness pickles what is in it."""
+    name = request.param
+    found = re.search(rf"<!-- example: {name} -->\n```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    assert found is not None
+    module = sys.modules[f"example_{name}"] = types.ModuleType(f"example_{name}")
+    try:
+        exec(compile(found[1], f"{GUIDE}: {name}", "exec"), module.__dict__)
+        yield module
+    finally:
+        del sys.modules[f"example_{name}"]
+
+
+@pytest.mark.parametrize("example", ["source"], indirect=True)
+def test_the_source(example: Any, tmp_path: Path) -> None:
+    def append(first: int, last: int) -> None:
+        records = np.array([(n, n / 2) for n in range(first, last)], example.RECORD)
+        with path.open("ab") as file:
+            file.write(records.tobytes() + b"half")
+            file.truncate(file.tell() - 4)
+
+    path = tmp_path / "measurements"
+    append(0, 100)
+    run = SourceRun(example.MeasurementSource(str(path)), tmp_path / "state")
+    while run.epoch(ReadBudget(records=30, bytes=10**6, pieces=4)):
+        run.restart()
+    append(100, 110)
+    run.epoch()
+    assert run.rows == [Row(time=n, value=n / 2) for n in range(110)]
+
+
+@pytest.mark.parametrize("example", ["sink"], indirect=True)
+def test_the_sink(example: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "database")
+    run = SinkRun(example.SqliteSink(path), Types.TUPLE([str, int]), parallelism=2)
+    run.run_epoch([("a", 1), ("b", 2)])
+    committables = run.run_epoch([("a", 3)])
+    run.new_committer().commit(run.epoch, committables, 0)
+    run.run_epoch([])
+    with closing(sqlite3.connect(path)) as database:
+        assert sorted(database.execute("select * from results")) == [("a", 1), ("a", 3), ("b", 2)]
