@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.common import options
 from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
@@ -11,8 +11,6 @@ from headrace.connectors.file_system import FileSink
 from headrace.formats.parquet import ParquetBulkWriters
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from headrace.common.configuration import Configuration
     from headrace.common.typeinfo import TypeInformation
     from headrace.connectors.sink import Sink
@@ -33,7 +31,7 @@ class DataFrameTarget:
     def __init__(self, type_: TypeInformation, configuration: Configuration) -> None:
         if type_.arrow_type is None:
             raise InvalidTypeError(
-                f"records of type {type_} have no columns: declare an output type or annotate the function that makes them"
+                f"records of type {type_} have no columns: declare an output type, or annotate the function"
             )
         if configuration.get(options.RUNTIME) == "local":
             raise UnsupportedOperationError(
@@ -43,7 +41,7 @@ class DataFrameTarget:
         self._folder = tempfile.mkdtemp(prefix="headrace-dataframe-")
         self.sink: Sink = FileSink.for_bulk_format(self._folder, ParquetBulkWriters.for_row_type(type_)).build()
 
-    def dataframe(self) -> DataFrame:
+    def dataframe(self) -> Any:
         """What the job wrote; the files live as long as the machine's temporary folder."""
         from headrace.runtime.spark.session import acquire_session
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
     from headrace.formats.lines.format import LineDecoder
 
-_NULL_RECORD = re.compile(rb"\A\s*null|\}\s*null")
-"""A line that is ``null`` is a record of nulls to Arrow, or crashes the process when it is the first."""
+_NULL_RECORD = re.compile(rb"\}\s*null")
+"""A line that is ``null`` is a record of nulls to Arrow, and crashes the process when it is the first of a block."""
 
 _BY_ARROW = frozenset(
     {
@@ -112,10 +112,8 @@ class _ArrowDecoder:
 
     def __call__(self, data: bytes) -> Decoded:
         str(data, "utf-8")  # Arrow does not look
-        if _NULL_RECORD.search(data) is not None:
+        if data[:1] != b"{" or _NULL_RECORD.search(data) is not None:
             return self._by_hand(data)
-        if not data or data.isspace():
-            return self._by_hand(b"")
         options = arrow_json.ReadOptions(use_threads=False, block_size=len(data) + 1)
         table = arrow_json.read_json(pa.py_buffer(data), read_options=options, parse_options=self._options)
         if table.num_rows != _lines_in(data):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
 
 from headrace.operators.window.kernels import group_rows
 from headrace.operators.window.part_list import PartList
 from headrace.operators.window.partials import Partials
+from headrace.operators.window.window_tables import description
 from headrace.state.mergers import register_merger
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from headrace.state.merge_input import MergeInput
 
 PARTIALS_KIND: Final = "window-partials"
@@ -51,6 +52,11 @@ def _pieces(given: MergeInput) -> list[Partials]:
     return [Partials.of_table(run.table) for run in given.runs]
 
 
-register_merger(PARTIALS_KIND, _merge_partials)
-register_merger(VALUES_KIND, _merge_values)
-register_merger(ELEMENTS_KIND, _merge_elements)
+def _described(meta: dict[str, Any], batch: pa.RecordBatch) -> dict[str, Any]:
+    """The windows of the merged run, in place of those of the newest one."""
+    return {**meta, **description(meta["kind"], Partials.of_table(pa.Table.from_batches([batch])))}
+
+
+register_merger(PARTIALS_KIND, _merge_partials, _described)
+register_merger(VALUES_KIND, _merge_values, _described)
+register_merger(ELEMENTS_KIND, _merge_elements, _described)

@@ -1,0 +1,306 @@
+"""Runs a job on the local runtime with its input cut in every way that must not matter."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from headrace.checkpoint.manifest import Manifest
+from headrace.checkpoint.unstored import TemporaryStore
+from headrace.client.submission import blob_of, job_settings, plan_graph
+from headrace.common import options
+from headrace.common.configuration import Configuration
+from headrace.common.execution_mode import RuntimeExecutionMode
+from headrace.common.typeinfo import TypeInformation, Types
+from headrace.connectors.source import (
+    Boundedness,
+    EnumeratorContext,
+    ReadBudget,
+    Source,
+    SourceReader,
+    SourceRecords,
+    SplitEnumerator,
+    SplitRead,
+)
+from headrace.datastream import StreamExecutionEnvironment
+from headrace.datastream.streams.data_stream import DataStream
+from headrace.jobmanager.job_manager import JobManager
+from headrace.jobmanager.restart import NoRestart
+from headrace.runtime.local.runtime import LocalRuntime
+from headrace.testing.recording_sink import RecordingSink
+from headrace.time.clock import ManualClock
+from headrace.time.watermark_strategy import WatermarkStrategy
+
+EVENT = Types.TUPLE([Types.STRING(), Types.LONG(), Types.LONG()])
+"""Key, value, event time."""
+
+Event = tuple[str, int, int]
+Outputs = dict[str, list[Any]]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """One way of running a job; none of it may show in what comes out.
+
+    Attributes:
+        shares: how many records an epoch reads of a split, round and round.
+        pieces: into how many pieces a share is cut, round and round.
+        batch: rows in a batch.
+        parallelism: subtasks of one operator after the other, round and round; it moves on with every life of the job.
+        restarts: epochs after which a new job manager goes on.
+        crashes: epochs that run, but whose manifest is not written any more.
+        inline_threshold: bytes of state that go into the manifest.
+        fresh: whether functions are made anew for each epoch.
+    """
+
+    shares: tuple[int, ...] = (1 << 30,)
+    pieces: tuple[int, ...] = (1,)
+    batch: int = 1 << 30
+    parallelism: tuple[int, ...] = (1,)
+    restarts: frozenset[int] = frozenset()
+    crashes: frozenset[int] = frozenset()
+    inline_threshold: int = 1 << 20
+    fresh: bool = False
+
+
+WHOLE = Cut()
+
+cuts = st.builds(
+    Cut,
+    shares=st.lists(st.integers(0, 12), min_size=1, max_size=5).filter(any).map(tuple),
+    pieces=st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple),
+    batch=st.integers(1, 9),
+    parallelism=st.lists(st.integers(1, 4), min_size=1, max_size=5).map(tuple),
+    restarts=st.frozensets(st.integers(1, 5), max_size=2),
+    crashes=st.frozensets(st.integers(1, 5), max_size=1),
+    inline_threshold=st.sampled_from([0, 1 << 20]),
+    fresh=st.booleans(),
+)
+
+
+class ScriptedSource(Source):
+    """Splits of events, read as a :class:`Cut` says; the timestamps are the source's own.
+
+    Args:
+        splits: the events of each split.
+        cut: how they are read.
+        type_info: the type of the records.
+    """
+
+    def __init__(self, splits: Sequence[Sequence[Any]], cut: Cut, type_info: TypeInformation = EVENT) -> None:
+        self._splits = [list(split) for split in splits]
+        self._cut = cut
+        self._type = type_info
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return Boundedness.BOUNDED
+
+    @property
+    def produced_type(self) -> TypeInformation:
+        return self._type
+
+    @property
+    def reads_in_pieces(self) -> bool:
+        return True
+
+    def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
+        return _Enumerator(self._splits, self._cut)
+
+    def create_reader(self) -> SourceReader:
+        return _Reader(self._splits, self._cut.batch)
+
+
+class _Enumerator(SplitEnumerator):
+    def __init__(self, splits: list[list[Any]], cut: Cut) -> None:
+        self._splits = splits
+        self._cut = cut
+        self._turn = count()
+
+    def discover(self, now: int) -> list[str]:
+        return [str(number) for number in range(len(self._splits))]
+
+    def initial_position(self, split_id: str) -> int:
+        return 0
+
+    def plan(self, split_id: str, position: int, budget: ReadBudget, now: int) -> SplitRead | None:
+        turn = next(self._turn)
+        size = len(self._splits[int(split_id)])
+        end = min(size, position + self._cut.shares[turn % len(self._cut.shares)])
+        if end == position:
+            return None
+        bounds = np.linspace(position, end, self._cut.pieces[turn % len(self._cut.pieces)] + 1).astype(int).tolist()
+        pieces = tuple([split_id, start, stop] for start, stop in zip(bounds[:-1], bounds[1:], strict=True))
+        return SplitRead(split_id, position, end, pieces, records=end - position)
+
+    def is_finished(self, split_id: str, position: int) -> bool:
+        return position >= len(self._splits[int(split_id)])
+
+
+class _Reader(SourceReader):
+    def __init__(self, splits: list[list[Any]], batch: int) -> None:
+        self._splits = splits
+        self._batch = batch
+
+    def read(self, piece: Any) -> Iterator[SourceRecords]:
+        split_id, start, end = piece
+        for at in range(start, end, min(self._batch, end - start) or 1):
+            rows = self._splits[int(split_id)][at : min(at + self._batch, end)]
+            yield SourceRecords(rows=rows, timestamps=np.array([row[2] for row in rows], dtype=np.int64))
+
+
+@dataclass
+class Job:
+    """What a test builds its job with.
+
+    Attributes:
+        env: the environment.
+        cut: how the job is run.
+        life: how often it was restarted.
+    """
+
+    env: StreamExecutionEnvironment
+    cut: Cut
+    life: int
+    sinks: dict[str, RecordingSink] = field(default_factory=dict)
+    _operators: Iterator[int] = field(default_factory=count)
+
+    def source(self, name: str, splits: Sequence[Sequence[Any]], bound: int) -> DataStream:
+        """Events of splits, each behind its newest one by at most ``bound``, or late."""
+        strategy = WatermarkStrategy.for_bounded_out_of_orderness(bound)
+        stream = self.env.from_source(ScriptedSource(splits, self.cut), strategy, name).uid(name)
+        return stream.set_parallelism(self.parallelism())
+
+    def sink(self, name: str, stream: DataStream) -> None:
+        """Keep a stream's records."""
+        self.sinks[name] = RecordingSink()
+        stream.sink_to(self.sinks[name]).uid(name)
+
+    def parallelism(self) -> int:
+        """That of the next operator."""
+        return self.cut.parallelism[(next(self._operators) + self.life) % len(self.cut.parallelism)]
+
+    def keyed(self, uid: str, stream: DataStream) -> DataStream:
+        """Give a keyed operator its uid and its parallelism."""
+        return stream.uid(uid).set_parallelism(self.parallelism())
+
+
+class RestartedStore(TemporaryStore):
+    """Manifests as bytes in memory, so that a job can go on where it was; one manifest can be prevented."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._manifests: list[bytes] = []
+        self.crashes = False
+
+    def latest(self) -> Manifest | None:
+        return Manifest.from_bytes(self._manifests[-1], "in memory") if self._manifests else None
+
+    def take_over(self, previous: Manifest) -> Manifest:
+        mine = replace(previous, epoch=previous.epoch + 1, generation=previous.generation + 1)
+        self.write(mine)
+        return mine
+
+    def write(self, manifest: Manifest) -> None:
+        if self.crashes:
+            self.crashes = False
+            raise CrashError
+        self._manifests.append(manifest.to_bytes())
+        super().write(manifest)
+
+    def close(self) -> None:
+        """A life of the job ends, its files stay."""
+
+    def remove(self) -> None:
+        super().close()
+
+
+class CrashError(Exception):
+    """The job manager dies."""
+
+
+def run(build: Callable[[Job], None], cut: Cut = WHOLE, *, is_batch: bool = False) -> Outputs:
+    """Run a job to its end; what has reached each sink, over all its lives, each record with its timestamp."""
+    store = RestartedStore()
+    outputs: Outputs = defaultdict(list)
+    epochs = count(1)
+    restarts, crashes = set(cut.restarts), set(cut.crashes)
+    try:
+        for life in count():
+            job = Job(_environment(cut, is_batch=is_batch), cut, life)
+            build(job)
+            manager = _manager(job, store)
+            try:
+                finished = _live(manager, store, epochs, restarts, crashes)
+            finally:
+                manager.close()
+            for name, sink in job.sinks.items():
+                outputs[name].extend(sink.records)
+            if finished:
+                return outputs
+        raise AssertionError("unreachable")
+    finally:
+        store.remove()
+
+
+def _live(
+    manager: JobManager, store: RestartedStore, epochs: Iterator[int], restarts: set[int], crashes: set[int]
+) -> bool:
+    """One life of the job; whether it came to its end."""
+    manager.open()
+    idle = 0
+    while True:
+        assert manager.manifest is not None
+        if manager.manifest.finished:
+            manager.complete_commits()
+            return True
+        epoch = next(epochs)
+        store.crashes = epoch in crashes
+        crashes.discard(epoch)
+        try:
+            statistics = manager.run_epoch()
+        except CrashError:
+            return False
+        manager.wait_for_commits()
+        idle = 0 if statistics is not None else idle + 1
+        assert idle < 100, "the job does not move"
+        if epoch in restarts and not manager.manifest.finished:
+            restarts.discard(epoch)
+            return False
+
+
+def _environment(cut: Cut, *, is_batch: bool) -> StreamExecutionEnvironment:
+    configuration = Configuration()
+    mode = RuntimeExecutionMode.BATCH if is_batch else RuntimeExecutionMode.STREAMING
+    configuration.set(options.RUNTIME_MODE, mode)
+    configuration.set(options.FRESH_FUNCTIONS, cut.fresh)
+    configuration.set(options.CHECKPOINT_INLINE_THRESHOLD, cut.inline_threshold)
+    return StreamExecutionEnvironment.get_execution_environment(configuration)
+
+
+def _manager(job: Job, store: RestartedStore) -> JobManager:
+    configuration = job.env.get_configuration()
+    plan = plan_graph(job.env.transformations.take_next_job(), configuration, "invariance", 1)
+    settings = replace(job_settings(configuration, plan), restart=NoRestart())
+    return JobManager(plan, blob_of(plan, store.state_directory), LocalRuntime(), store, settings, clock=ManualClock())
+
+
+def per_key(records: Sequence[tuple[Any, int]]) -> dict[Any, list[Any]]:
+    """The records of each key (their first field) in order."""
+    grouped = defaultdict(list)
+    for record, timestamp in records:
+        grouped[record[0]].append((*record, timestamp))
+    return dict(grouped)
+
+
+def multiset(records: Sequence[tuple[Any, int]]) -> list[Any]:
+    """The records, each with its timestamp, in canonical order."""
+    return sorted(((*(tuple(record)), timestamp) for record, timestamp in records), key=repr)

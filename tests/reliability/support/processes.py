@@ -1,0 +1,161 @@
+"""Programs in processes of their own, which can be killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import headrace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SOURCES = Path(headrace.__file__).parents[1]
+TESTS = Path(__file__).parents[3]
+PROGRAMS = Path(__file__).parents[1] / "programs"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A program that has ended.
+
+    Attributes:
+        code: its exit code; negative for a signal.
+        output: its standard output.
+        errors: its standard error.
+    """
+
+    code: int
+    output: str
+    errors: str
+
+    def __str__(self) -> str:
+        return f"exit code {self.code}\n--- output\n{self.output[-3000:]}\n--- errors\n{self.errors[-6000:]}"
+
+
+class Running:
+    """A program that runs.
+
+    Args:
+        command: what to run.
+        folder: where it runs; its output is kept there.
+    """
+
+    def __init__(self, command: list[str], folder: Path) -> None:
+        self._output = folder / f"output-{time.monotonic_ns()}.txt"
+        self._errors = self._output.with_suffix(".errors")
+        environment = os.environ | {
+            "PYTHONPATH": os.pathsep.join([str(SOURCES), str(TESTS)]),
+            "PYTHONUNBUFFERED": "1",
+            "COLUMNS": "200",
+        }
+        with self._output.open("wb") as output, self._errors.open("wb") as errors:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+                cwd=folder,
+                env=environment,
+                start_new_session=True,
+            )
+
+    @property
+    def output(self) -> str:
+        """What it has printed so far."""
+        return self._output.read_text(errors="replace")
+
+    @property
+    def errors(self) -> str:
+        """What it has written to the standard error so far."""
+        return self._errors.read_text(errors="replace")
+
+    def wait(self, timeout: float = 120) -> Ended:
+        """Until it has ended."""
+        try:
+            code = self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the program does not end: {self.kill()}") from None
+        return Ended(code, self.output, self.errors)
+
+    def wait_until(self, text: str, timeout: float = 90) -> None:
+        """Until it has said something."""
+        end = time.monotonic() + timeout
+        while text not in self.output and text not in self.errors:
+            if self.process.poll() is not None or time.monotonic() > end:
+                raise AssertionError(f"the program never said {text!r}: {self.kill()}")
+            time.sleep(0.02)
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C: a terminal sends the signal to all processes in front of it."""
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def kill(self) -> Ended:
+        """Kill the driver with SIGKILL, and nothing else."""
+        self.process.kill()
+        return Ended(self.process.wait(30), self.output, self.errors)
+
+    def clean_up(self) -> None:
+        """End everything that it has started."""
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.wait(30)
+
+
+class Launcher:
+    """Starts programs.
+
+    Args:
+        folder: where they run.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._started: list[Running] = []
+
+    def start(self, program: str, *arguments: object) -> Running:
+        """Start a program of the folder ``programs``."""
+        return self._start([sys.executable, str(PROGRAMS / program), *map(str, arguments)])
+
+    def start_command(self, *arguments: object) -> Running:
+        """Start the ``headrace`` command."""
+        return self._start([sys.executable, "-m", "headrace", *map(str, arguments)])
+
+    def run_until_it_succeeds(self, program: str, *arguments: object, most: int, timeout: float = 120) -> list[Ended]:
+        """Run a program again and again; gives the runs that failed."""
+        failed: list[Ended] = []
+        while len(failed) <= most:
+            ended = self.start(program, *arguments).wait(timeout)
+            if ended.code == 0:
+                return failed
+            failed.append(ended)
+        raise AssertionError(f"{len(failed)} runs failed, at most {most} should: {failed[-1]}")
+
+    def clean_up(self) -> None:
+        """End everything that was started."""
+        for running in self._started:
+            running.clean_up()
+
+    def _start(self, command: list[str]) -> Running:
+        running = Running(command, self.folder)
+        self._started.append(running)
+        return running
+
+
+@contextmanager
+def launcher(folder: Path) -> Iterator[Launcher]:
+    """A launcher that leaves no process behind."""
+    started = Launcher(folder)
+    try:
+        yield started
+    finally:
+        started.clean_up()
