@@ -6,6 +6,7 @@ import os
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -17,9 +18,20 @@ _FIRST_MTIME = 1_700_000_000
 _GROUPS_PER_FILE = 10
 
 
+class DataSpec(Protocol):
+    """What a data set looks like."""
+
+    @property
+    def folder_name(self) -> str:
+        """A name that tells the data set from every other."""
+
+    def write(self, folder: Path) -> None:
+        """Make the files."""
+
+
 @dataclass(frozen=True, slots=True)
-class DataSpec:
-    """What a data set looks like.
+class RandomKeys:
+    """Records with random keys, a little out of order.
 
     Attributes:
         files: how many files there are.
@@ -44,8 +56,55 @@ class DataSpec:
 
     @property
     def folder_name(self) -> str:
-        """A name that tells every data set from every other."""
+        """A name that tells the data set from every other."""
         return "-".join(f"{name}_{int(value)}" for name, value in asdict(self).items())
+
+    def write(self, folder: Path) -> None:
+        """Make the files."""
+        random = np.random.default_rng(7)
+        names = pa.array([f"card-{number:06d}" for number in range(self.keys)]) if self.strings else None
+        size = self.records_per_file
+        for number in range(self.files):
+            indices = np.arange(number * size, (number + 1) * size)
+            millis = START_MILLIS + indices * self.span_millis // self.records
+            late = random.integers(-OUT_OF_ORDER_MILLIS, 0, size)
+            keys = pa.array(random.integers(0, self.keys, size))
+            write_file(
+                folder,
+                number,
+                records(keys if names is None else names.take(keys), millis + late, random.random(size)),
+                self.row_groups,
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class GrowingState:
+    """Every key once, so that state holds them all; then the same few keys again and again.
+
+    Attributes:
+        keys: how many keys there are in all.
+        touched: how many of them occur in each round; they are spread evenly over all keys.
+        rounds: how many rounds there are, one file each.
+    """
+
+    keys: int
+    touched: int
+    rounds: int
+
+    @property
+    def folder_name(self) -> str:
+        """A name that tells every data set from every other."""
+        return f"growing-{self.keys}-{self.touched}-{self.rounds}"
+
+    def write(self, folder: Path) -> None:
+        """Make the files; a file never has more records than a round, so it is an epoch."""
+        random = np.random.default_rng(7)
+        first = random.permutation(self.keys)
+        parts = [first[at : at + self.touched] for at in range(0, self.keys, self.touched)]
+        parts += [random.permutation(self.touched) * (self.keys // self.touched)] * self.rounds
+        for number, keys in enumerate(parts):
+            millis = np.full(len(keys), START_MILLIS + number)
+            write_file(folder, number, records(pa.array(keys), millis, random.random(len(keys))), _GROUPS_PER_FILE)
 
 
 def dataset(spec: DataSpec, folder: Path) -> Path:
@@ -55,7 +114,7 @@ def dataset(spec: DataSpec, folder: Path) -> Path:
         unfinished = folder / f".{spec.folder_name}"
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)
-        _generate(spec, unfinished)
+        spec.write(unfinished)
         unfinished.rename(final)
     return final
 
@@ -78,20 +137,3 @@ def write_file(folder: Path, number: int, table: pa.Table, row_groups: int) -> N
 def records(keys: pa.Array, millis: np.ndarray, values: np.ndarray) -> pa.Table:
     """The columns of a file."""
     return pa.table({"key": keys, "ts": pa.array(millis * 1000, pa.timestamp("us", "UTC")), "value": values})
-
-
-def _generate(spec: DataSpec, folder: Path) -> None:
-    random = np.random.default_rng(7)
-    names = pa.array([f"card-{number:06d}" for number in range(spec.keys)]) if spec.strings else None
-    size = spec.records_per_file
-    for number in range(spec.files):
-        indices = np.arange(number * size, (number + 1) * size)
-        millis = START_MILLIS + indices * spec.span_millis // spec.records
-        late = random.integers(-OUT_OF_ORDER_MILLIS, 0, size)
-        keys = pa.array(random.integers(0, spec.keys, size))
-        write_file(
-            folder,
-            number,
-            records(keys if names is None else names.take(keys), millis + late, random.random(size)),
-            spec.row_groups,
-        )

@@ -68,7 +68,8 @@ def resident_by_role(root: psutil.Process) -> list[tuple[str, int]]:
         try:
             with process.oneshot():
                 role = role_of(process.name(), process.cmdline(), process.ppid() in daemons, process is root)
-                found.append((role, process.memory_info().rss))
+                if role != OTHER:  # shells that start others, and forks of the JVM that are about to become something
+                    found.append((role, process.memory_info().rss))
         except psutil.Error:
             continue
         if role == DAEMON:

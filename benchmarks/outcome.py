@@ -6,6 +6,7 @@ import json
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -77,15 +78,22 @@ class Outcome:
         return Outcome(tuple(Epoch(**epoch) for epoch in content["epochs"]), content["totals"], content["details"])
 
 
-def steady_seconds(epochs: Sequence[Epoch], records: int) -> list[float]:
-    """The times of the epochs that count: full ones, without the very first.
+def steady_seconds(epochs: Sequence[Epoch], records: int, warm_up: int = 1, after: int = 0) -> list[float]:
+    """The times of the epochs that count.
 
     Args:
         epochs: all epochs of a run.
         records: how many records a full epoch has; smaller ones (headrace lets epochs grow, and the input ends) do not
             tell about the steady state.
+        warm_up: how many epochs at the beginning do not count.
+        after: only epochs count that begin when so many records have been read.
     """
-    return [epoch.seconds for epoch in epochs[1:] if epoch.records == records]
+    begins = accumulate((epoch.records for epoch in epochs), initial=0)
+    return [
+        epoch.seconds
+        for number, (epoch, begin) in enumerate(zip(epochs, begins, strict=False))
+        if number >= warm_up and begin >= after and epoch.records == records
+    ]
 
 
 def median(values: Sequence[float]) -> float:

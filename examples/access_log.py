@@ -46,6 +46,8 @@ BAD_LINES = OutputTag("bad lines", Types.STRING())
 
 @dataclass(slots=True)
 class Request:
+    """One line of the log; times are milliseconds since 1970."""
+
     visitor: str
     time: int
     page: str
@@ -55,9 +57,7 @@ class Request:
 class Parse(ProcessFunction):
     """Makes requests of lines; what is no line of an access log goes to a side output."""
 
-    def process_element(
-        self, line: str, ctx: ProcessFunction.Context
-    ) -> Iterator[Request | tuple[OutputTag, str]]:
+    def process_element(self, line: str, ctx: ProcessFunction.Context) -> Iterator[Request | tuple[OutputTag, str]]:
         found = COMBINED.fullmatch(line)
         if found is None:
             yield BAD_LINES, line
@@ -67,11 +67,13 @@ class Parse(ProcessFunction):
         yield Request(found["visitor"], int(time.timestamp() * 1000), page, int(found["status"]))
 
 
-# --- visits: state and timers ------------------------------------------------------------------------------------------
+# --- visits: state and timers ----------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class Session:
+    """One visit."""
+
     visitor: str
     start: int
     end: int
@@ -115,11 +117,13 @@ class Sessions(KeyedProcessFunction):
             self.session.clear()
 
 
-# --- top pages: a window, then a ranking of its results ----------------------------------------------------------------
+# --- top pages: a window, then a ranking of its results --------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class TopPage:
+    """One place in the ranking of a window."""
+
     window_start: int
     window_end: int
     rank: int
@@ -148,11 +152,13 @@ class Ranking(KeyedProcessFunction):
         self.start.clear()
 
 
-# --- errors: functions over a window -----------------------------------------------------------------------------------
+# --- errors: functions over a window ---------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class ErrorRate:
+    """The requests of ten seconds."""
+
     since: str
     requests: int
     errors: int
@@ -175,7 +181,7 @@ class CountErrors(AggregateFunction):
         return one[0] + other[0], one[1] + other[1]
 
 
-class Rate(ProcessWindowFunction):
+class Rate(ProcessWindowFunction[tuple[int, int], ErrorRate, int, TimeWindow]):
     """Adds the time and the rate."""
 
     def process(
@@ -186,7 +192,7 @@ class Rate(ProcessWindowFunction):
             yield ErrorRate(f"{since:%Y-%m-%d %H:%M:%S}", requests, errors, round(errors / requests, 4))
 
 
-# --- the job -----------------------------------------------------------------------------------------------------------
+# --- the job ---------------------------------------------------------------------------------------------------------
 
 
 def build(env: StreamExecutionEnvironment, log: Path, output: Path, bound: int) -> None:
@@ -243,6 +249,7 @@ def write(stream: DataStream, output: Path, name: str, encoder: Encoder | None =
 
 
 def main() -> None:
+    """Run the job and say what it has written."""
     arguments = parse_arguments()
     env = StreamExecutionEnvironment.get_execution_environment()
     build(env, arguments.input, arguments.output, arguments.bound)
@@ -254,6 +261,7 @@ def main() -> None:
 
 
 def parse_arguments() -> argparse.Namespace:
+    """What was asked for on the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     here = Path(__file__).parent
     parser.add_argument("--input", type=Path, default=here / "data" / "apache_access.log.gz", help="the log")

@@ -10,9 +10,9 @@ again: it goes on where it was, and every alert and every total is written exact
 from __future__ import annotations
 
 import argparse
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count as count_up
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +33,8 @@ MINUTE = 60_000
 
 @dataclass(slots=True)
 class Payment:
+    """One payment; its time is in milliseconds since 1970."""
+
     card: str
     merchant: str
     amount: float
@@ -41,6 +43,8 @@ class Payment:
 
 @dataclass(slots=True)
 class Alert:
+    """A payment that looks like fraud, and the rule that says so."""
+
     card: str
     merchant: str
     amount: float
@@ -105,7 +109,7 @@ def json_lines(folder: Path) -> FileSink:
     )
 
 
-# --- the input ---------------------------------------------------------------------------------------------------------
+# --- the input -------------------------------------------------------------------------------------------------------
 
 CARDS = pa.array([f"card-{number:05}" for number in range(20_000)])
 MERCHANTS = pa.array([f"merchant-{number:02}" for number in range(50)])
@@ -132,27 +136,30 @@ def make_payments(indices: np.ndarray, rng: np.random.Generator) -> dict[str, ob
     }
 
 
-# --- the program -------------------------------------------------------------------------------------------------------
+# --- the program -----------------------------------------------------------------------------------------------------
 
 
 def main() -> None:
+    """Run the job and say what it did."""
     arguments = parse_arguments()
-    output = arguments.output.absolute()
-    done = output / "done"
-    if done.exists():  # an earlier run has come to its end; one that was stopped goes on
-        shutil.rmtree(output)
-
+    output = folder_of_this_run(arguments.output.absolute())
     configuration = Configuration().set_string("execution.checkpointing.dir", str(output / "checkpoints"))
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     build(env, arguments.events, output)
     result = env.execute("card fraud")
 
     if result.get_accumulator_result("payments.numRecordsIn") == arguments.events:
-        done.touch()
+        (output / "done").touch()
     print(summary(result, output))
 
 
+def folder_of_this_run(output: Path) -> Path:
+    """The first of run-1, run-2, ... that has not come to its end: a new one, or one that was stopped and goes on."""
+    return next(run for number in count_up(1) if not ((run := output / f"run-{number}") / "done").exists())
+
+
 def parse_arguments() -> argparse.Namespace:
+    """What was asked for on the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--events", type=int, default=2_000_000, help="how many payments there are")
     parser.add_argument("--output", type=Path, default=Path("headrace-demo"), help="the folder for results")
@@ -160,6 +167,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def summary(result: JobExecutionResult, output: Path) -> str:
+    """What the job did and where its results are, from its counters."""
     counters = result.get_all_accumulator_results()
     seconds = result.get_net_runtime() / 1000
     events = counters["payments.numRecordsIn"]

@@ -1,6 +1,6 @@
 """Counts words: the first job.
 
-    headrace run examples/word_count.py
+headrace run examples/word_count.py
 """
 
 from headrace.datastream import StreamExecutionEnvironment
@@ -9,6 +9,7 @@ LINES = ["to be or not to be", "that is the question", "to sleep perchance to dr
 
 
 def words(line: str) -> list[tuple[str, int]]:
+    """Each word with a one."""
     return [(word, 1) for word in line.split()]
 
 

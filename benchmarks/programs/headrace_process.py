@@ -1,5 +1,5 @@
-"""A Python function with keyed state, called for every record, in headrace.
-"""
+"""A Python function with keyed state, called for every record, in headrace."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -6,14 +6,17 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
+from typing import TYPE_CHECKING
 
 import pytest
 from rich.console import Console
 
 import headrace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 DOUBLING = """
     import sys

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pytest
 from rich.console import Console
 
 from headrace.checkpoint.manifest import Manifest, PartitionSnapshot, SourceSnapshot, SplitSnapshot, StageSnapshot
@@ -14,6 +12,12 @@ from headrace.cli.checkpoints import run_checkpoints, state_bytes, watermark_of
 from headrace.cli.run import run_program
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.state.version import VersionRef
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import pytest
 
 
 def manifest(*splits: SplitSnapshot, **more: object) -> Manifest:

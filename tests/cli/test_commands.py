@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner, Result
 
 import headrace
 from headrace.cli import main
 from headrace.cli.main import app
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from rich.console import Console
 
 runner = CliRunner()
 
@@ -101,7 +105,9 @@ def test_a_bad_setting_stops_before_the_program_runs(script: Callable[..., Path]
     assert "did you mean headrace.runtime" in result.stderr
 
 
-@pytest.mark.parametrize("arguments", [("run", "nowhere.py"), ("run", "-D", "x", __file__), ("run", "-p", "0", __file__)])
+@pytest.mark.parametrize(
+    "arguments", [("run", "nowhere.py"), ("run", "-D", "x", __file__), ("run", "-p", "0", __file__)]
+)
 def test_bad_usage_is_exit_code_2(arguments: tuple[str, ...]) -> None:
     assert invoke(*arguments).exit_code == 2
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 from collections.abc import Callable
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    import subprocess
+    from pathlib import Path
 
 pytestmark = pytest.mark.timeout(60)
 

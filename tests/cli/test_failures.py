@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from rich.console import Console
 
 from headrace.cli.failures import report
 from headrace.cli.script import run_script
 from headrace.common.errors import UserFunctionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from rich.console import Console
 
 
 def said(console: Console) -> str:

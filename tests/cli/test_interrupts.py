@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
 from headrace.cli.interrupts import InterruptGuard
 from headrace.client import running
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class FakeJob:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 import threading
 import time
+from typing import TYPE_CHECKING
 
 import pytest
-from rich.console import Console
 
 from headrace.cli.progress.job_progress import JobProgress, RateMeter
 from headrace.cli.progress.lines import first_line, last_line, progress_line
@@ -15,6 +15,9 @@ from headrace.cli.progress.listener import LineListener, PanelListener, QuietLis
 from headrace.cli.progress.panel import panel, trend
 from headrace.common.constants import MIN_WATERMARK
 from headrace.jobmanager.progress import EpochStatistics
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 NOON = 1_431_864_000_000  # 2015-05-17 12:00:00 UTC
 

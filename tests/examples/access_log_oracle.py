@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import gzip
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 TEN_SECONDS, MINUTE = 10_000, 60_000
 QUARTER, HOUR = 15 * MINUTE, 60 * MINUTE

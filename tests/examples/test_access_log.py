@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.examples.access_log_oracle import Oracle
+
+if TYPE_CHECKING:
+    import subprocess
 
 LOG = Path(__file__).parents[2] / "examples" / "data" / "apache_access.log.gz"
 LOCAL = ("--runtime", "local", "-p", "2")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    import subprocess
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 

@@ -102,6 +102,14 @@ def test_nested_records_that_arrow_reads(tmp_path: Path) -> None:
     ]
 
 
+def test_what_looks_like_a_null_after_an_object(tmp_path: Path) -> None:
+    lines = ['{"id": 1, "name": "} null"}', '{"name": null, "id": 2}', '  {"id": 3, "x": {}, "y": null}'] * 20
+    for budget in (PLENTY, ReadBudget(5, 100)):
+        rows = read(tmp_path, "\n \n".join(["", *lines]), PAIR, budget)
+        assert [row.id for row in rows] == [1, 2, 3] * 20
+        assert rows[0].name == "} null"
+
+
 def test_values_without_fields(tmp_path: Path) -> None:
     assert read(tmp_path, "1\n2\n", int) == [1, 2]
     assert read(tmp_path, '{"a":1}\n{}\n', Types.MAP(str, int)) == [{"a": 1}, {}]
@@ -109,7 +117,7 @@ def test_values_without_fields(tmp_path: Path) -> None:
 
 BAD_LINES = [
     "null", "[1]", "5", '{"id": "1"}', '{"id": 1.5}', '{"id": 1', '{"id": 1}{"id": 2}', '{"id": 1} null',
-    '{"name": "\udcff"}', "{'id': 1}", '{"name": 1}', '{"id": 99999999999999999999}',
+    '{"id": 1, "id": 2}', '{"name": "\udcff"}', "{'id': 1}", '{"name": 1}', '{"id": 99999999999999999999}',
 ]  # fmt: skip
 
 

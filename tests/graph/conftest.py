@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,10 +14,12 @@ from headrace.graph import specs
 from headrace.graph.nodes import Edge, HashPartitioning
 from headrace.graph.stream_graph import StreamGraph
 from headrace.operators.window.aggregates import count, first
-from headrace.plan.job_plan import JobPlan
 from headrace.plan.planner import PlanSettings, plan_job
 from headrace.time.watermark_strategy import WatermarkStrategy
 from headrace.time.windows import TumblingEventTimeWindows
+
+if TYPE_CHECKING:
+    from headrace.plan.job_plan import JobPlan
 
 PAYMENT = Types.ROW_NAMED(["card", "merchant", "amount"], [Types.STRING(), Types.STRING(), Types.DOUBLE()])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from headrace.common.typeinfo import Types
 from headrace.connectors.print_sink import PrintSink
@@ -14,8 +15,10 @@ from headrace.graph.stream_graph import StreamGraph
 from headrace.plan.explain_json import explain_json
 from headrace.plan.explain_mermaid import explain_mermaid
 from headrace.plan.explain_text import explain_text
-from headrace.plan.job_plan import JobPlan
 from headrace.plan.planner import PlanSettings, plan_job
+
+if TYPE_CHECKING:
+    from headrace.plan.job_plan import JobPlan
 
 UID = re.compile(r"[0-9a-f]{16}")
 
@@ -26,7 +29,9 @@ def with_fixed_uids(text: str) -> str:
 
 
 def test_text_shows_stages_as_boxes_and_exchanges_between_them(payments_plan: JobPlan) -> None:
-    assert with_fixed_uids(explain_text(payments_plan)) == """\
+    assert (
+        with_fixed_uids(explain_text(payments_plan))
+        == """\
 Card fraud: 2 stages, 128 key groups, streaming mode
 
 ┌─ Stage 0, parallelism 2 ────────────────────────────────────────────────────────────┐
@@ -44,6 +49,7 @@ Card fraud: 2 stages, 128 key groups, streaming mode
 │ └─ side output late → [6] Sink: late  uid 0123456789abcdef (derived), parallelism 1 │
 └─────────────────────────────────────────────────────────────────────────────────────┘
 """
+    )
 
 
 def test_text_boxes_close_around_wide_characters(payments_plan: JobPlan) -> None:
@@ -56,7 +62,9 @@ def test_text_boxes_close_around_wide_characters(payments_plan: JobPlan) -> None
 
 
 def test_mermaid_has_a_subgraph_for_each_stage(payments_plan: JobPlan) -> None:
-    assert with_fixed_uids(explain_mermaid(payments_plan)) == """\
+    assert (
+        with_fixed_uids(explain_mermaid(payments_plan))
+        == """\
 flowchart TB
     subgraph stage0["Stage 0, parallelism 2"]
         op0(["Source: payments<br/>uid payments"])
@@ -76,6 +84,7 @@ flowchart TB
     op1 ==>|"HASH(card)"| op2
     op1 ==>|"HASH(merchant)"| op3
 """
+    )
 
 
 def test_json_documents_operators_and_edges(payments_plan: JobPlan) -> None:

@@ -18,7 +18,9 @@ from headrace.graph.stream_graph import StreamGraph
 
 
 def test_text_is_a_tree_from_the_sources_down(payments: StreamGraph) -> None:
-    assert render_text(payments) == """\
+    assert (
+        render_text(payments)
+        == """\
 7 operators
 
 [0] Source: payments  (uid payments)
@@ -29,10 +31,13 @@ def test_text_is_a_tree_from_the_sources_down(payments: StreamGraph) -> None:
       ├─ [5] Sink: totals
       └─ side output late → [6] Sink: late
 """
+    )
 
 
 def test_text_refers_to_what_was_drawn_above(union: StreamGraph) -> None:
-    assert render_text(union) == """\
+    assert (
+        render_text(union)
+        == """\
 3 operators
 
 [0] Left
@@ -40,10 +45,13 @@ def test_text_refers_to_what_was_drawn_above(union: StreamGraph) -> None:
 [1] Right
 └─ [2] Both (see above)
 """
+    )
 
 
 def test_mermaid(payments: StreamGraph) -> None:
-    assert render_mermaid(payments) == """\
+    assert (
+        render_mermaid(payments)
+        == """\
 flowchart TB
     op0(["Source: payments<br/>uid payments"])
     op1["Timestamps/Watermarks"]
@@ -59,6 +67,7 @@ flowchart TB
     op3 -->|"FORWARD"| op5
     op3 -->|"FORWARD, side output late"| op6
 """
+    )
 
 
 def test_json_has_the_shape_of_flinks_execution_plan(payments: StreamGraph) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
 import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.checkpoint.manifest import Manifest
@@ -304,3 +305,20 @@ def per_key(records: Sequence[tuple[Any, int]]) -> dict[Any, list[Any]]:
 def multiset(records: Sequence[tuple[Any, int]]) -> list[Any]:
     """The records, each with its timestamp, in canonical order."""
     return sorted(((*(tuple(record)), timestamp) for record, timestamp in records), key=repr)
+
+
+def examples(number: int, **strategies: Any) -> Callable[[Callable[..., None]], Callable[[int], None]]:
+    """A test of so many examples, and a slow one of ten times as many."""
+
+    def decorate(check: Callable[..., None]) -> Callable[[int], None]:
+        @pytest.mark.parametrize("times", [1, pytest.param(10, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
+        def test(times: int) -> None:
+            given(**strategies)(
+                settings(max_examples=number * times, deadline=None, suppress_health_check=list(HealthCheck))(check)
+            )()
+
+        test.__name__ = test.__qualname__ = check.__name__
+        test.__doc__ = check.__doc__
+        return test
+
+    return decorate

@@ -74,8 +74,7 @@ class JsonLinesFormat(LineFormat):
     def decoder(self, path: str, header: bytes) -> LineDecoder:
         if self._type.arrow_type is None:
             return _decode_objects
-        by_hand = _PythonDecoder(self._type)
-        return _ArrowDecoder(self._type, by_hand) if _fits_arrow(self._type) else by_hand
+        return _ArrowDecoder(self._type) if _fits_arrow(self._type) else _PythonDecoder(self._type)
 
 
 def _decode_objects(data: bytes) -> Decoded:
@@ -101,10 +100,9 @@ class _PythonDecoder:
 
 
 class _ArrowDecoder:
-    """Reads types that Arrow's reader knows; lines that it takes for something else are read one by one."""
+    """Reads types that Arrow's reader knows."""
 
-    def __init__(self, kind: TypeInformation, by_hand: _PythonDecoder) -> None:
-        self._by_hand = by_hand
+    def __init__(self, kind: TypeInformation) -> None:
         self._schema = layout_of(kind).schema
         self._fields = list(zip(kind.field_names, kind.field_types, strict=True))
         read_as = pa.schema([(name, pa.string() if _is_string(t) else t.storage_type) for name, t in self._fields])
@@ -112,14 +110,26 @@ class _ArrowDecoder:
 
     def __call__(self, data: bytes) -> Decoded:
         str(data, "utf-8")  # Arrow does not look
-        if data[:1] != b"{" or _NULL_RECORD.search(data) is not None:
-            return self._by_hand(data)
+        data = data.lstrip(b" \t\r\n")
+        if not data:
+            empty = [pa.array([], field.type) for field in self._schema]
+            return Decoded(pa.RecordBatch.from_arrays(empty, schema=self._schema))
+        if (data[:1] != b"{" or _NULL_RECORD.search(data) is not None) and not _is_one_object(data):
+            raise ValueError("the line is not a JSON object")
         options = arrow_json.ReadOptions(use_threads=False, block_size=len(data) + 1)
         table = arrow_json.read_json(pa.py_buffer(data), read_options=options, parse_options=self._options)
         if table.num_rows != _lines_in(data):
-            return self._by_hand(data)
+            raise ValueError("the line does not hold one JSON object")
         columns = [_typed(_whole(table.column(name)), kind) for name, kind in self._fields]
         return Decoded(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+
+
+def _is_one_object(data: bytes) -> bool:
+    """Whether there is nothing but one object, so that what looks like a null after it is part of a string."""
+    try:
+        return isinstance(json.loads(data), dict)
+    except ValueError:
+        return False
 
 
 def _typed(column: pa.Array, kind: TypeInformation) -> pa.Array:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from headrace.formats.file_format import Decoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,11 +32,12 @@ class BadLine:
     reason: str
 
 
-def find_bad_lines(decode: Callable[[bytes], Any], data: bytes, ends: list[int]) -> Iterator[BadLine]:
-    """Halve the block until single lines are left; the good halves cost one look each.
+def decode_good_lines(decode: Callable[[bytes], Decoded], data: bytes, ends: list[int]) -> Iterator[Decoded | BadLine]:
+    """Halve the block until single lines are left; the good parts cost one look each.
 
     Args:
-        decode: raises ``ValueError`` on a block that holds a bad line.
+        decode: raises ``ValueError`` on a block that holds a bad line, and perhaps on another one, but only on a bad
+            line when it stands alone.
         data: a block of whole lines that ``decode`` refuses.
         ends: where the lines of ``data`` end.
     """
@@ -42,7 +46,7 @@ def find_bad_lines(decode: Callable[[bytes], Any], data: bytes, ends: list[int])
     while open_ranges:
         first, last = open_ranges.pop()
         try:
-            decode(data[starts[first] : starts[last]])
+            yield decode(data[starts[first] : starts[last]])
         except ValueError as error:
             if last - first == 1:
                 yield BadLine(first, _reason(error))
@@ -51,9 +55,14 @@ def find_bad_lines(decode: Callable[[bytes], Any], data: bytes, ends: list[int])
             open_ranges += [(middle, last), (first, middle)]
 
 
-def without_lines(data: bytes, ends: list[int], bad: set[int]) -> bytes:
-    """The block without some of its lines."""
-    return b"".join(data[start:end] for index, (start, end) in enumerate(pairwise([0, *ends])) if index not in bad)
+def joined(parts: list[Decoded]) -> Decoded:
+    """The records of several parts, all in rows or all in columns, as one."""
+    batches = [part.columns for part in parts if part.columns is not None]
+    rows = [row for part in parts if part.rows is not None for row in part.rows]
+    if not batches:
+        return Decoded(rows=rows)
+    table = pa.Table.from_batches(batches).combine_chunks()
+    return Decoded(table.to_batches()[0] if table.num_rows else batches[0])
 
 
 def _reason(error: ValueError) -> str:

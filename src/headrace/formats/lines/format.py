@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from headrace.common.errors import BadRecordError
 from headrace.formats.file_format import Decoded, FileExtent, StreamFormat
-from headrace.formats.lines.bad_lines import BadLine, LineNumbers, find_bad_lines, shorten, without_lines
+from headrace.formats.lines.bad_lines import LineNumbers, decode_good_lines, joined, shorten
 from headrace.formats.lines.blocks import Newlines, file_blocks, stream_blocks
 from headrace.formats.lines.streams import compression_of, is_line_safe, normal_charset, open_stream
 
@@ -149,15 +149,17 @@ class _LineReader:
     def _without_bad_lines(self, block: Block, data: bytes) -> Decoded:
         ends = self._boundary.all(data)
         starts = [0, *ends]
-        bad: list[BadLine] = []
+        before = len(block.data) - len(data)
+        good: list[Decoded] = []
         rejected = []
-        for line in find_bad_lines(self._decode_raw, data, ends):
-            raw = data[starts[line.index] : ends[line.index]]
-            before = len(block.data) - len(data) + starts[line.index]
-            rejected.append(self._bad(block, raw, before, line.reason))
-            bad.append(line)
-        good = self._decode_raw(without_lines(data, ends, {line.index for line in bad}))
-        return Decoded(good.columns, good.rows, rejected)
+        for part in decode_good_lines(self._decode_raw, data, ends):
+            if isinstance(part, Decoded):
+                good.append(part)
+                continue
+            start, end = starts[part.index], ends[part.index]
+            rejected.append(self._bad(block, data[start:end], before + start, part.reason))
+        records = joined(good)
+        return Decoded(records.columns, records.rows, rejected)
 
     def _bad(self, block: Block, raw: bytes, before: int, reason: str) -> tuple[str, str, str]:
         """What to hand over about a bad line that starts ``before`` bytes into the block."""

@@ -40,7 +40,7 @@ class DataFrameSource(Source):
                 "from_dataframe() takes static DataFrames only; read the stream's source with a headrace connector"
             )
         self._dataframe: DataFrame | None = dataframe
-        self._type = type_of_schema(to_arrow_schema(dataframe.schema))
+        self._type = type_of_schema(to_arrow_schema(dataframe.schema, timezone="UTC"))
 
     @property
     def boundedness(self) -> Boundedness:

@@ -1,0 +1,119 @@
+"""Windows with late records: what fires, how often and with which contents does not depend on how the job is cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from hypothesis import strategies as st
+
+from headrace.common.output_tag import OutputTag
+from headrace.common.typeinfo import Types
+from headrace.datastream.aggregates import count, max, min, sum
+from headrace.datastream.functions import ProcessWindowFunction
+from headrace.datastream.streams.data_stream import DataStream
+from headrace.datastream.streams.windowed_stream import WindowedStream
+from headrace.time.windows import SlidingEventTimeWindows
+from tests.invariance.driver import EVENT, Cut, Event, Job, cuts, examples, multiset, run
+from tests.invariance.models import WindowModel, with_watermarks
+
+LATE = OutputTag("late", EVENT)
+CONTENTS = Types.TUPLE([Types.STRING(), Types.LONG(), Types.LONG(), Types.STRING()])
+
+events = st.lists(st.tuples(st.sampled_from("abc"), st.integers(-5, 9), st.integers(-10, 40)), max_size=40)
+shapes = st.tuples(st.sampled_from([(10, 10), (10, 5), (7, 3), (4, 6)]), st.sampled_from([0, 0, 3, 12]))
+
+
+class Contents(ProcessWindowFunction):
+    def process(
+        self, key: str, context: ProcessWindowFunction.Context, elements: Iterable[Event]
+    ) -> Iterator[tuple[str, int, int, str]]:
+        window = context.window()
+        yield key, window.start, window.end, ",".join(str(element[1]) for element in elements)
+
+
+def windows(stream: DataStream, shape: Any, *, keeps_late: bool) -> WindowedStream:
+    (size, slide), lateness = shape
+    windowed = stream.key_by(lambda event: event[0]).window(SlidingEventTimeWindows.of(size, slide))
+    if lateness:
+        windowed.allowed_lateness(lateness)
+    return windowed.side_output_late_data(LATE) if keeps_late else windowed
+
+
+def model(split: list[Event], bound: int, shape: Any) -> WindowModel:
+    (size, slide), lateness = shape
+    return WindowModel(size, slide, lateness).run(with_watermarks(split, bound))
+
+
+def late_records(found: WindowModel) -> list[Any]:
+    return multiset([(event, event[2]) for event in found.late])
+
+
+@examples(50, split=events, bound=st.integers(0, 8), shape=shapes, cut=cuts, keeps_late=st.booleans())
+def test_built_in_aggregates(split: list[Event], bound: int, shape: Any, cut: Cut, keeps_late: bool) -> None:
+    def build(job: Job) -> None:
+        windowed = windows(job.source("events", [split], bound), shape, keeps_late=keeps_late)
+        results = windowed.aggregate(count(), sum("f1").alias("total"), min("f1").alias("low"), max("f1").alias("high"))
+        job.sink("out", job.keyed("windows", results))
+        if keeps_late:
+            job.sink("late", results.get_side_output(LATE))
+
+    outputs, found = run(build, cut), model(split, bound, shape)
+    everything = [
+        ((key, start, end, len(values), _sum(values), _min(values), _max(values)), end - 1)
+        for key, start, end, values in found.on_time
+    ]
+    assert multiset(outputs["out"]) == multiset(everything)
+    if keeps_late:
+        assert multiset(outputs["late"]) == late_records(found)
+
+
+@examples(50, split=events, bound=st.integers(0, 8), shape=shapes, cut=cuts)
+def test_contents(split: list[Event], bound: int, shape: Any, cut: Cut) -> None:
+    def build(job: Job) -> None:
+        results = windows(job.source("events", [split], bound), shape, keeps_late=True).process(Contents(), CONTENTS)
+        job.sink("out", job.keyed("windows", results))
+        job.sink("late", results.get_side_output(LATE))
+
+    outputs, found = run(build, cut), model(split, bound, shape)
+    fired = [((key, start, end, ",".join(map(str, values))), end - 1) for key, start, end, values in found.on_time]
+    assert multiset(outputs["out"]) == multiset(fired)
+    assert multiset(outputs["late"]) == late_records(found)
+
+
+@examples(40, split=events, bound=st.integers(0, 8), shape=shapes, cut=cuts)
+def test_reduced(split: list[Event], bound: int, shape: Any, cut: Cut) -> None:
+    """The function is not commutative: it shows the order in which records were combined."""
+
+    def build(job: Job) -> None:
+        windowed = windows(job.source("events", [split], bound), shape, keeps_late=True)
+        results = windowed.reduce(lambda one, other: (one[0], 10 * one[1] + other[1], other[2]), Contents(), CONTENTS)
+        job.sink("out", job.keyed("windows", results))
+        job.sink("late", results.get_side_output(LATE))
+
+    outputs, found = run(build, cut), model(split, bound, shape)
+    fired = [((key, start, end, str(_digits(values))), end - 1) for key, start, end, values in found.on_time]
+    assert multiset(outputs["out"]) == multiset(fired)
+    assert multiset(outputs["late"]) == late_records(found)
+
+
+def _digits(values: Iterable[int]) -> int:
+    number, *rest = values
+    for value in rest:
+        number = 10 * number + value
+    return number
+
+
+def _sum(values: tuple[int, ...]) -> int:
+    total = 0
+    for value in values:
+        total += value
+    return total
+
+
+def _min(values: tuple[int, ...]) -> int:
+    return sorted(values)[0]
+
+
+def _max(values: tuple[int, ...]) -> int:
+    return sorted(values)[-1]
