@@ -93,7 +93,7 @@ class GrowingState:
 
     @property
     def folder_name(self) -> str:
-        """A name that tells every data set from every other."""
+        """A name that tells the data set from every other."""
         return f"growing-{self.keys}-{self.touched}-{self.rounds}"
 
     def write(self, folder: Path) -> None:

@@ -44,7 +44,7 @@ class Sink:
     def emit(self, batch: Batch) -> None:
         self.rows += len(batch)
 
-    def emit_side(self, tag_id: str, batch: Batch) -> None:  # noqa: ARG002 - as the protocol wants it
+    def emit_side(self, tag_id: str, batch: Batch) -> None:
         self.rows += len(batch)
 
     def advance_watermark(self, watermark: int) -> None:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from benchmarks.outcome import Assignment, Epoch, medians
 from headrace.client.defaults import submission_defaults
 from headrace.common import Configuration
 from headrace.common.execution_mode import RuntimeExecutionMode
-from headrace.common.watermark_strategy import WatermarkStrategy
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors.file_system import FileSource
-from headrace.datastream.data_stream import DataStream
 from headrace.datastream.formats.parquet import ParquetFormat
 from headrace.jobmanager.progress import EpochStatistics, SilentListener
+
+if TYPE_CHECKING:
+    from headrace.common.watermark_strategy import WatermarkStrategy
+    from headrace.datastream.data_stream import DataStream
 
 _TASKS = 2
 

@@ -14,7 +14,7 @@ from headrace.datastream import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.state import ValueStateDescriptor
 
 _CHECKS = (("count", "count", "sum"), ("highest", "sum", "max"))
-_RESULT = Types.ROW_NAMED(["key", "count", "sum"], [Types.LONG(), Types.LONG(), Types.DOUBLE()])
+RESULT = Types.ROW_NAMED(["key", "count", "sum"], [Types.LONG(), Types.LONG(), Types.DOUBLE()])
 
 
 class CountAndSum(KeyedProcessFunction):
@@ -40,7 +40,7 @@ def run(assignment: Assignment) -> Outcome:
     (
         read_files(environment, assignment, WatermarkStrategy.no_watermarks())
         .key_by("key")
-        .process(CountAndSum(), output_type=_RESULT)
+        .process(CountAndSum(), output_type=RESULT)
         .uid("totals")
         .sink_to(sink)
     )

@@ -8,7 +8,7 @@ from benchmarks.programs.headrace_job import EpochTimes, open_environment, read_
 from benchmarks.programs.phases import Phases
 from headrace.common.time import Duration, Time
 from headrace.common.watermark_strategy import WatermarkStrategy
-from headrace.datastream.aggregates import count, sum
+from headrace.datastream import aggregates
 from headrace.datastream.window import TumblingEventTimeWindows
 
 _CHECKS = (("count", "c", "sum"), ("sum", "s", "sum"), ("last_start", "window_start", "max"))
@@ -23,7 +23,7 @@ def run(assignment: Assignment) -> Outcome:
         read_files(environment, assignment, strategy)
         .key_by("key")
         .window(TumblingEventTimeWindows.of(Time.seconds(60)))
-        .aggregate(count().alias("c"), sum("value").alias("s"))
+        .aggregate(aggregates.count().alias("c"), aggregates.sum("value").alias("s"))
         .uid("windows")
         .sink_to(sink)
     )

@@ -7,11 +7,13 @@ import importlib
 import time
 from collections import defaultdict, deque
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from benchmarks.outcome import medians
 from benchmarks.programs.headrace_job import EpochTimes
-from headrace.jobmanager.progress import EpochStatistics
+
+if TYPE_CHECKING:
+    from headrace.jobmanager.progress import EpochStatistics
 
 _KEPT_QUERIES = 50
 

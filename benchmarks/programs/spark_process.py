@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Row
 from pyspark.sql import functions as sql
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from benchmarks.outcome import Assignment, Outcome
 from benchmarks.programs.spark_stream import STORES, open_session, read_files, run_to_the_end
 from benchmarks.truth import SAMPLE
+
+if TYPE_CHECKING:
+    from benchmarks.outcome import Assignment, Outcome
 
 
 class CountAndSum(StatefulProcessor):
@@ -23,7 +25,7 @@ class CountAndSum(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._state = handle.getValueState("totals", "count long, sum double")
 
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         number = key[0]
         count, total = self._state.get() or (0, 0.0)
         for row in rows:

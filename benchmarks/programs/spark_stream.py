@@ -74,9 +74,7 @@ def run_to_the_end(results: DataFrame, mode: str, checks: Mapping[str, Column], 
     times = [{name: millis / 1000 for name, millis in batch["durationMs"].items()} for batch in read]
     observed = [row.asDict() for batch in batches if (row := batch["observedMetrics"].get(_CHECKS)) is not None]
     return Outcome(
-        tuple(
-            Epoch(batch["numInputRows"], time["triggerExecution"]) for batch, time in zip(read, times, strict=True)
-        ),
+        tuple(Epoch(batch["numInputRows"], time["triggerExecution"]) for batch, time in zip(read, times, strict=True)),
         combine(observed),
         {"seconds": medians(times[len(times) // 2 :])},
     )

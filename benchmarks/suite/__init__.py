@@ -1,1 +1,23 @@
 """The benchmarks: which programs run against each other, on what data, and what is asked of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from benchmarks.suite.growth import GrowthBenchmark
+from benchmarks.suite.memory import MemoryBenchmark
+from benchmarks.suite.process import ProcessBenchmark
+from benchmarks.suite.small_epoch import SmallEpochBenchmark
+from benchmarks.suite.window import WindowBenchmark
+
+if TYPE_CHECKING:
+    from benchmarks.suite.base import Benchmark
+
+BENCHMARKS: tuple[Benchmark, ...] = (
+    WindowBenchmark(),
+    ProcessBenchmark(),
+    SmallEpochBenchmark(),
+    GrowthBenchmark(),
+    MemoryBenchmark(),
+)
+"""In the order of running; memory comes last, for it looks back at the others."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +13,7 @@ from headrace.cli.interrupts import InterruptGuard
 from headrace.client import running
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 class FakeJob:
@@ -33,35 +35,69 @@ def job() -> Iterator[FakeJob]:
     running.unregister(fake)  # type: ignore[arg-type]
 
 
+def press(guard: InterruptGuard, presses: int) -> None:
+    signal.raise_signal(signal.SIGINT)
+    wait_until(lambda: guard.presses == presses)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def test_the_first_stops_the_second_cancels_the_third_interrupts(job: FakeJob) -> None:
     said: list[str] = []
     with InterruptGuard(said.append) as guard:
-        signal.raise_signal(signal.SIGINT)
-        assert job.calls == ["stop"]
-        signal.raise_signal(signal.SIGINT)
-        assert job.calls == ["stop", "cancel"]
+        press(guard, 1)
+        wait_until(lambda: job.calls == ["stop"] and len(said) == 1)
+        press(guard, 2)
+        wait_until(lambda: job.calls == ["stop", "cancel"] and len(said) == 2)
         with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
+            press(guard, 4)
     assert guard.presses == 3
     assert len(said) == 2
 
 
 def test_without_a_job_it_interrupts_at_once() -> None:
-    with InterruptGuard(print), pytest.raises(KeyboardInterrupt):
-        signal.raise_signal(signal.SIGINT)
+    with InterruptGuard(print) as guard, pytest.raises(KeyboardInterrupt):
+        press(guard, 2)
+    assert guard.presses == 1
+
+
+def test_a_signal_that_reaches_another_thread_counts(job: FakeJob) -> None:
+    """Nothing would run a handler while the main thread waits for a lock."""
+    with InterruptGuard(lambda text: None):
+        ready = threading.Lock()
+        ready.acquire()
+
+        def interrupt() -> None:
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+            wait_until(lambda: job.calls == ["stop"])
+            ready.release()
+
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        assert ready.acquire(timeout=10)
+        thread.join()
+    assert job.calls == ["stop"]
 
 
 def test_a_job_that_starts_after_it_is_stopped_as_well(job: FakeJob) -> None:
     with InterruptGuard(lambda text: None) as guard:
         guard.job_started()
         assert job.calls == []
-        signal.raise_signal(signal.SIGINT)
+        press(guard, 1)
+        wait_until(lambda: job.calls == ["stop"])
         guard.job_started()
     assert job.calls == ["stop", "stop"]
 
 
-def test_the_handler_from_before_comes_back() -> None:
-    before = signal.getsignal(signal.SIGINT)
+def test_what_was_there_before_comes_back() -> None:
+    handler, threads = signal.getsignal(signal.SIGINT), threading.active_count()
     with InterruptGuard(print):
-        assert signal.getsignal(signal.SIGINT) is not before
-    assert signal.getsignal(signal.SIGINT) is before
+        assert signal.getsignal(signal.SIGINT) is not handler
+    assert signal.getsignal(signal.SIGINT) is handler
+    assert signal.set_wakeup_fd(-1) == -1
+    assert threading.active_count() == threads

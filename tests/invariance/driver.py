@@ -183,7 +183,7 @@ class Job:
     def sink(self, name: str, stream: DataStream) -> None:
         """Keep a stream's records."""
         self.sinks[name] = RecordingSink()
-        stream.sink_to(self.sinks[name]).uid(name)
+        stream.sink_to(self.sinks[name]).uid(f"sink-{name}")
 
     def parallelism(self) -> int:
         """That of the next operator."""

@@ -1,8 +1,9 @@
 """The checkpoint directory of one job: its manifests, its state files, and who may write to it.
 
-Layout: ``manifests/<number>.json``, ``state/<file>``, ``sources/<uid>/…``. The manifest with the largest number is
-the state of the job. A manifest is created exclusively, so two job managers cannot both write number ``n + 1``: who
-comes second has been superseded.
+Layout: ``manifests/<number>.json``, ``state/<file>``, ``sources/<uid>/…``, ``generations/<number>``. The manifest with
+the largest number is the state of the job. A manifest is created exclusively, so two job managers cannot both write
+number ``n + 1``: who comes second has been superseded, and so has whoever finds a younger generation than its own.
+``manifests/newest`` holds the largest number there was, so that a manifest that somebody removed is missed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from headrace.checkpoint.files import create_exclusively, local_path, probe
 from headrace.checkpoint.manifest import Manifest
-from headrace.common.errors import JobSupersededError
+from headrace.checkpoint.ownership import Generations
+from headrace.common.errors import CheckpointError, JobSupersededError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,6 +44,8 @@ class CheckpointStore:
         self._state = self.folder / "state"
         self._manifests.mkdir(exist_ok=True)
         self._state.mkdir(exist_ok=True)
+        self._newest = self._manifests / "newest"
+        self._generations = Generations(self.folder / "generations")
         self._retained: dict[int, frozenset[str]] = {}
 
     @property
@@ -57,32 +61,45 @@ class CheckpointStore:
         """The newest manifest; None in a fresh directory.
 
         Raises:
-            CheckpointError: naming the manifest, when it is damaged.
+            CheckpointError: naming the manifest, when it is damaged or has been removed.
         """
-        while numbers := self._numbers():
+        while numbers := self._complete_numbers():
             try:
                 return self._read(numbers[-1])
             except FileNotFoundError:  # its owner is alive: it has written the next one and forgotten this
                 continue
         return None
 
+    def begin(self, first: Manifest) -> Manifest | None:
+        """Become the owner of a fresh directory; None when another job manager has just done that, and an epoch too."""
+        generation = self._generations.claim(first.generation)
+        return replace(first, generation=generation) if self.latest() is None else None
+
     def take_over(self, previous: Manifest) -> Manifest:
         """Become the owner: write the next manifest with the same content and a new generation.
 
         An older job manager that is still alive loses at its next manifest, whatever it was doing. When it was faster
         and has just written one itself, that one is taken over instead.
+
+        Raises:
+            JobSupersededError: when a third job manager has done the same a little later.
         """
+        generation = self._generations.claim(previous.generation + 1)
         while True:
-            mine = replace(previous, epoch=previous.epoch + 1, generation=previous.generation + 1)
+            newest = self.latest() or previous
+            mine = replace(newest, epoch=newest.epoch + 1, generation=generation)
             if self._create(mine):
                 break
-            newest = self.latest()
-            assert newest is not None
-            previous = newest
+            self._check_owner(mine)
+        self._note(mine.epoch)
         for number in self._numbers():
             with contextlib.suppress(FileNotFoundError):  # the owner before may just forget it
                 self._retained[number] = frozenset(self._read(number).state_files())
         return mine
+
+    def is_owned_by(self, generation: int) -> bool:
+        """Whether no younger job manager has taken over."""
+        return self._generations.is_current(generation)
 
     def write(self, manifest: Manifest) -> None:
         """Commit an epoch.
@@ -91,11 +108,14 @@ class CheckpointStore:
             JobSupersededError: when another job manager has taken over the directory.
         """
         if not self._create(manifest):
-            raise JobSupersededError(
-                f"job {manifest.job_name!r}: another job manager has taken over {self.folder} "
-                f"(manifest {manifest.epoch} exists already); this one stops and has published nothing of epoch "
-                f"{manifest.epoch}"
-            )
+            raise self._superseded(manifest)
+        try:
+            self._check_owner(manifest)
+        except JobSupersededError:
+            # Nobody was told of it. Who has just read it goes on from there, which is as good.
+            self._manifest_path(manifest.epoch).unlink(missing_ok=True)
+            raise
+        self._note(manifest.epoch)
         self._retained[manifest.epoch] = frozenset(manifest.state_files())
 
     def collect_garbage(self) -> list[str]:
@@ -131,6 +151,38 @@ class CheckpointStore:
 
     def _create(self, manifest: Manifest) -> bool:
         return create_exclusively(self._manifest_path(manifest.epoch), manifest.to_bytes())
+
+    def _check_owner(self, manifest: Manifest) -> None:
+        if not self.is_owned_by(manifest.generation):
+            raise self._superseded(manifest)
+
+    def _superseded(self, manifest: Manifest) -> JobSupersededError:
+        return JobSupersededError(
+            f"job {manifest.job_name!r}: another job manager has taken over {self.folder}; this one stops and has "
+            f"published nothing of epoch {manifest.epoch}"
+        )
+
+    def _note(self, number: int) -> None:
+        """Leave a note that there was a manifest; lost or outdated it only means less certainty."""
+        self._newest.write_text(f"{number}\n")
+
+    def _noted(self) -> int:
+        try:
+            return int(self._newest.read_text())
+        except (FileNotFoundError, ValueError):
+            return 0
+
+    def _complete_numbers(self) -> list[int]:
+        """The numbers of the manifests, the newest of which is really the newest there was."""
+        noted = self._noted()
+        numbers = self._numbers()
+        if noted > max(numbers, default=0):
+            raise CheckpointError(
+                f"manifest {self._manifest_path(noted)} is missing: output of later epochs than those in {self.folder} has "
+                "been published, going on without it would publish them again; put it back, or start with a fresh "
+                "checkpoint directory and a fresh output"
+            )
+        return numbers
 
     def _manifest_path(self, number: int) -> Path:
         return self._manifests / f"{number:012d}.json"

@@ -34,6 +34,14 @@ class TemporaryStore:
         """Always None: nothing is kept from one run to the next."""
         return None
 
+    def begin(self, first: Manifest) -> Manifest:
+        """The folder belongs to this process alone."""
+        return first
+
+    def is_owned_by(self, generation: int) -> bool:  # noqa: ARG002 - there is only one
+        """Nobody else knows the folder."""
+        return True
+
     def take_over(self, previous: Manifest) -> Manifest:
         """Nothing to take over: the folder belongs to this process alone."""
         return previous

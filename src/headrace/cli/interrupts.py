@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import signal
+import socket
+import threading
 from collections.abc import Callable
 from types import FrameType, TracebackType
-from typing import Self
+from typing import Any, Self
 
 from headrace.client import running
 
@@ -16,11 +18,15 @@ _CANCELLING = "giving up the running epoch; it will be run again when the job go
 class InterruptGuard:
     """Turns SIGINT into an orderly stop while it is entered; to be used in the main thread.
 
-    A program that has no job running when Ctrl-C is pressed gets its ``KeyboardInterrupt``, and so does one that is
-    pressed for the third time.
+    A program that has no job running when Ctrl-C is pressed gets its ``KeyboardInterrupt``, and so does one in which it
+    is pressed for the third time.
+
+    Python runs signal handlers in the main thread, which waits for the job meanwhile, and when the system hands the
+    signal to another thread nothing wakes it. So the handler is not relied on: a thread of the guard's own reads the
+    signals from the wake-up descriptor, which is written to whoever gets them.
 
     Args:
-        say: tells the user.
+        say: tells the user; called in the guard's thread.
 
     Attributes:
         presses: how often Ctrl-C was pressed.
@@ -29,29 +35,54 @@ class InterruptGuard:
     def __init__(self, say: Callable[[str], None]) -> None:
         self.presses = 0
         self._say = say
-        self._before: object = None
+        self._raises = threading.Event()
+        self._own_signals = 0
+        self._thread = threading.Thread(target=self._watch, name="headrace-ctrl-c", daemon=True)
 
     def __enter__(self) -> Self:
-        self._before = signal.signal(signal.SIGINT, self._pressed)
+        self._reader, self._writer = socket.socketpair()
+        self._writer.setblocking(False)
+        self._handler_before: Any = signal.signal(signal.SIGINT, self._in_main_thread)
+        self._descriptor_before = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
+        self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # What was not set from Python cannot be set again from Python
-        before = signal.SIG_DFL if self._before is None else self._before
-        signal.signal(signal.SIGINT, before)  # type: ignore[arg-type]
+        signal.set_wakeup_fd(self._descriptor_before)
+        # None: it was not set from Python, and cannot be set again from Python
+        signal.signal(signal.SIGINT, signal.SIG_DFL if self._handler_before is None else self._handler_before)
+        self._writer.close()
+        self._thread.join()
+        self._reader.close()
 
     def job_started(self) -> None:
         """A program that goes on to its next job after Ctrl-C is stopped there as well."""
         if self.presses:
             running.stop_all()
 
-    def _pressed(self, _number: int, _frame: FrameType | None) -> None:
+    def _watch(self) -> None:
+        while received := self._reader.recv(1):
+            if received[0] != signal.SIGINT:
+                continue
+            if self._own_signals:
+                self._own_signals -= 1
+            else:
+                self._pressed()
+
+    def _pressed(self) -> None:
         self.presses += 1
         if self.presses == 1 and running.stop_all():
             self._say(_STOPPING)
         elif self.presses == 2 and running.cancel_all():
             self._say(_CANCELLING)
         else:
+            self._own_signals += 1
+            self._raises.set()
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    def _in_main_thread(self, _number: int, _frame: FrameType | None) -> None:
+        if self._raises.is_set():
+            self._raises.clear()
             raise KeyboardInterrupt

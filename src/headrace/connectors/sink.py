@@ -82,6 +82,8 @@ class Committer(ABC):
     def commit(self, epoch: int, committables: Sequence[Json], processing_time: int) -> None:
         """Make the committables of an epoch visible; doing it again changes nothing.
 
+        Now and then this is called without committables, so that a sink that holds results back sees the clock go on.
+
         Raises:
             CommitRefusedError: when they can never be committed; the job stops, naming sink and epoch.
             OSError: on a passing fault; the commit is tried again.

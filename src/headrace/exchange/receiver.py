@@ -212,14 +212,20 @@ class _Progress:
         self._pieces = list(channels.values())
         self.status = ChannelStatus.ACTIVE if is_held else self._combined_status()
         self.final = watermark if is_held else max(watermark, self._combined_final(watermark))
-        self._bases = [max(watermark, self._base(phase, watermark)) for phase in range(self._phases())]
+        # Before piece 0, between each two pieces, and after the last one.
+        between = [max(watermark, min(self._base(phase), self.final)) for phase in range(self._phases())]
+        self._bounds = [*between, self.final]
 
     def effective(self, watermarks: npt.NDArray[np.int64], phase: int) -> npt.NDArray[np.int64]:
-        """The operator's watermark at each record, from what the record's own piece knew of its channel."""
-        if phase >= len(self._bases):
+        """The operator's watermark at each record, from what the record's own piece knew of its channel.
+
+        Every channel has reached the lower bound before the piece. All pieces ``n`` come before all pieces ``n + 1``, so
+        until these are there, no channel that has some counts for more than its piece ``n`` has reached.
+        """
+        if phase + 1 >= len(self._bounds):
             raise ExchangeError(f"records of piece {phase} arrived, but no channel has announced it")
-        lifted: npt.NDArray[np.int64] = np.minimum(np.maximum(watermarks, self._bases[phase]), self.final)
-        return lifted
+        effective: npt.NDArray[np.int64] = np.clip(watermarks, self._bounds[phase], self._bounds[phase + 1])
+        return effective
 
     def _phases(self) -> int:
         return max((len(pieces) for pieces in self._pieces), default=0)
@@ -243,9 +249,9 @@ class _Progress:
         # All idle: nothing holds anything back any more, so the furthest one counts (Flink's valve does the same).
         return max((_reached(pieces, len(pieces)) for pieces in unfinished), default=watermark)
 
-    def _base(self, phase: int, watermark: int) -> int:
+    def _base(self, phase: int) -> int:
         """What every channel has reached before piece ``phase``."""
-        return min((_reached(pieces, phase) for pieces in self._live()), default=watermark)
+        return min((_reached(pieces, phase) for pieces in self._live()), default=self.final)
 
 
 def _reached(pieces: list[ChannelSummary], phase: int) -> int:

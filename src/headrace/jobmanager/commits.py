@@ -22,6 +22,7 @@ MAX_PENDING_EPOCHS = 3
 _FIRST_RETRY_SECONDS = 0.1
 _LAST_RETRY_SECONDS = 10.0
 _ATTEMPTS = 8
+_TICK_MILLIS = 1_000
 
 
 class CommitCoordinator:
@@ -50,6 +51,7 @@ class CommitCoordinator:
         self._work: queue.SimpleQueue[list[PendingCommit] | None] = queue.SimpleQueue()
         self._failure: BaseException | None = None
         self._waiting_epochs = 0
+        self._next_tick = 0
         self._thread = threading.Thread(target=self._run, name="headrace-committer", daemon=True)
         self._thread.start()
 
@@ -75,6 +77,15 @@ class CommitCoordinator:
             while self._waiting_epochs > MAX_PENDING_EPOCHS and self._failure is None:
                 self._lock.wait()
         self.check()
+
+    def tick(self, epoch: int, processing_time: int) -> None:
+        """Time goes on: let sinks that hold back results look at the clock, at most once a second, while all is quiet."""
+        with self._lock:
+            if self._waiting_epochs or processing_time < self._next_tick:
+                return
+            self._next_tick = processing_time + _TICK_MILLIS
+            self._waiting_epochs += 1
+            self._work.put([PendingCommit(epoch, sink, processing_time, ()) for sink in sorted(self._durable)])
 
     def check(self) -> None:
         """Raise what a commit failed with."""
@@ -136,8 +147,9 @@ class CommitCoordinator:
                 "has; add it again (same uid) and let the job run once, then take it out"
             )
         self._attempt(committer, commit)
-        with self._lock:
-            self._unacknowledged.remove(commit)
+        if commit.committables:
+            with self._lock:
+                self._unacknowledged.remove(commit)
 
     def _attempt(self, committer: Committer, commit: PendingCommit) -> None:
         delay = _FIRST_RETRY_SECONDS

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from headrace.checkpoint.manifest import Manifest
-from headrace.common.errors import HeadraceError, InfrastructureError
+from headrace.common.errors import HeadraceError, InfrastructureError, JobSupersededError
 from headrace.connectors.sink import CommitterContext
 from headrace.graph.specs import SinkSpec
 from headrace.jobmanager.commits import CommitCoordinator, commits_of
@@ -108,11 +108,24 @@ class JobManager:
             assert self.manifest is not None
             return self.manifest
         except BaseException as failure:
-            error = failure
-            raise
+            error = self._explained(failure)
+            raise error from (failure.__cause__ if error is failure else failure)
         finally:
             self.close()
             self._listener.job_ended(error)
+
+    def _explained(self, failure: BaseException) -> BaseException:
+        """Who has been superseded may come to grief before its next manifest: its state files are being deleted."""
+        if (
+            self.manifest is None
+            or isinstance(failure, JobSupersededError)
+            or self._store.is_owned_by(self.manifest.generation)
+        ):
+            return failure
+        return JobSupersededError(
+            f"job {self.plan.name!r}: another job manager has taken over; this one stops and has published nothing after "
+            f"epoch {self.manifest.epoch}"
+        )
 
     def stop(self) -> None:
         """Stop at the end of the epoch that runs; from any thread."""
@@ -132,10 +145,13 @@ class JobManager:
     def open(self) -> None:
         """Restore or begin, take the directory over, commit what is pending."""
         restored = self._store.latest()
-        if restored is not None:
+        manifest = self._store.begin(self._fresh()) if restored is None else None
+        if manifest is None:
+            restored = restored or self._store.latest()
+            assert restored is not None
             check_compatible(restored, self.plan)
-        self.manifest = self._store.take_over(restored) if restored is not None else self._fresh()
-        manifest = self.manifest
+            manifest = self._store.take_over(restored)
+        self.manifest = manifest
         self._clock = self._clock or SystemClock(manifest.processing_time)
         self._sizer = EpochSizer(self._settings.limits)
         self._runtime.start(self._blob)
@@ -198,6 +214,7 @@ class JobManager:
                 break
             statistics = self.run_epoch()
             self._commits.check()
+            self._commits.tick(self.manifest.epoch, self._clock.now())
             if statistics is None:
                 self._stop.wait(self._idle_seconds())
             elif statistics.seconds < self._settings.min_interval_seconds:

@@ -21,6 +21,9 @@ SOURCES = Path(headrace.__file__).parents[1]
 TESTS = Path(__file__).parents[3]
 PROGRAMS = Path(__file__).parents[1] / "programs"
 
+PATIENCE = 300.0
+"""Seconds after which a program hangs, also on a machine that has a lot else to do."""
+
 
 @dataclass(frozen=True)
 class Ended:
@@ -77,7 +80,7 @@ class Running:
         """What it has written to the standard error so far."""
         return self._errors.read_text(errors="replace")
 
-    def wait(self, timeout: float = 120) -> Ended:
+    def wait(self, timeout: float = PATIENCE) -> Ended:
         """Until it has ended."""
         try:
             code = self.process.wait(timeout)
@@ -85,7 +88,7 @@ class Running:
             raise AssertionError(f"the program does not end: {self.kill()}") from None
         return Ended(code, self.output, self.errors)
 
-    def wait_until(self, text: str, timeout: float = 90) -> None:
+    def wait_until(self, text: str, timeout: float = PATIENCE) -> None:
         """Until it has said something."""
         end = time.monotonic() + timeout
         while text not in self.output and text not in self.errors:
@@ -130,7 +133,7 @@ class Launcher:
         """Start the ``headrace`` command."""
         return self._start([sys.executable, "-m", "headrace", *map(str, arguments)])
 
-    def run_until_it_succeeds(self, program: str, *arguments: object, most: int, timeout: float = 120) -> list[Ended]:
+    def run_until_it_succeeds(self, program: str, *arguments: object, most: int, timeout: float = PATIENCE) -> list[Ended]:
         """Run a program again and again; gives the runs that failed."""
         failed: list[Ended] = []
         while len(failed) <= most:

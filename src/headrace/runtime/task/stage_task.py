@@ -129,13 +129,18 @@ class StageTask:
         self._instance.begin_epoch(self._context, watermarks)
 
     def _inputs(self, member: Member, reached: int) -> dict[int, int]:
-        """The operator's inputs that are not idle, each with what it has reached; all of them when all are idle."""
+        """The operator's inputs that are not idle, each with what it has reached; all of them when all are idle.
+
+        A chained producer of lower parallelism is not in every task; where it is missing it has no say.
+        """
         inputs: dict[int, int] = {}
         active: dict[int, int] = {}
         for edge in member.planned.inputs:
             if edge.is_exchange:
                 key, watermark = EXCHANGE, reached
                 status = self._receivers[member.planned.node.id].status
+            elif edge.source not in self._instance.members:
+                continue
             else:
                 key, watermark = edge.id, self._start.outputs.get(edge.source, MIN_WATERMARK)
                 status = self._status_of(edge.source)
@@ -147,7 +152,8 @@ class StageTask:
     def _status_of(self, node: int) -> ChannelStatus:
         """Finished when all inputs are; idle when nothing but idle and finished inputs is left."""
         member = self._instance.members[node]
-        states = {self._status_of(edge.source) for edge in member.planned.inputs if not edge.is_exchange}
+        chained = (edge.source for edge in member.planned.inputs if not edge.is_exchange)
+        states = {self._status_of(source) for source in chained if source in self._instance.members}
         if node in self._receivers:
             states.add(self._receivers[node].status)
         if states == {ChannelStatus.FINISHED}:

@@ -1,0 +1,145 @@
+"""Where contestants run: one after the other, several times in turn, each in a process of its own, each one checked."""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.data import DataSpec, dataset, first_files
+from benchmarks.findings import Measured
+from benchmarks.launch import launch
+from benchmarks.memory import Peaks
+from benchmarks.outcome import Assignment, Outcome, median, steady_seconds
+from benchmarks.truth import check
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Truth = Callable[[Path, Mapping[str, float]], Mapping[str, float]]
+"""What the totals have to be, of the files and of the totals that were found (which say how far a program came)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    """Somebody who does the work.
+
+    Attributes:
+        name: for people.
+        program: the module in :mod:`benchmarks.programs`.
+        options: what the program wants to know.
+        files: only so many files of the input, for those who are too slow for all of it.
+    """
+
+    name: str
+    program: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    files: int | None = None
+
+    @property
+    def is_headrace(self) -> bool:
+        """Whether this is what is measured, not what it is measured against."""
+        return self.program.startswith("headrace")
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The work to do, the same for all contestants.
+
+    Attributes:
+        data: the input.
+        records_per_epoch: how many records an epoch has.
+        truth: what has to come out.
+        warm_up: how many epochs do not count.
+        counted: how many epochs count at most; the rest only keeps the end of input away from them.
+        after: only epochs count that begin after so many records.
+    """
+
+    data: DataSpec
+    records_per_epoch: int
+    truth: Truth
+    warm_up: int = 1
+    counted: int | None = None
+    after: int = 0
+
+    def steady(self, outcome: Outcome) -> list[float]:
+        """The times of the epochs that count."""
+        return steady_seconds(outcome.epochs, self.records_per_epoch, self.warm_up, self.after)[: self.counted]
+
+
+class Lab:
+    """Runs contestants.
+
+    Args:
+        folder: for the input, which is kept, and for what programs write, which is not.
+        console: where progress is shown.
+    """
+
+    def __init__(self, folder: Path, console: Console) -> None:
+        self._folder = folder.absolute()
+        self._console = console
+        self.peaks: dict[bool, Peaks] = {True: Peaks(), False: Peaks()}
+
+    def race(self, work: Work, contestants: Sequence[Contestant], rounds: int) -> dict[str, Measured]:
+        """Let contestants do the same work in turn (A B A B) and check what each of them computed.
+
+        Raises:
+            ProgramFailedError: when one does not come to its end.
+            WrongResultError: when one computes something else.
+        """
+        outcomes: dict[str, list[Outcome]] = {each.name: [] for each in contestants}
+        memory = {each.name: Peaks() for each in contestants}
+        for _ in range(rounds):
+            for each in contestants:
+                outcome, peaks = self.run(work, each)
+                outcomes[each.name].append(outcome)
+                memory[each.name].merge(peaks)
+        return {name: measured(work, found, memory[name]) for name, found in outcomes.items()}
+
+    def run(self, work: Work, contestant: Contestant) -> tuple[Outcome, Peaks]:
+        """One run of one contestant, checked."""
+        started = time.monotonic()
+        source = self._input(work, contestant)
+        assignment = Assignment(source, work.records_per_epoch, self._folder / "run", contestant.options)
+        outcome, peaks = launch(contestant.program, assignment)
+        check(contestant.name, outcome.totals, work.truth(source, outcome.totals))
+        self.peaks[contestant.is_headrace].merge(peaks)
+        steady = work.steady(outcome)
+        self._console.print(
+            f"    {contestant.name:<16} {median(steady):8.3f} s an epoch, {len(steady)} epochs; "
+            f"[dim]{time.monotonic() - started:.0f} s in all, results right[/]"
+        )
+        return outcome, peaks
+
+    def _input(self, work: Work, contestant: Contestant) -> Path:
+        whole = dataset(work.data, self._folder / "data")
+        if contestant.files is None:
+            return whole
+        part = self._folder / "part"
+        shutil.rmtree(part, ignore_errors=True)
+        return first_files(whole, contestant.files, part)
+
+
+def measured(work: Work, outcomes: Sequence[Outcome], peaks: Peaks) -> Measured:
+    """The figures of one contestant over all its runs."""
+    runs = [work.steady(outcome) for outcome in outcomes]
+    every = [seconds for run in runs for seconds in run]
+    return Measured(
+        seconds=median(every),
+        mean_seconds=statistics.fmean(every) if every else float("nan"),
+        slowest_seconds=max(every, default=float("nan")),
+        records=work.records_per_epoch,
+        epochs=len(every),
+        runs=tuple(median(run) for run in runs),
+        memory_mib=peaks.mebibytes(),
+        details=outcomes[-1].details,
+    )
+
+
+def best_rival(found: Mapping[str, Measured], headrace: str = "headrace") -> Measured:
+    """The fastest of all others: only that one counts."""
+    return min((each for name, each in found.items() if name != headrace), key=lambda each: each.seconds)

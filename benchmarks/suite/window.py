@@ -1,0 +1,50 @@
+"""Windows: count and sum of a minute for each key, beside Spark's own window aggregation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from benchmarks.data import RandomKeys
+from benchmarks.findings import Finding, Target
+from benchmarks.lab import Contestant, Lab, Work, best_rival
+from benchmarks.suite.base import FILES, Scale
+from benchmarks.truth import window_totals
+
+_CASES = ((10_000, False, 1.8), (1_000_000, False, 4.0), (10_000, True, 1.5), (1_000_000, True, 3.0))
+
+
+def contestants(key_type: str, **options: bool) -> list[Contestant]:
+    """headrace, and Spark with each of its state stores."""
+    return [
+        Contestant("headrace", "headrace_window", options),
+        Contestant("Spark, HDFS", "spark_window", {"store": "hdfs", "key_type": key_type}),
+        Contestant("Spark, RocksDB", "spark_window", {"store": "rocksdb", "key_type": key_type}),
+    ]
+
+
+def truth(source: Path, found: Mapping[str, float]) -> Mapping[str, float]:
+    """Spark keeps the windows that are open at the end of input, headrace closes them: each is judged by its last."""
+    return window_totals(source, found.get("last_start", 0))
+
+
+class WindowBenchmark:
+    """How many times as fast as the better one of Spark's state stores."""
+
+    name = "window"
+    title = "One-minute tumbling windows: count and sum for each key"
+
+    def run(self, lab: Lab, scale: Scale) -> Iterator[Finding]:
+        for keys, strings, limit in _CASES:
+            kind = "string" if strings else "long"
+            work = Work(RandomKeys(FILES, scale.per_epoch, keys, strings), scale.per_epoch, truth)
+            found = lab.race(work, contestants(kind), scale.rounds)
+            yield Finding(
+                self.name,
+                f"{keys:,} {'string' if strings else 'int'} keys",
+                best_rival(found).seconds / found["headrace"].seconds,
+                "x",
+                Target(limit, at_least=True),
+                found,
+                "times as fast as the better one of Spark's",
+            )

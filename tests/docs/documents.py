@@ -1,0 +1,39 @@
+"""Finds what is in the documentation: code, tables, links."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+DOCS = ROOT / "docs"
+
+
+def pages() -> list[Path]:
+    """The README and everything in docs."""
+    return [README, *sorted(DOCS.glob("*.md"))]
+
+
+def example(page: Path, name: str) -> str:
+    """The Python code that follows the comment ``<!-- example: name -->``."""
+    found = re.search(rf"<!-- example: {name} -->\n```python\n(.*?)```", page.read_text(), re.DOTALL)
+    assert found is not None, f"{page.name} has no example {name!r}"
+    return found[1]
+
+
+def between(text: str, name: str) -> str:
+    """What stands between the comments ``<!-- name -->`` and ``<!-- /name -->``."""
+    return text.split(f"<!-- {name} -->\n", 1)[1].split(f"<!-- /{name} -->", 1)[0]
+
+
+def tables(text: str) -> list[list[str]]:
+    """The cells of all rows of tables, without headings and the lines below them."""
+    lines = text.splitlines()
+    rows = []
+    for number, line in enumerate(lines):
+        is_rule = re.fullmatch(r"\|(-+\|)+", line) is not None
+        is_heading = number + 1 < len(lines) and re.fullmatch(r"\|(-+\|)+", lines[number + 1]) is not None
+        if line.startswith("|") and not is_rule and not is_heading:
+            rows.append([cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]])
+    return rows
