@@ -77,7 +77,7 @@ def endure(arguments: argparse.Namespace) -> int:
     except (ProgramFailedError, WrongResultError) as error:
         console.print(f"failed: {error}", style="red", markup=False)
         return 1
-    console.print(endurance.table(samples))
+    endurance.show(samples, console)
     machine = description()
     out = arguments.out or _HERE
     report.append_section(out / "RESULTS.md", endurance.markdown(samples, machine))

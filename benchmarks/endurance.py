@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 
@@ -11,6 +12,9 @@ from benchmarks.launch import launch
 from benchmarks.outcome import Assignment
 from benchmarks.report import markdown_table, on_what
 from benchmarks.truth import check
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 RECORDS = 200
 _SECONDS_PER_EPOCH = 5
@@ -38,14 +42,15 @@ def run(epochs: int, samples: int, folder: Path) -> Sequence[Sample]:
     return found
 
 
-def table(samples: Sequence[Sample]) -> Table:
-    """For the screen."""
-    shown = Table(title=_title(samples), title_justify="left")
+def show(samples: Sequence[Sample], console: Console) -> None:
+    """Print what was seen as a table."""
+    shown = Table()
     for name in samples[0]:
         shown.add_column(name, justify="right")
     for sample in samples:
         shown.add_row(*_cells(sample))
-    return shown
+    console.print(f"[bold]{_title(samples)}[/]")
+    console.print(shown)
 
 
 def markdown(samples: Sequence[Sample], machine: Mapping[str, str]) -> str:

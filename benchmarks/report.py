@@ -22,7 +22,7 @@ Written by `python -m benchmarks`; the newest run is at the end. How it is measu
 
 def show(findings: Findings, console: Console) -> None:
     """Print everything as tables."""
-    table = Table(title="Benchmarks", title_justify="left")
+    table = Table()
     for column in ("benchmark", "case", "measured"):
         table.add_column(column)
     for column in ("figure", "target", "met"):
@@ -39,7 +39,8 @@ def show(findings: Findings, console: Console) -> None:
     console.print(table)
     for finding in findings.found:
         for name, parts in breakdowns(finding).items():
-            console.print(_breakdown_table(f"{finding.benchmark}: where the time of an epoch goes, {name}", parts))
+            console.print(f"\n[bold]{finding.case}: where the time of an epoch goes, {name}[/]")
+            console.print(_breakdown_table(parts))
     for failure in findings.failures:
         console.print(f"failed: {failure}", style="red", markup=False)
 
@@ -119,8 +120,8 @@ def _figure(finding: Finding) -> str:
     return f"{finding.value:.2f}x" if finding.unit == "x" else f"{finding.value:,.0f} {finding.unit}"
 
 
-def _breakdown_table(title: str, parts: Mapping[str, float]) -> Table:
-    table = Table(title=title, title_justify="left")
+def _breakdown_table(parts: Mapping[str, float]) -> Table:
+    table = Table()
     table.add_column("part")
     table.add_column("ms", justify="right")
     for part, seconds in parts.items():

@@ -16,8 +16,8 @@ from benchmarks.outcome import Epoch, Outcome
 MACHINE = {"date": "2025-06-01 12:00 UTC", "machine": "a processor, 2 cores, 8 GiB", "headrace": "0.1", "Java": "21"}
 
 
-def contestant(seconds: float, **details: object) -> Measured:
-    return Measured(seconds, seconds, seconds, 500_000, 9, (seconds,), {JVM: 900}, details)
+def contestant(median: float, **details: object) -> Measured:
+    return Measured(median, median, median, 500_000, 9, (median,), {JVM: 900}, details)
 
 
 @pytest.fixture
@@ -34,18 +34,18 @@ def findings() -> Findings:
     )
 
 
-def test_targets_have_a_direction():
+def test_targets_have_a_direction() -> None:
     assert Target(1.8, at_least=True).is_met(1.8)
     assert not Target(1.8, at_least=True).is_met(1.7)
     assert Target(0.8, at_least=False).is_met(0.8)
     assert not Target(0.8, at_least=False).is_met(float("nan"))
 
 
-def test_only_the_fastest_rival_counts(findings: Findings):
+def test_only_the_fastest_rival_counts(findings: Findings) -> None:
     assert best_rival(findings.found[0].measured).seconds == 1.5
 
 
-def test_figures_of_several_runs_are_pooled():
+def test_figures_of_several_runs_are_pooled() -> None:
     work = Work(None, 10, lambda *_: {}, counted=2)
     runs = [Outcome(tuple(Epoch(10, seconds) for seconds in run), {}) for run in ((9, 1, 2, 7), (9, 3, 4, 7))]
     found = measured(work, runs, Peaks({WORKER: 300 << 20}))
@@ -53,7 +53,7 @@ def test_figures_of_several_runs_are_pooled():
     assert (found.runs, found.records_per_second, found.memory_mib) == ((1.5, 3.5), 4.0, {WORKER: 300})
 
 
-def test_markdown_has_figures_targets_and_where_the_time_goes(findings: Findings):
+def test_markdown_has_figures_targets_and_where_the_time_goes(findings: Findings) -> None:
     text = report.markdown(findings, MACHINE)
     assert text.startswith("## 2025-06-01 12:00 UTC\n\na processor, 2 cores, 8 GiB; headrace 0.1, Java 21.\n")
     assert (
@@ -65,7 +65,7 @@ def test_markdown_has_figures_targets_and_where_the_time_goes(findings: Findings
     assert "Failed: process: it ended with [code] 1" in text
 
 
-def test_sections_are_appended(tmp_path: Path):
+def test_sections_are_appended(tmp_path: Path) -> None:
     path = tmp_path / "new" / "RESULTS.md"
     report.append_section(path, "## one\n")
     report.append_section(path, "## two\n")
@@ -73,7 +73,7 @@ def test_sections_are_appended(tmp_path: Path):
     assert path.read_text().endswith("\n\n## one\n\n## two\n")
 
 
-def test_json_has_everything(tmp_path: Path, findings: Findings):
+def test_json_has_everything(tmp_path: Path, findings: Findings) -> None:
     path = tmp_path / "results" / "latest.json"
     report.write_json(path, findings, MACHINE, {"quick": True})
     content = json.loads(path.read_text())
@@ -82,16 +82,16 @@ def test_json_has_everything(tmp_path: Path, findings: Findings):
     assert content["findings"][0]["measured"]["headrace"]["memory_mib"] == {JVM: 900}
 
 
-def test_the_tables_can_be_printed(findings: Findings):
+def test_the_tables_can_be_printed(findings: Findings) -> None:
     console = Console(file=io.StringIO(), width=200)
     report.show(findings, console)
-    console.print(endurance.table([{"epochs": 10, "heap MiB": 99}]))
+    endurance.show([{"epochs": 10, "heap MiB": 99}], console)
     text = console.file.getvalue()
     for part in ("10,000 int keys", "≥ 1.8", "where the time of an epoch goes, headrace", "[code]", "heap MiB"):
         assert part in text
 
 
-def test_endurance_in_markdown():
+def test_endurance_in_markdown() -> None:
     text = endurance.markdown([{"epochs": 10, "heap MiB": 99}, {"epochs": 20_000, "heap MiB": 98}], MACHINE)
     assert "20,000 epochs of 200 records" in text
     assert text.endswith("| epochs | heap MiB |\n| --- | --- |\n| 10 | 99 |\n| 20,000 | 98 |\n")
@@ -107,11 +107,11 @@ def test_endurance_in_markdown():
         ("bash", ["bash", "spark-submit"], False, False, OTHER),
     ],
 )
-def test_roles(name: str, command: list[str], forked: bool, root: bool, role: str):
+def test_roles(name: str, command: list[str], forked: bool, root: bool, role: str) -> None:
     assert role_of(name, command, forked, root) == role
 
 
-def test_peaks_are_the_largest_seen():
+def test_peaks_are_the_largest_seen() -> None:
     peaks = Peaks()
     for resident in (5 << 20, 9 << 20, 7 << 20):
         peaks.see(WORKER, resident)

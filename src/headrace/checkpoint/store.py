@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _MANIFEST = re.compile(r"(\d{12})\.json")
+_UNFINISHED_MANIFEST = re.compile(r"\.(\d{12})\.json\.\w+\.tmp")
 _STATE_FILE = re.compile(r"(\d+)-(\d+)-\d+-\d+-[0-9a-f]+\.state")
 
 
@@ -135,11 +136,15 @@ class CheckpointStore:
         return deleted
 
     def remove_leftovers(self, generation: int) -> list[str]:
-        """Delete state files that no retained manifest needs and that an older generation wrote.
+        """Delete state files that no retained manifest needs and that an older generation wrote; unfinished ones, too.
 
         Returns:
             The names of the deleted files.
         """
+        for path in self._manifests.glob(".*.tmp"):
+            found = _UNFINISHED_MANIFEST.fullmatch(path.name)
+            if found is not None and int(found[1]) <= max(self._retained):
+                path.unlink(missing_ok=True)
         needed = frozenset().union(*self._retained.values())
         deleted = []
         for path in sorted(self._state.iterdir()):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -43,12 +42,13 @@ class SubmissionDefaults:
     captured: list[CapturedGraph] | None = None
 
 
-_current: ContextVar[SubmissionDefaults] = ContextVar("headrace_submission_defaults", default=SubmissionDefaults())
+_stack: list[SubmissionDefaults] = [SubmissionDefaults()]
+"""What holds, innermost last; for the whole process, since a program may submit jobs from threads of its own."""
 
 
 def current_defaults() -> SubmissionDefaults:
     """What holds now."""
-    return _current.get()
+    return _stack[-1]
 
 
 @contextmanager
@@ -59,19 +59,19 @@ def submission_defaults(settings: Mapping[str, str], listener: JobListener | Non
         settings: configuration; it wins over the program's own, as Flink's ``-D`` does.
         listener: is told what jobs do.
     """
-    token = _current.set(SubmissionDefaults(dict(settings), listener, None))
+    _stack.append(SubmissionDefaults(dict(settings), listener, None))
     try:
         yield
     finally:
-        _current.reset(token)
+        _stack.pop()
 
 
 @contextmanager
 def capture_graphs(settings: Mapping[str, str] | None = None) -> Iterator[list[CapturedGraph]]:
     """Inside, ``execute()`` puts the job into the list and raises :class:`GraphCaptured` instead of running it."""
     captured: list[CapturedGraph] = []
-    token = _current.set(SubmissionDefaults(dict(settings or {}), None, captured))
+    _stack.append(SubmissionDefaults(dict(settings or {}), None, captured))
     try:
         yield captured
     finally:
-        _current.reset(token)
+        _stack.pop()

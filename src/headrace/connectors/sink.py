@@ -112,7 +112,7 @@ class Sink(ABC):
 
     @property
     def is_durable(self) -> bool:
-        """Whether committables belong into the manifest; false for what only the living driver shows (print, collect)."""
+        """Whether committables belong into the manifest; false where only the living driver shows them (print)."""
         return True
 
     def validate(self, input_type: TypeInformation) -> None:

@@ -5,8 +5,8 @@ and cuts an epoch's share of it into pieces. The **reader** lives in the task: i
 where it can. A piece has fixed ends, so reading it again gives the same records; that is all that exactness asks of
 a source.
 
-A *split* is the unit of event time: one Kafka partition, one log partition, and a set of files read in one order. It has
-a watermark of its own. A *piece* is the unit of parallel work: an epoch's share of one split may be cut into several,
+A *split* is the unit of event time: one Kafka partition, one log partition, or a set of files read in one order. It
+has a watermark of its own. A *piece* is the unit of parallel work: an epoch's share of one split may be cut into several,
 in reading order, and the engine makes the watermarks of the split whole again.
 """
 

@@ -34,9 +34,8 @@ def keys_of(batch: Batch, key: KeyPlan) -> KeyColumn:
     if key.is_attached:
         assert isinstance(batch, KeyedBatch)
         return batch.keys
-    if key.fields is not None and key.is_single and len(key.fields) == 1 and batch.type.is_composite:
-        if batch.is_columnar:
-            return key.codec.from_array(batch.columns.column(batch.type.field_index(key.fields[0])))
+    if batch.is_columnar and batch.type.is_composite and key.is_single and key.fields is not None:
+        return key.codec.from_array(batch.columns.column(batch.type.field_index(key.fields[0])))
     return key.codec.encode(_selected(batch, key))
 
 

@@ -219,8 +219,8 @@ class _Progress:
     def effective(self, watermarks: npt.NDArray[np.int64], phase: int) -> npt.NDArray[np.int64]:
         """The operator's watermark at each record, from what the record's own piece knew of its channel.
 
-        Every channel has reached the lower bound before the piece. All pieces ``n`` come before all pieces ``n + 1``, so
-        until these are there, no channel that has some counts for more than its piece ``n`` has reached.
+        Every channel has reached the lower bound before the piece. All pieces ``n`` come before all pieces ``n + 1``,
+        so until these are there, no channel that has some counts for more than its piece ``n`` has reached.
         """
         if phase + 1 >= len(self._bounds):
             raise ExchangeError(f"records of piece {phase} arrived, but no channel has announced it")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,6 +38,6 @@ def by_key_group(
 def evenly(batch: Batch, parallelism: int) -> Iterator[tuple[int, Batch]]:
     """Consecutive slices of a batch, one for each target; the order of records within a target stays."""
     bounds = np.linspace(0, len(batch), parallelism + 1).astype(np.int64).tolist()
-    for target, (start, stop) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
+    for target, (start, stop) in enumerate(pairwise(bounds)):
         if stop > start:
             yield target, batch.slice(start, stop)

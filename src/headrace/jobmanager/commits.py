@@ -79,7 +79,7 @@ class CommitCoordinator:
         self.check()
 
     def tick(self, epoch: int, processing_time: int) -> None:
-        """Time goes on: let sinks that hold back results look at the clock, at most once a second, while all is quiet."""
+        """Time goes on: let sinks that hold results back look at the clock, once a second at most."""
         with self._lock:
             if self._waiting_epochs or processing_time < self._next_tick:
                 return

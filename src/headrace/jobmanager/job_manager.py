@@ -116,16 +116,22 @@ class JobManager:
 
     def _explained(self, failure: BaseException) -> BaseException:
         """Who has been superseded may come to grief before its next manifest: its state files are being deleted."""
-        if (
-            self.manifest is None
-            or isinstance(failure, JobSupersededError)
-            or self._store.is_owned_by(self.manifest.generation)
-        ):
-            return failure
-        return JobSupersededError(
-            f"job {self.plan.name!r}: another job manager has taken over; this one stops and has published nothing after "
-            f"epoch {self.manifest.epoch}"
-        )
+        try:
+            self._check_owner()
+        except JobSupersededError as superseded:
+            return failure if isinstance(failure, JobSupersededError) else superseded
+        return failure
+
+    def _check_owner(self) -> None:
+        """Stop when another job manager has taken over; one that is idle writes no manifest that would tell it.
+
+        Raises:
+            JobSupersededError: when there is one.
+        """
+        if self.manifest is not None and not self._store.is_owned_by(self.manifest.generation):
+            raise JobSupersededError(
+                f"job {self.plan.name!r}: another job manager has taken over its checkpoint directory; this one stops"
+            )
 
     def stop(self) -> None:
         """Stop at the end of the epoch that runs; from any thread."""
@@ -185,7 +191,7 @@ class JobManager:
         ran = time.monotonic()
         self._finish_epoch(planned, reports)
         done = time.monotonic()
-        self._sizer.took(planned.records, done - started)
+        self._sizer.took(self._read(reports), done - started)
         statistics = self._statistics(planned, reports, (fixed - started, ran - fixed, done - ran))
         self._listener.epoch_completed(statistics)
         return statistics
@@ -214,8 +220,10 @@ class JobManager:
                 break
             statistics = self.run_epoch()
             self._commits.check()
+            assert self._clock is not None
             self._commits.tick(self.manifest.epoch, self._clock.now())
             if statistics is None:
+                self._check_owner()
                 self._stop.wait(self._idle_seconds())
             elif statistics.seconds < self._settings.min_interval_seconds:
                 self._stop.wait(self._settings.min_interval_seconds - statistics.seconds)
@@ -291,7 +299,7 @@ class JobManager:
             reports,
             sources={source.planned.uid: source.snapshot() for source in self._sources},
             pending=self._commits.pending(commits),
-            read=planned.records,
+            read=self._read(reports),
         )
         self._store.write(self.manifest)
         self._commits.submit(commits)
@@ -299,6 +307,11 @@ class JobManager:
             source.checkpoint_completed()
         self._compaction.epoch_completed(self.manifest)
         self._store.collect_garbage()
+
+    def _read(self, reports: list[TaskReport]) -> int:
+        """How many records the sources gave; the enumerators' word for it is an estimate."""
+        sources = {source.planned.node.id for source in self._sources}
+        return sum(count for report in reports for node, count in report.records.items() if node in sources)
 
     def _by_sink(self, reports: list[TaskReport]) -> dict[str, list[object]]:
         found: dict[str, list[object]] = {}
@@ -313,7 +326,7 @@ class JobManager:
         assert self.manifest is not None
         return EpochStatistics(
             epoch=self.manifest.epoch,
-            records=planned.records,
+            records=self._read(reports),
             planning=seconds[0],
             running=seconds[1],
             checkpointing=seconds[2],

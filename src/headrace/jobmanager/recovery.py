@@ -64,11 +64,11 @@ def _context(manifest: Manifest, plan: JobPlan, stage: Stage, partition: int) ->
     watermarks: dict[int, int] = {}
     outputs: dict[int, int] = {}
     for index, old in enumerate(manifest.stages):
-        for uid in set(old.operators) & uids.keys():
+        for uid in (uid for uid in old.operators if uid in uids):
             operator = plan.operator(uids[uid])
             for number in _overlapping(operator, partition, old.parallelism_of(uid), plan.max_parallelism):
                 snapshot = old.partitions[number]
-                if snapshot.version is not None:
+                if snapshot.version is not None and uid in old.stateful:
                     versions[index, number] = snapshot.version
                 _lower(snapshot, uid, operator.node.id, watermarks, outputs)
     return PartitionContext(tuple(versions.values()), watermarks, outputs)
@@ -109,8 +109,8 @@ def _check_none_lost(what: str, held: set[str], plan: JobPlan) -> None:
     lost = held - {operator.uid for operator in plan.operators()}
     if lost:
         raise StateMigrationError(
-            f"the checkpoint holds {what} with uid {', '.join(sorted(lost))}, which the program does not have; give the "
-            "operators the uids they had, or start with a fresh checkpoint directory"
+            f"the checkpoint holds {what} with uid {', '.join(sorted(lost))}, which the program does not have; give "
+            "the operators the uids they had, or start with a fresh checkpoint directory"
         )
 
 

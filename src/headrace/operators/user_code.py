@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.call_site import of_traceback
-from headrace.common.errors import StateCorruptedError, UserFunctionError
+from headrace.common.errors import HeadraceError, StateCorruptedError, UserFunctionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,15 +26,15 @@ _repr.maxtuple = _repr.maxlist = _repr.maxdict = 20
 _NO_RECORD = object()
 
 
-def user_error(error: BaseException, context: OperatorContext, record: Any = _NO_RECORD) -> UserFunctionError:
-    """The failure of a user function, told so that its author can mend it.
+def user_error(error: BaseException, context: OperatorContext, record: Any = _NO_RECORD) -> HeadraceError:
+    """The failure of a user function, told so that its author can mend it; damage to state files stays what it is.
 
     Args:
         error: what the function raised.
         context: the operator that called it.
         record: the record that it was called with, if there was one.
     """
-    if isinstance(error, UserFunctionError):
+    if isinstance(error, UserFunctionError | StateCorruptedError):
         return error
     site = of_traceback(error.__traceback__)
     lines = [

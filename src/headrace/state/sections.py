@@ -238,6 +238,11 @@ class Section:
         for address, size in spans:
             self._verify(address - base, address - base + size)
 
+    @property
+    def size(self) -> int:
+        """How many bytes it takes; 0 before it is written for the first time."""
+        return self._length
+
     def _verify(self, start: int, end: int) -> None:
         """Verifies the blocks that reach into the bytes from ``start`` up to ``end``."""
         verified = self._verified

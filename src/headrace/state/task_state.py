@@ -15,7 +15,7 @@ from headrace.state.state_file import SUFFIX, ImageWriter, read_index
 from headrace.state.version import VersionRef
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from headrace.state.compaction import CompactionResult
     from headrace.state.runs import HashRange
@@ -26,6 +26,8 @@ FORMAT = 1
 StoreKey = tuple[str, str]
 """The uid of an operator and the name of one of its stores."""
 
+_NO_HASHES: HashRange = (0, 0)
+
 
 class TaskState:
     """One version of a task's state, open for the next epoch.
@@ -34,11 +36,19 @@ class TaskState:
     long as that epoch begins from :attr:`ref`. After a failed epoch it has to be thrown away.
     """
 
-    def __init__(self, storage: StateStorage, stage: int, partition: int, hashes: HashRange) -> None:
+    def __init__(
+        self,
+        storage: StateStorage,
+        stage: int,
+        partition: int,
+        hashes: HashRange,
+        operators: Mapping[str, HashRange] | None = None,
+    ) -> None:
         self._storage = storage
         self._stage = stage
         self._partition = partition
         self._hashes = hashes
+        self._ranges = operators
         self._maps: dict[str, pa.Buffer] = {}
         self._stores: dict[StoreKey, RunStore] = {}
         self._operators: dict[str, OperatorState] = {}
@@ -52,21 +62,33 @@ class TaskState:
         partition: int,
         parallelism: int,
         max_parallelism: int,
+        operators: Mapping[str, int] | None = None,
     ) -> TaskState:
         """Opens the state of a task; only indexes are read.
 
         ``refs`` is empty for a new job and the one version of the partition usually. After a change of parallelism it
         holds the versions of all old partitions whose key groups this partition now owns, wholly or in part.
 
+        Args:
+            storage: where state files are.
+            refs: the versions.
+            stage: the stage of the task.
+            partition: its partition.
+            parallelism: that of the operators.
+            max_parallelism: how many key groups there are.
+            operators: the operators that are in this task, by uid, each with its own parallelism; state of others is
+                left out, since it is read elsewhere. All operators have ``parallelism`` when left out.
+
         Raises:
             StateCorruptedError: when a file is missing or damaged.
         """
         hashes = hash_bounds_of_partition(partition, parallelism, max_parallelism)
-        task = TaskState(storage, stage, partition, hashes)
+        ranges = None if operators is None else _ranges(operators, partition, max_parallelism)
+        task = TaskState(storage, stage, partition, hashes, ranges)
         runs: dict[StoreKey, list[Run]] = {}
         same_owner = [task._read_version(ref, runs) for ref in refs]
         for key, found in runs.items():
-            task._stores[key] = RunStore(key[1], hashes, found, partition=partition)
+            task._stores[key] = RunStore(key[1], task._hashes_of(key[0]), found, partition=partition)
         if len(refs) == 1 and same_owner[0] and refs[0].partition == partition and refs[0].stage == stage:
             task.ref = refs[0]
         return task
@@ -82,8 +104,12 @@ class TaskState:
         """A store of an operator; empty when nothing was ever put into it."""
         key = (uid, name)
         if key not in self._stores:
-            self._stores[key] = RunStore(name, self._hashes, partition=self._partition)
+            self._stores[key] = RunStore(name, self._hashes_of(uid), partition=self._partition)
         return self._stores[key]
+
+    def size_in_bytes(self) -> int:
+        """How many bytes the runs of all stores take, in all files that they are in."""
+        return sum(run.section.size for store in self._stores.values() for run in store.runs)
 
     def uids(self) -> list[str]:
         """The operators that have state in this version, sorted."""
@@ -97,7 +123,8 @@ class TaskState:
         """
         if self.ref is not None and not any(store.changed for store in self._stores.values()):
             return self.ref
-        image = _VersionImage(self._stage, self._partition, self._hashes)
+        owned = {uid: self._hashes_of(uid) for uid in self.uids()}
+        image = _VersionImage(self._stage, self._partition, owned)
         chunks = image.build(sorted(self._stores.items()))
         if image.size <= inline_threshold:
             ref = self._inline_version(image, chunks, epoch)
@@ -115,6 +142,10 @@ class TaskState:
             False when these runs are not all there (any more): the outcome is then of no use.
         """
         return result.adopt_into(self.store(result.uid, result.store), self._loader)
+
+    def _hashes_of(self, uid: str) -> HashRange:
+        """The hashes of an operator's keys that this task owns; none for an operator that is not here."""
+        return self._hashes if self._ranges is None else self._ranges.get(uid, _NO_HASHES)
 
     def _inline_version(self, image: _VersionImage, chunks: Sequence[bytes | pa.Buffer], epoch: int) -> VersionRef:
         data = b"".join(memoryview(chunk) for chunk in chunks)
@@ -140,20 +171,19 @@ class TaskState:
             return False
         load = _inline_loader(ref.inline) if ref.inline else self._loader(ref.name)
         index = read_index(load(), ref.name or "(inline)")
-        for run in self._read_runs(index, ref, load):
-            restricted = run[1].restricted(self._hashes)
+        for key, run in self._read_runs(index, ref, load):
+            restricted = run.restricted(self._hashes_of(key[0]))
             if restricted is not None:
-                runs.setdefault(run[0], []).append(restricted)
-        return tuple(index["hashes"]) == self._hashes
+                runs.setdefault(key, []).append(restricted)
+        return all(tuple(owned) == self._hashes_of(uid) for uid, owned in index["owned"].items())
 
     def _read_runs(
         self, index: dict[str, Any], ref: VersionRef, load: Callable[[], pa.Buffer]
     ) -> Iterator[tuple[StoreKey, Run]]:
-        owned = tuple(index["hashes"])
         for entry in index["runs"]:
             name = ref.name if entry["file"] < 0 else index["files"][entry["file"]]
             section = Section.stored(entry, name, load if entry["file"] < 0 else self._loader(name))
-            run = run_of_entry(entry, section).restricted(owned)
+            run = run_of_entry(entry, section).restricted(tuple(index["owned"][entry["uid"]]))
             if run is not None:
                 yield (entry["uid"], entry["store"]), run
 
@@ -176,12 +206,12 @@ class TaskState:
 class _VersionImage:
     """The bytes of a version: the sections that no file holds yet, and the index of all runs."""
 
-    def __init__(self, stage: int, partition: int, hashes: HashRange) -> None:
+    def __init__(self, stage: int, partition: int, owned: Mapping[str, HashRange]) -> None:
         self._index: dict[str, Any] = {
             "format": FORMAT,
             "stage": stage,
             "partition": partition,
-            "hashes": list(hashes),
+            "owned": {uid: list(hashes) for uid, hashes in owned.items()},
         }
         self.files: set[str] = set()
         self.added: list[tuple[Section, int]] = []
@@ -206,6 +236,15 @@ class _VersionImage:
             self.added.append((section, offset))
             place = {"file": -1, **section.describe(offset)}
         return {"uid": key[0], "store": key[1], **entry_of_run(run), **place}
+
+
+def _ranges(operators: Mapping[str, int], partition: int, max_parallelism: int) -> dict[str, HashRange]:
+    """The hashes that a partition owns of each operator that has so many subtasks."""
+    return {
+        uid: hash_bounds_of_partition(partition, parallelism, max_parallelism)
+        for uid, parallelism in operators.items()
+        if partition < parallelism
+    }
 
 
 def entry_of_run(run: Run) -> dict[str, Any]:

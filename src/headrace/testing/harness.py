@@ -122,8 +122,10 @@ class JobHarness:
         configuration: Configuration | Mapping[str, str] | None = None,
         fresh_functions: bool = True,
     ) -> None:
-        is_plain = configuration is None or isinstance(configuration, Configuration)
-        settings = Configuration(configuration) if is_plain else Configuration.from_dict(configuration)
+        if configuration is None or isinstance(configuration, Configuration):
+            settings = Configuration(configuration)
+        else:
+            settings = Configuration.from_dict(configuration)
         settings.set(options.FRESH_FUNCTIONS, fresh_functions)
         settings.set(options.PARALLELISM, parallelism)
         self.env = StreamExecutionEnvironment.get_execution_environment(settings)

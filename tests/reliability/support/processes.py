@@ -88,10 +88,10 @@ class Running:
             raise AssertionError(f"the program does not end: {self.kill()}") from None
         return Ended(code, self.output, self.errors)
 
-    def wait_until(self, text: str, timeout: float = PATIENCE) -> None:
-        """Until it has said something."""
+    def wait_until(self, text: str, times: int = 1, timeout: float = PATIENCE) -> None:
+        """Until it has said something so many times."""
         end = time.monotonic() + timeout
-        while text not in self.output and text not in self.errors:
+        while max(self.output.count(text), self.errors.count(text)) < times:
             if self.process.poll() is not None or time.monotonic() > end:
                 raise AssertionError(f"the program never said {text!r}: {self.kill()}")
             time.sleep(0.02)

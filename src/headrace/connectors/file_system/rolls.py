@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.common.errors import CommitRefusedError
-from headrace.connectors.file_system.durable import make_folder, sync_folders
+from headrace.connectors.file_system.durable import make_folder, size_of, sync_folders
 from headrace.connectors.file_system.staging import ChunkName, RollName
 
 if TYPE_CHECKING:
@@ -140,10 +140,14 @@ class HeldChunks:
 
     def _show(self, path: Path, bucket: str, roll: RollName) -> None:
         target = self._staging.visible(bucket, roll)
-        if target.exists():
-            raise CommitRefusedError(f"{target} is there already, written by another run of the job")
         make_folder(target.parent)
-        path.rename(target)
+        shown = size_of(target)
+        if shown is None:
+            path.rename(target)
+        elif shown == size_of(path):  # a job manager that has been superseded was about to show the same
+            path.unlink()
+        else:
+            raise CommitRefusedError(f"{target} is there already, written by another run of the job")
         sync_folders([path.parent, target.parent])
 
 

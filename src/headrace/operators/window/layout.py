@@ -75,7 +75,7 @@ class WindowLayout:
             () if is_kept_as_is else tuple(fields),
             tuple(aggregate.bind(input_type) for aggregate in aggregates),
         )
-        layout.output_type
+        assert layout.output_type.is_composite  # made now, so that its names are checked here and not in a task
         return layout
 
     @cached_property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import pickle
+import re
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as sql
 
-from headrace.common.errors import CheckpointStorageError, InfrastructureError
+from headrace.common.errors import CheckpointStorageError, InfrastructureError, JobExecutionError
 from headrace.exchange.envelope import DDL, SORT_COLUMNS, Kind
 from headrace.runtime.spark.worker import CompactionStage, LaterStage, ShippedJob, SourceStage
 
@@ -73,7 +74,9 @@ class SparkRuntime:
         try:
             table = self._query(context).toArrow()
         except PySparkException as error:
-            raise InfrastructureError(f"epoch {context.epoch} failed in Spark: {first_line(error)}") from error
+            message = f"epoch {context.epoch} failed in Spark: {first_line(error)}"
+            kind = JobExecutionError if is_defect(error) else InfrastructureError
+            raise kind(message) from error
         payloads = table.column("payload")
         kinds = table.column("kind").to_pylist()
         return [pickle.loads(payloads[row].as_buffer()) for row, kind in enumerate(kinds) if kind == Kind.REPORT]
@@ -155,3 +158,16 @@ def first_line(error: PySparkException) -> str:
     """The part of Spark's message that says what happened; the rest stays with the cause."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return next((line for line in reversed(lines) if "Error" in line or "Exception" in line), lines[0] if lines else "")
+
+
+_DEFECTS = re.compile(
+    r"^(TypeError|AttributeError|NameError|KeyError|IndexError|AssertionError|UnboundLocalError|NotImplementedError"
+    r"|ModuleNotFoundError|ImportError|RecursionError)\b",
+    re.MULTILINE,
+)
+"""Errors of Python that no other machine would do better on: a defect of headrace, or an executor without it."""
+
+
+def is_defect(error: PySparkException) -> bool:
+    """Whether a task raised what running it again cannot mend."""
+    return "Traceback (most recent call last)" in str(error) and _DEFECTS.search(str(error)) is not None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,7 +112,7 @@ def _start_session(settings: Mapping[str, str], master: str | None) -> SparkSess
     chosen = settings_of_own_session(settings, master, given)
     if _GATEWAY_PORT not in os.environ:
         chosen |= quiet_logging(given | chosen, _configuration_directory(os.environ))
-    with _environment(_launch_variables(chosen, os.environ)):
+    with _environment(_launch_variables(chosen, os.environ)), _own_interrupt_handler():
         return SparkSession.builder.config(map={**chosen}).getOrCreate()
 
 
@@ -143,6 +145,20 @@ def _launch_variables(chosen: Mapping[str, str], environment: Mapping[str, str])
     if _GATEWAY_PORT not in environment:
         variables["JAVA_HOME"] = str(find_java(environment, bundled_java_home()).home)
     return variables
+
+
+@contextmanager
+def _own_interrupt_handler() -> Iterator[None]:
+    """Keeps PySpark from replacing the program's handler of Ctrl-C, which it does in the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if handler is not None:  # None: it was not set from Python, so it cannot be set again
+            signal.signal(signal.SIGINT, handler)
 
 
 @contextmanager

@@ -123,6 +123,7 @@ class StageInstance:
             self.partition,
             self.stage.parallelism,
             self.plan.max_parallelism,
+            {planned.uid: planned.parallelism for planned in self.stage.operators},
         )
 
     def _wire(self) -> None:

@@ -139,7 +139,7 @@ class TaskReport:
         counters: by node id, the epoch's counters.
         records: by node id, records that went into the operator.
         earliest_timer: the earliest pending processing-time timer in milliseconds; None when there is none.
-        state_rows: rows in all runs of the version.
+        state_bytes: bytes in all runs of the version.
         error: why the epoch cannot be finished, told to the user; the task itself has not failed.
     """
 

@@ -86,6 +86,7 @@ class StageTask:
             counters={node: dict(member.operator.counters) for node, member in instance.members.items()},
             records={node: member.gate.records for node, member in instance.members.items()},
             earliest_timer=min(timers, default=None),
+            state_bytes=state.size_in_bytes(),
         )
 
     def _add_receiver(self, node: int, member: Member) -> None:

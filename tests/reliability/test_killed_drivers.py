@@ -1,0 +1,99 @@
+"""The driver is killed at random moments: a word count is exact in the end, and never too high on the way."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.reliability.support.outputs import hidden_files, lines
+from tests.reliability.support.processes import Launcher
+
+_COUNT = re.compile(r"\('(w\d+)', (\d+)\)")
+
+
+@dataclass(frozen=True)
+class Input:
+    """Words to be counted, and how.
+
+    Attributes:
+        rows: how many words there are.
+        keys: how many different words they are drawn from.
+        epochs: how many epochs there are at least.
+        kills: how often the driver is killed.
+        runtime: what runs the job.
+        seed: of all that is random.
+    """
+
+    rows: int
+    keys: int
+    epochs: int
+    kills: int
+    runtime: str
+    seed: int
+
+    def write(self, folder: Path) -> Counter[str]:
+        """Write the words into files; gives the answer."""
+        chance = random.Random(self.seed)
+        words = [f"w{int(self.keys * chance.random() ** 2)}" for _ in range(self.rows)]
+        folder.mkdir()
+        for number in range(4):
+            (folder / f"{number}.txt").write_text("\n".join(words[number::4]) + "\n")
+        return Counter(words)
+
+
+def check_upper_bound(output: Path, truth: Counter[str]) -> int:
+    """No count appears twice, and none is above the truth; gives how many there are."""
+    seen: set[tuple[str, int]] = set()
+    for number, line in enumerate(lines(output), 1):
+        match = _COUNT.fullmatch(line)
+        assert match, line
+        word, count = match[1], int(match[2])
+        assert count <= truth[word], f"{word} was counted {count} times and is there {truth[word]} times"
+        seen.add((word, count))
+        assert len(seen) == number, f"{word} was counted to {count} twice"
+    return len(seen)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(Input(100_000, 10_000, 60, 5, "local", 7), id="local"),
+        pytest.param(
+            Input(1_000_000, 100_000, 120, 15, "spark", 11),
+            id="spark",
+            marks=[pytest.mark.slow, pytest.mark.integration, pytest.mark.timeout(3600)],
+        ),
+    ],
+)
+def test_a_word_count_survives(words: Input, programs: Launcher, tmp_path: Path) -> None:
+    truth = words.write(tmp_path / "words")
+    output, chance = tmp_path / "output", random.Random(words.seed)
+    program = "word_count.py", tmp_path, words.runtime, words.rows // words.epochs // 2
+    progress = [0]
+    for kill in range(words.kills):
+        running = programs.start(*program)
+        if kill % 5 != 4:  # every fifth life ends while the program is still starting
+            running.wait_until("started")
+            running.wait_until("epoch", times=chance.randint(0, words.epochs // words.kills // 2))
+        time.sleep(chance.uniform(0.0, 0.5))
+        ended = running.kill()
+        assert ended.code == -9, f"seed {words.seed}, kill {kill}: the program was not there any more: {ended}"
+        progress.append(check_upper_bound(output, truth) if output.exists() else 0)
+    assert progress == sorted(progress), "what was visible stays"
+    ended = programs.start(*program).wait()
+    assert ended.code == 0, f"seed {words.seed}: {ended}"
+    assert check_upper_bound(output, truth) == words.rows
+    assert not hidden_files(output)
+    assert no_left_overs(tmp_path / "checkpoints") == []
+
+
+def no_left_overs(checkpoints: Path) -> list[str]:
+    """Files that killed drivers have left in the checkpoint directory."""
+    every = (path.relative_to(checkpoints) for path in checkpoints.rglob("*") if path.is_file())
+    return [str(path) for path in every if path.name.startswith(".") and not path.name.startswith(".probe-")]
