@@ -19,7 +19,7 @@ from benchmarks.truth import WrongResultError
 
 _HERE = Path(__file__).resolve().parent
 _WORK = _HERE / "work"
-_QUICK_EVENTS = 50_000
+_QUICK_EVENTS = 40_000
 
 
 def main() -> int:

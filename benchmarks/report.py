@@ -101,7 +101,9 @@ def breakdowns(finding: Finding) -> dict[str, dict[str, float]]:
         return {}
     found = {}
     for name, measured in finding.measured.items():
-        catalyst = {f"  of it Catalyst's {part}": s for part, s in measured.details.get("catalyst", {}).items()}
+        catalyst = {
+            f"(part of running) Catalyst: {part}": s for part, s in measured.details.get("catalyst", {}).items()
+        }
         found[name] = dict(measured.details.get("seconds", {})) | catalyst
     return found
 

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from benchmarks.findings import Finding
     from benchmarks.lab import Lab
 
-FILES = 10
 EVENTS = 5_000_000
 
 
@@ -27,9 +26,14 @@ class Scale:
     quick: bool = False
 
     @property
+    def files(self) -> int:
+        """How many files the large inputs have."""
+        return self.choose(10, 4)
+
+    @property
     def per_epoch(self) -> int:
         """How many records an epoch has when an epoch is a file."""
-        return self.events // FILES
+        return self.events // self.files
 
     @property
     def rounds(self) -> int:

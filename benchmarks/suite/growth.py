@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from benchmarks.suite.base import Scale
 
 _HEADRACE = Contestant("headrace", "headrace_process")
-_ROUNDS = 24
 
 
 class GrowthBenchmark:
@@ -25,10 +24,11 @@ class GrowthBenchmark:
 
     def run(self, lab: Lab, scale: Scale) -> Iterator[Finding]:
         touched, most = scale.choose(100_000, 1_000), scale.choose(100, 4)
+        rounds = scale.choose(24, 6)
         measured: dict[str, Measured] = {}
         for times in (1, scale.choose(10, 2), most):
             keys = touched * times
-            work = Work(GrowingState(keys, touched, _ROUNDS), touched, truth, after=keys, counted=_ROUNDS - 2)
+            work = Work(GrowingState(keys, touched, rounds), touched, truth, after=keys, counted=rounds - 2)
             measured[f"{keys:,} keys"] = lab.race(work, [_HEADRACE], rounds=1)["headrace"]
         first, *_, last = measured.values()
         yield Finding(

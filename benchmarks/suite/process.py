@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from benchmarks.data import RandomKeys
 from benchmarks.findings import Finding, Target
 from benchmarks.lab import Contestant, Lab, Work, best_rival
-from benchmarks.suite.base import FILES, Scale
 from benchmarks.truth import process_totals
+
+if TYPE_CHECKING:
+    from benchmarks.suite.base import Scale
 
 _CASES = ((10_000, None, 6.0), (1_000_000, 3, 30.0))
 """Keys, how many files are enough for Spark (the first is warm-up), and what is asked."""
@@ -28,7 +31,7 @@ class ProcessBenchmark:
 
     def run(self, lab: Lab, scale: Scale) -> Iterator[Finding]:
         for keys, files, limit in _CASES:
-            work = Work(RandomKeys(FILES, scale.per_epoch, keys), scale.per_epoch, truth)
+            work = Work(RandomKeys(scale.files, scale.per_epoch, keys), scale.per_epoch, truth)
             contestants = [
                 Contestant("headrace", "headrace_process"),
                 Contestant("Spark", "spark_process", files=files),

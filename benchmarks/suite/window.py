@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from benchmarks.data import RandomKeys
 from benchmarks.findings import Finding, Target
 from benchmarks.lab import Contestant, Lab, Work, best_rival
-from benchmarks.suite.base import FILES, Scale
 from benchmarks.truth import window_totals
+
+if TYPE_CHECKING:
+    from benchmarks.suite.base import Scale
 
 _CASES = ((10_000, False, 1.8), (1_000_000, False, 4.0), (10_000, True, 1.5), (1_000_000, True, 3.0))
 
@@ -37,7 +40,7 @@ class WindowBenchmark:
     def run(self, lab: Lab, scale: Scale) -> Iterator[Finding]:
         for keys, strings, limit in _CASES:
             kind = "string" if strings else "long"
-            work = Work(RandomKeys(FILES, scale.per_epoch, keys, strings), scale.per_epoch, truth)
+            work = Work(RandomKeys(scale.files, scale.per_epoch, keys, strings), scale.per_epoch, truth)
             found = lab.race(work, contestants(kind), scale.rounds)
             yield Finding(
                 self.name,

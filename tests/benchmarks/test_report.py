@@ -61,7 +61,7 @@ def test_markdown_has_figures_targets_and_where_the_time_goes(findings: Findings
         "Spark, RocksDB: 1.500 s (333 k/s) | 3.00x | ≥ 1.8 | yes |" in text
     )
     assert "| memory | JVM | Spark's: 3,000 MiB | 2,500 MiB | ≤ 2048 | **no** |" in text
-    assert "| planning | 2.0 |\n|   of it Catalyst's analysis | 10.0 |" in text
+    assert "| planning | 2.0 |\n| (part of running) Catalyst: analysis | 10.0 |" in text
     assert "Failed: process: it ended with [code] 1" in text
 
 

@@ -267,12 +267,13 @@ def three_shuffles(env: StreamExecutionEnvironment) -> Streams:
         .window(TumblingEventTimeWindows.of(500))
         .aggregate(count().alias("number"), sum("f1").alias("total"))
     )
+    ends = totals.map(lambda row: (row[2], row[3], row[4]), Types.TUPLE([Types.LONG(), Types.LONG(), Types.LONG()]))
     of_totals = (
-        totals.key_by("window_end")
+        ends.key_by("f0")
         .window(TumblingEventTimeWindows.of(1000))
-        .aggregate(sum("number").alias("number"), max("total").alias("greatest"))
+        .aggregate(sum("f1").alias("number"), max("f2").alias("greatest"))
     )
-    largest = of_totals.key_by(lambda row: 1, Types.INT()).max("number")
+    largest = of_totals.key_by(lambda row: 1, Types.INT()).max("number").map(lambda row: row[3], Types.LONG())
     return {"source": stream, "numbered": numbered, "totals": totals, "of totals": of_totals, "largest": largest}
 
 

@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from headrace.client.submission import restart_strategy
 from headrace.common import Configuration, Duration, JobStatus, TimestampAssigner, Types, WatermarkStrategy
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
-from headrace.common.errors import InvalidProgramError, StateMigrationError, UserFunctionError
+from headrace.common.errors import InfrastructureError, InvalidProgramError, StateMigrationError, UserFunctionError
 from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
 from headrace.datastream import (
     KeyedProcessFunction,
@@ -27,6 +28,9 @@ from headrace.datastream import (
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.exchange.channel import ChannelStatus, ChannelSummary
 from headrace.exchange.receiver import ExchangeReceiver
+from headrace.jobmanager.epoch_size import EpochLimits, EpochSizer
+from headrace.runtime.local.runtime import LocalRuntime
+from headrace.runtime.task.messages import EpochContext
 from headrace.testing import JobHarness
 from headrace.time.watermarks import WatermarkGenerator
 
@@ -102,6 +106,26 @@ def test_timers_of_both_domains() -> None:
         job.advance_watermark("in", 30)
         job.run_epoch()
         assert job.take("out") == ["a event 10 30", "b event 20 30"]
+
+
+class Overdue(KeyedProcessFunction):
+    """Sets a timer of processing time that is due with the next epoch."""
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[str]:
+        ctx.timer_service().register_processing_time_timer(0)
+        yield f"element {value[1]}"
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[str]:
+        yield "timer"
+
+
+def test_timers_of_processing_time_fire_before_elements() -> None:
+    with harness(Overdue()) as job:
+        for number, expected in enumerate((["element 0"], ["timer", "element 1"])):
+            job.push("in", ("a", number))
+            job.advance_processing_time(1)
+            job.run_epoch()
+            assert job.take("out") == expected
 
 
 def test_overdue_timers_of_processing_time_fire_after_a_restart() -> None:
@@ -429,6 +453,69 @@ def test_two_operators_with_one_uid_are_refused() -> None:
 
     with pytest.raises(InvalidProgramError, match="two operators have the uid 'one'"):
         JobHarness(build)
+
+
+@pytest.fixture
+def faults(monkeypatch: pytest.MonkeyPatch) -> list[InfrastructureError]:
+    """What the next epochs fail with, one after the other."""
+    coming: list[InfrastructureError] = []
+    original = LocalRuntime.run_epoch
+
+    def run_epoch(self: LocalRuntime, context: EpochContext) -> Any:
+        if coming:
+            raise coming.pop()
+        return original(self, context)
+
+    monkeypatch.setattr(LocalRuntime, "run_epoch", run_epoch)
+    return coming
+
+
+def numbers(env: StreamExecutionEnvironment, strategy: str, **settings: str) -> list[int]:
+    """A job of a few numbers under a restart strategy without delay."""
+    configuration = Configuration().set_string("restart-strategy.type", strategy)
+    for name, value in settings.items():
+        configuration.set_string(f"restart-strategy.{strategy}.{name.replace('_', '-')}", value)
+    env.configure(configuration)
+    return list(env.from_sequence(1, 3).execute_and_collect())
+
+
+def test_an_epoch_is_run_again(local: StreamExecutionEnvironment, faults: list[InfrastructureError]) -> None:
+    faults += [InfrastructureError("a node is gone")] * 2
+    assert numbers(local, "fixed-delay", attempts="2", delay="1 ms") == [1, 2, 3]
+    faults += [InfrastructureError("a node is gone")] * 2
+    with pytest.raises(InfrastructureError, match="a node is gone"):
+        numbers(local, "fixed-delay", attempts="1", delay="1 ms")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "settings", "delays"),
+    [
+        ("none", {}, [None]),
+        ("fixed-delay", {"attempts": "2", "delay": "3 s"}, [3.0, 3.0, None]),
+        (
+            "exponential-delay",
+            {"initial-backoff": "1 s", "max-backoff": "3 s", "backoff-multiplier": "2"},
+            [1, 2, 3, 3],
+        ),
+        ("failure-rate", {"max-failures-per-interval": "2", "delay": "4 s"}, [4.0, 4.0, None]),
+    ],
+)
+def test_restart_strategies(strategy: str, settings: dict[str, str], delays: list[float | None]) -> None:
+    configuration = Configuration().set_string("restart-strategy.type", strategy)
+    for name, value in settings.items():
+        configuration.set_string(f"restart-strategy.{strategy}.{name}", value)
+    found = restart_strategy(configuration)
+    assert [found.delay_after(attempt) for attempt in range(1, len(delays) + 1)] == delays
+
+
+def test_epochs_are_sized_by_what_the_last_ones_took() -> None:
+    sizer = EpochSizer(EpochLimits(max_records=10**6, max_bytes=10**9, target_seconds=1.0))
+    first = sizer.budget().records
+    sizer.took(first, 0.1)
+    larger = sizer.budget().records
+    assert first < larger <= 4 * first
+    sizer.took(larger, 10.0)
+    assert sizer.budget().records < larger / 2
 
 
 # --- windows ---------------------------------------------------------------------------------------------------------

@@ -103,3 +103,16 @@ def test_an_older_checkpoint_is_not_taken_for_the_newest(tmp_path: Path) -> None
     assert newest_manifest(job).exists()
     with pytest.raises(CheckpointError, match=lost.name):
         job.run()
+
+
+def test_what_a_killed_driver_left_half_written_is_removed(job: SmallJob, tmp_path: Path) -> None:
+    newest = newest_manifest(job)
+    half_written = [
+        newest.with_name(f".{newest.name}.0123456789abcdef.tmp"),
+        job.folder / "checkpoints" / "state" / ".tmpabcdef.tmp",
+    ]
+    for path in half_written:
+        path.write_bytes(b"half")
+    job.run()
+    assert not [path for path in half_written if path.exists()]
+    assert KIND.records(tmp_path / "output") == expected()

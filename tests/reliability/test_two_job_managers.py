@@ -1,4 +1,4 @@
-"""Two job managers on one checkpoint directory, both alive: the younger one goes on, the older one stops, all is exact."""
+"""Two job managers on one checkpoint directory, both alive: the younger goes on, the older stops, and all is exact."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from tests.reliability.support.file_sinks import KINDS, Kind
 from tests.reliability.support.small_jobs import EPOCHS, SmallJob, WatchedSink, expected
 
 PATIENCE = 60.0
+WAYS_TO_COMMIT = ("text-a-file-an-epoch", "text-rolled-by-size", "csv-rolled-by-size", "parquet-bulk")
 
 
-@pytest.fixture(params=KINDS, ids=str)
+@pytest.fixture(params=[kind for kind in KINDS if kind.name in WAYS_TO_COMMIT], ids=str)
 def kind(request: pytest.FixtureRequest) -> Kind:
     found: Kind = request.param
     return found
@@ -69,7 +70,8 @@ def test_the_older_one_stops_at_its_next_manifest(kind: Kind, tmp_path: Path, ou
 
 def test_the_older_one_is_in_the_middle_of_a_commit(kind: Kind, tmp_path: Path, output: Path) -> None:
     pause = Pause()
-    older = SmallJob(tmp_path, WatchedSink(kind.make(output), before=lambda epoch: pause.here() if epoch == 4 else None))
+    paused = WatchedSink(kind.make(output), before=lambda epoch: pause.here() if epoch == 4 else None)
+    older = SmallJob(tmp_path, paused)
     younger = SmallJob(tmp_path, WatchedSink(kind.make(output)))
     errors: list[BaseException] = []
     thread = older.in_background(errors)

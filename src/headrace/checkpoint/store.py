@@ -183,7 +183,7 @@ class CheckpointStore:
         numbers = self._numbers()
         if noted > max(numbers, default=0):
             raise CheckpointError(
-                f"manifest {self._manifest_path(noted)} is missing: output of later epochs than those in {self.folder} has "
+                f"manifest {self._manifest_path(noted)} is missing: output of epochs that are not in {self.folder} has "
                 "been published, going on without it would publish them again; put it back, or start with a fresh "
                 "checkpoint directory and a fresh output"
             )

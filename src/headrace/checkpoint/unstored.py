@@ -1,4 +1,4 @@
-"""A checkpoint store for a job without a checkpoint directory: it starts afresh each time, and leaves nothing behind."""
+"""A checkpoint store for a job without a checkpoint directory: it starts afresh each time and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TemporaryStore:
         """The folder belongs to this process alone."""
         return first
 
-    def is_owned_by(self, generation: int) -> bool:  # noqa: ARG002 - there is only one
+    def is_owned_by(self, generation: int) -> bool:
         """Nobody else knows the folder."""
         return True
 

@@ -1,6 +1,6 @@
 """Counts words; every count a word goes through is written once.
 
-    word_count.py FOLDER RUNTIME ROWS_AN_EPOCH
+word_count.py FOLDER RUNTIME ROWS_AN_EPOCH
 """
 
 from __future__ import annotations

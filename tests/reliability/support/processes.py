@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ PATIENCE = 300.0
 """Seconds after which a program hangs, also on a machine that has a lot else to do."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Ended:
     """A program that has ended.
 
@@ -39,7 +39,7 @@ class Ended:
     output: str
     errors: str
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return f"exit code {self.code}\n--- output\n{self.output[-3000:]}\n--- errors\n{self.errors[-6000:]}"
 
 
@@ -107,10 +107,8 @@ class Running:
 
     def clean_up(self) -> None:
         """End everything that it has started."""
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self.process.wait(30)
 
 
@@ -133,11 +131,11 @@ class Launcher:
         """Start the ``headrace`` command."""
         return self._start([sys.executable, "-m", "headrace", *map(str, arguments)])
 
-    def run_until_it_succeeds(self, program: str, *arguments: object, most: int, timeout: float = PATIENCE) -> list[Ended]:
+    def run_until_it_succeeds(self, program: str, *arguments: object, most: int) -> list[Ended]:
         """Run a program again and again; gives the runs that failed."""
         failed: list[Ended] = []
         while len(failed) <= most:
-            ended = self.start(program, *arguments).wait(timeout)
+            ended = self.start(program, *arguments).wait()
             if ended.code == 0:
                 return failed
             failed.append(ended)

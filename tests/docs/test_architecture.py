@@ -1,0 +1,16 @@
+"""The page on the architecture knows the layers as they are."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+from tests.docs.documents import DOCS, ROOT
+
+
+def test_layers_are_those_that_are_checked() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    checked = [re.findall(r"\((.+?)\)", layer) for layer in contracts[0]["layers"]]
+    rows = re.findall(r"^\| (`[^|]+`) \|", (DOCS / "architecture.md").read_text(), re.MULTILINE)
+    described = [re.findall(r"`([\w.]+)`", row) for row in rows]
+    assert described[: len(checked)] == checked
