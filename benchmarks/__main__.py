@@ -20,16 +20,18 @@ from benchmarks.truth import WrongResultError
 _HERE = Path(__file__).resolve().parent
 _WORK = _HERE / "work"
 _QUICK_EVENTS = 40_000
+_WIDTH = 160
+"""Of tables that go into a file."""
 
 
 def main() -> int:
     """The exit code: 1 when a contestant failed or computed something wrong; missed targets are no error."""
     arguments = parse_arguments()
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH)
     if arguments.command == "endurance":
-        return endure(arguments)
+        return endure(arguments, console)
     scale = Scale(arguments.events or (_QUICK_EVENTS if arguments.quick else EVENTS), arguments.quick)
     chosen = [each for each in BENCHMARKS if arguments.only is None or each.name in arguments.only]
-    console = Console()
     findings = Findings()
     try:
         run_all(chosen, scale, Lab(_WORK, console), findings, console)
@@ -69,9 +71,8 @@ def run_all(chosen: list[Benchmark], scale: Scale, lab: Lab, findings: Findings,
             console.print(f"  failed: {error}", style="red", markup=False)
 
 
-def endure(arguments: argparse.Namespace) -> int:
+def endure(arguments: argparse.Namespace, console: Console) -> int:
     """The endurance run; the exit code."""
-    console = Console()
     try:
         samples = endurance.run(arguments.epochs, arguments.samples, _WORK)
     except (ProgramFailedError, WrongResultError) as error:

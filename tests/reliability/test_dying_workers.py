@@ -1,16 +1,19 @@
-"""A Python worker that dies in the user's code costs an epoch that is run again, and no more."""
+"""A Python worker that dies costs an epoch that is run again; a Java process that dies ends the job with a sentence."""
 
 from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
 
+import psutil
 import pytest
 
+from tests.reliability.support import canonical
+from tests.reliability.support.checkpoints import wait_for_manifest
 from tests.reliability.support.dying_workers import IN_A_RECORD, IN_A_TIMER, IN_CLOSE, expected
 from tests.reliability.support.faults import FaultPlan
 from tests.reliability.support.outputs import hidden_files, lines
-from tests.reliability.support.processes import Launcher
+from tests.reliability.support.processes import PROGRAMS, Launcher
 
 
 @pytest.mark.integration
@@ -27,3 +30,23 @@ def test_workers_that_die_in_a_record_a_timer_and_at_the_end(
     found = Counter(tuple(map(int, line.strip("()").split(","))) for line in lines(tmp_path / "output"))
     assert found == Counter(expected())
     assert not hidden_files(tmp_path / "output")
+
+
+@pytest.mark.slow
+@pytest.mark.integration
+@pytest.mark.timeout(1800)
+def test_the_java_process_of_the_driver_dies(programs: Launcher, tmp_path: Path) -> None:
+    command = "run", PROGRAMS / "canonical.py", tmp_path, tmp_path / "faults", "spark"
+    running = programs.start_command(*command)
+    wait_for_manifest(2, running, tmp_path)
+    (java,) = (child for child in psutil.Process(running.process.pid).children() if "java" in child.name())
+    java.kill()
+    ended = running.wait()
+    assert ended.code == 1, ended
+    assert ended.errors.count("error:") == 1, ended
+    assert "the Java process of Spark's driver has ended" in ended.errors
+    assert "Traceback" not in ended.errors, ended
+    assert "py4j" not in ended.errors, ended
+    again = programs.start_command(*command).wait()
+    assert again.code == 0, again
+    assert canonical.verify(tmp_path / "output") == canonical.EXACT

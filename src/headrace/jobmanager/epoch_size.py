@@ -50,8 +50,9 @@ class EpochSizer:
 
     def took(self, records: int, seconds: float) -> None:
         """Learn from an epoch."""
-        if records:
-            self._epochs.append((records, seconds))
+        if not records:
+            return
+        self._epochs.append((records, seconds))
         if records < self._records // 2:
             return  # the input was the limit, so nothing calls for another size
         fixed, each = self._costs()

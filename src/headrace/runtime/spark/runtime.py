@@ -5,17 +5,16 @@ from __future__ import annotations
 import contextlib
 import logging
 import pickle
-import re
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyspark.errors import PySparkException
 from pyspark.sql import functions as sql
 
-from headrace.common.errors import CheckpointStorageError, InfrastructureError, JobExecutionError
+from headrace.common.errors import CheckpointStorageError
 from headrace.exchange.envelope import DDL, SORT_COLUMNS, Kind
+from headrace.runtime.spark.faults import SPARK_ERRORS, failure, first_line
 from headrace.runtime.spark.worker import CompactionStage, LaterStage, ShippedJob, SourceStage
 
 if TYPE_CHECKING:
@@ -70,13 +69,11 @@ class SparkRuntime:
         Raises:
             InfrastructureError: on a fault that Spark's own retries did not mend.
         """
-        self._session.addTag(self._tag)
         try:
+            self._session.addTag(self._tag)
             table = self._query(context).toArrow()
-        except PySparkException as error:
-            message = f"epoch {context.epoch} failed in Spark: {first_line(error)}"
-            kind = JobExecutionError if is_defect(error) else InfrastructureError
-            raise kind(message) from error
+        except SPARK_ERRORS as error:
+            raise failure(f"epoch {context.epoch}", error) from error
         payloads = table.column("payload")
         kinds = table.column("kind").to_pylist()
         return [pickle.loads(payloads[row].as_buffer()) for row, kind in enumerate(kinds) if kind == Kind.REPORT]
@@ -97,7 +94,7 @@ class SparkRuntime:
         self._background.shutdown(wait=True, cancel_futures=True)
         if self._job_file is not None:
             self._job_file.unlink(missing_ok=True)
-        with contextlib.suppress(KeyError):
+        with contextlib.suppress(KeyError, *SPARK_ERRORS):  # whoever has ended Spark is told by the epoch that fails
             self._session.removeTag(self._tag)
 
     def _query(self, context: EpochContext) -> DataFrame:
@@ -119,7 +116,7 @@ class SparkRuntime:
         rows = self._session.range(0, len(tasks), 1, len(tasks)).select("id", sql.lit(content).alias("tasks"))
         try:
             found = rows.mapInArrow(CompactionStage(state_directory), "result binary").toArrow()
-        except PySparkException as error:
+        except SPARK_ERRORS as error:
             logger.info("a compaction is given up, the next one makes up for it: %s", first_line(error))
             return []
         return [pickle.loads(result) for result in found.column(0).to_pylist()]
@@ -127,7 +124,10 @@ class SparkRuntime:
     def _probe(self, state_directory: str) -> None:
         """Write and read a file of the state directory on an executor."""
         name = f".probe-{uuid.uuid4().hex}"
-        self._session.range(0, 1, 1, 1).mapInArrow(_Probe(state_directory, name), "ok boolean").collect()
+        try:
+            self._session.range(0, 1, 1, 1).mapInArrow(_Probe(state_directory, name), "ok boolean").collect()
+        except SPARK_ERRORS as error:
+            raise failure(f"writing to {state_directory} from a task", error) from error
         written = Path(state_directory) / name
         if not written.exists():
             raise CheckpointStorageError(
@@ -152,22 +152,3 @@ class _Probe:
             folder.mkdir(parents=True, exist_ok=True)
             (folder / self._name).write_bytes(b"")
             yield pyarrow.RecordBatch.from_arrays([pyarrow.array([True])], names=["ok"])
-
-
-def first_line(error: PySparkException) -> str:
-    """The part of Spark's message that says what happened; the rest stays with the cause."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return next((line for line in reversed(lines) if "Error" in line or "Exception" in line), lines[0] if lines else "")
-
-
-_DEFECTS = re.compile(
-    r"^(TypeError|AttributeError|NameError|KeyError|IndexError|AssertionError|UnboundLocalError|NotImplementedError"
-    r"|ModuleNotFoundError|ImportError|RecursionError)\b",
-    re.MULTILINE,
-)
-"""Errors of Python that no other machine would do better on: a defect of headrace, or an executor without it."""
-
-
-def is_defect(error: PySparkException) -> bool:
-    """Whether a task raised what running it again cannot mend."""
-    return "Traceback (most recent call last)" in str(error) and _DEFECTS.search(str(error)) is not None

@@ -1,0 +1,64 @@
+"""What PySpark raises when a query fails, in headrace's own words."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from pyspark.errors import PySparkException
+
+from headrace.common.errors import HeadraceError, InfrastructureError, JobExecutionError
+
+SPARK_ERRORS: tuple[type[Exception], ...] = (PySparkException, ConnectionError)
+"""What a query may raise: PySpark translates some failures and hands on others as they come from py4j."""
+
+_LOST: tuple[type[Exception], ...] = (ConnectionError,)
+
+try:
+    from py4j.protocol import Py4JError, Py4JNetworkError
+except ImportError:
+    pass
+else:
+    SPARK_ERRORS += (Py4JError,)
+    _LOST += (Py4JNetworkError,)
+
+_DEFECTS: Final = re.compile(
+    r"^(TypeError|AttributeError|NameError|KeyError|IndexError|AssertionError|UnboundLocalError|NotImplementedError"
+    r"|ModuleNotFoundError|ImportError|RecursionError)\b",
+    re.MULTILINE,
+)
+"""Errors of Python that no other machine would do better on: a defect of headrace, or an executor without it."""
+
+_CRASHED: Final = "Python worker exited unexpectedly"
+
+
+def failure(what: str, error: Exception) -> HeadraceError:
+    """The error to be raised in place of one of :data:`SPARK_ERRORS`.
+
+    Args:
+        what: what has failed: "epoch 3".
+        error: what was raised.
+    """
+    if isinstance(error, _LOST):
+        return JobExecutionError(
+            f"{what} failed: the Java process of Spark's driver has ended. Run the program again: with a checkpoint "
+            "directory it goes on where it was"
+        )
+    kind = JobExecutionError if is_defect(error) else InfrastructureError
+    return kind(f"{what} failed in Spark: {first_line(error)}")
+
+
+def is_defect(error: Exception) -> bool:
+    """Whether a task raised what running it again cannot mend."""
+    text = str(error)
+    return "Traceback (most recent call last)" in text and _DEFECTS.search(text) is not None
+
+
+def first_line(error: Exception) -> str:
+    """The part of Spark's message that says what happened; the rest stays with the cause."""
+    text = str(error)
+    if _CRASHED in text:
+        return "a Python worker has died, killed from outside (out of memory?) or by native code"
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
+    told = next((line for line in reversed(lines) if "Error" in line or "Exception" in line), lines[0] if lines else "")
+    return told.removeprefix("Caused by: ")

@@ -1,0 +1,170 @@
+"""The checkpoint directory: manifests are made once, by one job manager, and what they need stays."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headrace.checkpoint.files import create_exclusively, local_path
+from headrace.checkpoint.manifest import (
+    Manifest,
+    OperatorProgress,
+    PartitionSnapshot,
+    PendingCommit,
+    SourceSnapshot,
+    SplitSnapshot,
+    StageSnapshot,
+)
+from headrace.checkpoint.store import CheckpointStore
+from headrace.common.errors import CheckpointError, CheckpointStorageError, JobSupersededError
+from headrace.state.version import VersionRef
+
+
+def manifest(epoch: int, *files: str, generation: int = 0) -> Manifest:
+    version = VersionRef(1, 0, epoch, name=files[-1], files=tuple(files)) if files else None
+    stage = StageSnapshot(("op",), (PartitionSnapshot(version, {"op": OperatorProgress(-5, 7)}, 99),), ("op",))
+    source = SourceSnapshot({"seen": 3}, (SplitSnapshot("split", 0, [1, "x"], {"ts": -(2**63)}, True),))
+    pending = (PendingCommit(epoch, "sink", 12, ({"file": "a"}, "b")),)
+    return Manifest(epoch, generation, "id", "job", 128, 1000, {"src": source}, (stage,), pending, False, {"n": 4})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> CheckpointStore:
+    return CheckpointStore(str(tmp_path / "checkpoints"))
+
+
+def put(store: CheckpointStore, *names: str) -> None:
+    for name in names:
+        (Path(store.state_directory) / name).write_bytes(b"state")
+
+
+def state_files(store: CheckpointStore) -> set[str]:
+    return {path.name for path in Path(store.state_directory).iterdir()}
+
+
+def test_a_manifest_comes_back_as_it_was(store: CheckpointStore) -> None:
+    assert store.latest() is None
+    store.write(manifest(1, "1-0-1-0-aa.state"))
+    assert store.latest() == manifest(1, "1-0-1-0-aa.state")
+
+
+def test_a_file_is_created_by_exactly_one(tmp_path: Path) -> None:
+    barrier, won = threading.Barrier(8), []
+
+    def attempt(number: int) -> None:
+        barrier.wait()
+        if create_exclusively(tmp_path / "file", str(number).encode()):
+            won.append(number)
+
+    threads = [threading.Thread(target=attempt, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [(tmp_path / "file").read_text()] == [str(number) for number in won]
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_of_two_that_take_over_the_younger_one_owns(store: CheckpointStore) -> None:
+    store.write(manifest(1))
+    other = CheckpointStore(str(store.folder))
+    first = store.take_over(manifest(1))
+    second = other.take_over(manifest(1))
+    assert second.generation > first.generation
+    assert second.epoch == first.epoch + 1
+    with pytest.raises(JobSupersededError, match="another job manager has taken over"):
+        store.write(replace(first, epoch=first.epoch + 1))
+    other.write(replace(second, epoch=second.epoch + 1))
+
+
+def test_taking_over_while_the_owner_writes_epoch_after_epoch(tmp_path: Path) -> None:
+    """The owner writes and forgets manifests as fast as it can; others take over in between."""
+    folder = str(tmp_path / "checkpoints")
+    first = CheckpointStore(folder)
+    first.write(manifest(1))
+    errors: list[BaseException] = []
+    written: dict[int, list[int]] = {}
+
+    def own(number: int) -> None:
+        store = CheckpointStore(folder)
+        try:
+            newest = store.latest()
+            assert newest is not None
+            mine = store.take_over(newest)
+            for _ in range(25):
+                mine = replace(mine, epoch=mine.epoch + 1)
+                store.write(mine)
+                written.setdefault(number, []).append(mine.epoch)
+                store.collect_garbage()
+        except JobSupersededError:
+            pass
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=own, args=(number,)) for number in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    epochs = [epoch for one in written.values() for epoch in one]
+    assert len(epochs) == len(set(epochs)), "two job managers have written the same epoch"
+    newest = first.latest()
+    assert newest is not None
+    assert newest.epoch >= max(epochs)
+
+
+@pytest.mark.parametrize("retained", [1, 2, 3])
+def test_what_retained_manifests_need_is_kept(tmp_path: Path, retained: int) -> None:
+    store = CheckpointStore(str(tmp_path / "checkpoints"), retained)
+    names = [f"{epoch}-0-1-0-aa.state" for epoch in range(1, 7)]
+    put(store, *names)
+    for epoch in range(1, 7):
+        store.write(manifest(epoch, *names[max(0, epoch - 2) : epoch]))  # each needs the one before as well
+        store.collect_garbage()
+    kept = names[6 - retained - 1 :]
+    assert state_files(store) == set(kept)
+
+
+def test_what_an_older_life_left_is_removed_after_a_restart(store: CheckpointStore) -> None:
+    needed, left, mine = "1-0-1-0-aa.state", "2-0-1-0-bb.state", "3-1-1-0-cc.state"
+    put(store, needed, left, mine, "unfinished.tmp")
+    store.write(manifest(1, needed))
+    again = CheckpointStore(str(store.folder))
+    owned = again.take_over(manifest(1, needed))
+    assert owned.generation == 1
+    assert set(again.remove_leftovers(owned.generation)) == {left, "unfinished.tmp"}
+    assert state_files(again) == {needed, mine}
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"{}", b'{"format":99}', b'{"format":1,"checksum":"00000000"}', b"\xff\xfe"]
+)
+def test_a_damaged_manifest_is_named(store: CheckpointStore, content: bytes) -> None:
+    path = store.folder / "manifests" / "000000000001.json"
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"000000000001\.json"):
+        store.latest()
+
+
+def test_every_changed_byte_is_noticed() -> None:
+    content = manifest(1, "1-0-1-0-aa.state").to_bytes()
+    for position in range(len(content)):
+        changed = bytearray(content)
+        changed[position] ^= 1
+        with pytest.raises(CheckpointError):
+            Manifest.from_bytes(bytes(changed), "name")
+        with pytest.raises(CheckpointError):
+            Manifest.from_bytes(content[:position], "name")
+
+
+def test_places_that_cannot_be_used(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointStorageError, match="only folders"):
+        local_path("s3://bucket/folder")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CheckpointStorageError, match="cannot be used"):
+        CheckpointStore(str(tmp_path / "file" / "below"))
+    assert local_path(f"file://{tmp_path}") == tmp_path

@@ -1,0 +1,148 @@
+"""The second phase: in order, again after a passing fault, never after a refusal, and not too far behind."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from headrace.checkpoint.manifest import PendingCommit
+from headrace.common.errors import CommitRefusedError
+from headrace.connectors.sink import Committer
+from headrace.jobmanager.commits import MAX_PENDING_EPOCHS, CommitCoordinator, commits_of
+
+
+class Recorder(Committer):
+    """Remembers what it is asked for; a test plants faults and makes it wait."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[int, tuple[Any, ...]]] = []
+        self.faults: list[Exception] = []
+        self.gate = threading.Event()
+        self.gate.set()
+        self.events: list[str] = []
+
+    def commit(self, epoch: int, committables: Sequence[Any], processing_time: int) -> None:
+        assert self.gate.wait(30)
+        if self.faults:
+            raise self.faults.pop(0)
+        self.calls.append((epoch, tuple(committables)))
+
+    def recover(self, generation: int) -> None:
+        self.events.append(f"recover {generation} after {len(self.calls)}")
+
+    def finish(self) -> None:
+        self.events.append(f"finish after {len(self.calls)}")
+
+    def close(self) -> None:
+        self.events.append("close")
+
+
+@pytest.fixture
+def sink() -> Recorder:
+    return Recorder()
+
+
+@pytest.fixture
+def slept() -> list[float]:
+    return []
+
+
+@pytest.fixture
+def commits(sink: Recorder, slept: list[float]) -> Iterator[CommitCoordinator]:
+    committers = {"files": sink, "print": Recorder()}
+    coordinator = CommitCoordinator(committers, frozenset({"files"}), {"files": "My files"}, slept.append)
+    yield coordinator
+    sink.gate.set()
+    coordinator.close()
+
+
+def of(epoch: int, *items: Any, sink: str = "files") -> list[PendingCommit]:
+    return commits_of(epoch, 5, {sink: items})
+
+
+def test_epochs_are_committed_in_order(commits: CommitCoordinator, sink: Recorder) -> None:
+    for epoch in range(1, 9):
+        commits.submit(of(epoch, epoch))
+    commits.drain()
+    assert sink.calls == [(epoch, (epoch,)) for epoch in range(1, 9)]
+    assert commits.pending() == ()
+
+
+def test_an_epoch_without_committables_is_none() -> None:
+    assert of(1) == []
+
+
+def test_what_is_not_acknowledged_belongs_into_the_next_manifest(commits: CommitCoordinator, sink: Recorder) -> None:
+    sink.gate.clear()
+    commits.submit(of(1, "a"))
+    commits.submit(of(2, "b", sink="print"))  # is not durable: only the living driver shows it
+    assert commits.pending(of(3, "c")) == (*of(1, "a"), *of(3, "c"))
+    sink.gate.set()
+    commits.drain()
+    assert commits.pending(of(3, "c")) == tuple(of(3, "c"))
+
+
+def test_a_passing_fault_is_tried_again(commits: CommitCoordinator, sink: Recorder, slept: list[float]) -> None:
+    sink.faults = [OSError("busy"), OSError("still busy")]
+    commits.submit(of(1, "a"))
+    commits.submit(of(2, "b"))
+    commits.drain()
+    assert [epoch for epoch, _ in sink.calls] == [1, 2]
+    assert slept == [0.1, 0.2]
+
+
+def test_a_fault_that_does_not_pass(commits: CommitCoordinator, sink: Recorder, slept: list[float]) -> None:
+    sink.faults = [OSError("full")] * 100
+    commits.submit(of(1, "a"))
+    with pytest.raises(OSError, match="full"):
+        commits.drain()
+    assert len(slept) == 7
+    assert commits.pending() == tuple(of(1, "a"))
+
+
+def test_a_refusal_is_for_good_and_nothing_follows(commits: CommitCoordinator, sink: Recorder) -> None:
+    sink.faults = [CommitRefusedError("table is gone")]
+    sink.gate.clear()
+    commits.submit(of(1, "a"))
+    commits.submit(of(2, "b"))
+    sink.gate.set()
+    with pytest.raises(CommitRefusedError, match=r"sink 'My files' \(uid files\), epoch 1: table is gone"):
+        commits.drain()
+    assert sink.calls == []
+    assert commits.pending() == (*of(1, "a"), *of(2, "b"))
+    with pytest.raises(CommitRefusedError):
+        commits.submit(of(3, "c"))
+
+
+def test_a_sink_that_the_program_has_lost(commits: CommitCoordinator) -> None:
+    commits.submit(of(1, "a", sink="gone"))
+    with pytest.raises(CommitRefusedError, match="uid gone, which the program no longer has"):
+        commits.drain()
+
+
+def test_the_job_waits_when_too_many_epochs_are_pending(commits: CommitCoordinator, sink: Recorder) -> None:
+    sink.gate.clear()
+    for epoch in range(MAX_PENDING_EPOCHS):
+        commits.submit(of(epoch, epoch))
+    waits = threading.Thread(target=commits.submit, args=(of(99, 99),))
+    waits.start()
+    waits.join(0.1)
+    assert waits.is_alive()
+    sink.gate.set()
+    waits.join(30)
+    assert not waits.is_alive()
+    commits.drain()
+    assert [epoch for epoch, _ in sink.calls] == [*range(MAX_PENDING_EPOCHS), 99]
+
+
+def test_leftovers_are_removed_and_the_rest_is_published_after_everything_is_committed(
+    commits: CommitCoordinator, sink: Recorder
+) -> None:
+    commits.submit([*of(1, "a"), *of(2, "b")])
+    commits.recover(3)
+    commits.submit(of(3, "c"))
+    commits.finish()
+    assert sink.events == ["recover 3 after 2", "finish after 3"]

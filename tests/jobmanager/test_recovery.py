@@ -1,0 +1,107 @@
+"""What tasks start from: the same plan, another parallelism, another program."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.checkpoint.manifest import (
+    Manifest,
+    OperatorProgress,
+    PartitionSnapshot,
+    SourceSnapshot,
+    SplitSnapshot,
+    StageSnapshot,
+)
+from headrace.common.errors import StateMigrationError
+from headrace.common.typeinfo import Types
+from headrace.connectors.collect import CollectSink
+from headrace.datastream import StreamExecutionEnvironment
+from headrace.jobmanager.recovery import check_compatible, operator_watermark, partition_contexts
+from headrace.plan.job_plan import JobPlan
+from headrace.plan.planner import PlanSettings, plan_job
+from headrace.state.key_groups import range_of_partition
+from headrace.state.version import VersionRef
+
+MAX = 12
+
+
+def plan(first: int, second: int, *, keyed_uid: str = "first", source_uid: str = "source") -> JobPlan:
+    """A source, and two keyed operators in one stage."""
+    env = StreamExecutionEnvironment.get_execution_environment()
+    stream = env.from_collection([("a", 1)], Types.TUPLE([Types.STRING(), Types.LONG()])).uid(source_uid)
+    for uid, parallelism in ((keyed_uid, first), ("second", second)):
+        summed = stream.key_by("f0").sum("f1").uid(uid).set_parallelism(parallelism)
+        summed.sink_to(CollectSink(list)).uid(f"{uid}-sink")
+    return plan_job(env.transformations.next_job(), PlanSettings("job", 1, MAX))
+
+
+def manifest(first: int, second: int, **changes: Any) -> Manifest:
+    """What a job like that has written: in each partition as far as its number says."""
+    partitions = []
+    for number in range(max(first, second)):
+        progress = {
+            uid: OperatorProgress(100 + number, 50 + number)
+            for uid, parallelism in (("first", first), ("second", second))
+            if number < parallelism
+        }
+        version = VersionRef(1, number, 1, name=f"state-{number}", files=(f"state-{number}",))
+        partitions.append(PartitionSnapshot(version, progress))
+    stage = StageSnapshot(("first", "second"), tuple(partitions), ("first", "second"))
+    source = SourceSnapshot(None, (SplitSnapshot("0", 0, 5),))
+    return replace(Manifest(1, 0, "id", "job", MAX, 0, {"source": source}, (stage,)), **changes)
+
+
+def test_the_same_parallelism_reads_its_own_state() -> None:
+    contexts = partition_contexts(manifest(3, 3), plan(3, 3))
+    for number in range(3):
+        context = contexts[1, number]
+        assert [ref.name for ref in context.versions] == [f"state-{number}"]
+        assert set(context.watermarks.values()) == {100 + number}
+        assert set(context.outputs.values()) == {50 + number}
+
+
+@given(*(st.integers(1, 6) for _ in range(4)))
+def test_every_key_group_is_read_by_the_task_that_owns_it(first: int, second: int, new_first: int, new_second: int) -> None:
+    job = plan(new_first, new_second)
+    nodes = {operator.uid: operator.node.id for operator in job.operators()}
+    contexts = partition_contexts(manifest(first, second), job)
+    assert len(contexts) == max(new_first, new_second)
+    for uid, old, new in (("first", first, new_first), ("second", second, new_second)):
+        for number in range(new):
+            mine = set(range_of_partition(number, new, MAX))
+            sources = [n for n in range(old) if mine & set(range_of_partition(n, old, MAX))]
+            context = contexts[1, number]
+            assert {f"state-{n}" for n in sources} <= {ref.name for ref in context.versions}
+            assert context.watermarks[nodes[uid]] == 100 + min(sources), "the slowest one counts"
+
+
+def test_a_fresh_job_starts_from_nothing() -> None:
+    fresh = replace(manifest(1, 1), stages=(), sources={})
+    assert {context.versions for context in partition_contexts(fresh, plan(2, 2)).values()} == {()}
+
+
+def test_the_watermark_of_an_operator_is_that_of_its_slowest_subtask() -> None:
+    assert operator_watermark(manifest(3, 2), "second") == 100
+
+
+@pytest.mark.parametrize(
+    ("job", "message"),
+    [
+        (plan(1, 1, keyed_uid="renamed"), "state of operators with uid first,"),
+        (plan(1, 1, source_uid="renamed"), "position of sources with uid source,"),
+        (replace(plan(1, 1), max_parallelism=64), "12 key groups, the program asks for 64"),
+    ],
+)
+def test_programs_that_do_not_fit(job: JobPlan, message: str) -> None:
+    with pytest.raises(StateMigrationError, match=message):
+        check_compatible(manifest(1, 1), job)
+
+
+def test_operators_without_state_may_come_and_go() -> None:
+    stage = manifest(1, 1).stages[0]
+    check_compatible(manifest(1, 1, stages=(replace(stage, operators=(*stage.operators, "old sink")),)), plan(2, 3))
