@@ -35,9 +35,10 @@ def main() -> int:
     findings = Findings()
     try:
         run_all(chosen, scale, Lab(_WORK, console), findings, console)
-    finally:
-        report.show(findings, console)
-        write(findings, arguments)
+    finally:  # what is there when somebody loses patience is worth keeping, too
+        if findings.found or findings.failures:
+            report.show(findings, console)
+            write(findings, arguments)
     return 1 if findings.failures else 0
 
 

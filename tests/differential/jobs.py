@@ -79,7 +79,7 @@ def events(env: StreamExecutionEnvironment, seed: int = 1, *, spread: int = 300,
     return env.from_collection(rows, EVENT).assign_timestamps_and_watermarks(strategy)
 
 
-# --- without state -----------------------------------------------------------------------------------------------------
+# --- without state ---------------------------------------------------------------------------------------------------
 
 
 class Split(ProcessFunction):
@@ -109,7 +109,7 @@ def over_batches(env: StreamExecutionEnvironment) -> Streams:
     return {"pairs": stream, "sums": stream.key_by("f0").sum("f1")}
 
 
-# --- keys of all kinds -------------------------------------------------------------------------------------------------
+# --- keys of all kinds -----------------------------------------------------------------------------------------------
 
 
 class Numbered(KeyedProcessFunction):
@@ -152,7 +152,7 @@ def dataclass_records(env: StreamExecutionEnvironment) -> Streams:
     return {"best": trades.key_by("symbol").max_by("price"), "lowest": trades.key_by(lambda t: t.symbol).min("price")}
 
 
-# --- state and timers --------------------------------------------------------------------------------------------------
+# --- state and timers ------------------------------------------------------------------------------------------------
 
 
 class Sessions(KeyedProcessFunction):
@@ -192,7 +192,7 @@ def rolling(env: StreamExecutionEnvironment) -> Streams:
     return {name: getattr(keyed, name)("f3") for name in ("sum", "min", "max", "min_by", "max_by")}
 
 
-# --- windows -----------------------------------------------------------------------------------------------------------
+# --- windows ---------------------------------------------------------------------------------------------------------
 
 
 def columnar_windows(env: StreamExecutionEnvironment) -> Streams:
@@ -233,7 +233,7 @@ def row_windows(env: StreamExecutionEnvironment) -> Streams:
     contents = keyed.window(TumblingEventTimeWindows.of(700)).allowed_lateness(100).side_output_late_data(LATE)
     processed = contents.process(Contents(), RESULT)
     averages = keyed.window(SlidingEventTimeWindows.of(600, 400)).aggregate(Average(), Contents(), output_type=RESULT)
-    reduced = keyed.window(TumblingEventTimeWindows.of(300)).reduce(lambda one, other: max_of(one, other))
+    reduced = keyed.window(TumblingEventTimeWindows.of(300)).reduce(max_of)
     return {"contents": processed, "late": processed.get_side_output(LATE), "averages": averages, "reduced": reduced}
 
 
@@ -241,7 +241,7 @@ def max_of(one: Event, other: Event) -> Event:
     return other if other[3] > one[3] else one
 
 
-# --- shapes ------------------------------------------------------------------------------------------------------------
+# --- shapes ----------------------------------------------------------------------------------------------------------
 
 
 def unions(env: StreamExecutionEnvironment) -> Streams:

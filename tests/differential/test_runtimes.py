@@ -56,7 +56,9 @@ def outputs(
 @pytest.mark.parametrize("name", JOBS)
 def test_streaming(name: str, spark: SparkSession) -> None:
     local = outputs(JOBS[name], configuration("local", RuntimeExecutionMode.STREAMING, 333))
-    on_spark = outputs(JOBS[name], configuration("spark", RuntimeExecutionMode.STREAMING, 2000 // EPOCHS // PARALLELISM))
+    on_spark = outputs(
+        JOBS[name], configuration("spark", RuntimeExecutionMode.STREAMING, 2000 // EPOCHS // PARALLELISM)
+    )
     compare(local, on_spark, IN_ORDER.get(name, set()))
 
 

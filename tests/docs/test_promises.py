@@ -26,9 +26,6 @@ from headrace.datastream import (
     TimeWindow,
 )
 from headrace.datastream.state import ValueStateDescriptor
-from headrace.exchange.channel import ChannelStatus, ChannelSummary
-from headrace.exchange.receiver import ExchangeReceiver
-from headrace.jobmanager.epoch_size import EpochLimits, EpochSizer
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.runtime.task.messages import EpochContext
 from headrace.testing import JobHarness
@@ -326,34 +323,6 @@ def test_a_silent_split_holds_event_time_until_it_is_idle() -> None:
         assert job.watermark("in") == 69, "the split is back, and holds event time again"
 
 
-def received(*channels: tuple[int, ChannelStatus], reached: int = 0) -> tuple[int, ChannelStatus]:
-    """What a receiver makes of channels that end an epoch with a watermark and a status."""
-    receiver = ExchangeReceiver([], reached, lambda edge, batch: None)
-    for number, (final, status) in enumerate(channels):
-        receiver.summary(ChannelSummary(0, number, 0, MIN_WATERMARK, final, status, 0).to_bytes())
-    return receiver.end()
-
-
-ACTIVE, IDLE, FINISHED = ChannelStatus.ACTIVE, ChannelStatus.IDLE, ChannelStatus.FINISHED
-
-
-@pytest.mark.parametrize(
-    ("channels", "expected"),
-    [
-        ([(7, ACTIVE), (5, ACTIVE)], (5, ACTIVE)),
-        ([(7, ACTIVE), (5, IDLE)], (7, ACTIVE)),
-        ([(7, IDLE), (5, IDLE)], (7, IDLE)),
-        ([(7, ACTIVE), (5, FINISHED)], (7, ACTIVE)),
-        ([(7, IDLE), (5, FINISHED)], (7, IDLE)),
-        ([(MAX_WATERMARK, FINISHED), (5, IDLE)], (5, IDLE)),
-        ([(7, FINISHED), (5, FINISHED)], (MAX_WATERMARK, FINISHED)),
-        ([(-9, ACTIVE), (5, ACTIVE)], (0, ACTIVE)),
-    ],
-)
-def test_watermarks_of_channels_are_combined(channels: list[Any], expected: Any) -> None:
-    assert received(*channels) == expected
-
-
 # --- jobs ------------------------------------------------------------------------------------------------------------
 
 
@@ -506,16 +475,6 @@ def test_restart_strategies(strategy: str, settings: dict[str, str], delays: lis
         configuration.set_string(f"restart-strategy.{strategy}.{name}", value)
     found = restart_strategy(configuration)
     assert [found.delay_after(attempt) for attempt in range(1, len(delays) + 1)] == delays
-
-
-def test_epochs_are_sized_by_what_the_last_ones_took() -> None:
-    sizer = EpochSizer(EpochLimits(max_records=10**6, max_bytes=10**9, target_seconds=1.0))
-    first = sizer.budget().records
-    sizer.took(first, 0.1)
-    larger = sizer.budget().records
-    assert first < larger <= 4 * first
-    sizer.took(larger, 10.0)
-    assert sizer.budget().records < larger / 2
 
 
 # --- windows ---------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 import pytest
@@ -94,10 +94,11 @@ def sent(epoch: list[Channel], parallelism: int = 1, **edge_changes: Any) -> lis
         for phase, piece in enumerate(channel.pieces):
             sender.begin_channel(channel.number, phase, channel.start if phase == 0 else MIN_WATERMARK)
             rows = [f"{channel.edge}.{channel.number}.{phase}.{i}" for i in range(len(piece.stamps))]
-            bounds = [0, *piece.cuts, len(rows)]
-            for first, last in zip(bounds[:-1], bounds[1:], strict=True):
-                last = min(last, len(rows))
-                sender.send(Batch.of_rows(Types.STRING(), rows[first:last], range(first, last), piece.stamps[first:last]))
+            bounds = [0, *(min(cut, len(rows)) for cut in piece.cuts), len(rows)]
+            for first, last in pairwise(bounds):
+                sender.send(
+                    Batch.of_rows(Types.STRING(), rows[first:last], range(first, last), piece.stamps[first:last])
+                )
                 if phase % 2 == 0:
                     sender.flush()
             sender.end_channel(piece.final, channel.status)

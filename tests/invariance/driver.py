@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import count, pairwise
 from typing import Any
 
 import numpy as np
@@ -139,7 +138,7 @@ class _Enumerator(SplitEnumerator):
         if end == position:
             return None
         bounds = np.linspace(position, end, self._cut.pieces[turn % len(self._cut.pieces)] + 1).astype(int).tolist()
-        pieces = tuple([split_id, start, stop] for start, stop in zip(bounds[:-1], bounds[1:], strict=True))
+        pieces = tuple([split_id, start, stop] for start, stop in pairwise(bounds))
         return SplitRead(split_id, position, end, pieces, records=end - position)
 
     def is_finished(self, split_id: str, position: int) -> bool:

@@ -66,7 +66,9 @@ def test_the_same_parallelism_reads_its_own_state() -> None:
 
 
 @given(*(st.integers(1, 6) for _ in range(4)))
-def test_every_key_group_is_read_by_the_task_that_owns_it(first: int, second: int, new_first: int, new_second: int) -> None:
+def test_every_key_group_is_read_by_the_task_that_owns_it(
+    first: int, second: int, new_first: int, new_second: int
+) -> None:
     job = plan(new_first, new_second)
     nodes = {operator.uid: operator.node.id for operator in job.operators()}
     contexts = partition_contexts(manifest(first, second), job)

@@ -151,7 +151,9 @@ def test_a_uid_that_is_given_twice(env: StreamExecutionEnvironment) -> None:
         plan(env)
 
 
-@pytest.mark.parametrize(("settings", "message"), [({"max_parallelism": 0}, "max parallelism"), ({"max_parallelism": 2}, "lie between")])
+@pytest.mark.parametrize(
+    ("settings", "message"), [({"max_parallelism": 0}, "max parallelism"), ({"max_parallelism": 2}, "lie between")]
+)
 def test_parallelism_that_does_not_fit(env: StreamExecutionEnvironment, settings: Any, message: str) -> None:
     end(pairs(env).key_by("f0").sum("f1").set_parallelism(3), "sink")
     with pytest.raises(InvalidProgramError, match=message):

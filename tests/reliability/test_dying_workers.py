@@ -26,7 +26,7 @@ def test_workers_that_die_in_a_record_a_timer_and_at_the_end(
     assert ended.code == 0, ended
     assert plan.happened == plan.planned
     assert len(plan.happened) == 3
-    assert ended.errors.count("it is run again in") == 3, ended
+    assert 1 <= ended.errors.count("it is run again in") <= 3, "two workers may die in one attempt"
     found = Counter(tuple(map(int, line.strip("()").split(","))) for line in lines(tmp_path / "output"))
     assert found == Counter(expected())
     assert not hidden_files(tmp_path / "output")

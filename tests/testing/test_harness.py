@@ -199,7 +199,7 @@ def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with JobHarness(clicks_per_user) as job:
         job.push("clicks", ("ann", 1))
         checkpoint = job.checkpoint()
-    assert [path for path in tmp_path.iterdir()] == [checkpoint.directory]
+    assert list(tmp_path.iterdir()) == [checkpoint.directory]
     del checkpoint
     assert list(tmp_path.iterdir()) == []
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 
 from headrace.connectors.source import ReadBudget
@@ -27,8 +26,11 @@ class EpochLimits:
     target_seconds: float
 
 
-_REMEMBERED = 8
-"""So many epochs tell what an epoch costs."""
+_TELLING = 1.2
+"""Two epochs tell a fixed cost from one a record when one has so many times the records of the other."""
+
+_LEAST_SHARE = 0.02
+"""The share of an epoch's time that its records take at least: measurements are noisy."""
 
 
 class EpochSizer:
@@ -42,7 +44,8 @@ class EpochSizer:
     def __init__(self, limits: EpochLimits) -> None:
         self._limits = limits
         self._records = min(_FIRST_RECORDS, limits.max_records)
-        self._epochs: deque[tuple[int, float]] = deque(maxlen=_REMEMBERED)
+        self._last: tuple[int, float] | None = None
+        self._fixed = 0.0
 
     def budget(self) -> ReadBudget:
         """What the next epoch may read, over all splits."""
@@ -52,23 +55,18 @@ class EpochSizer:
         """Learn from an epoch."""
         if not records:
             return
-        self._epochs.append((records, seconds))
+        self._learn_fixed_cost(records, seconds)
         if records < self._records // 2:
             return  # the input was the limit, so nothing calls for another size
-        fixed, each = self._costs()
         target = self._limits.target_seconds
-        wanted = min(max(target - fixed, target / 2) / each, self._records * _GROWTH)
+        each = max(seconds - self._fixed, seconds * _LEAST_SHARE, 1e-9) / records
+        wanted = min(max(target - self._fixed, target / 2) / each, self._records * _GROWTH)
         self._records = int(min(max(wanted, _LEAST_RECORDS), self._limits.max_records))
 
-    def _costs(self) -> tuple[float, float]:
-        """Seconds for an epoch, and for each record: the line through the last epochs (least squares)."""
-        count = len(self._epochs)
-        mean_records = sum(records for records, _ in self._epochs) / count
-        mean_seconds = sum(seconds for _, seconds in self._epochs) / count
-        spread = sum((records - mean_records) ** 2 for records, _ in self._epochs)
-        slope = 0.0
-        if spread:
-            slope = sum((r - mean_records) * (s - mean_seconds) for r, s in self._epochs) / spread
-        if slope <= 0:  # all of one size, or noise: nothing is known of the fixed part
-            return 0.0, max(mean_seconds, 1e-6) / mean_records
-        return max(0.0, mean_seconds - slope * mean_records), slope
+    def _learn_fixed_cost(self, records: int, seconds: float) -> None:
+        """Draw a line through the last two epochs, if they differ enough in size to tell anything."""
+        last, self._last = self._last, (records, seconds)
+        if last is None or (not records * _TELLING < last[0] and not last[0] * _TELLING < records):
+            return
+        slope = max((seconds - last[1]) / (records - last[0]), 0.0)
+        self._fixed = max(0.0, min(seconds, last[1]) - slope * min(records, last[0]))

@@ -267,9 +267,18 @@ class JobHarness:
             self._take_watermarks()
         self._run()
 
+    def end_split(self, source: str, split: int = 0) -> None:
+        """Nothing will follow in a split; once the job knows, in the next epoch, it no longer holds event time back."""
+        self._feed(source, split)
+        self._source(source)[0].feeds[str(split)].is_finished = True
+
     def finish(self) -> None:
-        """End all sources and run the job to its end: event time goes to its maximum, every window and timer fires."""
-        self.run_epoch()
+        """End all sources and run the job to its end: every window and every event-time timer fires.
+
+        Sources that the job has besides those of :meth:`add_source` have to end by themselves.
+        """
+        if self._waiting:
+            self.run_epoch()
         for source, _ in self._sources.values():
             for feed in source.feeds.values():
                 feed.is_finished = True
@@ -374,7 +383,9 @@ class JobHarness:
     def _feed(self, name: str, split: int) -> list[tuple[Any, int]]:
         feeds = self._source(name)[0].feeds
         if str(split) not in feeds:
-            raise InvalidProgramError(f"source {name!r} has the splits 0 to {len(feeds) - 1}, there is no split {split}")
+            raise InvalidProgramError(
+                f"source {name!r} has the splits 0 to {len(feeds) - 1}, there is no split {split}"
+            )
         return feeds[str(split)].records
 
     def _sink(self, name: str) -> RecordingSink:

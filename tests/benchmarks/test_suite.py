@@ -1,0 +1,122 @@
+"""All benchmarks from end to end, with programs that only pretend to have run."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+
+from benchmarks import __main__ as command
+from benchmarks import lab as lab_module
+from benchmarks.findings import Findings
+from benchmarks.lab import Lab
+from benchmarks.launch import ProgramFailedError
+from benchmarks.memory import JVM, WORKER, Peaks
+from benchmarks.outcome import Assignment, Epoch, Outcome
+from benchmarks.suite import BENCHMARKS
+from benchmarks.suite.base import Scale
+from benchmarks.truth import process_totals, window_totals
+
+SECONDS = {"headrace_window": 1.0, "spark_window": 3.0, "headrace_process": 1.0, "spark_process": 7.0}
+SCALE = Scale(events=40_000, quick=True)
+
+
+def pretend(program: str, assignment: Assignment) -> tuple[Outcome, Peaks]:
+    files = sorted(assignment.input.glob("*.parquet"))
+    epochs = tuple(Epoch(pq.read_metadata(path).num_rows, SECONDS[program]) for path in files)
+    is_window = program.endswith("window")
+    totals = window_totals(assignment.input, 1 << 50) if is_window else process_totals(assignment.input)
+    seconds = {"planning": 0.01}
+    return Outcome(epochs, totals, {"seconds": seconds}), Peaks({JVM: 900 << 20, WORKER: 3_000 << 20})
+
+
+@pytest.fixture
+def programs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    started = []
+
+    def launch(program: str, assignment: Assignment) -> tuple[Outcome, Peaks]:
+        store = assignment.options.get("store", "")
+        started.append(f"{program} {store}".strip())
+        return pretend(program, assignment)
+
+    monkeypatch.setattr(lab_module, "launch", launch)
+    return started
+
+
+def run(names: set[str], folder: Path) -> Findings:
+    findings, console = Findings(), Console(file=io.StringIO())
+    chosen = [benchmark for benchmark in BENCHMARKS if benchmark.name in names]
+    command.run_all(chosen, SCALE, Lab(folder, console), findings, console)
+    return findings
+
+
+def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) -> None:
+    findings = run({benchmark.name for benchmark in BENCHMARKS}, tmp_path)
+    assert findings.failures == []
+    found = [(each.benchmark, each.value, each.is_met) for each in findings.found]
+    assert found == [
+        ("window", 3.0, True),
+        ("window", 3.0, False),
+        ("window", 3.0, True),
+        ("window", 3.0, True),
+        ("process", 7.0, True),
+        ("process", 7.0, False),
+        ("small-epoch", pytest.approx(1 / 3), True),
+        ("growth", 1.0, True),
+        ("memory", 900, True),
+        ("memory", 3_000, False),
+    ]
+    assert len(programs) == 4 * 3 + 2 * 2 + 3 + 3
+
+
+def test_contestants_take_turns(programs: list[str], tmp_path: Path) -> None:
+    work_lab = Lab(tmp_path, Console(file=io.StringIO()))
+    benchmark = next(each for each in BENCHMARKS if each.name == "window")
+    next(iter(benchmark.run(work_lab, Scale(events=40_000))))
+    turn = ["headrace_window", "spark_window hdfs", "spark_window rocksdb"]
+    assert programs == turn * 2
+
+
+def test_the_slow_one_gets_fewer_files(programs: list[str], tmp_path: Path) -> None:
+    findings = run({"process"}, tmp_path)
+    assert findings.found[1].measured["headrace"].epochs == SCALE.files - 1
+    assert findings.found[1].measured["Spark"].epochs == 2
+
+
+def test_only_epochs_on_the_full_state_count(programs: list[str], tmp_path: Path) -> None:
+    (growth,) = run({"growth"}, tmp_path).found
+    assert [each.epochs for each in growth.measured.values()] == [4, 4, 4]
+
+
+@pytest.mark.parametrize("wrong", [True, False])
+def test_a_contestant_that_fails_does_not_keep_the_others_from_running(
+    wrong: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def launch(program: str, assignment: Assignment) -> tuple[Outcome, Peaks]:
+        outcome, peaks = pretend(program, assignment)
+        if program != "spark_process":
+            return outcome, peaks
+        if not wrong:
+            raise ProgramFailedError("spark_process ended with code 1")
+        return Outcome(outcome.epochs, dict(outcome.totals) | {"count": 1.0}), peaks
+
+    monkeypatch.setattr(lab_module, "launch", launch)
+    findings = run({"process", "growth"}, tmp_path)
+    assert [each.benchmark for each in findings.found] == ["growth"]
+    (failure,) = findings.failures
+    assert failure.startswith("process: Spark: count is 1.0" if wrong else "process: spark_process ended with code 1")
+
+
+def test_the_command_writes_its_results(programs: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(command, "_WORK", tmp_path / "work")
+    monkeypatch.setattr(command, "description", lambda: {"date": "today", "machine": "this one"})
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "--quick", "--only", "growth", "--out", str(tmp_path / "out")])
+    assert command.main() == 0
+    content = json.loads((tmp_path / "out" / "latest.json").read_text())
+    assert [each["benchmark"] for each in content["findings"]] == ["growth"]
+    assert "## today" in (tmp_path / "out" / "RESULTS.md").read_text()

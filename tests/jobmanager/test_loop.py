@@ -1,0 +1,164 @@
+"""The epoch loop: when there is a reason to run, and what happens when an epoch fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from headrace.common.errors import InfrastructureError, JobSupersededError
+from headrace.common.typeinfo import Types
+from headrace.datastream.functions import KeyedProcessFunction, RuntimeContext
+from headrace.datastream.state import ValueStateDescriptor
+from headrace.jobmanager.job_manager import JobManager
+from headrace.jobmanager.progress import SilentListener
+from headrace.jobmanager.restart import FixedDelay
+from headrace.runtime.local.runtime import LocalRuntime
+from headrace.runtime.task.messages import EpochContext, TaskReport
+from headrace.testing import JobHarness
+from headrace.time.watermark_strategy import WatermarkStrategy
+
+PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
+
+
+class Alarm(KeyedProcessFunction):
+    """Counts; a positive value sets a timer for then, a negative one takes it back."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        self.count.update((self.count.value() or 0) + 1)
+        if value[1] > 0:
+            ctx.timer_service().register_processing_time_timer(value[1])
+        elif value[1] < 0:
+            ctx.timer_service().delete_processing_time_timer(-value[1])
+        yield value[0], self.count.value()
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Any]:
+        yield "timer", timestamp
+
+
+def alarms(job: JobHarness) -> None:
+    stream = job.add_source("in", PAIR, watermarks=WatermarkStrategy.no_watermarks().with_idleness(500))
+    job.add_sink("out", stream.key_by("f0").process(Alarm(), PAIR).uid("alarm"))
+
+
+def manager(job: JobHarness) -> JobManager:
+    return job._manager
+
+
+def test_nothing_happens_without_a_reason() -> None:
+    with JobHarness(alarms) as job:
+        assert manager(job).run_epoch() is None
+        job.push("in", ("a", 100))
+        job.run_epoch()
+        assert manager(job).run_epoch() is None
+        job.set_processing_time(99)
+        assert manager(job).run_epoch() is None
+        job.set_processing_time(100)
+        assert manager(job).run_epoch() is not None
+        manager(job).wait_for_commits()
+        assert job.take("out") == [("a", 1), ("timer", 100)]
+        assert manager(job).run_epoch() is None, "the timer has fired, it is no reason any more"
+        job.set_processing_time(499)
+        assert manager(job).run_epoch() is None
+        job.set_processing_time(500)
+        assert manager(job).run_epoch() is not None, "the split has become idle"
+        assert manager(job).run_epoch() is None
+
+
+def test_a_timer_that_was_taken_back_is_no_reason_for_ever() -> None:
+    with JobHarness(alarms) as job:
+        job.push("in", ("a", 100))
+        job.run_epoch()
+        job.push("in", ("a", -100))
+        job.run_epoch()
+        job.set_processing_time(200)
+        epochs = 0
+        while manager(job).run_epoch() is not None:
+            epochs += 1
+            assert epochs < 3
+        assert job.take("out") == [("a", 1), ("a", 2)]
+
+
+class Flaky(LocalRuntime):
+    """Loses the outcome of some attempts, after their tasks have done everything or while they run."""
+
+    def __init__(self, faults: int, *, late: bool) -> None:
+        super().__init__()
+        self.faults, self.late = faults, late
+        self.attempts = 0
+
+    def run_epoch(self, context: EpochContext) -> list[TaskReport]:
+        self.attempts += 1
+        fails = self.faults > 0
+        self.faults -= 1
+        if fails and not self.late:
+            raise InfrastructureError("a worker died")
+        reports = super().run_epoch(context)
+        if fails:
+            raise InfrastructureError("the answer was lost")
+        return reports
+
+
+class Listener(SilentListener):
+    def __init__(self) -> None:
+        self.failed: list[tuple[int, str]] = []
+
+    def epoch_failed(self, epoch: int, error: BaseException, retry_in: float) -> None:
+        self.failed.append((epoch, str(error)))
+
+
+def flaky(job: JobHarness, runtime: Flaky, attempts: int) -> Listener:
+    listener = Listener()
+    found = manager(job)
+    found._runtime = runtime
+    found._listener = listener
+    found._settings = replace(found._settings, restart=FixedDelay(attempts, 0.0))
+    return listener
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+@pytest.mark.parametrize("late", [True, False])
+def test_an_epoch_that_failed_is_run_again_from_the_state_before(late: bool, fresh: bool) -> None:
+    job = JobHarness(alarms, fresh_functions=fresh, parallelism=2)
+    runtime = Flaky(0, late=late)
+    listener = flaky(job, runtime, 3)
+    with job:
+        for expected in range(1, 4):
+            runtime.faults = 2
+            job.push("in", ("a", 0))
+            job.run_epoch()
+            assert job.take("out") == [("a", expected)]
+    assert runtime.attempts == 9, "two of three attempts were to fail"
+    assert len(listener.failed) == 6
+
+
+def test_an_epoch_that_never_succeeds_fails_the_job() -> None:
+    job = JobHarness(alarms)
+    runtime = Flaky(100, late=False)
+    flaky(job, runtime, 3)
+    with job:
+        job.push("in", ("a", 0))
+        with pytest.raises(InfrastructureError, match="a worker died"):
+            job.run_epoch()
+    assert runtime.attempts == 4
+
+
+def test_an_older_job_manager_publishes_nothing_any_more() -> None:
+    with JobHarness(alarms) as old:
+        old.push("in", ("a", 0))
+        old.run_epoch()
+        young = JobHarness(alarms)
+        young._manager._store = type(manager(old)._store)(str(old._folder))
+        with young:
+            old.push("in", ("a", 0))
+            with pytest.raises(JobSupersededError):
+                old.run_epoch()
+            assert old.take("out") == [("a", 1)]
+            young.push("in", ("a", 0))
+            young.run_epoch()
+            assert young.take("out") == [("a", 2)]
