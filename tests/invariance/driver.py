@@ -255,6 +255,7 @@ def _live(
     manager: JobManager, store: RestartedStore, epochs: Iterator[int], restarts: set[int], crashes: set[int]
 ) -> bool:
     """One life of the job; whether it came to its end."""
+    store.crashes = False
     manager.open()
     idle = 0
     while True:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from headrace.common.batch import concat
 from headrace.common.constants import MIN_WATERMARK
 from headrace.exchange.channel import ChannelStatus, ChannelSummary
-from headrace.exchange.envelope import Envelope, Kind
+from headrace.exchange.envelope import MAX_CELL_BYTES, Envelope, Kind
 from headrace.exchange.keying import keys_of
 from headrace.exchange.payload import encode
 from headrace.exchange.routing import ROUTING_ROWS, by_key_group, evenly
@@ -76,8 +76,9 @@ class EdgeSender:
         with self._guard():
             # A keyed batch carries keys that concatenation would lose; those are large anyway.
             for batch in pending if isinstance(pending[0], KeyedBatch) else [concat(pending)]:
-                for start in range(0, len(batch), ROUTING_ROWS):
-                    self._route(batch.slice(start, start + ROUTING_ROWS) if len(batch) > ROUTING_ROWS else batch)
+                rows = rows_at_a_time(batch)
+                for start in range(0, len(batch), rows):
+                    self._route(batch.slice(start, start + rows) if len(batch) > rows else batch)
 
     def end_channel(self, final: int, status: ChannelStatus) -> None:
         """The piece is over: tell every receiver how it ended."""
@@ -110,3 +111,14 @@ class EdgeSender:
     def _envelope(self, target: int, phase: int, watermark: int, sequence: int, kind: Kind, payload: bytes) -> Envelope:
         edge = self.edge
         return Envelope(edge.target_stage, target, phase, watermark, edge.id, self._channel, sequence, kind, payload)
+
+
+def rows_at_a_time(batch: Batch) -> int:
+    """How many records may go into the envelopes of one routing step, so that none of them grows too large.
+
+    Records that are Python objects until they are sent have no known size; few of them go at a time.
+    """
+    if not batch.is_columnar:
+        return COALESCE_ROWS
+    width = batch.columns.nbytes // len(batch)
+    return max(1, min(ROUTING_ROWS, MAX_CELL_BYTES // max(width, 1)))
