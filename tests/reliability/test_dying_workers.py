@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.reliability.support import canonical
@@ -39,7 +38,7 @@ def test_the_java_process_of_the_driver_dies(programs: Launcher, tmp_path: Path)
     command = "run", PROGRAMS / "canonical.py", tmp_path, tmp_path / "faults", "spark"
     running = programs.start_command(*command)
     wait_for_manifest(2, running, tmp_path)
-    (java,) = (child for child in psutil.Process(running.process.pid).children() if "java" in child.name())
+    (java,) = (child for child in running.children() if "java" in child.name())
     java.kill()
     ended = running.wait()
     assert ended.code == 1, ended

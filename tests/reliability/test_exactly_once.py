@@ -42,6 +42,7 @@ def test_faults_at_every_step_of_an_epoch_cost_nothing(programs: Launcher, plan:
     check(failed, plan, tmp_path / "output")
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 @pytest.mark.timeout(1200)
 def test_faults_at_every_step_of_an_epoch_cost_nothing_on_spark(

@@ -20,9 +20,7 @@ from tests.reliability.support.processes import PROGRAMS, Launcher
     ],
     ids=["local", "spark"],
 )
-def test_ctrl_c_stops_at_an_epoch_boundary(
-    runtime: str, presses: int, programs: Launcher, tmp_path: Path
-) -> None:
+def test_ctrl_c_stops_at_an_epoch_boundary(runtime: str, presses: int, programs: Launcher, tmp_path: Path) -> None:
     command = "run", PROGRAMS / "canonical.py", tmp_path, tmp_path / "faults", runtime, "local[2]", 0.1
     for _ in range(presses):
         so_far = [int(path.stem) for path in manifests(tmp_path)]

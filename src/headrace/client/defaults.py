@@ -1,4 +1,4 @@
-"""What surrounds a program that somebody else runs: settings from a command line, a listener, or a wish to only look."""
+"""What surrounds a program that somebody else runs: settings, a listener, or the wish to only look at its graph."""
 
 from __future__ import annotations
 

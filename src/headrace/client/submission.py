@@ -79,7 +79,7 @@ def effective_configuration(configuration: Configuration) -> Configuration:
     effective.validate()
     if effective.get(options.STATE_BACKEND) != "hashmap":
         raise UnsupportedOperationError(
-            "state.backend.type: only 'hashmap' is there (columnar, memory-mapped, larger than memory); remove the option"
+            "state.backend.type: only 'hashmap' is there (columnar, memory-mapped, larger than memory); leave it out"
         )
     return effective
 
@@ -193,6 +193,6 @@ def _warn_of_derived_uids(plan: JobPlan) -> None:
     ]
     if names:
         logger.warning(
-            "operators without uid(): %s; their state is found again only as long as the program's shape stays as it is",
+            "operators without uid(): %s; their state is found again only while the program keeps its shape",
             ", ".join(repr(name) for name in names),
         )

@@ -30,7 +30,7 @@ class DeserializationSchema(ABC):
     def get_produced_type(self) -> TypeInformation:
         """The type of the records."""
 
-    def is_end_of_stream(self, element: Any) -> bool:  # noqa: ARG002 - for those who override it
+    def is_end_of_stream(self, element: Any) -> bool:
         """Whether a record says that none will follow."""
         return False
 

@@ -6,8 +6,8 @@ where it can. A piece has fixed ends, so reading it again gives the same records
 a source.
 
 A *split* is the unit of event time: one Kafka partition, one log partition, or a set of files read in one order. It
-has a watermark of its own. A *piece* is the unit of parallel work: an epoch's share of one split may be cut into several,
-in reading order, and the engine makes the watermarks of the split whole again.
+has a watermark of its own. A *piece* is the unit of parallel work: an epoch's share of one split may be cut into
+several, in reading order, and the engine makes the watermarks of the split whole again.
 """
 
 from __future__ import annotations

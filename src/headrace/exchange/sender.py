@@ -120,5 +120,5 @@ def rows_at_a_time(batch: Batch) -> int:
     """
     if not batch.is_columnar:
         return COALESCE_ROWS
-    width = batch.columns.nbytes // len(batch)
+    width = int(batch.columns.nbytes) // len(batch)
     return max(1, min(ROUTING_ROWS, MAX_CELL_BYTES // max(width, 1)))

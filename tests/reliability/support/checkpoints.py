@@ -29,5 +29,5 @@ def wait_for_manifest(number: int, running: Running, folder: Path) -> None:
     end = time.monotonic() + PATIENCE
     while not any(int(path.stem) >= number for path in manifests(folder)):
         assert time.monotonic() < end, running.kill()
-        assert running.process.poll() is None, running.wait()
+        assert running.code is None, running.wait()
         time.sleep(0.02)

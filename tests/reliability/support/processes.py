@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import psutil
 
 import headrace
 
@@ -60,7 +62,7 @@ class Running:
             "COLUMNS": "200",
         }
         with self._output.open("wb") as output, self._errors.open("wb") as errors:
-            self.process = subprocess.Popen(
+            self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -69,6 +71,7 @@ class Running:
                 env=environment,
                 start_new_session=True,
             )
+        self._pid = self._process.pid
 
     @property
     def output(self) -> str:
@@ -80,36 +83,50 @@ class Running:
         """What it has written to the standard error so far."""
         return self._errors.read_text(errors="replace")
 
+    @property
+    def code(self) -> int | None:
+        """The exit code; None as long as it runs.
+
+        The process is not reaped before :meth:`clean_up`: as long as it is a zombie nobody else gets its id.
+        """
+        found = os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+        if found is None:
+            return None
+        return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+
     def wait(self, timeout: float = PATIENCE) -> Ended:
         """Until it has ended."""
-        try:
-            code = self.process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            raise AssertionError(f"the program does not end: {self.kill()}") from None
+        end = time.monotonic() + timeout
+        while (code := self.code) is None:
+            assert time.monotonic() < end, f"the program does not end: {self.kill()}"
+            time.sleep(0.02)
         return Ended(code, self.output, self.errors)
 
     def wait_until(self, text: str, times: int = 1, timeout: float = PATIENCE) -> None:
         """Until it has said something so many times."""
         end = time.monotonic() + timeout
         while max(self.output.count(text), self.errors.count(text)) < times:
-            if self.process.poll() is not None or time.monotonic() > end:
+            if self.code is not None or time.monotonic() > end:
                 raise AssertionError(f"the program never said {text!r}: {self.kill()}")
             time.sleep(0.02)
 
     def interrupt(self) -> None:
         """Press Ctrl-C: a terminal sends the signal to all processes in front of it."""
-        os.killpg(self.process.pid, signal.SIGINT)
+        os.killpg(self._pid, signal.SIGINT)
+
+    def children(self) -> list[psutil.Process]:
+        """The processes that it has started itself."""
+        return psutil.Process(self._pid).children()
 
     def kill(self) -> Ended:
         """Kill the driver with SIGKILL, and nothing else."""
-        self.process.kill()
-        return Ended(self.process.wait(30), self.output, self.errors)
+        os.kill(self._pid, signal.SIGKILL)
+        return self.wait()
 
     def clean_up(self) -> None:
         """End everything that it has started."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(30)
+        os.killpg(self._pid, signal.SIGKILL)
+        self._process.wait(30)
 
 
 class Launcher:
