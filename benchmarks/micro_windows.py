@@ -107,7 +107,7 @@ def partial_aggregation(case: Case) -> None:
     measure(f"{case.name}: partial count, sum", ROWS, lambda: Partials.of_chunk(case.layout.parts, chunk))
     table = pa.table({"end": chunk.ends, "key": chunk.keys, "value": chunk.columns[1]})
     aggregations = [("value", "count"), ("value", "sum")]
-    group = lambda: table.group_by(["end", "key"], use_threads=False).aggregate(aggregations)
+    group = lambda: table.group_by(["end", "key"], use_threads=False).aggregate(aggregations)  # noqa: E731
     measure(f"{case.name}: the same by pyarrow's group_by (inexact sums)", ROWS, group)
 
 

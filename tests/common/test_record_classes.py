@@ -109,7 +109,7 @@ class Empty:
 @dataclass
 class Unresolvable:
     a: int
-    b: Missing  # type: ignore[name-defined]
+    b: Missing  # type: ignore[name-defined] # noqa: F821
 
 
 @dataclass
@@ -119,7 +119,7 @@ class FailedWith(Exception):
 
 class Point(NamedTuple):
     x: int
-    y: Optional[float] = None
+    y: Optional[float] = None  # noqa: UP045
 
 
 class Movie(TypedDict):

@@ -21,7 +21,7 @@ def by_name(record: Any) -> Any:
 
 def by_local(record: Any) -> Any:
     name = record["name"]
-    return name
+    return name  # noqa: RET504
 
 
 def by_default(record: Any, index: int = 0) -> Any:
@@ -108,7 +108,7 @@ def test_fields_are_recognised(selector: Any, fields: tuple[str | int, ...]) -> 
         lambda x: 5,
         lambda x: (),
         lambda x: -x[0],
-        lambda x: (y := x[0]),
+        lambda x: (y := x[0]),  # noqa: F841
         lambda: 0,
         lambda x, y: x[0],
         over_a_free_variable(),

@@ -51,7 +51,7 @@ PICKLED = Types.PICKLED_BYTE_ARRAY()
         (np.float32, Types.FLOAT()),
         (UserId, Types.LONG()),
         (Types.CHAR(), Types.CHAR()),
-        (Optional[int], Types.LONG()),
+        (Optional[int], Types.LONG()),  # noqa: UP045
         (int | None, Types.LONG()),
         (Annotated[datetime.datetime, "doc", Types.TIMESTAMP_LTZ()], Types.TIMESTAMP_LTZ()),
         (Annotated[int, "doc"], Types.LONG()),
@@ -61,7 +61,7 @@ PICKLED = Types.PICKLED_BYTE_ARRAY()
         (tuple[int, tuple[str, float]], Types.TUPLE([int, Types.TUPLE([str, float])])),
         (tuple[int, Any], Types.TUPLE([int, PICKLED])),
         (list[int], Types.LIST(int)),
-        (typing.List[str], Types.LIST(str)),
+        (typing.List[str], Types.LIST(str)),  # noqa: UP006
         (dict[str, list[int]], Types.MAP(str, Types.LIST(int))),
     ],
 )
@@ -72,8 +72,8 @@ def test_what_says_enough_is_typed(hint: Any, info: TypeInformation) -> None:
 @pytest.mark.parametrize(
     "hint",
     [
-        Any, object, None, type(None), list, dict, tuple, typing.List, T, Colour, Base, uuid.UUID, complex,
-        tuple[int, ...], tuple[()], set[int], Sequence[int], Union[int, str], int | str, Literal["a", 1],
+        Any, object, None, type(None), list, dict, tuple, typing.List, T, Colour, Base, uuid.UUID, complex,  # noqa: UP006
+        tuple[int, ...], tuple[()], set[int], Sequence[int], Union[int, str], int | str, Literal["a", 1],  # noqa: UP007
         datetime.timedelta, np.uint8,
     ],
 )  # fmt: skip

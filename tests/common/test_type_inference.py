@@ -40,13 +40,13 @@ class Event:
 
 
 def returns_int(x: Any) -> int: ...  # type: ignore[empty-body]
-def returns_alert(x: Missing) -> Alert: ...  # type: ignore[name-defined, empty-body]
-def returns_missing(x: Any) -> Missing: ...  # type: ignore[name-defined]
+def returns_alert(x: Missing) -> Alert: ...  # type: ignore[name-defined, empty-body] # noqa: F821
+def returns_missing(x: Any) -> Missing: ...  # type: ignore[name-defined] # noqa: F821
 def returns_optional(x: Any) -> int | None: ...
-def returns_optional_record(x: Any) -> Optional[Alert]: ...
+def returns_optional_record(x: Any) -> Optional[Alert]: ...  # noqa: UP045
 def returns_union(x: Any) -> int | str: ...  # type: ignore[empty-body]
 def returns_none(x: Any) -> None: ...
-def unannotated(x): ...  # type: ignore[no-untyped-def]
+def unannotated(x): ...  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201
 async def returns_later(x: Any) -> str: ...  # type: ignore[empty-body]
 
 
@@ -82,7 +82,7 @@ def of_variadic(x: Any) -> tuple[int, ...]: ...  # type: ignore[empty-body]
 def of_fixed(x: Any) -> tuple[int, int]: ...  # type: ignore[empty-body]
 def of_bare(x: Any) -> list: ...  # type: ignore[empty-body, type-arg]
 def of_text(x: Any) -> str: ...  # type: ignore[empty-body]
-def with_side(x: Any) -> Iterable[Union[Alert, tuple[OutputTag, str]]]: ...  # type: ignore[empty-body]
+def with_side(x: Any) -> Iterable[Union[Alert, tuple[OutputTag, str]]]: ...  # type: ignore[empty-body] # noqa: UP007
 def only_side(x: Any) -> Iterable[tuple[OutputTag, str]]: ...  # type: ignore[empty-body]
 async def of_async(x: Any) -> AsyncIterator[int]: ...  # type: ignore[empty-body]
 
@@ -128,7 +128,7 @@ class WithOtherTimer(Process):
 
 
 class WithVagueTimer(Process):
-    def on_timer(self, timestamp, ctx): ...  # type: ignore[no-untyped-def]
+    def on_timer(self, timestamp, ctx): ...  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201
 
 
 class Called:
@@ -140,7 +140,7 @@ class InheritedTimer:
 
     def process_element(self, value: Any, ctx: Any) -> Iterable[int]: ...  # type: ignore[empty-body]
 
-    def on_timer(self, timestamp, ctx): ...  # type: ignore[no-untyped-def]
+    def on_timer(self, timestamp, ctx): ...  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201
 
     on_timer.__module__ = "headrace.datastream.functions"
 

@@ -31,7 +31,7 @@ class Level(enum.IntEnum):
     HIGH = 3
 
 
-class Name(str, enum.Enum):
+class Name(str, enum.Enum):  # noqa: UP042 - its __str__ differs from StrEnum's
     ANN = "ann"
 
 

@@ -51,7 +51,7 @@ Traceback = Annotated[bool, typer.Option("--traceback", help="Show errors with a
 
 
 @app.command(context_settings=_PROGRAM)
-def run(
+def run(  # noqa: PLR0913, PLR0917 - an option is an argument
     script: Script,
     args: Arguments = None,
     parallelism: Parallelism = None,

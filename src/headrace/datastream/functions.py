@@ -79,7 +79,7 @@ class KeyedStateStore(ABC):
 KeyedStateStore.register(RuntimeContext)
 
 
-class Function(ABC):
+class Function(ABC):  # noqa: B024 - there is nothing that every function must have
     """The root of all functions.
 
     What ``__init__`` sets travels with the function, so it has to be picklable; connections, models and state are for

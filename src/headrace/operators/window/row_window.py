@@ -139,7 +139,7 @@ class RowWindowOperator(Operator):
             rows, keys = [rows[i] for i in records], [keys[i] for i in records]
         element = None
         try:
-            for element in self._contents.add(pairs.ends.tolist(), keys, rows):
+            for element in self._contents.add(pairs.ends.tolist(), keys, rows):  # noqa: B007 - named if it fails
                 pass
         except Exception as error:
             raise user_error(error, self.context, element) from error
