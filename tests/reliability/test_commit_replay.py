@@ -53,9 +53,12 @@ def test_the_note_that_sinks_have_committed_is_lost(
     before = contents(output)
     job.go_back_to(epoch)
     job.run()
-    assert Counter(sink.asked) == Counter(range(1, epoch + 1)) + Counter([epoch]) + Counter(
-        range(epoch + 2, EPOCHS + 2)  # the restart itself takes a number
-    )
+    asked = Counter(sink.asked)
+    assert asked.keys() == {*range(1, epoch + 1), *range(epoch + 2, EPOCHS + 2)}  # the restart itself takes a number
+    assert asked.pop(epoch) == 2
+    # Commits run beside the epochs: the manifest may have been written before the epoch before was acknowledged.
+    assert asked.pop(epoch - 1) in (1, 2)
+    assert set(asked.values()) <= {1}
     assert kind.records(output) == expected()
     assert before.items() <= contents(output).items(), "a visible file is never changed"
     assert not hidden_files(output)
