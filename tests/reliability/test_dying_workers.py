@@ -42,9 +42,9 @@ def test_the_java_process_of_the_driver_dies(programs: Launcher, tmp_path: Path)
     java.kill()
     ended = running.wait()
     assert ended.code == 1, ended
-    assert ended.errors.count("error:") == 1, ended
-    assert "the Java process of Spark's driver has ended" in ended.errors
-    assert "Traceback" not in ended.errors, ended
+    *_, last = ended.errors.splitlines()  # a server thread of PySpark's own may have complained before
+    assert last.startswith("error: epoch "), ended
+    assert "the Java process of Spark's driver has ended" in last
     assert "py4j" not in ended.errors, ended
     again = programs.start_command(*command).wait()
     assert again.code == 0, again
