@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -10,10 +11,16 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from headrace.client.submission import restart_strategy
+from headrace.client.submission import RESTARTS_WITHOUT_CHECKPOINTS, restart_strategy
 from headrace.common import Configuration, Duration, JobStatus, TimestampAssigner, Types, WatermarkStrategy
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
-from headrace.common.errors import InfrastructureError, InvalidProgramError, StateMigrationError, UserFunctionError
+from headrace.common.errors import (
+    ConfigurationError,
+    InfrastructureError,
+    InvalidProgramError,
+    StateMigrationError,
+    UserFunctionError,
+)
 from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
 from headrace.datastream import (
     KeyedProcessFunction,
@@ -26,9 +33,11 @@ from headrace.datastream import (
     TimeWindow,
 )
 from headrace.datastream.state import ValueStateDescriptor
+from headrace.jobmanager.restart import ExponentialDelay
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.runtime.task.messages import EpochContext
 from headrace.testing import JobHarness
+from headrace.time.clock import ManualClock
 from headrace.time.watermarks import WatermarkGenerator
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
@@ -463,8 +472,18 @@ def test_an_epoch_is_run_again(local: StreamExecutionEnvironment, faults: list[I
         ("fixed-delay", {"attempts": "2", "delay": "3 s"}, [3.0, 3.0, None]),
         (
             "exponential-delay",
-            {"initial-backoff": "1 s", "max-backoff": "3 s", "backoff-multiplier": "2"},
+            {"initial-backoff": "1 s", "max-backoff": "3 s", "backoff-multiplier": "2", "jitter-factor": "0"},
             [1, 2, 3, 3],
+        ),
+        (
+            "exponential-delay",
+            {"jitter-factor": "0", "attempts-before-reset-backoff": "2"},
+            [1, 1.5, None],
+        ),
+        (
+            "exponential-delay",
+            {"jitter-factor": "0", "reset-backoff-threshold": "1 ms", "attempts-before-reset-backoff": "1"},
+            [1, 1, 1],
         ),
         ("failure-rate", {"max-failures-per-interval": "2", "delay": "4 s"}, [4.0, 4.0, None]),
     ],
@@ -473,8 +492,34 @@ def test_restart_strategies(strategy: str, settings: dict[str, str], delays: lis
     configuration = Configuration().set_string("restart-strategy.type", strategy)
     for name, value in settings.items():
         configuration.set_string(f"restart-strategy.{strategy}.{name}", value)
-    found = restart_strategy(configuration)
-    assert [found.delay_after(attempt) for attempt in range(1, len(delays) + 1)] == delays
+    clock = ManualClock()
+    restarts = restart_strategy(configuration).begin(clock, random.Random(1))
+    found = []
+    for attempt in range(1, len(delays) + 1):
+        found.append(restarts.delay_after(attempt))
+        clock.advance(int((found[-1] or 0) * 1000) + 1)
+    assert found == delays
+
+
+@pytest.mark.parametrize(
+    ("settings", "attempts"),
+    [
+        ({}, RESTARTS_WITHOUT_CHECKPOINTS),
+        ({"execution.checkpointing.dir": "/checkpoints"}, None),
+        ({"restart-strategy.type": "exponential-delay"}, None),
+        ({"restart-strategy.exponential-delay.attempts-before-reset-backoff": "3"}, 3),
+    ],
+)
+def test_restarts_go_on_for_ever_but_without_checkpoints(settings: dict[str, str], attempts: int | None) -> None:
+    strategy = restart_strategy(Configuration.from_dict(settings))
+    assert isinstance(strategy, ExponentialDelay)
+    assert strategy.attempts == attempts
+
+
+def test_the_first_delay_is_not_longer_than_the_longest() -> None:
+    settings = {"restart-strategy.exponential-delay.max-backoff": "500 ms"}
+    with pytest.raises(ConfigurationError, match=r"\(1000 ms\) is longer than .*max-backoff \(500 ms\)"):
+        restart_strategy(Configuration.from_dict(settings))
 
 
 # --- windows ---------------------------------------------------------------------------------------------------------

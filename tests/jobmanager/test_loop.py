@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -14,10 +16,12 @@ from headrace.datastream.functions import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.progress import SilentListener
-from headrace.jobmanager.restart import FixedDelay
+from headrace.jobmanager.restart import FixedDelay, NoRestart, Restarts
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.runtime.task.messages import EpochContext, TaskReport
 from headrace.testing import JobHarness
+from headrace.testing.harness import Checkpoint
+from headrace.time.clock import Clock
 from headrace.time.watermark_strategy import WatermarkStrategy
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
@@ -146,6 +150,61 @@ def test_an_epoch_that_never_succeeds_fails_the_job() -> None:
         with pytest.raises(InfrastructureError, match="a worker died"):
             job.run_epoch()
     assert runtime.attempts == 4
+
+
+class Slow(LocalRuntime):
+    """Takes for ever, until it is given up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given_up = threading.Event()
+
+    def run_epoch(self, context: EpochContext) -> list[TaskReport]:
+        assert self.given_up.wait(30)
+        raise InfrastructureError("the query was interrupted")
+
+    def cancel(self) -> None:
+        self.given_up.set()
+
+
+def test_an_epoch_that_takes_too_long_says_what_to_do() -> None:
+    job = JobHarness(alarms)
+    found = manager(job)
+    found._runtime = Slow()
+    found._settings = replace(found._settings, epoch_timeout_seconds=0.05)
+    with job:
+        job.push("in", ("a", 0))
+        with pytest.raises(
+            InfrastructureError, match=r"epoch 1 \(1 records\) .* execution\.checkpointing\.timeout"
+        ) as told:
+            job.run_epoch()
+    assert "headrace.epoch.first-records" in str(told.value)
+
+
+class Restarting:
+    """A restart strategy that keeps what it begins with."""
+
+    def __init__(self) -> None:
+        self.chances: list[float] = []
+
+    def begin(self, clock: Clock, chance: Random) -> Restarts:
+        self.chances.append(chance.random())
+        return NoRestart()
+
+
+def test_chance_is_the_same_in_every_run_of_a_job_and_differs_between_jobs() -> None:
+    strategy = Restarting()
+
+    def run(restore: Checkpoint | None = None) -> Checkpoint:
+        job = JobHarness(alarms, restore=restore)
+        manager(job)._settings = replace(manager(job)._settings, restart=strategy)
+        with job:
+            return job.checkpoint()
+
+    run(run())
+    run()
+    first, again, other = strategy.chances
+    assert first == again != other
 
 
 def test_an_older_job_manager_publishes_nothing_any_more() -> None:

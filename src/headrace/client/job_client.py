@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.client import running
 from headrace.common.completable_future import CompletableFuture
-from headrace.common.errors import JobExecutionError, UnsupportedOperationError
+from headrace.common.errors import JobCancelledError, UnsupportedOperationError
 from headrace.common.job_execution_result import JobExecutionResult
 from headrace.common.job_id import JobID
 from headrace.common.job_status import JobStatus
@@ -27,6 +27,7 @@ class JobClient:
     def __init__(self, manager: JobManager) -> None:
         self._manager = manager
         self._status = JobStatus.CREATED
+        self._status_lock = threading.Lock()
         self._result: CompletableFuture[JobExecutionResult] = CompletableFuture()
         self._job_id = JobID()
         self._thread = threading.Thread(target=self._run, name=f"headrace-job-{manager.plan.name}", daemon=True)
@@ -47,8 +48,13 @@ class JobClient:
         return CompletableFuture.completed(self._status)
 
     def cancel(self) -> CompletableFuture[None]:
-        """Give up the epoch that runs and end the job; what was committed stays committed."""
-        self._status = JobStatus.CANCELLING
+        """Give up the epoch that runs and end the job; what was committed stays committed.
+
+        The job's result is then a ``JobCancelledError``. A job that has ended already stays as it is.
+        """
+        with self._status_lock:
+            if not self._status.is_terminal_state():
+                self._status = JobStatus.CANCELLING
         self._manager.cancel()
         return self._when_ended()
 
@@ -81,7 +87,7 @@ class JobClient:
         return CompletableFuture.completed({} if manifest is None else dict(manifest.counters))
 
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
-        """The result, when the job has ended; the error, when it has failed."""
+        """The result, when the job has ended; the error, when it has failed; a ``JobCancelledError`` when cancelled."""
         return self._result
 
     def _run(self) -> None:
@@ -89,18 +95,18 @@ class JobClient:
         try:
             manifest = self._manager.run()
         except BaseException as error:
-            if self._manager.is_cancelled:
-                self._status = JobStatus.CANCELED
-                self._result.set_exception(JobExecutionError(f"job {self._manager.plan.name!r} was cancelled"))
-            else:
-                self._status = JobStatus.FAILED
-                self._result.set_exception(error)
+            self._ended(JobStatus.CANCELED if isinstance(error, JobCancelledError) else JobStatus.FAILED)
+            self._result.set_exception(error)
         else:
             millis = int((time.monotonic() - started) * 1000)
-            self._status = JobStatus.FINISHED if manifest.finished else JobStatus.CANCELED
+            self._ended(JobStatus.FINISHED if manifest.finished else JobStatus.CANCELED)
             self._result.set_result(JobExecutionResult(JobID(manifest.job_id), millis, dict(manifest.counters)))
         finally:
             running.unregister(self._manager)
+
+    def _ended(self, status: JobStatus) -> None:
+        with self._status_lock:
+            self._status = status
 
     def _when_ended(self) -> CompletableFuture[None]:
         ended: CompletableFuture[None] = CompletableFuture()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import cloudpickle
 
@@ -15,7 +15,7 @@ from headrace.client.defaults import CapturedGraph, GraphCaptured, current_defau
 from headrace.client.job_client import JobClient
 from headrace.common import options
 from headrace.common.configuration import Configuration
-from headrace.common.errors import UnsupportedOperationError
+from headrace.common.errors import ConfigurationError, UnsupportedOperationError
 from headrace.common.execution_mode import RuntimeExecutionMode
 from headrace.connectors.source import Boundedness
 from headrace.graph.specs import SourceSpec
@@ -34,6 +34,12 @@ if TYPE_CHECKING:
     from headrace.plan.job_plan import JobPlan
 
 logger = logging.getLogger(__name__)
+
+RESTARTS_WITHOUT_CHECKPOINTS: Final = 10
+"""How many restarts in a row a job gets that has neither a checkpoint directory nor a restart strategy of its own.
+
+It can be restarted here, unlike in Flink, as an epoch can be run again from memory; but whoever tries a program out
+should be told at some time that it will never work."""
 
 
 def submit(graph: StreamGraph, configuration: Configuration, job_name: str | None) -> JobClient:
@@ -143,6 +149,7 @@ def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
             max_records=configuration.get(options.EPOCH_MAX_RECORDS) * readers,
             max_bytes=configuration.get(options.EPOCH_MAX_BYTES) * readers,
             target_seconds=(target if longest is None else min(target, longest)) / 1000,
+            first_records=configuration.get(options.EPOCH_FIRST_RECORDS),
         ),
         restart=restart_strategy(configuration),
         poll_seconds=configuration.get(options.SOURCE_POLL_INTERVAL) / 1000,
@@ -152,7 +159,11 @@ def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
 
 
 def restart_strategy(configuration: Configuration) -> RestartStrategy:
-    """The restart strategy that the options name; exponential delay when they name none, as Flink with checkpoints."""
+    """The restart strategy that the options name; exponential delay when they name none, as Flink with checkpoints.
+
+    Raises:
+        ConfigurationError: when the longest delay is shorter than the first.
+    """
     makers: dict[str, Callable[[], RestartStrategy]] = {
         "none": NoRestart,
         "fixed-delay": lambda: FixedDelay(
@@ -160,16 +171,38 @@ def restart_strategy(configuration: Configuration) -> RestartStrategy:
         ),
         "failure-rate": lambda: FailureRate(
             configuration.get(options.FAILURE_RATE_MAX_FAILURES),
-            configuration.get(options.FAILURE_RATE_INTERVAL) / 1000,
+            configuration.get(options.FAILURE_RATE_INTERVAL),
             configuration.get(options.FAILURE_RATE_DELAY) / 1000,
         ),
-        "exponential-delay": lambda: ExponentialDelay(
-            configuration.get(options.EXPONENTIAL_INITIAL_BACKOFF) / 1000,
-            configuration.get(options.EXPONENTIAL_MAX_BACKOFF) / 1000,
-            configuration.get(options.EXPONENTIAL_MULTIPLIER),
-        ),
+        "exponential-delay": lambda: _exponential_delay(configuration),
     }
     return makers[configuration.get(options.RESTART_STRATEGY) or "exponential-delay"]()
+
+
+def _exponential_delay(configuration: Configuration) -> ExponentialDelay:
+    initial = configuration.get(options.EXPONENTIAL_INITIAL_BACKOFF)
+    maximum = configuration.get(options.EXPONENTIAL_MAX_BACKOFF)
+    if initial > maximum:
+        raise ConfigurationError(
+            f"{options.EXPONENTIAL_INITIAL_BACKOFF.key} ({initial} ms) is longer than "
+            f"{options.EXPONENTIAL_MAX_BACKOFF.key} ({maximum} ms): set both"
+        )
+    attempts = configuration.get(options.EXPONENTIAL_ATTEMPTS)
+    if attempts is None and _would_fail_in_flink(configuration):
+        attempts = RESTARTS_WITHOUT_CHECKPOINTS
+    return ExponentialDelay(
+        initial,
+        maximum,
+        configuration.get(options.EXPONENTIAL_MULTIPLIER),
+        configuration.get(options.EXPONENTIAL_JITTER),
+        configuration.get(options.EXPONENTIAL_RESET),
+        attempts,
+    )
+
+
+def _would_fail_in_flink(configuration: Configuration) -> bool:
+    """Flink never restarts a job without checkpoints unless a strategy is named."""
+    return configuration.get(options.RESTART_STRATEGY) is None and configuration.get(options.CHECKPOINT_DIR) is None
 
 
 def _is_batch(graph: StreamGraph, configuration: Configuration) -> bool:

@@ -67,6 +67,10 @@ class JobExecutionError(HeadraceError, RuntimeError):
     """A job failed while it ran."""
 
 
+class JobCancelledError(JobExecutionError):
+    """The job was cancelled before its input ended; the message says after which epoch."""
+
+
 class InfrastructureError(HeadraceError, RuntimeError):
     """A machine, a process or a connection failed, not the program; the epoch may be run again."""
 

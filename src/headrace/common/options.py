@@ -85,7 +85,8 @@ RESTART_STRATEGY: Final = ConfigOption[str | None](
     "restart-strategy.type",
     choice("none", "fixed-delay", "failure-rate", "exponential-delay"),
     None,
-    "What happens after a failure; when not set, exponential-delay with checkpoints and none without.",
+    "What happens after a failure of the infrastructure. When not set, exponential-delay; a job without a checkpoint "
+    "directory then gets ten restarts in a row at most.",
 )
 FIXED_DELAY_ATTEMPTS: Final = ConfigOption(
     "restart-strategy.fixed-delay.attempts", _COUNT, 1, "How often the job is restarted before it fails for good."
@@ -130,25 +131,35 @@ EXPONENTIAL_RESET: Final = ConfigOption(
     "restart-strategy.exponential-delay.reset-backoff-threshold",
     positive_duration,
     3_600_000,
-    "After this time without a failure the time begins at its initial value again.",
+    "When nothing fails for so long after a restart, the next failure counts as the first again.",
 )
 EXPONENTIAL_ATTEMPTS: Final = ConfigOption[int | None](
     "restart-strategy.exponential-delay.attempts-before-reset-backoff",
     _COUNT,
     None,
-    "How many failures in a row, without such a time between them, make the job fail for good; no limit when not set.",
+    "How many restarts there are without such a time between them; the failure after them is for good. When not set, "
+    "there is no limit.",
 )
 EXPONENTIAL_JITTER: Final = ConfigOption(
     "restart-strategy.exponential-delay.jitter-factor",
     share,
     0.1,
-    "The share of the time by which it is varied at random.",
+    "The share of the delay by which it is varied at random, up and down.",
 )
 EPOCH_MAX_RECORDS: Final = ConfigOption(
     "headrace.epoch.max-records",
     _COUNT,
     500_000,
     "The most records that one source subtask reads in an epoch.",
+)
+EPOCH_FIRST_RECORDS: Final = ConfigOption(
+    "headrace.epoch.first-records",
+    _COUNT,
+    # Enough to tell the fixed cost of an epoch, some tenths of a second, from that of its records; few enough that a
+    # function which takes a millisecond a record ends it within a minute on one core.
+    50_000,
+    "How many records all sources together read in a run's first epoch, when nothing is known of what a record costs. "
+    "Later epochs follow the target duration, each with four times the records of the one before at most.",
 )
 EPOCH_MAX_BYTES: Final = ConfigOption(
     "headrace.epoch.max-bytes", memory_size, 256 << 20, "The most bytes that one source subtask reads in an epoch."

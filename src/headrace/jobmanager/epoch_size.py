@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
+from headrace.common import options
 from headrace.connectors.source import ReadBudget
 
-_FIRST_RECORDS = 50_000
-_GROWTH = 4.0
-_LEAST_RECORDS = 1_000
+_GROWTH: Final = 4.0
+"""An epoch has at most so many times the records of the one before: what was measured with few records says little
+about many, and a job is at its full size, a hundred times the first one, after four epochs all the same."""
+
+_LEAST_RECORDS: Final = 1_000
+"""No epoch is made smaller than this, however slow the records are: its fixed cost would be all that is left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,17 +24,19 @@ class EpochLimits:
         max_records: records an epoch.
         max_bytes: bytes an epoch, as the sources store them.
         target_seconds: how long an epoch should take.
+        first_records: how many records the first epoch has.
     """
 
     max_records: int
     max_bytes: int
     target_seconds: float
+    first_records: int = options.EPOCH_FIRST_RECORDS.default
 
 
-_TELLING = 1.2
+_TELLING: Final = 1.2
 """Two epochs tell a fixed cost from one a record when one has so many times the records of the other."""
 
-_LEAST_SHARE = 0.02
+_LEAST_SHARE: Final = 0.02
 """The share of an epoch's time that its records take at least: measurements are noisy."""
 
 
@@ -38,12 +45,12 @@ class EpochSizer:
 
     The cost of an epoch is a fixed part and one for each record. Only the second shrinks with the epoch, so where the
     fixed part alone exceeds the target, making epochs smaller would make all worse: records then get half the target
-    on top of it. An epoch grows at most fourfold from one to the next.
+    on top of it.
     """
 
     def __init__(self, limits: EpochLimits) -> None:
         self._limits = limits
-        self._records = min(_FIRST_RECORDS, limits.max_records)
+        self._records = min(limits.first_records, limits.max_records)
         self._last: tuple[int, float] | None = None
         self._fixed = 0.0
 

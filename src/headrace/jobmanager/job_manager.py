@@ -7,7 +7,7 @@ never happened.
 from __future__ import annotations
 
 import itertools
-import logging
+import random
 import threading
 import time
 import uuid
@@ -15,14 +15,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from headrace.checkpoint.manifest import Manifest
-from headrace.common.errors import HeadraceError, InfrastructureError, JobSupersededError
+from headrace.common.errors import JobCancelledError, JobSupersededError
 from headrace.connectors.sink import CommitterContext
 from headrace.graph.specs import SinkSpec
+from headrace.jobmanager.attempts import EpochAttempts
 from headrace.jobmanager.commits import CommitCoordinator, commits_of
 from headrace.jobmanager.compaction import CompactionCoordinator
 from headrace.jobmanager.epoch import EpochPlan, EpochPlanner
 from headrace.jobmanager.epoch_size import EpochLimits, EpochSizer
-from headrace.jobmanager.outcome import next_manifest, raise_reported
+from headrace.jobmanager.outcome import next_manifest
 from headrace.jobmanager.progress import EpochStatistics, SilentListener
 from headrace.jobmanager.recovery import check_compatible
 from headrace.jobmanager.sources import SourceCoordinator
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
     from headrace.runtime.task.instance import JobBlob
     from headrace.runtime.task.messages import TaskReport
     from headrace.time.clock import Clock
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +98,7 @@ class JobManager:
         """Run the job to its end, or until it is stopped; from where an earlier run had come to.
 
         Raises:
+            JobCancelledError: when it was cancelled before its end.
             HeadraceError: why the job failed.
         """
         error: BaseException | None = None
@@ -106,6 +106,8 @@ class JobManager:
             self.open()
             self._loop()
             assert self.manifest is not None
+            if self._cancelled and not self.manifest.finished:
+                raise self._cancellation()
             return self.manifest
         except BaseException as failure:
             error = self._explained(failure)
@@ -115,12 +117,22 @@ class JobManager:
             self._listener.job_ended(error)
 
     def _explained(self, failure: BaseException) -> BaseException:
-        """Who has been superseded may come to grief before its next manifest: its state files are being deleted."""
+        """Why the job really ended.
+
+        Who has been superseded may come to grief before its next manifest: its state files are being deleted. And what
+        fails while a job is being cancelled fails for that reason.
+        """
         try:
             self._check_owner()
         except JobSupersededError as superseded:
             return failure if isinstance(failure, JobSupersededError) else superseded
+        if self._cancelled and not isinstance(failure, JobCancelledError):
+            return self._cancellation()
         return failure
+
+    def _cancellation(self) -> JobCancelledError:
+        epoch = 0 if self.manifest is None else self.manifest.epoch
+        return JobCancelledError(f"job {self.plan.name!r} was cancelled after epoch {epoch}")
 
     def _check_owner(self) -> None:
         """Stop when another job manager has taken over; one that is idle writes no manifest that would tell it.
@@ -143,11 +155,6 @@ class JobManager:
         self._stop.set()
         self._runtime.cancel()
 
-    @property
-    def is_cancelled(self) -> bool:
-        """Whether the job was cancelled."""
-        return self._cancelled
-
     def open(self) -> None:
         """Restore or begin, take the directory over, commit what is pending."""
         restored = self._store.latest()
@@ -159,6 +166,7 @@ class JobManager:
             manifest = self._store.take_over(restored)
         self.manifest = manifest
         self._clock = self._clock or SystemClock(manifest.processing_time)
+        self._attempts = self._open_attempts(manifest, self._clock)
         self._sizer = EpochSizer(self._settings.limits)
         self._runtime.start(self._blob)
         self._commits = self._open_commits(manifest)
@@ -177,7 +185,8 @@ class JobManager:
         """Run one epoch if there is a reason to, or if ``force`` wants one.
 
         Returns:
-            How it went; None when there was nothing to do.
+            How it went; None when there was nothing to do, or when the job was stopped before a failed epoch was due to
+            be run again.
         """
         assert self.manifest is not None
         assert self._clock is not None
@@ -187,7 +196,9 @@ class JobManager:
         if planned is None:
             return None
         fixed = time.monotonic()
-        reports = self._run_until_it_succeeds(planned)
+        reports = self._attempts.run(planned)
+        if reports is None:
+            return None
         ran = time.monotonic()
         self._finish_epoch(planned, reports)
         done = time.monotonic()
@@ -251,35 +262,6 @@ class JobManager:
         due = self._planner.next_due(self.manifest)
         poll = self._settings.poll_seconds
         return poll if due is None else min(poll, max(0.0, (due - self._clock.now()) / 1000))
-
-    def _run_until_it_succeeds(self, planned: EpochPlan) -> list[TaskReport]:
-        """Run an epoch again after a fault of the infrastructure, as the restart strategy says."""
-        for attempt in itertools.count(1):
-            try:
-                reports = self._run_in_time(planned)
-            except (InfrastructureError, OSError) as error:
-                if isinstance(error, HeadraceError) and not isinstance(error, InfrastructureError):
-                    raise
-                delay = self._settings.restart.delay_after(attempt)
-                if delay is None or self._stop.is_set():
-                    raise
-                logger.warning("epoch %d failed, it is run again in %.1f s: %s", planned.context.epoch, delay, error)
-                self._listener.epoch_failed(planned.context.epoch, error, delay)
-                self._stop.wait(delay)
-            else:
-                raise_reported(reports)
-                return reports
-        raise AssertionError("unreachable")
-
-    def _run_in_time(self, planned: EpochPlan) -> list[TaskReport]:
-        """Run an epoch once; one that takes too long is interrupted, which raises."""
-        watchdog = threading.Timer(self._settings.epoch_timeout_seconds, self._runtime.cancel)
-        watchdog.daemon = True
-        watchdog.start()
-        try:
-            return self._runtime.run_epoch(planned.context)
-        finally:
-            watchdog.cancel()
 
     def _finish_epoch(self, planned: EpochPlan, reports: list[TaskReport]) -> None:
         """The first phase is over: the manifest is the one commit point; then the second phase begins."""
@@ -346,6 +328,11 @@ class JobManager:
             max_parallelism=self.plan.max_parallelism,
             processing_time=0,
         )
+
+    def _open_attempts(self, manifest: Manifest, clock: Clock) -> EpochAttempts:
+        restarts = self._settings.restart.begin(clock, random.Random(manifest.job_id))
+        timeout = self._settings.epoch_timeout_seconds
+        return EpochAttempts(self._runtime, restarts, self._listener, self._stop, timeout)
 
     def _open_sources(self, manifest: Manifest) -> list[SourceCoordinator]:
         assert self._clock is not None

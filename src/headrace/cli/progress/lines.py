@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.cli.progress import wording
+from headrace.common.errors import JobCancelledError
 from headrace.graph.render_labels import count_of
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def last_line(job: JobProgress, error: BaseException | None) -> str:
     """How the job ended."""
     seconds = job.seconds
     rate = job.records / seconds if seconds > 0 else 0.0
-    state = "failed" if error is not None else "ended"
+    state = "ended" if error is None else "was cancelled" if isinstance(error, JobCancelledError) else "failed"
     what = f"{wording.number(job.records)} records in {wording.span(seconds)} ({wording.number(rate)} records/s)"
     late = f", {wording.number(job.late_records)} late records dropped" if job.late_records else ""
     where = f" at epoch {job.latest.epoch}" if job.latest is not None else ""

@@ -1,4 +1,4 @@
-"""How large epochs are, and how often one is tried."""
+"""How large epochs are."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.jobmanager.epoch_size import EpochLimits, EpochSizer
-from headrace.jobmanager.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart
+
+
+def test_the_first_epoch_has_the_size_that_is_configured() -> None:
+    assert EpochSizer(EpochLimits(10**9, 10**9, 1.0)).budget().records == 50_000
+    sizer = EpochSizer(EpochLimits(10**9, 10**9, 1.0, first_records=70))
+    assert sizer.budget().records == 70
+    sizer.took(70, 0.0001)
+    assert sizer.budget().records == 1_000, "no epoch that is sized by time is smaller"
+    assert EpochSizer(EpochLimits(20, 10**9, 1.0, first_records=70)).budget().records == 20
 
 
 def test_epochs_come_to_take_as_long_as_they_should() -> None:
@@ -45,29 +53,3 @@ def test_the_limit_is_kept(epochs: list[tuple[int, float]], limit: int) -> None:
         sizer.took(records, seconds)
         assert 1 <= sizer.budget().records <= min(limit, max(4 * before, 1000))
     assert sizer.budget().bytes == 10**6
-
-
-def test_no_restart() -> None:
-    assert NoRestart().delay_after(1) is None
-
-
-def test_fixed_delay() -> None:
-    strategy = FixedDelay(2, 0.5)
-    assert [strategy.delay_after(attempt) for attempt in (1, 2, 3)] == [0.5, 0.5, None]
-
-
-def test_exponential_delay() -> None:
-    strategy = ExponentialDelay(1.0, 5.0, 2.0, attempts=4)
-    assert [strategy.delay_after(attempt) for attempt in range(1, 6)] == [1.0, 2.0, 4.0, 5.0, None]
-
-
-def test_failure_rate() -> None:
-    now = 0.0
-    strategy = FailureRate(2, 10.0, 0.5, lambda: now)
-    assert strategy.delay_after(1) == 0.5
-    now = 9.0
-    assert strategy.delay_after(1) == 0.5
-    now = 10.5  # the first one is forgotten
-    assert strategy.delay_after(1) == 0.5
-    now = 11.0
-    assert strategy.delay_after(1) is None
