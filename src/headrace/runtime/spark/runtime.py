@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sql
 
-from headrace.common.errors import CheckpointStorageError
+from headrace.common.errors import CheckpointStorageError, JobExecutionError
 from headrace.exchange.envelope import DDL, SORT_COLUMNS, Kind
 from headrace.runtime.spark.faults import SPARK_ERRORS, failure, first_line
 from headrace.runtime.spark.worker import CompactionStage, LaterStage, ShippedJob, SourceStage
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from headrace.state.compaction import CompactionResult, CompactionTask
 
 logger = logging.getLogger(__name__)
+
+_STOPPED: tuple[type[Exception], ...] = (AttributeError, *SPARK_ERRORS)
+"""What a context raises that has been stopped: PySpark lets go of its Java half."""
 
 INLINE_JOB_BYTES = 512 * 1024
 """A larger job lies in a file: PySpark broadcasts closures above 1 MiB, and leaves a file behind each time."""
@@ -70,7 +73,7 @@ class SparkRuntime:
             InfrastructureError: on a fault that Spark's own retries did not mend.
         """
         try:
-            self._session.addTag(self._tag)
+            self._tag_queries()
             table = self._query(context).toArrow()
         except SPARK_ERRORS as error:
             raise failure(f"epoch {context.epoch}", error) from error
@@ -87,15 +90,24 @@ class SparkRuntime:
 
     def cancel(self) -> None:
         """Interrupt the query that runs."""
-        self._session.interruptTag(self._tag)
+        # Not interruptTag() of the session: it finds only what the same thread has tagged.
+        with contextlib.suppress(*_STOPPED):
+            self._session.sparkContext.cancelJobsWithTag(self._tag)
 
     def close(self) -> None:
         """Let go of the job; the session stays, for the next job and for the user's own queries."""
         self._background.shutdown(wait=True, cancel_futures=True)
         if self._job_file is not None:
             self._job_file.unlink(missing_ok=True)
-        with contextlib.suppress(KeyError, *SPARK_ERRORS):  # whoever has ended Spark is told by the epoch that fails
-            self._session.removeTag(self._tag)
+        with contextlib.suppress(*_STOPPED):  # whoever has ended Spark is told by the epoch that fails
+            self._session.sparkContext.removeJobTag(self._tag)
+
+    def _tag_queries(self) -> None:
+        """Let :meth:`cancel` find the queries that this thread is about to run."""
+        try:
+            self._session.sparkContext.addJobTag(self._tag)
+        except AttributeError as error:
+            raise JobExecutionError("the Spark session was stopped while the job ran; run the program again") from error
 
     def _query(self, context: EpochContext) -> DataFrame:
         assert self._job is not None, "start() comes first"
@@ -111,7 +123,7 @@ class SparkRuntime:
         return query
 
     def _compact(self, state_directory: str, tasks: list[CompactionTask]) -> list[CompactionResult]:
-        self._session.addTag(self._tag)
+        self._tag_queries()
         content = pickle.dumps(tasks, protocol=5)
         rows = self._session.range(0, len(tasks), 1, len(tasks)).select("id", sql.lit(content).alias("tasks"))
         try:
