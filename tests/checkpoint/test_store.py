@@ -162,9 +162,18 @@ def test_every_changed_byte_is_noticed() -> None:
 
 
 def test_places_that_cannot_be_used(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointStorageError, match="only folders"):
-        local_path("s3://bucket/folder")
+    for elsewhere in ("s3://bucket/folder", "hdfs:/folder", "file://host/folder"):
+        with pytest.raises(CheckpointStorageError, match=rf"{elsewhere}.*only folders"):
+            local_path(elsewhere)
     (tmp_path / "file").write_text("")
     with pytest.raises(CheckpointStorageError, match="cannot be used"):
         CheckpointStore(str(tmp_path / "file" / "below"))
-    assert local_path(f"file://{tmp_path}") == tmp_path
+
+
+def test_a_location_is_a_path_or_a_file_uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert local_path("checkpoints") == local_path(str(tmp_path / "checkpoints")) == tmp_path / "checkpoints"
+    assert local_path("~/checkpoints") == Path.home() / "checkpoints"
+    for scheme in ("file://", "file:", "file://localhost", "FILE:"):
+        assert local_path(f"{scheme}/data/a%20b") == Path("/data/a b")
+    assert local_path("/data/a%20b:/c") == Path("/data/a%20b:/c"), "a path is what it says"

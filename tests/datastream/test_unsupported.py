@@ -11,6 +11,7 @@ from headrace.common.errors import UnsupportedOperationError
 from headrace.common.time import Time
 from headrace.datastream.streams.unsupported_methods import DATA_STREAM, KEYED_STREAM, WINDOWED_STREAM
 from headrace.datastream.window import TumblingEventTimeWindows
+from headrace.time.watermark_strategy import WatermarkStrategy
 
 if TYPE_CHECKING:
     from headrace.datastream import StreamExecutionEnvironment
@@ -70,6 +71,12 @@ def test_execution_config_settings_without_effect(env: StreamExecutionEnvironmen
     config: Any = env.get_config()
     with pytest.warns(UserWarning, match="a watermark is in force from the record on"):
         assert config.set_auto_watermark_interval(100) is config
+
+
+def test_watermark_alignment() -> None:
+    strategy = WatermarkStrategy.for_monotonous_timestamps()
+    with pytest.raises(UnsupportedOperationError, match=r"group 'g'\) is not supported yet: leave .* out"):
+        strategy.with_watermark_alignment("g", Time.seconds(5))
 
 
 def test_methods_look_like_methods(env: StreamExecutionEnvironment) -> None:

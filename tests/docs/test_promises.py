@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from headrace.common.errors import (
 )
 from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
 from headrace.datastream import (
+    CheckpointingMode,
     KeyedProcessFunction,
     MapFunction,
     ProcessFunction,
@@ -463,6 +465,40 @@ def test_an_epoch_is_run_again(local: StreamExecutionEnvironment, faults: list[I
     faults += [InfrastructureError("a node is gone")] * 2
     with pytest.raises(InfrastructureError, match="a node is gone"):
         numbers(local, "fixed-delay", attempts="1", delay="1 ms")
+
+
+@pytest.mark.parametrize("mode", CheckpointingMode)
+def test_every_checkpointing_mode_is_met_by_exactly_once(
+    local: StreamExecutionEnvironment, monkeypatch: pytest.MonkeyPatch, mode: CheckpointingMode, tmp_path: Path
+) -> None:
+    lost: list[int] = []
+    original = LocalRuntime.run_epoch
+
+    def run_epoch(self: LocalRuntime, context: EpochContext) -> Any:
+        reports = original(self, context)
+        if lost.count(context.epoch) < 2:
+            lost.append(context.epoch)
+            raise InfrastructureError("the answer is lost, the tasks have done everything")
+        return reports
+
+    monkeypatch.setattr(LocalRuntime, "run_epoch", run_epoch)
+    local.enable_checkpointing(1_000, mode)
+    settings = {
+        "execution.checkpointing.dir": str(tmp_path),
+        "headrace.epoch.max-records": "4",
+        "restart-strategy.exponential-delay.initial-backoff": "1 ms",
+    }
+    local.configure(Configuration.from_dict(settings))
+    stream = local.from_sequence(1, 10).key_by(lambda number: 0, Types.INT()).sum()
+    assert list(stream.execute_and_collect()) == [number * (number + 1) // 2 for number in range(1, 11)]
+    assert len(set(lost)) >= 3, "every epoch was run three times"
+
+
+def test_an_unknown_checkpointing_mode_is_refused(local: StreamExecutionEnvironment) -> None:
+    local.configure(Configuration().set_string("execution.checkpointing.mode", "AT_MOST_ONCE"))
+    local.from_sequence(1, 3).print()
+    with pytest.raises(ConfigurationError, match=r"execution\.checkpointing\.mode.*EXACTLY_ONCE, AT_LEAST_ONCE"):
+        local.execute()
 
 
 @pytest.mark.parametrize(

@@ -5,24 +5,25 @@ from __future__ import annotations
 import os
 import uuid
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from headrace.common.errors import CheckpointStorageError
 
 
 def local_path(location: str) -> Path:
-    """The folder that a checkpoint location names.
+    """The folder that a checkpoint location names: a path, or a ``file:`` URI.
 
     Raises:
         CheckpointStorageError: for a location on a store whose promises headrace does not know how to get.
     """
-    scheme, separator, rest = location.partition("://")
-    if not separator:
+    parts = urlsplit(location)
+    if not location.lower().startswith(f"{parts.scheme}:/"):
         return Path(location).expanduser().absolute()
-    if scheme == "file":
-        return Path("/" + rest.lstrip("/"))
+    if parts.scheme == "file" and parts.netloc in ("", "localhost"):
+        return Path(unquote(parts.path))
     raise CheckpointStorageError(
         f"checkpoint directory {location!r}: only folders that driver and executors see as a POSIX path are supported "
-        "(a local disk, NFS, a mounted volume); give such a path"
+        "(a local disk, NFS, a mounted volume); give such a path, or its URI, such as file:///data/checkpoints"
     )
 
 

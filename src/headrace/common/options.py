@@ -46,7 +46,10 @@ RUNTIME_MODE: Final = ConfigOption(
     "STREAMING, BATCH or AUTOMATIC (batch when all sources are bounded).",
 )
 CHECKPOINT_DIR: Final = ConfigOption[str | None](
-    "execution.checkpointing.dir", str, None, "The directory of the job's checkpoints, a path or a URI."
+    "execution.checkpointing.dir",
+    str,
+    None,
+    "The directory of the job's checkpoints, a path or a file: URI; driver and executors share it.",
 )
 CHECKPOINT_INTERVAL: Final = ConfigOption[int | None](
     "execution.checkpointing.interval",
@@ -73,7 +76,7 @@ CHECKPOINT_MODE: Final = ConfigOption(
     "execution.checkpointing.mode",
     choice("EXACTLY_ONCE", "AT_LEAST_ONCE"),
     "EXACTLY_ONCE",
-    "The guarantee that the job asks of its sources and sinks; state is always exact.",
+    "The guarantee that is asked for. Every job gets exactly once, which is at least once and more; so both are met.",
 )
 STATE_BACKEND: Final = ConfigOption(
     "state.backend.type",

@@ -80,11 +80,11 @@ class CheckpointConfig:
         return self
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
-        """The guarantee that the job asks of its sources and sinks."""
+        """The guarantee that the job asks for."""
         return CheckpointingMode[self._configuration.get(options.CHECKPOINT_MODE)]
 
     def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> CheckpointConfig:
-        """Sets the guarantee that the job asks of its sources and sinks.
+        """Sets the guarantee that the job asks for; it gets exactly once, which is at least once too.
 
         Raises:
             InvalidTypeError: when it is no ``CheckpointingMode``.

@@ -8,10 +8,10 @@ __all__ = ["CheckpointingMode"]
 
 
 class CheckpointingMode(Enum):
-    """The guarantee that a job asks of its sources and sinks; state is exact in both modes."""
+    """The guarantee that a job asks for; what it gets is exactly once in both modes."""
 
     EXACTLY_ONCE = 0
     """Every record counts once, failures or not."""
 
     AT_LEAST_ONCE = 1
-    """After a failure some results may come again."""
+    """After a failure records may count again; headrace meets it by doing more."""

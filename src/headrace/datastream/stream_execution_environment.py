@@ -146,7 +146,7 @@ class StreamExecutionEnvironment(Dependencies):
 
         Args:
             interval: milliseconds, above zero.
-            mode: the guarantee that the job asks of sources and sinks; exactly once when left out.
+            mode: the guarantee that the job asks for; it gets exactly once, which is at least once too.
 
         Raises:
             InvalidProgramError: when one of them is something else.
@@ -161,7 +161,7 @@ class StreamExecutionEnvironment(Dependencies):
         return self.get_checkpoint_config().get_checkpoint_interval()
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
-        """The guarantee that the job asks of its sources and sinks."""
+        """The guarantee that the job asks for."""
         return self.get_checkpoint_config().get_checkpointing_mode()
 
     # --- sources -----------------------------------------------------------------------------------------------------

@@ -123,6 +123,7 @@ class WatermarkStrategy:
             UnsupportedOperationError: always.
         """
         raise UnsupportedOperationError(
-            f"watermark alignment (group {watermark_group!r}) is not supported: an epoch reads the split with the "
-            "lowest watermark first, which keeps splits together without it"
+            f"watermark alignment (group {watermark_group!r}) is not supported yet: leave with_watermark_alignment() "
+            "out. Results are the same without it; but nothing bounds how far the event times of splits and sources "
+            "drift apart, and what is ahead waits in the state of windows and timers for what is behind"
         )
