@@ -427,6 +427,40 @@ def test_max_parallelism_is_fixed() -> None:
         feed(counting("counter", max_parallelism=64), "a", restore=checkpoint)
 
 
+def counting_apart(job: JobHarness) -> None:
+    """One counter with the job's key groups, one with six of its own."""
+    keyed = job.add_source("in", PAIR).key_by(0)
+    for uid in ("many", "few"):
+        counted = keyed.process(Counts(), TEXT).uid(uid)
+        job.add_sink(f"{uid}-out", counted if uid == "many" else counted.set_max_parallelism(6))
+
+
+def test_an_operator_may_have_key_groups_of_its_own() -> None:
+    keys = [f"{number:02}" for number in range(40)]
+    restore = None
+    for seen, parallelism in enumerate((4, 1, 6, 5), start=1):
+        found, restore = feed(counting_apart, keys, parallelism=parallelism, restore=restore)
+        expected = [f"{key}{seen}" for key in keys]
+        assert found == {"many-out": expected, "few-out": expected}, f"at parallelism {parallelism}"
+
+
+def test_the_key_groups_of_an_operator_are_fixed() -> None:
+    def other(job: JobHarness) -> None:
+        job.add_sink("out", job.add_source("in", PAIR).key_by(0).process(Counts(), TEXT).uid("few"))
+        job.add_sink("rest", job.add_source("more", PAIR).key_by(0).process(Counts(), TEXT).uid("many"))
+
+    _, checkpoint = feed(counting_apart, "aab")
+    with pytest.raises(StateMigrationError, match=r"uid few\): its state has 6 key groups, the program asks for 128"):
+        feed(other, "a", restore=checkpoint)
+
+
+def test_an_operator_has_no_more_subtasks_than_key_groups() -> None:
+    with pytest.raises(
+        InvalidProgramError, match="has parallelism 7; it must lie between 1 and the max parallelism, 6"
+    ):
+        JobHarness(counting_apart, parallelism=7)
+
+
 def test_two_operators_with_one_uid_are_refused() -> None:
     def build(job: JobHarness) -> None:
         job.add_sink("out", job.add_source("in", PAIR).map(str, TEXT).uid("one").map(str, TEXT).uid("one"))

@@ -30,17 +30,20 @@ from headrace.state.version import VersionRef
 MAX = 12
 
 
-def plan(first: int, second: int, *, keyed_uid: str = "first", source_uid: str = "source") -> JobPlan:
+def plan(
+    first: int, second: int, *, keyed_uid: str = "first", source_uid: str = "source", first_groups: int = MAX
+) -> JobPlan:
     """A source, and two keyed operators in one stage."""
     env = StreamExecutionEnvironment.get_execution_environment()
     stream = env.from_collection([("a", 1)], Types.TUPLE([Types.STRING(), Types.LONG()])).uid(source_uid)
     for uid, parallelism in ((keyed_uid, first), ("second", second)):
         summed = stream.key_by("f0").sum("f1").uid(uid).set_parallelism(parallelism)
+        summed.set_max_parallelism(first_groups if uid == keyed_uid else MAX)
         summed.sink_to(CollectSink(list)).uid(f"{uid}-sink")
     return plan_job(env.transformations.next_job(), PlanSettings("job", 1, MAX))
 
 
-def manifest(first: int, second: int, **changes: Any) -> Manifest:
+def manifest(first: int, second: int, *, first_groups: int = MAX, **changes: Any) -> Manifest:
     """What a job like that has written: in each partition as far as its number says."""
     partitions = []
     for number in range(max(first, second)):
@@ -51,7 +54,8 @@ def manifest(first: int, second: int, **changes: Any) -> Manifest:
         }
         version = VersionRef(1, number, 1, name=f"state-{number}", files=(f"state-{number}",))
         partitions.append(PartitionSnapshot(version, progress))
-    stage = StageSnapshot(("first", "second"), tuple(partitions), ("first", "second"))
+    own = {} if first_groups == MAX else {"first": first_groups}
+    stage = StageSnapshot(("first", "second"), tuple(partitions), ("first", "second"), own)
     source = SourceSnapshot(None, (SplitSnapshot("0", 0, 5),))
     return replace(Manifest(1, 0, "id", "job", MAX, 0, {"source": source}, (stage,)), **changes)
 
@@ -65,18 +69,20 @@ def test_the_same_parallelism_reads_its_own_state() -> None:
         assert set(context.outputs.values()) == {50 + number}
 
 
-@given(*(st.integers(1, 6) for _ in range(4)))
+@given(*(st.integers(1, 6) for _ in range(4)), st.integers(6, 20))
 def test_every_key_group_is_read_by_the_task_that_owns_it(
-    first: int, second: int, new_first: int, new_second: int
+    first: int, second: int, new_first: int, new_second: int, first_groups: int
 ) -> None:
-    job = plan(new_first, new_second)
+    job = plan(new_first, new_second, first_groups=first_groups)
     nodes = {operator.uid: operator.node.id for operator in job.operators()}
-    contexts = partition_contexts(manifest(first, second), job)
+    held = manifest(first, second, first_groups=first_groups)
+    check_compatible(held, job)
+    contexts = partition_contexts(held, job)
     assert len(contexts) == max(new_first, new_second)
-    for uid, old, new in (("first", first, new_first), ("second", second, new_second)):
+    for uid, old, new, groups in (("first", first, new_first, first_groups), ("second", second, new_second, MAX)):
         for number in range(new):
-            mine = set(range_of_partition(number, new, MAX))
-            sources = [n for n in range(old) if mine & set(range_of_partition(n, old, MAX))]
+            mine = set(range_of_partition(number, new, groups))
+            sources = [n for n in range(old) if mine & set(range_of_partition(n, old, groups))]
             context = contexts[1, number]
             assert {f"state-{n}" for n in sources} <= {ref.name for ref in context.versions}
             assert context.watermarks[nodes[uid]] == 100 + min(sources), "the slowest one counts"
@@ -102,6 +108,22 @@ def test_the_watermark_of_an_operator_is_that_of_its_slowest_subtask() -> None:
 def test_programs_that_do_not_fit(job: JobPlan, message: str) -> None:
     with pytest.raises(StateMigrationError, match=message):
         check_compatible(manifest(1, 1), job)
+
+
+def test_key_groups_that_have_changed_do_not_fit() -> None:
+    with pytest.raises(StateMigrationError, match=r"uid first\): its state has 7 key groups, the program asks for 9"):
+        check_compatible(manifest(1, 1, first_groups=7), plan(1, 1, first_groups=9))
+
+
+def test_key_groups_may_change_while_there_is_no_state() -> None:
+    held = manifest(6, 1, first_groups=6)
+    partitions = tuple(replace(partition, version=None) for partition in held.stages[0].partitions)
+    held = replace(held, stages=(replace(held.stages[0], partitions=partitions),))
+    job = plan(3, 1, first_groups=3)
+    check_compatible(held, job)
+    contexts = partition_contexts(held, job)
+    node = next(operator.node.id for operator in job.operators() if operator.uid == "first")
+    assert [contexts[1, number].watermarks[node] for number in range(3)] == [100, 102, 104]
 
 
 def test_operators_without_state_may_come_and_go() -> None:

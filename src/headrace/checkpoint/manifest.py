@@ -79,11 +79,13 @@ class StageSnapshot:
         operators: the uids of all operators.
         partitions: its tasks.
         stateful: the uids of those that hold keyed state; a program must not lose them.
+        max_parallelism: how many key groups an operator has, by uid, where they are not as many as the job's.
     """
 
     operators: tuple[str, ...]
     partitions: tuple[PartitionSnapshot, ...]
     stateful: tuple[str, ...] = ()
+    max_parallelism: Mapping[str, int] = field(default_factory=dict)
 
     def parallelism_of(self, uid: str) -> int:
         """How many subtasks an operator had; they were in the first partitions."""
@@ -109,7 +111,8 @@ class Manifest:
         generation: how often the job was taken over until then.
         job_id: the job's id, the same for its whole life.
         job_name: the job's name.
-        max_parallelism: the number of key groups, fixed for the life of the state.
+        max_parallelism: the number of key groups of an operator that has none of its own, fixed for the life of the
+            state.
         processing_time: the reading of the job's clock; the clock of a later life starts no earlier.
         sources: by uid.
         stages: the later stages, in order.
@@ -201,16 +204,21 @@ def _source_from_json(document: dict[str, Any]) -> SourceSnapshot:
 
 
 def _stage_to_json(stage: StageSnapshot) -> dict[str, Any]:
-    return {
+    document: dict[str, Any] = {
         "operators": list(stage.operators),
         "stateful": list(stage.stateful),
         "partitions": [_partition_to_json(p) for p in stage.partitions],
     }
+    if stage.max_parallelism:
+        document["max_parallelism"] = dict(stage.max_parallelism)
+    return document
 
 
 def _stage_from_json(document: dict[str, Any]) -> StageSnapshot:
     partitions = tuple(_partition_from_json(partition) for partition in document["partitions"])
-    return StageSnapshot(tuple(document["operators"]), partitions, tuple(document["stateful"]))
+    return StageSnapshot(
+        tuple(document["operators"]), partitions, tuple(document["stateful"]), document.get("max_parallelism", {})
+    )
 
 
 def _partition_to_json(partition: PartitionSnapshot) -> dict[str, Any]:

@@ -55,14 +55,14 @@ def next_manifest(
         max_parallelism=plan.max_parallelism,
         processing_time=context.processing_time,
         sources=sources,
-        stages=tuple(_stage(stage, by_task) for stage in plan.stages[1:]),
+        stages=tuple(_stage(stage, plan.max_parallelism, by_task) for stage in plan.stages[1:]),
         pending=pending,
         finished=context.is_last,
         counters=_counters(manifest.counters, plan, reports, read),
     )
 
 
-def _stage(stage: Stage, reports: Mapping[tuple[int, int], TaskReport]) -> StageSnapshot:
+def _stage(stage: Stage, max_parallelism: int, reports: Mapping[tuple[int, int], TaskReport]) -> StageSnapshot:
     uids = {operator.node.id: operator.uid for operator in stage.operators}
     partitions = []
     for number in range(stage.parallelism):
@@ -73,7 +73,8 @@ def _stage(stage: Stage, reports: Mapping[tuple[int, int], TaskReport]) -> Stage
         }
         partitions.append(PartitionSnapshot(report.version, progress, report.earliest_timer))
     stateful = (op.uid for op in stage.operators if op.node.spec.is_keyed and not op.node.spec.is_local)
-    return StageSnapshot(tuple(uids.values()), tuple(partitions), tuple(stateful))
+    own = {op.uid: op.max_parallelism for op in stage.operators if op.max_parallelism != max_parallelism}
+    return StageSnapshot(tuple(uids.values()), tuple(partitions), tuple(stateful), own)
 
 
 def _counters(totals: Mapping[str, int], plan: JobPlan, reports: Sequence[TaskReport], read: int) -> dict[str, int]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import StateMigrationError
 from headrace.runtime.task.messages import PartitionContext
-from headrace.state.key_groups import range_of_partition
+from headrace.state.key_groups import hash_bounds_of_partition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -32,6 +32,7 @@ def check_compatible(manifest: Manifest, plan: JobPlan) -> None:
             f"the checkpoint has {manifest.max_parallelism} key groups, the program asks for {plan.max_parallelism}: "
             "max parallelism is fixed for the life of the state; set it back, or start with a fresh directory"
         )
+    _check_key_groups(manifest, plan)
     _check_none_lost("state of operators", {uid for stage in manifest.stages for uid in _stateful(stage)}, plan)
     _check_none_lost(
         "the position of sources", {uid for uid, source in manifest.sources.items() if source.splits}, plan
@@ -66,7 +67,8 @@ def _context(manifest: Manifest, plan: JobPlan, stage: Stage, partition: int) ->
     for index, old in enumerate(manifest.stages):
         for uid in (uid for uid in old.operators if uid in uids):
             operator = plan.operator(uids[uid])
-            for number in _overlapping(operator, partition, old.parallelism_of(uid), plan.max_parallelism):
+            key_groups = old.max_parallelism.get(uid, manifest.max_parallelism)
+            for number in _overlapping(operator, partition, old.parallelism_of(uid), key_groups):
                 snapshot = old.partitions[number]
                 if snapshot.version is not None and uid in old.stateful:
                     versions[index, number] = snapshot.version
@@ -84,17 +86,24 @@ def _lower(
         outputs[node] = min(outputs.get(node, reached.output), reached.output)
 
 
-def _overlapping(operator: PlannedOperator, partition: int, before: int, max_parallelism: int) -> Iterator[int]:
-    """The old partitions that hold key groups of the new one."""
+def _overlapping(operator: PlannedOperator, partition: int, before: int, key_groups: int) -> Iterator[int]:
+    """The old partitions that hold keys of the new one.
+
+    Args:
+        operator: the operator, as it is now.
+        partition: the new one.
+        before: how many old partitions there are.
+        key_groups: how many key groups the operator had; it has the same number now if it has state.
+    """
     if partition >= operator.parallelism:
         return
-    if before == operator.parallelism:
+    if (before, key_groups) == (operator.parallelism, operator.max_parallelism):
         yield partition
         return
-    mine = range_of_partition(partition, operator.parallelism, max_parallelism)
+    start, stop = hash_bounds_of_partition(partition, operator.parallelism, operator.max_parallelism)
     for number in range(before):
-        theirs = range_of_partition(number, before, max_parallelism)
-        if theirs.start < mine.stop and mine.start < theirs.stop:
+        their_start, their_stop = hash_bounds_of_partition(number, before, key_groups)
+        if their_start < stop and start < their_stop:
             yield number
 
 
@@ -103,6 +112,20 @@ def _stateful(stage: StageSnapshot) -> Iterator[str]:
     versions = (partition.version for partition in stage.partitions)
     if any(version is not None and (version.files or version.inline) for version in versions):
         yield from stage.stateful
+
+
+def _check_key_groups(manifest: Manifest, plan: JobPlan) -> None:
+    """Which task has the state of a key follows from the key groups, so state keeps the number that it began with."""
+    asked = {operator.uid: operator for operator in plan.operators()}
+    for stage in manifest.stages:
+        for uid in _stateful(stage):
+            held = stage.max_parallelism.get(uid, manifest.max_parallelism)
+            if uid in asked and asked[uid].max_parallelism != held:
+                raise StateMigrationError(
+                    f"operator {asked[uid].label}: its state has {held} key groups, the program asks for "
+                    f"{asked[uid].max_parallelism}: max parallelism is fixed for the life of the state; call "
+                    f"set_max_parallelism({held}) on it, or start with a fresh directory"
+                )
 
 
 def _check_none_lost(what: str, held: set[str], plan: JobPlan) -> None:

@@ -5,14 +5,14 @@ The document has these keys, in this order; later versions may add some, but cha
 ===================  ===================================================================================
 ``name``             the job's name
 ``mode``             ``STREAMING`` or ``BATCH``
-``max_parallelism``  the number of key groups
+``max_parallelism``  the number of key groups of an operator that does not say otherwise
 ``stages``           a list of ``{"index", "parallelism", "operators"}``, from the sources on
 ``edges``            a list of edges, as below
 ===================  ===================================================================================
 
 An operator has ``id``, ``name``, ``kind``, ``pact`` (``Data Source``, ``Operator`` or ``Data Sink``), ``uid``,
-``uid_derived`` (true when the user gave none), ``parallelism``, ``output_type`` (null for sinks) and ``call_site`` (the
-line of the program that asked for it).
+``uid_derived`` (true when the user gave none), ``parallelism``, ``max_parallelism``, ``output_type`` (null for sinks)
+and ``call_site`` (the line of the program that asked for it).
 
 An edge has ``source`` and ``target`` (ids of operators), ``input`` (which input of the target, from 0),
 ``ship_strategy`` (``FORWARD``, ``HASH`` or ``REBALANCE``), ``exchange`` (whether it crosses a shuffle; else its ends
@@ -65,6 +65,7 @@ def _operator(operator: PlannedOperator) -> dict[str, Any]:
         "uid": operator.uid,
         "uid_derived": not operator.has_explicit_uid,
         "parallelism": operator.parallelism,
+        "max_parallelism": operator.max_parallelism,
         "output_type": None if node.output_type is None else str(node.output_type),
         "call_site": str(node.call_site),
     }

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from headrace.common.constants import DEFAULT_MAX_PARALLELISM
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -60,6 +62,7 @@ class PlannedEdge:
         ship_strategy: FORWARD, HASH or REBALANCE, as shown in plans.
         target_stage: the stage of the consumer.
         target_parallelism: how many subtasks the consumer has.
+        target_max_parallelism: how many key groups the consumer has.
     """
 
     id: int
@@ -73,6 +76,7 @@ class PlannedEdge:
     ship_strategy: str
     target_stage: int
     target_parallelism: int
+    target_max_parallelism: int = DEFAULT_MAX_PARALLELISM
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,7 @@ class PlannedOperator:
         has_explicit_uid: whether the user gave it.
         stage: index of its stage.
         parallelism: how many subtasks.
+        max_parallelism: how many key groups its state has; the job's number unless the user gave it its own.
         inputs: the edges that it reads.
         outputs: the edges that read from it.
     """
@@ -94,6 +99,7 @@ class PlannedOperator:
     has_explicit_uid: bool
     stage: int
     parallelism: int
+    max_parallelism: int
     inputs: tuple[PlannedEdge, ...]
     outputs: tuple[PlannedEdge, ...]
 
@@ -125,7 +131,7 @@ class JobPlan:
     Attributes:
         name: the job's name.
         stages: the chain of stages.
-        max_parallelism: how many key groups there are.
+        max_parallelism: how many key groups an operator has that does not say otherwise.
         is_batch: whether the job runs in batch mode.
         parameters: the job's configuration as the user gave it.
         fresh_instances: whether user functions are made anew for each epoch (a test mode that finds out fields that are

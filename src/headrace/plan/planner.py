@@ -11,7 +11,7 @@ from headrace.graph.nodes import Edge, HashPartitioning, Node
 from headrace.graph.stream_graph import StreamGraph
 from headrace.plan.job_plan import JobPlan, KeyPlan, PlannedEdge, PlannedOperator, Stage
 from headrace.plan.rewrites import REWRITES
-from headrace.plan.validation import validate
+from headrace.plan.validation import validate, validate_parallelism
 from headrace.state.keys import KeyCodec
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ class _Planner:
     def plan(self) -> JobPlan:
         for node in self.graph:
             self.parallelism[node.id] = self._parallelism_of(node)
+            validate_parallelism(node, self.parallelism[node.id], self._max_parallelism_of(node))
             self.depth[node.id] = self._depth_of(node)
         edges = self._plan_edges()
         operators = [self._plan_operator(node, edges) for node in self.graph]
@@ -87,6 +88,9 @@ class _Planner:
         if node.inputs and not any(self._is_keyed_shuffle(node, edge) for edge in node.inputs):
             return max(self.parallelism[edge.source] for edge in node.inputs)
         return self.settings.parallelism
+
+    def _max_parallelism_of(self, node: Node) -> int:
+        return node.max_parallelism or self.settings.max_parallelism
 
     def _shuffles(self, node: Node, edge: Edge) -> bool:
         if self._is_keyed_shuffle(node, edge):
@@ -118,6 +122,7 @@ class _Planner:
             ship_strategy="HASH" if is_hash and shuffles else "REBALANCE" if shuffles else "FORWARD",
             target_stage=self.depth[node.id],
             target_parallelism=self.parallelism[node.id],
+            target_max_parallelism=self._max_parallelism_of(node),
         )
 
     def _key_plan(self, edge: Edge) -> KeyPlan | None:
@@ -132,6 +137,7 @@ class _Planner:
             has_explicit_uid=node.id in self.explicit,
             stage=self.depth[node.id],
             parallelism=self.parallelism[node.id],
+            max_parallelism=self._max_parallelism_of(node),
             inputs=tuple(edge for edge in edges if edge.target == node.id),
             outputs=tuple(edge for edge in edges if edge.source == node.id),
         )

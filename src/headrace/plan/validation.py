@@ -29,17 +29,19 @@ def validate(graph: StreamGraph, max_parallelism: int) -> None:
     if not any(node.is_sink for node in graph):
         raise InvalidProgramError("the job has no sink, so nothing would see its results: call print() or sink_to()")
     for node in graph:
-        _validate_parallelism(node, max_parallelism)
         if isinstance(node.spec, SinkSpec):
             for edge in node.inputs:
                 node.spec.sink.validate(graph[edge.source].type_of(edge.side_output))
 
 
-def _validate_parallelism(node: Node, max_parallelism: int) -> None:
-    if node.parallelism is None:
-        return
-    if not 1 <= node.parallelism <= max_parallelism:
+def validate_parallelism(node: Node, parallelism: int, max_parallelism: int) -> None:
+    """Check what an operator has come to have, by its own word or by the job's.
+
+    Raises:
+        InvalidProgramError: when there are more subtasks than key groups.
+    """
+    if not 1 <= parallelism <= max_parallelism:
         raise InvalidProgramError(
-            f"operator {node.name!r} ({node.call_site}) has parallelism {node.parallelism}; it must lie between 1 and "
+            f"operator {node.name!r} ({node.call_site}) has parallelism {parallelism}; it must lie between 1 and "
             f"the max parallelism, {max_parallelism}"
         )

@@ -62,7 +62,7 @@ class TaskState:
         partition: int,
         parallelism: int,
         max_parallelism: int,
-        operators: Mapping[str, int] | None = None,
+        operators: Mapping[str, tuple[int, int]] | None = None,
     ) -> TaskState:
         """Opens the state of a task; only indexes are read.
 
@@ -76,14 +76,14 @@ class TaskState:
             partition: its partition.
             parallelism: that of the operators.
             max_parallelism: how many key groups there are.
-            operators: the operators that are in this task, by uid, each with its own parallelism; state of others is
-                left out, since it is read elsewhere. All operators have ``parallelism`` when left out.
+            operators: the operators that are in this task, by uid, each with its own parallelism and max parallelism;
+                state of others is left out, since it is read elsewhere. All operators are alike when left out.
 
         Raises:
             StateCorruptedError: when a file is missing or damaged.
         """
         hashes = hash_bounds_of_partition(partition, parallelism, max_parallelism)
-        ranges = None if operators is None else _ranges(operators, partition, max_parallelism)
+        ranges = None if operators is None else _ranges(operators, partition)
         task = TaskState(storage, stage, partition, hashes, ranges)
         runs: dict[StoreKey, list[Run]] = {}
         same_owner = [task._read_version(ref, runs) for ref in refs]
@@ -238,11 +238,11 @@ class _VersionImage:
         return {"uid": key[0], "store": key[1], **entry_of_run(run), **place}
 
 
-def _ranges(operators: Mapping[str, int], partition: int, max_parallelism: int) -> dict[str, HashRange]:
-    """The hashes that a partition owns of each operator that has so many subtasks."""
+def _ranges(operators: Mapping[str, tuple[int, int]], partition: int) -> dict[str, HashRange]:
+    """The hashes that a partition owns of each operator that has so many subtasks and key groups."""
     return {
         uid: hash_bounds_of_partition(partition, parallelism, max_parallelism)
-        for uid, parallelism in operators.items()
+        for uid, (parallelism, max_parallelism) in operators.items()
         if partition < parallelism
     }
 

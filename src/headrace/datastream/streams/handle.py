@@ -49,6 +49,8 @@ class OperatorHandle:
     def set_max_parallelism(self, max_parallelism: int) -> Self:
         """Sets how many key groups the operator's state has: the highest parallelism it can be rescaled to.
 
+        It is fixed by the first run; the environment's number holds for operators that have none of their own.
+
         Raises:
             InvalidProgramError: as :meth:`set_parallelism`.
         """

@@ -123,7 +123,7 @@ class StageInstance:
             self.partition,
             self.stage.parallelism,
             self.plan.max_parallelism,
-            {planned.uid: planned.parallelism for planned in self.stage.operators},
+            {planned.uid: (planned.parallelism, planned.max_parallelism) for planned in self.stage.operators},
         )
 
     def _wire(self) -> None:
@@ -140,7 +140,7 @@ class StageInstance:
             context = self._context_of(planned)
             if edge.is_exchange:
                 guard = partial(calling_key_function, context)
-                sender = EdgeSender(edge, self.plan.max_parallelism, self.outbox.append, guard)
+                sender = EdgeSender(edge, edge.target_max_parallelism, self.outbox.append, guard)
                 senders.append(sender)
                 fanout.add(edge.side_output, ExchangeTarget(sender))
             elif edge.target in self.members:
@@ -157,7 +157,7 @@ class StageInstance:
             uid=planned.uid,
             subtask=self.partition,
             parallelism=planned.parallelism,
-            max_parallelism=self.plan.max_parallelism,
+            max_parallelism=planned.max_parallelism,
             call_site=planned.node.call_site,
             state=state,
             job_parameters=self.plan.parameters,
