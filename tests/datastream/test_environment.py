@@ -123,14 +123,23 @@ def test_dependencies(env: StreamExecutionEnvironment) -> None:
     env.add_python_archive("/env.zip")
     env.add_python_archive("/data.zip", "data")
     env.set_python_executable("env.zip/bin/python")
+    env.set_python_requirements("/requirements.txt", "/packages")
     env.add_jars("file:///a.jar", "file:///b.jar")
     assert env.get_configuration().to_dict() == {
         "python.files": "/a.py,/b.zip",
         "python.archives": "/env.zip,/data.zip#data",
         "python.executable": "env.zip/bin/python",
+        "python.requirements": "/requirements.txt#/packages",
         "spark.jars": "file:///a.jar,file:///b.jar",
     }
     env.get_configuration().validate()
+
+
+def test_paths_have_no_separators_in_them(env: StreamExecutionEnvironment) -> None:
+    with pytest.raises(InvalidProgramError, match="a comma cannot be part of a path"):
+        env.add_python_file("/a,b.py")
+    with pytest.raises(InvalidProgramError, match="a # cannot be part of a path"):
+        env.add_python_archive("/a#b.zip", "data")
 
 
 def test_execute(env: StreamExecutionEnvironment, jobs: Submissions) -> None:

@@ -50,7 +50,7 @@ def test_sinks(env: StreamExecutionEnvironment, method: str) -> None:
         "add_source",
         "create_input",
         "register_cached_file",
-        "set_python_requirements",
+        "add_classpaths",
         "set_default_savepoint_directory",
     ],
 )

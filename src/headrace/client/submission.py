@@ -12,6 +12,7 @@ import cloudpickle
 from headrace.checkpoint.store import CheckpointStore
 from headrace.checkpoint.unstored import TemporaryStore
 from headrace.client.defaults import CapturedGraph, GraphCaptured, current_defaults
+from headrace.client.dependencies import check_interpreter, gather
 from headrace.client.job_client import JobClient
 from headrace.common import options
 from headrace.common.configuration import Configuration
@@ -24,6 +25,7 @@ from headrace.jobmanager.job_manager import JobManager, JobSettings
 from headrace.jobmanager.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart, RestartStrategy
 from headrace.plan.planner import PlanSettings, plan_job
 from headrace.runtime.local.runtime import LocalRuntime
+from headrace.runtime.task.dependencies import NOTHING
 from headrace.runtime.task.instance import JobBlob
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from headrace.graph.stream_graph import StreamGraph
     from headrace.jobmanager.runtime import Runtime
     from headrace.plan.job_plan import JobPlan
+    from headrace.runtime.task.dependencies import Dependencies
 
 logger = logging.getLogger(__name__)
 
@@ -61,11 +64,13 @@ def submit(graph: StreamGraph, configuration: Configuration, job_name: str | Non
         plan = plan_graph(graph, configuration, job_name, _default_parallelism(configuration))
         defaults.captured.append(CapturedGraph(plan.name, graph, plan))
         raise GraphCaptured
+    check_interpreter(configuration)
+    dependencies = gather(configuration)
     runtime, parallelism = open_runtime(configuration)
     plan = plan_graph(graph, configuration, job_name, parallelism)
     _warn_of_derived_uids(plan)
     store = open_store(configuration)
-    blob = blob_of(plan, store.state_directory)
+    blob = blob_of(plan, store.state_directory, dependencies)
     manager = JobManager(plan, blob, runtime, store, job_settings(configuration, plan), defaults.listener)
     client = JobClient(manager)
     client.start()
@@ -106,11 +111,11 @@ def plan_graph(graph: StreamGraph, configuration: Configuration, job_name: str |
     )
 
 
-def blob_of(plan: JobPlan, state_directory: str) -> JobBlob:
+def blob_of(plan: JobPlan, state_directory: str, dependencies: Dependencies = NOTHING) -> JobBlob:
     """The job as it travels to the tasks."""
     content = cloudpickle.dumps(plan)
-    digest = hashlib.sha256(content + state_directory.encode()).hexdigest()[:16]
-    return JobBlob(digest, content, state_directory)
+    digest = hashlib.sha256(content + f"{state_directory}\0{dependencies}".encode()).hexdigest()[:16]
+    return JobBlob(digest, content, state_directory, dependencies)
 
 
 def open_store(configuration: Configuration) -> CheckpointStore | TemporaryStore:
@@ -133,7 +138,11 @@ def open_runtime(configuration: Configuration) -> tuple[Runtime, int]:
     from headrace.runtime.spark.runtime import SparkRuntime
     from headrace.runtime.spark.session import acquire_session
 
-    handle = acquire_session(configuration.spark_options(), configuration.get(options.SPARK_MASTER))
+    handle = acquire_session(
+        configuration.spark_options(),
+        configuration.get(options.SPARK_MASTER),
+        configuration.get(options.PYTHON_EXECUTABLE),
+    )
     for warning in handle.warnings:
         logger.warning("%s", warning)
     return SparkRuntime(handle), handle.default_parallelism

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.common.archives import archive_path
 from headrace.common.completable_future import CompletableFuture
 from headrace.common.config_options import ConfigOption, ConfigOptions
 from headrace.common.configuration import Configuration
@@ -49,6 +50,7 @@ __all__ = [
     "TypeInformation",
     "Types",
     "WatermarkStrategy",
+    "archive_path",
 ]
 
 # PyFlink has these here, headrace has them in packages that build on this one: they are found when they are asked for.

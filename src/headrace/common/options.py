@@ -185,6 +185,27 @@ RUNTIME: Final = ConfigOption(
 SPARK_MASTER: Final = ConfigOption[str | None](
     "headrace.spark.master", str, None, "The master of a Spark session that headrace starts, such as local[4]."
 )
+PYTHON_FILES: Final = ConfigOption[str | None](
+    "python.files",
+    str,
+    None,
+    "Modules (.py), folders and zips, eggs or wheels of modules that functions import, with commas between them.",
+)
+PYTHON_REQUIREMENTS: Final = ConfigOption[str | None](
+    "python.requirements",
+    str,
+    None,
+    "A list of packages for pip, which the driver installs and ships; `file#folder` takes them from a folder only.",
+)
+PYTHON_ARCHIVES: Final = ConfigOption[str | None](
+    "python.archives",
+    str,
+    None,
+    "Archives that are unpacked wherever tasks run, `path` or `path#folder`, with commas between them.",
+)
+PYTHON_EXECUTABLE: Final = ConfigOption[str | None](
+    "python.executable", str, None, "The Python interpreter of Spark's workers; that of the driver when not set."
+)
 FRESH_FUNCTIONS: Final = ConfigOption(
     "headrace.functions.fresh-instances",
     boolean,

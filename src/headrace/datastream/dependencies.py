@@ -1,54 +1,78 @@
-"""What a program needs on every machine: files, archives, jars."""
+"""What a program needs on every machine: files, archives, packages, jars."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from headrace.common import options
+from headrace.common.errors import InvalidProgramError
 from headrace.datastream.method_tables import unsupported
 
 if TYPE_CHECKING:
     from headrace.common.configuration import Configuration
 
-PYTHON_FILES: Final = "python.files"
-"""Modules, packages and zips for the Python path of the tasks, with commas between them (Flink's key)."""
-
-PYTHON_ARCHIVES: Final = "python.archives"
-"""Archives that are unpacked beside the tasks, ``path`` or ``path#folder``, with commas between them (Flink's key)."""
-
-PYTHON_EXECUTABLE: Final = "python.executable"
-"""The Python interpreter of the tasks (Flink's key)."""
-
 SPARK_JARS: Final = "spark.jars"
 """Jars for driver and tasks, with commas between them (Spark's key)."""
 
 
-@unsupported(
-    {
-        "set_python_requirements": "install the packages where tasks run, or ship them with add_python_archive(...)",
-        "add_classpaths": "use add_jars(...), or set spark.driver.extraClassPath and spark.executor.extraClassPath",
-    }
-)
+@unsupported({"add_classpaths": "use add_jars(...), or set spark.driver.extraClassPath and that of spark.executor"})
 class Dependencies:
-    """Collects a program's dependencies in its configuration; the runtime brings them to the tasks."""
+    """Collects a program's dependencies in its configuration; they are shipped when a job is submitted."""
 
     _configuration: Configuration
 
     def add_python_file(self, file_path: str) -> None:
-        """Puts a module, a package or a zip of them on the Python path of the tasks."""
-        self._append(PYTHON_FILES, file_path)
-
-    def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
-        """Unpacks an archive (zip, jar, tar.gz) beside the tasks.
+        """Lets functions import modules that are not installed where tasks run.
 
         Args:
-            archive_path: the archive.
-            target_dir: the folder's name; that of the archive when left out.
+            file_path: a module (``.py``), a folder with modules and packages in it, or a zip, egg or wheel of them.
+
+        Raises:
+            InvalidProgramError: when it has a comma in its name; when the job is submitted, if it is not there.
         """
-        self._append(PYTHON_ARCHIVES, archive_path if target_dir is None else f"{archive_path}#{target_dir}")
+        self._append(options.PYTHON_FILES.key, file_path)
+
+    def set_python_requirements(self, requirements_file_path: str, requirements_cache_dir: str | None = None) -> None:
+        """Lets functions import packages that pip installs.
+
+        The driver installs them when the job is submitted, with all that they need, and ships them; so driver and
+        workers have to be alike in system and Python version, as Spark wants it anyway.
+
+        Args:
+            requirements_file_path: lists the packages, one a line, as for ``pip install --requirement``.
+            requirements_cache_dir: a folder of packages; nothing is downloaded then.
+
+        Raises:
+            InvalidProgramError: when the job is submitted, if pip cannot install them.
+        """
+        entry = (
+            requirements_file_path
+            if requirements_cache_dir is None
+            else _entry(requirements_file_path, requirements_cache_dir)
+        )
+        self._configuration.set(options.PYTHON_REQUIREMENTS, entry)
+
+    def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
+        """Unpacks an archive wherever tasks run; functions find it with :func:`headrace.common.archive_path`.
+
+        Args:
+            archive_path: the archive: .zip, .jar, .tar, .tar.gz or .tgz.
+            target_dir: the folder's name; that of the archive's file when left out.
+
+        Raises:
+            InvalidProgramError: when it has a comma or # in its name; when the job is submitted, if it is not there.
+        """
+        self._append(
+            options.PYTHON_ARCHIVES.key, archive_path if target_dir is None else _entry(archive_path, target_dir)
+        )
 
     def set_python_executable(self, python_exec: str) -> None:
-        """Sets the Python interpreter of the tasks; it may lie in an archive: ``folder/bin/python``."""
-        self._configuration.set(PYTHON_EXECUTABLE, python_exec)
+        """Sets the Python interpreter of the workers of a Spark session that headrace starts.
+
+        Raises:
+            ConfigurationError: when the job is submitted, if a session is running whose workers have another one.
+        """
+        self._configuration.set(options.PYTHON_EXECUTABLE, python_exec)
 
     def add_jars(self, *jars_path: str) -> None:
         """Adds Java libraries, for Spark's own connectors say."""
@@ -56,5 +80,13 @@ class Dependencies:
             self._append(SPARK_JARS, path)
 
     def _append(self, key: str, value: str) -> None:
+        if "," in value:
+            raise InvalidProgramError(f"{value!r}: a comma cannot be part of a path here, it stands between two")
         before = self._configuration.get_string(key, "")
         self._configuration.set(key, f"{before},{value}" if before else value)
+
+
+def _entry(path: str, name: str) -> str:
+    if "#" in path:
+        raise InvalidProgramError(f"{path!r}: a # cannot be part of a path here, it stands before the second one")
+    return f"{path}#{name}"

@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from headrace.checkpoint.store import CheckpointStore
+from headrace.client.dependencies import gather
 from headrace.client.submission import blob_of, effective_configuration, job_settings, plan_graph
 from headrace.common import options
 from headrace.common.configuration import Configuration
@@ -339,7 +340,7 @@ class JobHarness:
         plan = plan_graph(self.env.transformations.take_next_job(), configuration, None, parallelism)
         store = CheckpointStore(str(self._folder))
         settings = replace(job_settings(configuration, plan), limits=_EVERYTHING, restart=NoRestart())
-        blob = blob_of(plan, store.state_directory)
+        blob = blob_of(plan, store.state_directory, gather(configuration))
         return JobManager(plan, blob, LocalRuntime(), store, settings, clock=self._clock)
 
     def _open(self) -> None:

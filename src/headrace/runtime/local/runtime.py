@@ -6,16 +6,20 @@ It is the oracle of the tests and the harness of the users; the exchange is a so
 from __future__ import annotations
 
 import pickle
+import shutil
+import tempfile
 from typing import TYPE_CHECKING
 
 from headrace.exchange.envelope import Envelope, Kind, sort_key
 from headrace.runtime.task.compaction import compact
+from headrace.runtime.task.dependencies import NOTHING, enter, unpack
 from headrace.runtime.task.runner import TaskRunner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from headrace.plan.job_plan import JobPlan
+    from headrace.runtime.task.dependencies import Dependencies
     from headrace.runtime.task.instance import JobBlob
     from headrace.runtime.task.messages import EpochContext, TaskReport
     from headrace.state.compaction import CompactionResult, CompactionTask
@@ -27,9 +31,11 @@ class LocalRuntime:
     def __init__(self) -> None:
         self._runner: TaskRunner | None = None
         self._parallelism: list[int] = []
+        self._unpacked: str | None = None
 
     def start(self, blob: JobBlob) -> None:
         """Get ready for a job."""
+        self._unpack(blob.dependencies)
         plan: JobPlan = pickle.loads(blob.plan)
         self._parallelism = [stage.parallelism for stage in plan.stages]
         self._runner = TaskRunner(blob)
@@ -59,6 +65,15 @@ class LocalRuntime:
         if self._runner is not None:
             self._runner.close()
             self._runner = None
+        if self._unpacked is not None:
+            shutil.rmtree(self._unpacked, ignore_errors=True)
+            self._unpacked = None
+
+    def _unpack(self, dependencies: Dependencies) -> None:
+        if dependencies != NOTHING:
+            into = self._unpacked = tempfile.mkdtemp(prefix="headrace-unpacked-")
+            folders = {archive.name: unpack(archive, into) for archive in dependencies.all()}
+            enter(dependencies, folders.__getitem__)
 
     def _run_stage(self, stage: int, envelopes: Iterable[Envelope]) -> list[Envelope]:
         assert self._runner is not None

@@ -55,6 +55,8 @@ class SparkRuntime:
 
     def start(self, blob: JobBlob) -> None:
         """Ship the job, and try from a task whether the state directory can be written there."""
+        for archive in blob.dependencies.all():
+            self._session.sparkContext.addArchive(f"{archive.path}#{archive.name}")
         plan: JobPlan = pickle.loads(blob.plan)
         self._parallelism = [stage.parallelism for stage in plan.stages]
         content = pickle.dumps(blob, protocol=5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -15,6 +16,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
+from headrace.common.errors import ConfigurationError
 from headrace.runtime.spark.java import bundled_java_home, find_java
 from headrace.runtime.spark.settings import (
     CHECKED_SETTINGS,
@@ -29,6 +31,7 @@ from headrace.runtime.spark.settings import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+_PYTHON: Final = "spark.pyspark.python"
 _GATEWAY_PORT: Final = "PYSPARK_GATEWAY_PORT"
 """Set where ``spark-submit`` has started the JVM already."""
 
@@ -58,7 +61,7 @@ class SessionHandle:
             self.session.stop()
 
 
-def acquire_session(settings: Mapping[str, str], master: str | None = None) -> SessionHandle:
+def acquire_session(settings: Mapping[str, str], master: str | None = None, python: str | None = None) -> SessionHandle:
     """The session that is running, else a new one.
 
     A running session is used as it is: nothing of it is changed, and `SessionHandle.stop` does not stop it. A new one
@@ -67,14 +70,18 @@ def acquire_session(settings: Mapping[str, str], master: str | None = None) -> S
     Args:
         settings: settings of Spark that the user asked for.
         master: the master URL; ``local[*]`` when neither this, nor ``settings``, nor Spark's own configuration has one.
+        python: the interpreter of the workers; Spark's own choice when left out.
 
     Raises:
-        ConfigurationError: when ``settings`` are not settings of Spark or contradict ``master``.
+        ConfigurationError: when ``settings`` are not settings of Spark or contradict ``master`` or ``python``, or the
+            workers of a running session have another interpreter.
         JavaNotFoundError: when a session has to be started and there is no usable Java.
     """
     running = running_session()
     if running is None:
-        return SessionHandle(_start_session(settings, master), owned=True)
+        return SessionHandle(_start_session(with_interpreter(settings, python), master), owned=True)
+    if python is not None:
+        check_interpreter(running, python)
     asked = dict(settings) | ({"spark.master": master} if master else {})
     return SessionHandle(running, owned=False, warnings=mismatches(running, asked))
 
@@ -86,6 +93,34 @@ def running_session() -> SparkSession | None:
     except PySparkRuntimeError:  # there is none
         # Older programs make a bare context; a session over it is theirs as well
         return SparkSession.builder.getOrCreate() if SparkContext._active_spark_context else None
+
+
+def with_interpreter(settings: Mapping[str, str], python: str | None) -> Mapping[str, str]:
+    """The settings of a session whose workers have the interpreter ``python``.
+
+    Raises:
+        ConfigurationError: when the settings name another one.
+    """
+    if python is None:
+        return settings
+    theirs = settings.get(_PYTHON, python)
+    if theirs != python:
+        raise ConfigurationError(f"the interpreter is given twice: {python!r} and {_PYTHON}={theirs!r}; keep one")
+    return {**settings, _PYTHON: python}
+
+
+def check_interpreter(session: SparkSession, python: str) -> None:
+    """Refuse a session whose workers have another interpreter than ``python``: it cannot be changed any more.
+
+    Raises:
+        ConfigurationError: when they have.
+    """
+    theirs = session.sparkContext.pythonExec
+    if (shutil.which(theirs) or theirs) != (shutil.which(python) or python):
+        raise ConfigurationError(
+            f"python.executable = {python!r}, but the Spark session that is running has workers with {theirs!r}: set "
+            f"{_PYTHON} where the session is made, or let headrace start one"
+        )
 
 
 def mismatches(session: SparkSession, asked: Mapping[str, str]) -> tuple[SettingMismatch, ...]:
@@ -136,7 +171,7 @@ def _configuration_directory(environment: Mapping[str, str]) -> Path | None:
 def _launch_variables(chosen: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
     """The environment variables that PySpark reads while it starts a session with the settings ``chosen``."""
     variables = {}
-    if python := chosen.get("spark.pyspark.python"):
+    if python := chosen.get(_PYTHON):
         variables["PYSPARK_PYTHON"] = python
     elif is_local(chosen["spark.master"]):
         # The workers have to be this very interpreter, with its packages

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark import SparkFiles
 
 from headrace.exchange.envelope import MAX_CELL_BYTES, Envelope, from_record_batch, to_record_batch
 from headrace.runtime.task.compaction import compact
+from headrace.runtime.task.dependencies import enter
 from headrace.runtime.task.messages import EpochContext
 from headrace.runtime.task.runner import TaskRunner
 
@@ -43,9 +45,11 @@ class ShippedJob:
     def runner(self) -> TaskRunner:
         """This process's runner of the job; user functions are unpickled once."""
         runner = _runners.pop(self._digest, None)
+        blob = self._load() if runner is None else runner.blob
+        enter(blob.dependencies, SparkFiles.get)
         if runner is None:
             pa.set_cpu_count(1)  # Spark gives a task one core
-            runner = TaskRunner(self._load())
+            runner = TaskRunner(blob)
         _runners[self._digest] = runner
         while len(_runners) > _KEPT_RUNNERS:
             _runners.pop(next(iter(_runners))).close()

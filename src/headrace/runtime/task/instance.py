@@ -16,6 +16,7 @@ from headrace.common.constants import MIN_WATERMARK
 from headrace.exchange.sender import EdgeSender
 from headrace.operators.base import EpochScope, Operator, OperatorContext
 from headrace.operators.sink import SinkOperator
+from headrace.runtime.task.dependencies import NOTHING
 from headrace.runtime.task.operator_table import OperatorMaker
 from headrace.runtime.task.wiring import ChainedTarget, ExchangeTarget, Fanout, Gate, calling_key_function
 from headrace.state.storage import DirectoryStorage
@@ -24,6 +25,7 @@ from headrace.state.task_state import TaskState
 if TYPE_CHECKING:
     from headrace.exchange.envelope import Envelope
     from headrace.plan.job_plan import JobPlan, PlannedOperator
+    from headrace.runtime.task.dependencies import Dependencies
     from headrace.runtime.task.messages import EpochContext, PartitionContext
 
 
@@ -35,11 +37,13 @@ class JobBlob:
         digest: names the content.
         plan: the pickled :class:`JobPlan`.
         state_directory: where the state files are.
+        dependencies: what its functions need besides.
     """
 
     digest: str
     plan: bytes
     state_directory: str
+    dependencies: Dependencies = NOTHING
 
 
 @dataclass(slots=True)

@@ -1,0 +1,173 @@
+"""Collects what a program brings along, before its job is submitted: modules, requirements, archives."""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from headrace.common import options
+from headrace.common.errors import ConfigurationError, InvalidProgramError
+from headrace.runtime.task.dependencies import ARCHIVE_FORMATS, Archive, Dependencies, entries_of, put_on_path
+
+if TYPE_CHECKING:
+    from headrace.common.config_options import ConfigOption
+    from headrace.common.configuration import Configuration
+
+_PACKED: Final = (".zip", ".egg", ".whl")
+"""Modules and packages in one file."""
+
+_REQUIREMENTS: Final = "requirements"
+
+
+def gather(configuration: Configuration) -> Dependencies:
+    """What the options under ``python.`` name, ready to be shipped; the driver can import the modules from now on.
+
+    Raises:
+        InvalidProgramError: when something is not there, or pip cannot install what is required.
+    """
+    archives = tuple(map(_archive, _listed(configuration, options.PYTHON_ARCHIVES)))
+    files = _listed(configuration, options.PYTHON_FILES)
+    requirements = configuration.get(options.PYTHON_REQUIREMENTS)
+    if not files and requirements is None:
+        return Dependencies(None, archives)
+    folder = Path(tempfile.mkdtemp(dir=_home()))
+    for number, path in enumerate(files):
+        _add_modules(Path(path), folder / f"{number:03}")
+    if requirements is not None:
+        _install(requirements, configuration.get(options.PYTHON_EXECUTABLE), folder / _REQUIREMENTS)
+    kept = _kept(folder)
+    if files:  # what pip has installed is for the tasks: the driver has its own packages
+        put_on_path([entry for entry in entries_of(str(kept)) if Path(entry).name != _REQUIREMENTS])
+    return Dependencies(_bundle(kept), archives)
+
+
+def this_interpreter(python: str) -> bool:
+    """Whether a path or command names the interpreter of this process."""
+    found = shutil.which(python)
+    return found is not None and _identity(found) == _identity(sys.executable)
+
+
+def check_interpreter(configuration: Configuration) -> None:
+    """Refuse an interpreter that cannot be had.
+
+    Raises:
+        ConfigurationError: when it is inside an archive, or the local runtime, which has just this one process, is
+            asked for another.
+    """
+    python = configuration.get(options.PYTHON_EXECUTABLE)
+    if python is None:
+        return
+    names = [_archive_name(entry) for entry in _listed(configuration, options.PYTHON_ARCHIVES)]
+    if Path(python).parts[0] in names:
+        raise ConfigurationError(
+            f"{options.PYTHON_EXECUTABLE.key} = {python!r} lies in an archive of the job, which is unpacked after the "
+            "workers have started: let Spark do both, with spark.archives and spark.pyspark.python"
+        )
+    if configuration.get(options.RUNTIME) == "local" and not this_interpreter(python):
+        raise ConfigurationError(
+            f"{options.PYTHON_EXECUTABLE.key} = {python!r}: the local runtime runs in the program's own process "
+            f"({sys.executable}); run the program with the other interpreter"
+        )
+
+
+@cache
+def _home() -> str:
+    """A folder that lives as long as this process: executors may ask for what is in it at any time."""
+    folder = tempfile.mkdtemp(prefix="headrace-dependencies-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _listed(configuration: Configuration, option: ConfigOption[str | None]) -> list[str]:
+    text = configuration.get(option)
+    return [entry.strip() for entry in text.split(",")] if text else []
+
+
+def _archive_name(entry: str) -> str:
+    path, _, name = entry.partition("#")
+    return name or Path(path).name
+
+
+def _archive(entry: str) -> Archive:
+    path = Path(entry.partition("#")[0]).expanduser().absolute()
+    name = _archive_name(entry)
+    if not path.is_file():
+        raise InvalidProgramError(f"add_python_archive: there is no file {path}")
+    if not path.name.lower().endswith(tuple(ARCHIVE_FORMATS)):
+        raise InvalidProgramError(f"add_python_archive: {path} is not one of {', '.join(ARCHIVE_FORMATS)}")
+    if Path(name).is_absolute() or ".." in Path(name).parts:
+        raise InvalidProgramError(f"add_python_archive: the target folder {name!r} has to be a relative path")
+    return Archive(str(path), name)
+
+
+def _add_modules(path: Path, folder: Path) -> None:
+    """Put what a program added where modules can be imported from."""
+    path = path.expanduser()
+    if path.is_dir():
+        shutil.copytree(path, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    elif not path.is_file():
+        raise InvalidProgramError(f"add_python_file: there is no file or folder {path.absolute()}")
+    elif path.suffix == ".py":
+        folder.mkdir()
+        shutil.copy(path, folder)
+    elif path.suffix in _PACKED:
+        shutil.unpack_archive(path, folder, "zip")
+    else:
+        raise InvalidProgramError(
+            f"add_python_file: {path} is neither a module (.py) nor a folder or one of {', '.join(_PACKED)}"
+        )
+
+
+def _install(requirements: str, python: str | None, folder: Path) -> None:
+    """Have pip install what a file lists; from a folder of packages only when one is given."""
+    listing, _, packages = requirements.partition("#")
+    for path in filter(None, (listing, packages)):
+        if not Path(path).exists():
+            raise InvalidProgramError(f"set_python_requirements: there is no file or folder {Path(path).absolute()}")
+    command = [python or sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]
+    command += ["--no-compile", "--target", str(folder), "--requirement", listing]
+    command += ["--no-index", "--find-links", packages] if packages else []
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise InvalidProgramError(
+            f"set_python_requirements: pip could not install what {listing} asks for\n{done.stderr.strip()}"
+        )
+    folder.mkdir(exist_ok=True)  # pip makes none when nothing is required
+
+
+def _kept(folder: Path) -> Path:
+    """The same content under a name that tells the content, so that it is shipped once however often it is used."""
+    kept = folder.with_name(f"headrace-python-{_digest(folder)}")
+    if kept.exists():
+        shutil.rmtree(folder)
+    else:
+        folder.rename(kept)
+    return kept
+
+
+def _digest(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(folder)}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()[:16]
+
+
+def _bundle(folder: Path) -> Archive:
+    path = folder.with_suffix(".zip")
+    if not path.exists():
+        shutil.make_archive(str(folder), "zip", folder)
+    return Archive(str(path), folder.name, str(folder))
+
+
+def _identity(python: str) -> tuple[str, str]:
+    """Two environments may share one program file, but not the folder that it is started from."""
+    return os.path.realpath(python), os.path.realpath(Path(python).parent)

@@ -1,0 +1,128 @@
+"""What a job brings along besides its plan: Python modules and archives. Every process that runs its tasks gets them.
+
+Modules travel as one archive, the *bundle*: a folder with a folder for each entry of the Python path.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.common.archives import register_archives
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ARCHIVE_FORMATS: Final = {".zip": "zip", ".jar": "zip", ".tar": "tar", ".tar.gz": "gztar", ".tgz": "gztar"}
+"""The archives that Spark unpacks, by the end of their names, and what Python calls their formats."""
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """Something that is unpacked wherever tasks run.
+
+    Attributes:
+        path: the file, on the driver's machine.
+        name: the folder that it is unpacked into.
+        folder: where it lies unpacked on the driver's machine already; None when it does not.
+    """
+
+    path: str
+    name: str
+    folder: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Dependencies:
+    """All that a job brings along.
+
+    Attributes:
+        bundle: its modules.
+        archives: what the program added.
+    """
+
+    bundle: Archive | None = None
+    archives: tuple[Archive, ...] = ()
+
+    def all(self) -> Iterator[Archive]:
+        """Everything that has to be shipped."""
+        yield from self.archives
+        if self.bundle is not None:
+            yield self.bundle
+
+
+NOTHING: Final = Dependencies()
+"""Most jobs bring nothing along."""
+
+
+def enter(dependencies: Dependencies, folder_of: Callable[[str], str]) -> None:
+    """From now on this process works for a job with these dependencies: its modules can be imported.
+
+    A process that serves several jobs calls this whenever it turns to another one.
+
+    Args:
+        dependencies: those of the job.
+        folder_of: by its name, where something was unpacked.
+    """
+    if dependencies.bundle is not None:
+        put_on_path(entries_of(folder_of(dependencies.bundle.name)))
+    if dependencies.archives:
+        register_archives({archive.name: Path(folder_of(archive.name)) for archive in dependencies.archives})
+
+
+def entries_of(bundle: str) -> list[str]:
+    """The entries of the Python path in a bundle, in their order."""
+    return [str(entry) for entry in sorted(Path(bundle).iterdir()) if entry.is_dir()]
+
+
+def put_on_path(entries: list[str]) -> None:
+    """Let modules be imported from these folders, and no longer from those of the job before.
+
+    Two jobs may have different modules of one name, so what was imported from the other's folders is forgotten.
+    """
+    if _entries == entries:
+        return
+    _forget_modules()
+    sys.path[:] = [entry for entry in sys.path if entry not in _entries]
+    sys.path[1:1] = entries  # behind the program's own folder, ahead of what is installed
+    _entries[:] = entries
+    importlib.invalidate_caches()
+
+
+_entries: list[str] = []
+"""What :func:`put_on_path` has put there."""
+
+
+def _forget_modules() -> None:
+    homes = tuple(entry + os.sep for entry in _entries)
+    for name, module in list(sys.modules.items()):
+        if homes and _place_of(module).startswith(homes):
+            del sys.modules[name]
+
+
+def _place_of(module: Any) -> str:
+    """The file of a module, or the folder of a package that has none."""
+    place = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), "")
+    return str(place)
+
+
+def unpack(archive: Archive, into: str) -> str:
+    """Unpack an archive in a folder, unless it is there unpacked.
+
+    Returns:
+        The folder that holds its content.
+    """
+    if archive.folder is not None:
+        return archive.folder
+    kind = next(kind for end, kind in ARCHIVE_FORMATS.items() if archive.path.lower().endswith(end))
+    folder = str(Path(into) / archive.name)
+    if kind == "zip":
+        shutil.unpack_archive(archive.path, folder, kind)
+    else:
+        shutil.unpack_archive(archive.path, folder, kind, filter="tar")
+    return folder

@@ -1,0 +1,222 @@
+"""Modules, packages and archives that a program brings along, and the interpreter it asks for."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headrace.client.dependencies import gather
+from headrace.common import Configuration, Types, archive_path
+from headrace.common.errors import ConfigurationError, InvalidProgramError, UserFunctionError
+from headrace.datastream import StreamExecutionEnvironment
+from headrace.runtime.task.dependencies import put_on_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL = "local"
+RUNTIMES = [LOCAL, pytest.param("spark", marks=pytest.mark.spark)]
+
+pytestmark = pytest.mark.timeout(240)
+
+
+@pytest.fixture(autouse=True)
+def path_as_before() -> Iterator[None]:
+    """What one test brings along is not there for the next."""
+    yield
+    put_on_path([])
+
+
+def environment(runtime: str) -> StreamExecutionEnvironment:
+    configuration = Configuration.from_dict({"headrace.runtime": runtime, "parallelism.default": "1"})
+    return StreamExecutionEnvironment.get_execution_environment(configuration)
+
+
+def module(folder: Path, name: str, text: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.py"
+    path.write_text(text)
+    return path
+
+
+def wheel(folder: Path, name: str, text: str) -> None:
+    """A package as small as pip takes it."""
+    folder.mkdir(exist_ok=True)
+    about = f"{name}-1.0.dist-info"
+    with zipfile.ZipFile(folder / f"{name}-1.0-py3-none-any.whl", "w") as file:
+        file.writestr(f"{name}.py", text)
+        file.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        file.writestr(
+            f"{about}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        file.writestr(f"{about}/RECORD", "")
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_functions_import_what_was_added(runtime: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    if runtime != LOCAL:
+        request.getfixturevalue("spark")
+    env = environment(runtime)
+    env.add_python_file(str(module(tmp_path / "one", "added_rates", "RATE = 7\n")))
+    module(tmp_path / "two" / "added_package", "__init__", "from added_package.inner import SHIFT\n")
+    module(tmp_path / "two" / "added_package", "inner", "SHIFT = 100\n")
+    env.add_python_file(str(tmp_path / "two"))
+    with zipfile.ZipFile(tmp_path / "three.zip", "w") as file:
+        file.writestr("added_scale.py", "SCALE = 1000\n")
+    env.add_python_file(str(tmp_path / "three.zip"))
+    with zipfile.ZipFile(tmp_path / "four.zip", "w") as file:
+        file.writestr("folder/number.txt", "10000")
+    env.add_python_archive(str(tmp_path / "four.zip"), "numbers")
+    wheel(tmp_path / "packages", "required_numbers", "LAST = 100000\n")
+    (tmp_path / "requirements.txt").write_text("required-numbers==1.0\n")
+    env.set_python_requirements(str(tmp_path / "requirements.txt"), str(tmp_path / "packages"))
+
+    def compute(number: int) -> int:
+        from added_package import SHIFT  # type: ignore[import-not-found]
+        from added_rates import RATE  # type: ignore[import-not-found]
+        from added_scale import SCALE  # type: ignore[import-not-found]
+        from required_numbers import LAST  # type: ignore[import-not-found]
+
+        shipped = int((archive_path("numbers") / "folder" / "number.txt").read_text())
+        return int(number * RATE + SHIFT + SCALE + shipped + LAST)
+
+    keyed = env.from_sequence(1, 3).key_by(lambda number: 0, Types.INT()).map(compute, Types.LONG())
+    assert sorted(keyed.execute_and_collect()) == [111_107, 111_114, 111_121]
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_two_jobs_have_modules_of_one_name(runtime: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    if runtime != LOCAL:
+        request.getfixturevalue("spark")
+
+    def which(number: int) -> str:
+        import which_job  # type: ignore[import-not-found]
+
+        return str(which_job.NAME)
+
+    for name in ("first", "second"):
+        env = environment(runtime)
+        env.add_python_file(str(module(tmp_path / name, "which_job", f"NAME = {name!r}\n")))
+        assert list(env.from_sequence(1, 1).map(which, Types.STRING()).execute_and_collect()) == [name]
+
+
+def test_without_it_the_import_fails() -> None:
+    def compute(number: int) -> int:
+        from added_rates import RATE
+
+        return int(number * RATE)
+
+    with pytest.raises(UserFunctionError, match="No module named 'added_rates'"):
+        list(environment(LOCAL).from_sequence(1, 3).map(compute, Types.LONG()).execute_and_collect())
+
+
+def test_the_driver_can_import_it_too(tmp_path: Path) -> None:
+    """Sources look for splits in the driver, and sinks commit there."""
+    gather(Configuration().set_string("python.files", str(module(tmp_path, "for_driver", "VALUE = 1\n"))))
+    import for_driver  # type: ignore[import-not-found]
+
+    assert for_driver.VALUE == 1
+
+
+def test_the_same_files_are_shipped_once(tmp_path: Path) -> None:
+    path = module(tmp_path, "again", "VALUE = 1\n")
+    configuration = Configuration().set_string("python.files", str(path))
+    first = gather(configuration)
+    assert gather(configuration) == first
+    path.write_text("VALUE = 2\n")
+    assert gather(configuration) != first
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("python.files", "nowhere.py", "add_python_file: there is no file or folder .*nowhere.py"),
+        ("python.files", "notes.txt", "add_python_file: notes.txt is neither a module"),
+        ("python.archives", "nowhere.zip", "add_python_archive: there is no file .*nowhere.zip"),
+        ("python.archives", "notes.txt", r"add_python_archive: .*notes.txt is not one of \.zip, "),
+        ("python.archives", "data.zip#../up", "the target folder '../up' has to be a relative path"),
+        ("python.requirements", "nowhere.txt", "set_python_requirements: there is no file or folder .*nowhere.txt"),
+        ("python.requirements", "notes.txt#.", "(?s)pip could not install what notes.txt asks for.*no-such-package"),
+    ],
+)
+def test_what_cannot_be_shipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, value: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes.txt").write_text("no-such-package-anywhere\n")
+    shutil.make_archive("data", "zip", tmp_path, "notes.txt")
+    env = environment(LOCAL)
+    env.configure(Configuration().set_string(key, value))
+    env.from_sequence(1, 3).print()
+    with pytest.raises(InvalidProgramError, match=message):
+        env.execute()
+
+
+def test_an_archive_that_nobody_added() -> None:
+    with pytest.raises(
+        InvalidProgramError, match=r"there is no archive 'maps' here: add_python_archive\(\) was called"
+    ):
+        archive_path("maps")
+
+
+def test_the_local_runtime_has_one_interpreter() -> None:
+    for python, works in ((sys.executable, True), ("/usr/bin/false", False)):
+        env = environment(LOCAL)
+        env.set_python_executable(python)
+        numbers = env.from_sequence(1, 1)
+        if works:
+            assert list(numbers.execute_and_collect()) == [1]
+        else:
+            with pytest.raises(ConfigurationError, match="the local runtime runs in the program's own process"):
+                numbers.execute_and_collect()
+
+
+def test_an_interpreter_inside_an_archive(tmp_path: Path) -> None:
+    env = environment("spark")
+    env.add_python_archive(str(tmp_path / "env.zip"))
+    env.set_python_executable("env.zip/bin/python")
+    env.from_sequence(1, 1).print()
+    with pytest.raises(ConfigurationError, match=r"lies in an archive .* spark\.archives and spark\.pyspark\.python"):
+        env.execute()
+
+
+@pytest.mark.spark
+def test_a_running_session_keeps_its_interpreter(spark: SparkSession) -> None:
+    env = environment("spark")
+    env.set_python_executable("/opt/other/bin/python")
+    env.from_sequence(1, 1).print()
+    with pytest.raises(ConfigurationError, match=r"'/opt/other/bin/python', but the Spark session that is running has"):
+        env.execute()
+    same = environment("spark")
+    same.set_python_executable(spark.sparkContext.pythonExec)
+    assert list(same.from_sequence(1, 1).execute_and_collect()) == [1]
+
+
+@pytest.mark.spark
+def test_a_session_of_headraces_own_gets_the_interpreter(tmp_path: Path) -> None:
+    """A link to the interpreter of the tests, so that another path runs the same packages."""
+    python = tmp_path / "bin" / "other-python"
+    python.parent.mkdir()
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from headrace.common import Configuration, Types\n"
+        "from headrace.datastream import StreamExecutionEnvironment\n"
+        "settings = {'headrace.spark.master': 'local[1]', 'parallelism.default': '1'}\n"
+        "env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))\n"
+        f"env.set_python_executable({str(python)!r})\n"
+        "print(list(env.from_sequence(1, 1).map(str, Types.STRING()).execute_and_collect()))\n"
+        "from pyspark.sql import SparkSession\n"
+        "print(SparkSession.active().sparkContext.pythonExec)\n"
+    )
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=180, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[-1] == str(python)
