@@ -27,6 +27,7 @@ from headrace.datastream import (
     CheckpointingMode,
     KeyedProcessFunction,
     MapFunction,
+    OutputTag,
     ProcessFunction,
     RuntimeContext,
     RuntimeExecutionMode,
@@ -114,6 +115,31 @@ def test_timers_of_both_domains() -> None:
         job.advance_watermark("in", 30)
         job.run_epoch()
         assert job.take("out") == ["a event 10 30", "b event 20 30"]
+
+
+def test_what_a_timer_of_processing_time_emits_has_no_event_time() -> None:
+    """As in Flink, which erases the timestamp; that of the timer is still what the context tells."""
+    tag = OutputTag("side", TEXT)
+
+    class Both(BothTimes):
+        def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Any]:
+            yield f"{ctx.time_domain().name} {ctx.timestamp()}"
+            yield tag, "side"
+
+    def build(job: JobHarness) -> None:
+        main = job.add_source("in", PAIR).key_by(0).process(Both(), TEXT)
+        job.add_sink("out", main)
+        job.add_sink("side", main.get_side_output(tag))
+
+    with JobHarness(build) as job:
+        job.push("in", ("a", 10), 5)
+        job.run_epoch()
+        job.set_processing_time(10)
+        job.run_epoch()
+        job.advance_watermark("in", 20)
+        job.run_epoch()
+        assert job.results_with_timestamps("out") == [("PROCESSING_TIME 10", None), ("EVENT_TIME 10", 10)]
+        assert job.results_with_timestamps("side") == [("side", None), ("side", 10)]
 
 
 class Overdue(KeyedProcessFunction):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from headrace.operators.functions import does_nothing
 from headrace.operators.runtime_context import RuntimeContext
 
 if TYPE_CHECKING:
@@ -260,5 +261,6 @@ class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
     def process(self, key: KEY, context: ProcessWindowFunction.Context[W], elements: Iterable[IN]) -> Iterable[OUT]:
         """Called when a window of a key fires; yields results, or returns something to iterate over."""
 
+    @does_nothing
     def clear(self, context: ProcessWindowFunction.Context[W]) -> None:
         """Called when the window's contents are dropped for good; clears what ``window_state()`` holds."""

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+_DOES_NOTHING: Final = "__headrace_does_nothing__"
+
+
+def does_nothing(method: F) -> F:
+    """Marks a method that a base class has only so that it can be overridden: as it is, nobody needs to call it."""
+    setattr(method, _DOES_NOTHING, True)
+    return method
+
+
+def has_own(function: Any, name: str) -> bool:
+    """Whether calling the method ``name`` of a function object does anything."""
+    method = getattr(function, name, None)
+    return callable(method) and not getattr(method, _DOES_NOTHING, False)
 
 
 def method_of(function: Any, name: str) -> Callable[..., Any]:

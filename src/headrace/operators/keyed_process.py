@@ -180,14 +180,17 @@ class KeyedProcessOperator(Operator):
         self._fire(TimeDomain.PROCESSING_TIME, due, self._watermark)
 
     def _fire(self, domain: TimeDomain, due: Iterable[Timer], watermark: int) -> None:
+        """Call ``on_timer`` for each; what a timer of processing time emits has no event time, as in Flink."""
         context, backend, collector = self._context, self._backend, self._collector
+        has_event_time = domain is TimeDomain.EVENT_TIME
         timer = None
         context._domain = domain
         try:
             for timer in due:
                 backend.current = timer.entry
                 context._timestamp = timer.time
-                collector.collect(self._function.on_timer(timer.time, context), timer.time, watermark)
+                results = self._function.on_timer(timer.time, context)
+                collector.collect(results, timer.time if has_event_time else NO_TIMESTAMP, watermark)
         except Exception as error:
             raise user_error(error, self.context, f"timer {timer}") from error
         finally:

@@ -14,8 +14,10 @@ from headrace.common.errors import InvalidProgramError, UserFunctionError
 from headrace.common.output_tag import OutputTag
 from headrace.common.row import Row
 from headrace.common.typeinfo import Types
+from headrace.datastream.functions import ProcessWindowFunction
 from headrace.operators.window.row_layout import RowWindowLayout
 from headrace.operators.window.row_window import RowWindowOperator
+from headrace.operators.window.window_functions import ProcessCall, window_call
 from headrace.state.descriptors import ListStateDescriptor, ValueStateDescriptor
 from headrace.state.keys import KeyCodec
 from headrace.time.windows import AlignedWindows
@@ -226,6 +228,30 @@ def test_clear_comes_with_the_firing_when_there_is_no_lateness() -> None:
     journal = Journal()
     driver(window_function=journal).run([[Record(1, 1.0, 1), Record(1, 1.0, 11)]], upto=19)
     assert journal.calls == [("process", 1, 10, 1), ("clear", 10, 19), ("process", 1, 20, 1), ("clear", 20, 19)]
+
+
+class Quiet(ProcessWindowFunction):
+    """Has no ``clear`` of its own."""
+
+    def process(self, key: Any, context: Any, elements: Any) -> Any:
+        return [len(list(elements))]
+
+
+class Clearing(Quiet):
+    def clear(self, context: Any) -> None:
+        context.window_state()
+
+
+@pytest.mark.parametrize(("function", "wants"), [(Quiet(), False), (Clearing(), True), (Keeper(), True)])
+def test_clear_is_called_only_where_a_function_has_its_own(
+    function: Any, wants: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[Any] = []
+    monkeypatch.setattr(ProcessCall, "clear", lambda call, context: calls.append(context))
+    for lateness in (0, 5):
+        driver(window_function=function, lateness=lateness).run([[Record(1, 1.0, 1)]], upto=100)
+    assert window_call(function).wants_clear is wants
+    assert len(calls) == (2 if wants else 0)
 
 
 def test_firings_and_clears_come_in_the_order_of_time() -> None:

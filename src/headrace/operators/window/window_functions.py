@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
+from headrace.operators.functions import has_own
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -123,7 +125,7 @@ class ProcessCall(WindowCall):
 
     @property
     def wants_clear(self) -> bool:
-        return callable(getattr(self._function, "clear", None))
+        return has_own(self._function, "clear")
 
     def clear(self, context: WindowContext) -> None:
         self._function.clear(context)
