@@ -11,7 +11,8 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.typeinfo import Types
 from headrace.operators.base import Operator
 from headrace.plan.job_plan import PlannedEdge
-from headrace.runtime.task.wiring import EXCHANGE, Fanout, Gate
+from headrace.runtime.task.inputs import EXCHANGE, Inputs, Siblings
+from headrace.runtime.task.wiring import Fanout, Gate
 
 
 class Recorder(Operator):
@@ -83,6 +84,40 @@ def test_an_idle_input_has_no_say(gate: Gate) -> None:
     gate.advance(8, 30)
     gate.advance(7, 3)
     assert told(gate) == [("a timer of an idle input", 10), 10, ("b", 12), 30, 30]
+
+
+def test_branches_of_several_origins_go_by_what_all_had_reached_before_the_round() -> None:
+    gate = Gate(Recorder(), Inputs({7: "fast", 8: "slow"}))
+    gate.begin({7: 1, 8: 0}, 0)
+    for _ in range(2):
+        gate.inputs.begin_round()
+        gate.accept(8, edge(8), batch(("slow", 5), ("slow", 50)))
+        gate.accept(7, edge(7), batch(("late in the fast one", 99), ("fast", 200)))
+    gate.advance(8, 60)
+    gate.advance(7, 300)
+    assert told(gate) == [
+        *[("slow", 0), ("slow", 0), ("late in the fast one", 0), ("fast", 0)],
+        *[("slow", 5), ("slow", 50), ("late in the fast one", 50), ("fast", 50)],
+        *[60, 60],
+    ]
+
+
+def test_edges_into_one_operator_behind_a_shuffle_hold_one_another_back() -> None:
+    siblings = Siblings({1: 10, 2: 10, 3: 11}, {1: "fast", 2: "fast", 3: "slow"})
+    siblings.begin({10: 4, 11: 0})
+
+    def stamps(number: int, *watermarks: int) -> list[int]:
+        held = siblings.hold_back(number, batch(*(("", watermark) for watermark in watermarks)))
+        return held.watermarks.tolist()
+
+    siblings.inputs.begin_round()
+    assert stamps(3, 1, 9) == [1, 4]
+    assert stamps(1, 7, 99) == [0, 0], "not what the sibling has reached in this round"
+    siblings.inputs.begin_round()
+    assert stamps(3, 20, 120) == [20, 99]
+    assert stamps(2, 100, 101) == [9, 9]
+    siblings.begin({10: 500})
+    assert stamps(1, 501) == [501], "the other branch gets nothing of this split"
 
 
 class Target:

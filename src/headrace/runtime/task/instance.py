@@ -17,12 +17,15 @@ from headrace.exchange.sender import EdgeSender
 from headrace.operators.base import EpochScope, Operator, OperatorContext
 from headrace.operators.sink import SinkOperator
 from headrace.runtime.task.dependencies import NOTHING
+from headrace.runtime.task.inputs import Inputs, Origins
 from headrace.runtime.task.operator_table import OperatorMaker
 from headrace.runtime.task.wiring import ChainedTarget, ExchangeTarget, Fanout, Gate, calling_key_function
 from headrace.state.storage import DirectoryStorage
 from headrace.state.task_state import TaskState
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from headrace.exchange.envelope import Envelope
     from headrace.plan.job_plan import JobPlan, PlannedOperator
     from headrace.runtime.task.dependencies import Dependencies
@@ -77,12 +80,17 @@ class StageInstance:
         self._maker = OperatorMaker(plan, job_id, partition)
         self.state = None if start is None else self._open_state(blob, start)
         self.members: dict[int, Member] = {}
+        origins = Origins(self.stage)
         for planned in self.stage.operators:
             if partition < planned.parallelism and planned.node.inputs:
                 operator = self._maker.make(planned)
-                self.members[planned.node.id] = Member(planned, operator, Gate(operator), Fanout())
+                gate = Gate(operator, Inputs(origins.of_inputs(planned)))
+                self.members[planned.node.id] = Member(planned, operator, gate, Fanout())
         self.sources = {op.node.id: Fanout() for op in self.stage.operators if not op.node.inputs}
         self.source_senders: dict[int, list[EdgeSender]] = {}
+        self._siblings = list(origins.siblings())
+        inputs = (*(member.gate.inputs for member in self.members.values()), *(s.inputs for s in self._siblings))
+        self._in_rounds = [found for found in inputs if found.are_of_several_origins]
         self._wire()
         for member in self.members.values():
             member.operator.open(self._context_of(member.planned), member.fanout)
@@ -106,6 +114,16 @@ class StageInstance:
                 is_batch=self.plan.is_batch,
             )
             member.operator.begin_epoch(scope)
+
+    def begin_siblings(self, reached: Mapping[int, int]) -> None:
+        """Start of an epoch, or of a piece of a split; see :meth:`Siblings.begin`."""
+        for siblings in self._siblings:
+            siblings.begin(reached)
+
+    def begin_round(self) -> None:
+        """The next batch sets out."""
+        for inputs in self._in_rounds:
+            inputs.begin_round()
 
     def abort(self) -> None:
         """The epoch failed: sinks let go of what they opened."""
@@ -146,7 +164,8 @@ class StageInstance:
                 guard = partial(calling_key_function, context)
                 sender = EdgeSender(edge, edge.target_max_parallelism, self.outbox.append, guard)
                 senders.append(sender)
-                fanout.add(edge.side_output, ExchangeTarget(sender))
+                siblings = next((found for found in self._siblings if edge.id in found.edges), None)
+                fanout.add(edge.side_output, ExchangeTarget(sender, siblings))
             elif edge.target in self.members:
                 fanout.add(edge.side_output, ChainedTarget(self.members[edge.target].gate, edge, context))
 

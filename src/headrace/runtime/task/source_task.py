@@ -89,6 +89,7 @@ class SourceTask:
             if timestamps is None:
                 timestamps = np.full(count, NO_TIMESTAMP, dtype=np.int64)
             watermarks = np.full(count, MIN_WATERMARK, dtype=np.int64)
+            self._instance.begin_round()
             type_ = planned.node.type_of(None)
             fanout.emit(Batch(type_, timestamps, watermarks, rows=records.rows, columns=records.columns))
         if records.rejected:
@@ -144,6 +145,7 @@ class _Reach:
                 start = turn.starts.get(node, MIN_WATERMARK)
             member.operator.begin_channel(start)
             member.fanout.watermark = fanouts[node] = start
+        self._instance.begin_siblings(fanouts)
         for node, senders in self._senders():
             for sender in senders:
                 sender.begin_channel(turn.channel, turn.phase, fanouts[node])

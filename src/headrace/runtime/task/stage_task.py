@@ -8,9 +8,9 @@ from headrace.common.constants import MIN_WATERMARK
 from headrace.exchange.channel import ChannelStatus
 from headrace.exchange.receiver import ExchangeReceiver
 from headrace.operators.timestamps import TimestampsOperator
+from headrace.runtime.task.inputs import EXCHANGE
 from headrace.runtime.task.messages import PartitionContext, TaskReport
 from headrace.runtime.task.source_task import committables_of
-from headrace.runtime.task.wiring import EXCHANGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,8 +104,13 @@ class StageTask:
             self._of_edge[edge.id] = receiver
 
     def _deliverer(self, member: Member) -> Callable[[PlannedEdge, Batch], None]:
-        gate = member.gate
-        return lambda edge, batch: gate.accept(EXCHANGE, edge, batch)
+        gate, begin_round = member.gate, self._instance.begin_round
+
+        def deliver(edge: PlannedEdge, batch: Batch) -> None:
+            begin_round()
+            gate.accept(EXCHANGE, edge, batch)
+
+        return deliver
 
     def _begin(self) -> None:
         """Set every gate to where the last epoch ended, then start the operators (due timers fire)."""
@@ -122,7 +127,9 @@ class StageTask:
             member.fanout.watermark = output
             for sender in member.senders:
                 sender.begin_channel(self._instance.partition, 0, output)
-        makers = {n for n, member in self._instance.members.items() if isinstance(member.operator, TimestampsOperator)}
+        members = self._instance.members
+        self._instance.begin_siblings({node: member.fanout.watermark for node, member in members.items()})
+        makers = {node for node, member in members.items() if isinstance(member.operator, TimestampsOperator)}
         watermarks = {
             node: (self._start.outputs if node in makers else self._start.watermarks).get(node, MIN_WATERMARK)
             for node in self._instance.members

@@ -11,6 +11,7 @@ from headrace.common.constants import MIN_WATERMARK
 from headrace.exchange.keying import KeyFunctionError, keys_of
 from headrace.operators.keyed import KeyedBatch
 from headrace.operators.user_code import calling_user_code, user_error
+from headrace.runtime.task.inputs import Inputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -19,9 +20,7 @@ if TYPE_CHECKING:
     from headrace.exchange.sender import EdgeSender
     from headrace.operators.base import Operator, OperatorContext
     from headrace.plan.job_plan import PlannedEdge
-
-EXCHANGE = -1
-"""Stands for all exchanged edges of an operator together: the receiver has merged them."""
+    from headrace.runtime.task.inputs import Siblings
 
 
 class Gate:
@@ -29,13 +28,17 @@ class Gate:
 
     An input is a chained edge, or everything that came through the exchange. Most operators have one input; then a gate
     only counts.
+
+    Args:
+        operator: the operator.
+        inputs: its inputs.
     """
 
-    def __init__(self, operator: Operator) -> None:
+    def __init__(self, operator: Operator, inputs: Inputs | None = None) -> None:
         self.operator = operator
         self.watermark = MIN_WATERMARK
         self.records = 0
-        self._inputs: dict[int, int] = {}
+        self.inputs = inputs or Inputs()
         self._only: int | None = None
 
     def begin(self, inputs: Mapping[int, int], watermark: int) -> None:
@@ -45,7 +48,7 @@ class Gate:
             inputs: the watermark of each input that is not idle.
             watermark: the event time that the operator has reached.
         """
-        self._inputs = dict(inputs)
+        self.inputs.begin(inputs)
         self._only = None if len(inputs) > 1 else next(iter(inputs), None)
         self.watermark = watermark
 
@@ -59,18 +62,16 @@ class Gate:
 
     def advance(self, source: int, watermark: int) -> None:
         """One input has reached ``watermark``; an idle one has no say."""
-        if source in self._inputs:
-            self._inputs[source] = max(watermark, self._inputs[source])
-        self.watermark = max(min(self._inputs.values()), self.watermark)
+        self.inputs.advance(source, watermark)
+        self.watermark = max(self.inputs.slowest(), self.watermark)
         self.operator.advance_watermark(self.watermark)
 
     def _held_back(self, source: int, batch: Batch) -> Batch:
         """The same records under the watermark that all inputs have reached."""
-        reached = min(reached for key, reached in self._inputs.items() if key != source)
-        if source in self._inputs:
-            self._inputs[source] = max(self._inputs[source], int(batch.watermarks[-1]))
-        else:
-            reached = self.watermark  # what an idle input still has to say moves nothing
+        limit = self.inputs.limit(source)
+        # What an idle input still has to say moves nothing.
+        reached = self.watermark if limit is None or source not in self.inputs else limit
+        self.inputs.advance(source, int(batch.watermarks[-1]))
         return batch.with_watermarks(np.maximum(np.minimum(batch.watermarks, reached), self.watermark))
 
 
@@ -124,16 +125,22 @@ class ExchangeTarget:
 
     Args:
         sender: the sending end of the edge.
+        siblings: the edges that hold this one back, if there are any.
     """
 
-    def __init__(self, sender: EdgeSender) -> None:
+    def __init__(self, sender: EdgeSender, siblings: Siblings | None = None) -> None:
         self.sender = sender
+        self._siblings = siblings
 
     def accept(self, batch: Batch) -> None:
+        if self._siblings is not None:
+            batch = self._siblings.hold_back(self.sender.edge.id, batch)
         self.sender.send(batch)
 
     def advance(self, watermark: int) -> None:
         """The last watermark travels with the summary at the end of the epoch."""
+        if self._siblings is not None:
+            self._siblings.inputs.advance(self.sender.edge.id, watermark)
 
 
 class Fanout:
