@@ -17,9 +17,10 @@ from headrace.common.constants import MIN_WATERMARK
 from headrace.operators.base import Operator
 from headrace.operators.keyed import KeyedBatch
 from headrace.operators.window.arrays import fixed_width, gather
-from headrace.operators.window.assign import assign, cleanup_times, windows_per_record
+from headrace.operators.window.assign import Assignment, assign, cleanup_times, windows_per_record
 from headrace.operators.window.emission import Emission, result_batch
 from headrace.operators.window.late import LateRecords
+from headrace.operators.window.panes import Panes
 from headrace.operators.window.partials import Chunk, Partials
 from headrace.operators.window.refire import running_partials
 from headrace.operators.window.window_store import WindowStore
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
     from headrace.common.batch import Batch
     from headrace.operators.base import EpochScope, OperatorContext, Output
-    from headrace.operators.window.assign import Assignment
     from headrace.operators.window.layout import WindowLayout
     from headrace.time.windows import AlignedWindows
 
@@ -65,12 +65,13 @@ class ColumnarWindowOperator(Operator):
         self._assigner = assigner
         self._lateness = lateness
         self._late_tag = late_tag
+        self._panes = Panes.of(assigner)
         self._watermark = MIN_WATERMARK
 
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
         assert context.state is not None
-        self._store = WindowStore(self._layout, self._lateness, context.state.store("windows"))
+        self._store = WindowStore(self._layout, self._lateness, context.state.store("windows"), self._panes)
         self._late = LateRecords(self, self._lateness, self._late_tag)
 
     def begin_epoch(self, scope: EpochScope) -> None:
@@ -99,29 +100,57 @@ class ColumnarWindowOperator(Operator):
         self._store.end_epoch(self._watermark)
 
     def _add_records(self, batch: KeyedBatch) -> None:
-        pairs = assign(self._assigner, batch.timestamps)
         arrivals = self._arrivals.next(len(batch))
+        if self._panes is None:
+            again, late = self._add_to_windows(batch, arrivals)
+        else:
+            rest = self._add_to_panes(self._panes, batch, arrivals)
+            again, late = self._add_to_windows(batch.take(rest), arrivals[rest]) if len(rest) else (None, None)
+            if again is not None:
+                again = Assignment(rest[again.records], again.ends, False)
+        self._advance(batch.watermarks, again, late)
+
+    def _add_to_panes(self, panes: Panes, batch: KeyedBatch, arrivals: Longs) -> Longs:
+        """Adds the records that are on time for all their windows; gives the positions of the others."""
+        pairs = panes.of_timestamps(batch.timestamps)
+        is_on_time = panes.are_on_time(batch.timestamps, batch.watermarks)
+        self._store.add_to_panes(self._chunk(batch, pairs if is_on_time.all() else pairs.where(is_on_time), arrivals))
+        return np.flatnonzero(~is_on_time)
+
+    def _add_to_windows(self, batch: KeyedBatch, arrivals: Longs) -> tuple[Assignment | None, Chunk | None]:
+        """Adds records to those of their windows that have not fired; late ones without any window are sent away.
+
+        Returns:
+            The pairs of a late but allowed record and a window that fires again for it, without and with the records'
+            values; None when there are none.
+        """
+        pairs = assign(self._assigner, batch.timestamps)
         watermarks = batch.watermarks if pairs.is_identity else batch.watermarks[pairs.records]
         has_fired = pairs.ends - 1 <= watermarks
         if not has_fired.any():
             self._late.refuse(batch, pairs)
             self._store.add(self._chunk(batch, pairs, arrivals))
-            self._advance(batch.watermarks)
-            return
+            return None, None
         is_open = cleanup_times(pairs.ends, self._lateness) > watermarks
         self._late.refuse(batch, pairs.where(is_open))
         self._store.add(self._chunk(batch, pairs.where(~has_fired), arrivals))
         again = pairs.where(has_fired & is_open)
-        self._advance(batch.watermarks, again, self._chunk(batch, again, arrivals))
+        return again, self._chunk(batch, again, arrivals)
 
     def _add_partials(self, batch: Batch) -> None:
         """Partial results come from records that were on time at the sender, as a rule; see there."""
         ends, keys, *columns = batch.columns.columns
         hashes = batch.keys.hashes if isinstance(batch, KeyedBatch) else hash_array(keys)
-        partials = Partials(fixed_width(ends), hashes, keys, columns)
-        is_late = partials.ends - 1 <= batch.watermarks
+        partials, watermarks = Partials(fixed_width(ends), hashes, keys, columns), batch.watermarks
+        if self._panes is not None:
+            if self._panes.are_on_time(partials.ends - 1, watermarks).all():
+                self._store.add_partials_of_panes(partials)
+                return
+            pairs = self._panes.windows_of(partials.ends)
+            partials, watermarks = partials.spread(pairs), watermarks[pairs.records]
+        is_late = partials.ends - 1 <= watermarks
         if is_late.any():
-            self._late.drop(int(fixed_width(columns[0])[is_late].sum()))
+            self._late.drop(int(fixed_width(partials.columns[0])[is_late].sum()))
             partials = partials.take(np.flatnonzero(~is_late))
         self._store.add_partials(partials)
 

@@ -22,6 +22,7 @@ from headrace.operators.keyed import KeyedBatch
 from headrace.operators.window.arrays import gather
 from headrace.operators.window.assign import assign, is_too_late
 from headrace.operators.window.kernels import group_rows
+from headrace.operators.window.panes import Panes
 from headrace.operators.window.parts import GroupedRows
 from headrace.state.keys import KeyColumn
 
@@ -43,7 +44,7 @@ _WORTHWHILE = 0.5
 
 
 class LocalWindowAggregate(Operator):
-    """Sums up the records of a batch by window and key where that makes them fewer.
+    """Sums up the records of a batch by window and key, or by pane and key, where that makes them fewer.
 
     The decision is made batch by batch from the batch alone, so it is the same at every attempt.
 
@@ -57,13 +58,18 @@ class LocalWindowAggregate(Operator):
         assert not layout.is_ordered
         self._layout = layout
         self._assigner = assigner
+        self._panes = Panes.of(assigner)
 
     def process(self, input_index: int, batch: Batch) -> None:
         if not len(batch):
             return
         keyed = cast("KeyedBatch", batch)
-        pairs = assign(self._assigner, keyed.timestamps)
-        stays = self._left_to_receiver(keyed, pairs)
+        if self._panes is None:
+            pairs = assign(self._assigner, keyed.timestamps)
+            stays = self._left_to_receiver(keyed, pairs)
+        else:
+            pairs = self._panes.of_timestamps(keyed.timestamps)
+            stays = ~self._panes.are_on_time(keyed.timestamps, keyed.watermarks)
         if stays.any():
             pairs = pairs.where(~stays[pairs.records])
         hashes = keyed.keys.hashes if pairs.is_identity else keyed.keys.hashes[pairs.records]

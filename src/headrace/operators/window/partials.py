@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from headrace.operators.window.assign import Assignment
     from headrace.operators.window.part_list import PartList
 
     Longs = npt.NDArray[np.int64]
@@ -93,6 +94,11 @@ class Partials:
         """The rows at ``rows``, in that order."""
         columns = [gather(column, rows) for column in self.columns]
         return Partials(self.ends[rows], self.hashes[rows], gather(self.keys, rows), columns)
+
+    def spread(self, pairs: Assignment) -> Partials:
+        """The rows of panes as rows of windows, in no particular order."""
+        rows = self.take(pairs.records)
+        return Partials(pairs.ends, rows.hashes, rows.keys, rows.columns)
 
     @staticmethod
     def concat(pieces: Sequence[Partials]) -> Partials:

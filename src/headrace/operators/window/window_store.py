@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.operators.window.layout import WindowLayout
+    from headrace.operators.window.panes import Panes
     from headrace.state.runs import Run, RunStore
 
     Longs = npt.NDArray[np.int64]
@@ -43,37 +44,53 @@ class WindowStore:
         layout: the columns.
         lateness: how long contents are kept after the window has fired, in milliseconds.
         runs: the state.
+        panes: those that the windows share, if they share any.
     """
 
-    def __init__(self, layout: WindowLayout, lateness: int, runs: RunStore) -> None:
+    def __init__(self, layout: WindowLayout, lateness: int, runs: RunStore, panes: Panes | None = None) -> None:
         self._parts = layout.parts
         self._schema = layout.state_schema
         self._lateness = lateness
         self._runs = runs
+        self._panes = panes
         self._stored: list[StoredTable] = []
         self._memory: list[MemoryTable] = []
         self._chunks: list[Chunk] = []
         self._partials: list[Partials] = []
+        self._pane_chunks: list[Chunk] = []
+        self._pane_partials: list[Partials] = []
         self._pending_rows = 0
         self._pending_end: int | None = None
 
     def begin_epoch(self) -> None:
         """Takes up what the last epoch left."""
         self._stored = [self._table(run) for run in self._runs.runs]
-        self._memory, self._chunks, self._partials = [], [], []
-        self._pending_rows, self._pending_end = 0, None
+        self._memory = []
+        self._forget_pending()
 
     def add(self, chunk: Chunk) -> None:
         """Adds records that are on time for their windows."""
         if len(chunk):
             self._chunks.append(chunk)
-            self._note(chunk.ends)
+            self._note(int(chunk.ends.min()), len(chunk))
 
     def add_partials(self, partials: Partials) -> None:
         """Adds partial results in any order; late ones only once :meth:`due` was asked for their windows."""
         if len(partials):
             self._partials.append(partials)
-            self._note(partials.ends)
+            self._note(int(partials.ends.min()), len(partials))
+
+    def add_to_panes(self, chunk: Chunk) -> None:
+        """Adds records that are on time for all their windows, each with the end of its pane."""
+        if len(chunk):
+            self._pane_chunks.append(chunk)
+            self._note(self._first_end(chunk.ends), len(chunk))
+
+    def add_partials_of_panes(self, partials: Partials) -> None:
+        """Adds partial results of such records, in any order."""
+        if len(partials):
+            self._pane_partials.append(partials)
+            self._note(self._first_end(partials.ends), len(partials))
 
     def next_end(self, watermark: int) -> int | None:
         """The earliest window that ``watermark`` has not passed."""
@@ -117,10 +134,13 @@ class WindowStore:
             self._runs.append(partials.to_table(self._schema), self._description(partials))
         self._merge_small_runs(watermark)
 
-    def _note(self, ends: Longs) -> None:
-        first = int(ends.min())
-        self._pending_end = first if self._pending_end is None else min(first, self._pending_end)
-        self._pending_rows += len(ends)
+    def _first_end(self, pane_ends: Longs) -> int:
+        assert self._panes is not None
+        return int(self._panes.first_ends(pane_ends.min(keepdims=True) - 1)[0])
+
+    def _note(self, first_end: int, rows: int) -> None:
+        self._pending_end = first_end if self._pending_end is None else min(first_end, self._pending_end)
+        self._pending_rows += rows
         if self._pending_rows >= _PENDING_ROWS:
             self._aggregate_pending()
 
@@ -129,13 +149,28 @@ class WindowStore:
         return [*self._stored, *self._memory]
 
     def _aggregate_pending(self) -> None:
-        pieces = self._partials
-        if self._chunks:
-            pieces = [*pieces, Partials.of_chunk(self._parts, Chunk.concat(self._chunks))]
+        of_windows = self._added_up(self._partials, self._chunks)
+        of_panes = self._added_up(self._pane_partials, self._pane_chunks)
+        self._forget_pending()
+        if of_windows is not None:
+            self._remember(of_windows)
+        if of_panes is not None:
+            assert self._panes is not None
+            for piece in self._panes.spread(of_panes, _PENDING_ROWS):
+                self._remember(Partials.regrouped(self._parts, [piece]))
+
+    def _added_up(self, partials: list[Partials], chunks: list[Chunk]) -> Partials | None:
+        """What waits, with one row a key and window (or pane), in order; None when nothing does."""
+        pieces = [*partials, *([Partials.of_chunk(self._parts, Chunk.concat(chunks))] if chunks else [])]
         if not pieces:
-            return
-        merged = Partials.regrouped(self._parts, pieces) if self._partials else pieces[0]
-        self._chunks, self._partials, self._pending_rows, self._pending_end = [], [], 0, None
+            return None
+        return Partials.regrouped(self._parts, pieces) if partials else pieces[0]
+
+    def _forget_pending(self) -> None:
+        self._chunks, self._partials, self._pane_chunks, self._pane_partials = [], [], [], []
+        self._pending_rows, self._pending_end = 0, None
+
+    def _remember(self, merged: Partials) -> None:
         # Tables double in size from the newest to the oldest, so a row is merged a logarithmic number of times.
         while self._memory and len(self._memory[-1].partials) <= 2 * len(merged):
             merged = Partials.merged(self._parts, [self._memory.pop().partials, merged])

@@ -1,0 +1,91 @@
+"""Windows that share panes give what windows that share nothing give."""
+
+from __future__ import annotations
+
+from math import gcd
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_against_model import CODEC, COLUMNAR, columnar, drive, scenarios
+from window_harness import Driver
+from window_model import Record
+
+from headrace.operators.window import columnar as columnar_module
+from headrace.operators.window import window_store
+from headrace.operators.window.assign import assign
+from headrace.operators.window.panes import Panes
+from headrace.operators.window.partials import Partials
+from headrace.time.windows import AlignedWindows
+
+sliding = st.tuples(st.integers(2, 30), st.integers(1, 30), st.integers(-9, 9)).map(
+    lambda drawn: AlignedWindows(drawn[0], drawn[1], drawn[2] % drawn[1])
+)
+
+
+@pytest.mark.parametrize(
+    ("size", "slide", "shares"),
+    [
+        (60, 60, False),  # tumbling
+        (10, 60, False),  # with gaps
+        (60, 10, True),
+        (60, 8, True),  # panes of 4
+        (60, 59, False),  # panes of 1
+    ],
+)
+def test_which_windows_share(size: int, slide: int, shares: bool) -> None:
+    assert (Panes.of(AlignedWindows(size, slide)) is not None) is shares
+
+
+@given(windows=sliding, timestamps=st.lists(st.integers(-100, 100), min_size=1))
+def test_a_pane_stands_for_all_its_timestamps(windows: AlignedWindows, timestamps: list[int]) -> None:
+    panes, times = Panes(windows), np.array(timestamps)
+    ends = panes.of_timestamps(times).ends
+    assert ((ends > times) & (ends - gcd(windows.size, windows.slide) <= times)).all()
+    for time, end, first in zip(times, ends, panes.first_ends(times), strict=True):
+        one = assign(windows, np.array([time]))
+        assert panes.windows_of(np.array([end])).ends.tolist() == one.ends.tolist()
+        if windows.size >= windows.slide:
+            assert first == one.ends.min()
+
+
+@pytest.mark.parametrize("tag", [None, "late"])
+@pytest.mark.parametrize("pending", [1, 7, 1 << 18])
+@settings(max_examples=150, deadline=None)
+@given(scenario=scenarios(), size=st.integers(1, 5), slide=st.integers(1, 4), copies=st.integers(1, 3))
+def test_sharing_changes_nothing(
+    tag: str | None, pending: int, scenario: Any, size: int, slide: int, copies: int
+) -> None:
+    """Late records, allowed lateness, batches and epochs included; and however few rows wait at a time."""
+    _, lateness, records, cuts, kinds = scenario
+    windows = AlignedWindows(3 * size * slide, 3 * slide, 1)
+    records = [record for record in records for _ in range(copies)]
+    found = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(window_store, "_PENDING_ROWS", pending)
+        for shares in (True, False):
+            if not shares:
+                patch.setattr(columnar_module.Panes, "of", lambda windows: None)
+            driver = Driver(lambda: columnar(windows, lateness, tag))
+            drive(driver, records, [cut * copies for cut in cuts], kinds)
+            found.append((driver.out.rows, driver.out.side(tag) if tag else None, driver.counters))
+    assert found[0] == found[1]
+
+
+def test_records_are_added_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixty windows, one pane: the records themselves are grouped as they are, not sixty times."""
+    rows: list[int] = []
+    original = Partials.of_chunk
+
+    def of_chunk(parts: Any, chunk: Any) -> Partials:
+        rows.append(len(chunk))
+        return original(parts, chunk)
+
+    monkeypatch.setattr(Partials, "of_chunk", staticmethod(of_chunk))
+    driver = Driver(lambda: columnar(AlignedWindows(60, 1), 0, None))
+    driver.run([[Record(1, 1.0, 30)] * 100], upto=100)
+    assert rows == [100]
+    assert len(driver.out.rows) == 60
+    assert COLUMNAR.codec is CODEC
