@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.columns import gc_paused
 from headrace.common.errors import StateError
+from headrace.common.garbage import gc_paused
 from headrace.state.keys import KeyColumn
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from headrace.common.columns import gc_paused
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import InvalidTypeError, StateMigrationError
+from headrace.common.garbage import gc_paused
 from headrace.state import timer_runs as t
 from headrace.state.inline_merge import merge_small_runs
 from headrace.state.keys import KeyColumn

@@ -10,7 +10,6 @@ from headrace.common.columns.layout import (
     VALUE_COLUMN,
     Layout,
     array_to_values,
-    gc_paused,
     layout_of,
     values_to_array,
 )
@@ -19,7 +18,6 @@ __all__ = [
     "VALUE_COLUMN",
     "Layout",
     "array_to_values",
-    "gc_paused",
     "layout_of",
     "values_to_array",
 ]

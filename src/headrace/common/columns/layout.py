@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -15,6 +13,7 @@ import pyarrow as pa
 from headrace.common.columns.codec import Codec, WrongValueError, first_wrong
 from headrace.common.columns.codecs import RecordCodec, codec_of
 from headrace.common.errors import InvalidTypeError
+from headrace.common.garbage import gc_paused
 from headrace.common.typeinfo import CompositeTypeInfo, TypeInformation
 
 VALUE_COLUMN: Final = "value"
@@ -110,23 +109,6 @@ def array_to_values(type_info: TypeInformation, array: pa.Array | pa.ChunkedArra
     codec = codec_of(type_info)
     with gc_paused():
         return codec.decode(_conform(array, codec.storage))
-
-
-@contextmanager
-def gc_paused() -> Iterator[None]:
-    """Pauses the garbage collector, which otherwise looks at the new objects again and again and finds nothing.
-
-    Building a list of records takes a third of the time so. The pause counts for the whole process, but ends with the
-    conversion of a batch.
-    """
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def _column(batch: pa.RecordBatch, name: str, type_info: TypeInformation) -> pa.Array:

@@ -7,6 +7,7 @@ import pickle
 from typing import TYPE_CHECKING
 
 from headrace.common.constants import MIN_WATERMARK
+from headrace.common.garbage import gc_relaxed
 from headrace.exchange.envelope import Envelope, Kind
 from headrace.runtime.task.failures import REPORTED, describe
 from headrace.runtime.task.instance import JobBlob, StageInstance
@@ -41,8 +42,23 @@ class TaskRunner:
 
     def run_source_task(self, subtask: int, context: EpochContext) -> Iterator[Envelope]:
         """One task of stage 0; the first one also hands the later stages what they start from."""
-        if subtask == 0:
-            yield from self._contexts(context)
+        with gc_relaxed():
+            if subtask == 0:
+                yield from self._contexts(context)
+            yield from self._source_task(subtask, context)
+
+    def run_stage_task(self, stage: int, envelopes: Iterable[Envelope]) -> Iterator[Envelope]:
+        """One task of a later stage; what is for stages beyond passes through."""
+        with gc_relaxed():
+            yield from self._stage_task(stage, envelopes)
+
+    def close(self) -> None:
+        """Close every instance."""
+        instances, self._instances = self._instances, {}
+        for instance, _ in instances.values():
+            instance.close()
+
+    def _source_task(self, subtask: int, context: EpochContext) -> Iterator[Envelope]:
         instance: StageInstance | None = None
         try:
             instance = self._take(0, subtask, context, None)
@@ -60,8 +76,7 @@ class TaskRunner:
             raise
         yield self._report(subtask, report)
 
-    def run_stage_task(self, stage: int, envelopes: Iterable[Envelope]) -> Iterator[Envelope]:
-        """One task of a later stage; what is for stages beyond passes through."""
+    def _stage_task(self, stage: int, envelopes: Iterable[Envelope]) -> Iterator[Envelope]:
         running = _RunningStage(self, stage)
         try:
             for envelope in envelopes:
@@ -73,12 +88,6 @@ class TaskRunner:
         except BaseException:
             running.drop()
             raise
-
-    def close(self) -> None:
-        """Close every instance."""
-        instances, self._instances = self._instances, {}
-        for instance, _ in instances.values():
-            instance.close()
 
     def _call_off(self, stage: int) -> Iterator[Envelope]:
         """Tell every later task, before any record, that the epoch has failed: its input is not whole."""
