@@ -6,7 +6,6 @@ import array
 import collections
 import datetime
 import enum
-import gc
 from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -15,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headrace.common.columns import array_to_values, gc_paused, layout_of, values_to_array
+from headrace.common.columns import array_to_values, layout_of, values_to_array
 from headrace.common.errors import InvalidTypeError
 from headrace.common.row import Row, RowKind
 from headrace.common.time import Instant
@@ -212,18 +211,6 @@ def test_no_rows_make_an_empty_batch(info: TypeInformation) -> None:
     batch = layout_of(info).rows_to_columns([])
     assert batch.num_rows == 0
     assert layout_of(info).columns_to_rows(batch) == []
-
-
-def test_the_garbage_collector_goes_on_afterwards() -> None:
-    with gc_paused():
-        assert not gc.isenabled()
-        with gc_paused():
-            pass
-        assert not gc.isenabled()
-    assert gc.isenabled()
-    with pytest.raises(RuntimeError), gc_paused():
-        raise RuntimeError
-    assert gc.isenabled()
 
 
 def test_objects_of_the_main_module_are_pickled_by_value(monkeypatch: pytest.MonkeyPatch) -> None:

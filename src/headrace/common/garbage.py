@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_TASK_THRESHOLD: Final = 1_000_000
+_TASK_THRESHOLD: Final = 2_500_000
 """New objects between two collections while a task runs; bounds what user functions leave behind in cycles."""
 
 
@@ -46,7 +46,7 @@ _threshold = _Threshold()
 
 @contextmanager
 def gc_relaxed() -> Iterator[None]:
-    """Lets the collector run only once for every million new objects; for as long as a task runs."""
+    """Lets the collector run only once for every few million new objects; for as long as a task runs."""
     _threshold.raise_for_task()
     try:
         yield

@@ -103,15 +103,20 @@ class KeyEntries:
         """The entry of each key; equal keys have the same one."""
         if len(keys) <= SMALL_BATCH:
             return self._bind_few(keys)
-        first, group = distinct_keys(keys)
-        distinct = keys.take(first)
+        first, group = _in_order_of_appearance(*distinct_keys(keys))
         with gc_paused():
-            raws = distinct.values.to_pylist()
-            self._add_unknown(distinct, raws)
-            entries = np.empty(len(raws), dtype=object)
-            entries[:] = list(map(self._known.__getitem__, raws))
+            entries = np.empty(len(first), dtype=object)
+            entries[:] = self._entries_of(keys.take(first))
             gathered: list[AnyKeyEntry] = entries[group].tolist()
         return gathered
+
+    def _entries_of(self, keys: KeyColumn) -> list[AnyKeyEntry]:
+        """The entries of distinct keys."""
+        raws = keys.values.to_pylist()
+        if not self._known:
+            return self._add(keys, raws)
+        self._add_unknown(keys, raws)
+        return list(map(self._known.__getitem__, raws))
 
     def _bind_few(self, keys: KeyColumn) -> list[AnyKeyEntry]:
         known, raws = self._known, keys.values.to_pylist()
@@ -142,15 +147,20 @@ class KeyEntries:
             return
         if len(rows) < len(raws):
             keys, raws = keys.take(np.array(rows)), [raws[row] for row in rows]
+        self._add(keys, raws)
+
+    def _add(self, keys: KeyColumn, raws: list[Any]) -> list[AnyKeyEntry]:
+        """Numbers distinct keys that were not met before."""
         ordinals = range(len(self.all), len(self.all) + len(raws))
         entries: list[AnyKeyEntry]
         if self._codec.is_plain:
             entries = list(map(KeyEntry, raws, keys.hashes.tolist(), ordinals))
         else:
             entries = list(map(EncodedKeyEntry, raws, keys.hashes.tolist(), ordinals, repeat(self._codec)))
-        known.update(zip(raws, entries, strict=True))
+        self._known.update(zip(raws, entries, strict=True))
         self.all.extend(entries)
         self._chunks.append(keys)
+        return entries
 
 
 def distinct_keys(keys: KeyColumn) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -167,6 +177,18 @@ def distinct_keys(keys: KeyColumn) -> tuple[npt.NDArray[np.int64], npt.NDArray[n
     group = np.empty(len(order), dtype=np.int64)
     group[order] = np.cumsum(starts) - 1
     return order[starts], group
+
+
+def _in_order_of_appearance(
+    first: npt.NDArray[np.int64], group: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """What `distinct_keys` gave, renumbered: entries and their state then lie in memory as the records come by.
+
+    With more keys than fit the processor's caches, that is what a call of the user's function waits for.
+    """
+    appears = np.zeros(len(group), dtype=bool)
+    appears[first] = True
+    return np.flatnonzero(appears), (np.cumsum(appears)[first] - 1)[group]
 
 
 def order_by_hash(hashes: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64]]:

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.state.key_entries import order_by_hash
 from headrace.state.run_layout import KEY
 from headrace.state.runs import HASH
 
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
 
 def order_of_keys(keys: KeyColumn) -> Indices:
     """The order of distinct keys by hash, then by canonical value."""
-    order = np.argsort(keys.hashes, kind="stable")
-    hashes = keys.hashes[order]
+    order, hashes = order_by_hash(keys.hashes)
     if (hashes[1:] == hashes[:-1]).any():
         table = pa.table({HASH: keys.hashes, KEY: keys.values})
         return np.asarray(pc.sort_indices(table, [(HASH, "ascending"), (KEY, "ascending")])).astype(np.int64)

@@ -82,8 +82,7 @@ class ElementCells:
         ordinals = np.flatnonzero(changed)
         if len(ordinals):
             keys, ordinals = changed_keys(self._backend.entries, ordinals)
-            now = self.now
-            elements = [now[ordinal] for ordinal in ordinals.tolist()]
+            elements = list(map(self.now.__getitem__, ordinals.tolist()))
             if self.table.is_empty:  # nothing is there that a tombstone could hide
                 kept = np.fromiter((item is not None for item in elements), dtype=bool, count=len(elements))
                 if not kept.all():

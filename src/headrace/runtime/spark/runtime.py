@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import logging
 import pickle
@@ -34,6 +35,9 @@ logger = logging.getLogger(__name__)
 _STOPPED: tuple[type[Exception], ...] = (AttributeError, *SPARK_ERRORS)
 """What a context raises that has been stopped: PySpark lets go of its Java half."""
 
+SHIPPED_CONTEXT_BYTES = 256 * 1024
+"""A larger context is not sent along with every task, but lies in the plan of a query that is built for it."""
+
 INLINE_JOB_BYTES = 512 * 1024
 """A larger job lies in a file: PySpark broadcasts closures above 1 MiB, and leaves a file behind each time."""
 
@@ -52,6 +56,8 @@ class SparkRuntime:
         self._parallelism: list[int] = []
         self._job: ShippedJob | None = None
         self._job_file: Path | None = None
+        self._prepared: DataFrame | None = None
+        self._context_key = f"spark.headrace.{self._tag}"
 
     def start(self, blob: JobBlob) -> None:
         """Ship the job, and try from a task whether the state directory can be written there."""
@@ -103,6 +109,7 @@ class SparkRuntime:
             self._job_file.unlink(missing_ok=True)
         with contextlib.suppress(*_STOPPED):  # whoever has ended Spark is told by the epoch that fails
             self._session.sparkContext.removeJobTag(self._tag)
+            self._session.conf.unset(self._context_key)
 
     def _tag_queries(self) -> None:
         """Let :meth:`cancel` find the queries that this thread is about to run."""
@@ -112,10 +119,25 @@ class SparkRuntime:
             raise JobExecutionError("the Spark session was stopped while the job ran; run the program again") from error
 
     def _query(self, context: EpochContext) -> DataFrame:
+        """The epoch's query: the one that was analysed once, or one of its own for a context that is too big to ship.
+
+        ``select`` makes a new query of the old DataFrame: running the DataFrame itself again would take the shuffle
+        files of the epoch before.
+        """
+        payload = context.to_bytes()
+        if len(payload) > SHIPPED_CONTEXT_BYTES:
+            return self._build(payload)
+        if self._prepared is None:
+            self._prepared = self._build(None)
+        self._session.conf.set(self._context_key, base64.b85encode(payload).decode())
+        return self._prepared.select("*")
+
+    def _build(self, context: bytes | None) -> DataFrame:
         assert self._job is not None, "start() comes first"
         tasks = self._parallelism[0]
-        rows = self._session.range(0, tasks, 1, tasks).select("id", sql.lit(context.to_bytes()).alias("context"))
-        query = rows.mapInArrow(SourceStage(self._job), DDL)
+        column = sql.lit(context).cast("binary").alias("context")
+        rows = self._session.range(0, tasks, 1, tasks).select("id", column)
+        query = rows.mapInArrow(SourceStage(self._job, self._context_key), DDL)
         for stage in range(1, len(self._parallelism)):
             query = (
                 query.repartitionById(self._parallelism[stage], sql.col("partition"))

@@ -111,7 +111,21 @@ _OWN_SESSION: Final = {
     "spark.ui.showConsoleProgress": "false",
 }
 
+# Tasks run in Python; Java only plans, schedules and shuffles. Its optimising compiler (tier 4) and the threads of its
+# default collector take the cores from the tasks for minutes before they pay. With these an epoch takes a third less
+# time on two cores, from the second one on; what is really hot, as in a DataFrame source, is optimised all the same.
+_FRUGAL_JAVA: Final = " ".join(
+    (
+        "-XX:+UseSerialGC",
+        "-XX:Tier4InvocationThreshold=100000",
+        "-XX:Tier4MinInvocationThreshold=12000",
+        "-XX:Tier4CompileThreshold=300000",
+        "-XX:Tier4BackEdgeThreshold=800000",
+    )
+)
+
 _OWN_LOCAL_SESSION: Final = {
+    "spark.driver.extraJavaOptions": _FRUGAL_JAVA,
     # The driver is the executor as well, and Spark's default of 1g is small for both
     "spark.driver.memory": "2g",
     # Neither a host name that does not resolve nor a changing network matters, and no port is open to others

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import pickle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark import SparkFiles
+from pyspark import SparkFiles, TaskContext
 
 from headrace.exchange.envelope import MAX_CELL_BYTES, Envelope, from_record_batch, to_record_batch
 from headrace.runtime.task.compaction import compact
@@ -69,16 +70,27 @@ class SourceStage:
 
     Args:
         job: the job.
+        context_key: the Spark setting that holds the context where the batch has none. Settings reach a task as its
+            local properties, as they were when its query was started; also when the task is run again.
     """
 
-    def __init__(self, job: ShippedJob) -> None:
+    def __init__(self, job: ShippedJob, context_key: str) -> None:
         self._job = job
+        self._context_key = context_key
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         runner = self._job.runner()
         for batch in batches:
             for subtask, context in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
-                yield from _batched(runner.run_source_task(subtask, EpochContext.from_bytes(context)))
+                payload = context or self._shipped_context()
+                yield from _batched(runner.run_source_task(subtask, EpochContext.from_bytes(payload)))
+
+    def _shipped_context(self) -> bytes:
+        task = TaskContext.get()
+        text = task.getLocalProperty(self._context_key) if task else None
+        if text is None:
+            raise RuntimeError(f"Spark has not handed the setting {self._context_key} on to its task")
+        return base64.b85decode(text)
 
 
 class LaterStage:
