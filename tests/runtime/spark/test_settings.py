@@ -35,6 +35,16 @@ def test_own_wishes_give_way_to_spark_s_configuration_and_both_to_the_user_s() -
     assert chosen["spark.sql.adaptive.enabled"] == "false"
 
 
+def test_java_is_kept_frugal_unless_the_user_tunes_it() -> None:
+    key, default = "spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions"
+
+    assert "SerialGC" in settings_of_own_session({}, None, {})[default]
+    assert "SerialGC" in settings_of_own_session({key: "-Da=b"}, None, {})[default]
+    assert default not in settings_of_own_session({}, None, {key: "-XX:+UseG1GC"})
+    assert default not in settings_of_own_session({key: "-XX:+UseG1GC"}, None, {})
+    assert default not in settings_of_own_session({}, "yarn", {})
+
+
 def test_cluster_keeps_its_memory_its_addresses_and_its_ui() -> None:
     chosen = settings_of_own_session({}, "spark://host:7077", {})
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 DEFAULT_MASTER: Final = "local[*]"
 
 _LOG_CONFIGURATION: Final = Path(__file__).with_name("log4j2.properties")
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
@@ -125,7 +126,6 @@ _FRUGAL_JAVA: Final = " ".join(
 )
 
 _OWN_LOCAL_SESSION: Final = {
-    "spark.driver.extraJavaOptions": _FRUGAL_JAVA,
     # The driver is the executor as well, and Spark's default of 1g is small for both
     "spark.driver.memory": "2g",
     # Neither a host name that does not resolve nor a changing network matters, and no port is open to others
@@ -158,19 +158,25 @@ def settings_of_own_session(
     master = master or settings.get("spark.master") or given_to_spark.get("spark.master") or DEFAULT_MASTER
     own = {setting.key: setting.value for setting in CHECKED_SETTINGS} | _OWN_SESSION
     if is_local(master):
-        own |= _OWN_LOCAL_SESSION
+        own |= _OWN_LOCAL_SESSION | _java_options({**given_to_spark, **settings})
     wishes = {key: value for key, value in own.items() if key not in given_to_spark}
     return wishes | dict(settings) | {"spark.master": master}
 
 
+def _java_options(theirs: Mapping[str, str]) -> dict[str, str]:
+    """Headrace's options for Java, which stand before the user's; none where the user tunes it: they might contradict."""
+    if "-XX:" in theirs.get(_JAVA_OPTIONS, ""):
+        return {}
+    return {"spark.driver.defaultJavaOptions": _FRUGAL_JAVA}
+
+
 def quiet_logging(given_to_spark: Mapping[str, str], configuration_directory: Path | None) -> dict[str, str]:
     """The setting that keeps the driver's log to errors; none where the user has a log configuration already."""
-    key = "spark.driver.extraJavaOptions"
-    theirs = given_to_spark.get(key, "")
+    theirs = given_to_spark.get(_JAVA_OPTIONS, "")
     configured = configuration_directory is not None and (configuration_directory / "log4j2.properties").is_file()
     if "log4j" in theirs or configured or not _LOG_CONFIGURATION.is_file():
         return {}
-    return {key: f"{theirs} -Dlog4j2.configurationFile={_LOG_CONFIGURATION.as_uri()}".strip()}
+    return {_JAVA_OPTIONS: f"{theirs} -Dlog4j2.configurationFile={_LOG_CONFIGURATION.as_uri()}".strip()}
 
 
 def read_spark_defaults(text: str) -> dict[str, str]:
