@@ -164,7 +164,7 @@ def settings_of_own_session(
 
 
 def _java_options(theirs: Mapping[str, str]) -> dict[str, str]:
-    """Headrace's options for Java, which stand before the user's; none where the user tunes it: they might contradict."""
+    """Headrace's options for Java, which stand before the user's; none where the user tunes it, too."""
     if "-XX:" in theirs.get(_JAVA_OPTIONS, ""):
         return {}
     return {"spark.driver.defaultJavaOptions": _FRUGAL_JAVA}
