@@ -129,7 +129,7 @@ class SparkRuntime:
             return self._build(payload)
         if self._prepared is None:
             self._prepared = self._build(None)
-        self._session.conf.set(self._context_key, base64.b85encode(payload).decode())
+        self._session.conf.set(self._context_key, base64.b64encode(payload).decode())
         return self._prepared.select("*")
 
     def _build(self, context: bytes | None) -> DataFrame:

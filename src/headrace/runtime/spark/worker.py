@@ -90,7 +90,7 @@ class SourceStage:
         text = task.getLocalProperty(self._context_key) if task else None
         if text is None:
             raise RuntimeError(f"Spark has not handed the setting {self._context_key} on to its task")
-        return base64.b85decode(text)
+        return base64.b64decode(text)
 
 
 class LaterStage:
