@@ -207,6 +207,19 @@ def test_chance_is_the_same_in_every_run_of_a_job_and_differs_between_jobs() -> 
     assert first == again != other
 
 
+def test_an_older_job_manager_does_not_try_again_for_ever() -> None:
+    """Its state is being deleted by the younger one, so its epochs fail, and no manifest of it would tell why."""
+    old = JobHarness(alarms)
+    flaky(old, Flaky(10**9, late=False), 10**9)
+    with old:
+        young = JobHarness(alarms)
+        young._manager._store = type(manager(old)._store)(str(old._folder))
+        with young:
+            old.push("in", ("a", 0))
+            with pytest.raises(JobSupersededError):
+                old.run_epoch()
+
+
 def test_an_older_job_manager_publishes_nothing_any_more() -> None:
     with JobHarness(alarms) as old:
         old.push("in", ("a", 0))

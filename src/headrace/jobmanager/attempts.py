@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import threading
@@ -12,6 +13,8 @@ from headrace.common.errors import HeadraceError, InfrastructureError
 from headrace.jobmanager.outcome import raise_reported
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from headrace.jobmanager.epoch import EpochPlan
     from headrace.jobmanager.progress import JobListener
     from headrace.jobmanager.restart import Restarts
@@ -30,6 +33,8 @@ class EpochAttempts:
         listener: is told of failures.
         stop: set when the job is to end.
         timeout_seconds: an attempt that takes longer is given up.
+        check_owner: raises when another job manager has taken over: the epoch then fails for ever, as its state is
+            being deleted, and no manifest would tell.
     """
 
     def __init__(
@@ -39,12 +44,14 @@ class EpochAttempts:
         listener: JobListener,
         stop: threading.Event,
         timeout_seconds: float,
+        check_owner: Callable[[], None],
     ) -> None:
         self._runtime = runtime
         self._restarts = restarts
         self._listener = listener
         self._stop = stop
         self._timeout_seconds = timeout_seconds
+        self._check_owner = check_owner
 
     def run(self, planned: EpochPlan) -> list[TaskReport] | None:
         """Run an epoch.
@@ -56,6 +63,7 @@ class EpochAttempts:
         Raises:
             InfrastructureError: when it has failed too often.
             OSError: likewise.
+            JobSupersededError: when the job is another's now.
             HeadraceError: what a task has reported: it would fail again.
         """
         for attempt in itertools.count(1):
@@ -64,6 +72,8 @@ class EpochAttempts:
             except (InfrastructureError, OSError) as error:
                 if isinstance(error, HeadraceError) and not isinstance(error, InfrastructureError):
                     raise
+                with contextlib.suppress(OSError):  # nobody can tell while the directory cannot be read
+                    self._check_owner()
                 delay = self._restarts.delay_after(attempt)
                 if delay is None or self._stop.is_set():
                     raise

@@ -332,7 +332,7 @@ class JobManager:
     def _open_attempts(self, manifest: Manifest, clock: Clock) -> EpochAttempts:
         restarts = self._settings.restart.begin(clock, random.Random(manifest.job_id))
         timeout = self._settings.epoch_timeout_seconds
-        return EpochAttempts(self._runtime, restarts, self._listener, self._stop, timeout)
+        return EpochAttempts(self._runtime, restarts, self._listener, self._stop, timeout, self._check_owner)
 
     def _open_sources(self, manifest: Manifest) -> list[SourceCoordinator]:
         assert self._clock is not None
