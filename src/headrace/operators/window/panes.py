@@ -11,7 +11,7 @@ go there directly, each to the windows that still take it.
 from __future__ import annotations
 
 from math import gcd
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.operators.window.assign import Assignment, assign, windows_per_record
 from headrace.time.windows import AlignedWindows
@@ -22,10 +22,13 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from headrace.operators.window.partials import Partials
+    from headrace.operators.window.partials import Chunk, Partials
 
     Longs = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
+
+Spreadable = TypeVar("Spreadable", "Chunk", "Partials")
+"""Rows that have the end of a pane, or of a window."""
 
 _FINEST: Final = 4
 """Panes of less than this part of the slide hold too few records to be worth it (a window of 10 s every 2.999 s)."""
@@ -71,11 +74,11 @@ class Panes:
         windows = self._windows
         return timestamps + windows.slide - (timestamps - windows.size - windows.offset) % windows.slide
 
-    def spread(self, panes: Partials, rows: int) -> Iterator[Partials]:
-        """Rows of panes as rows of windows.
+    def spread(self, panes: Spreadable, rows: int) -> Iterator[Spreadable]:
+        """Rows of panes as rows of windows, in no particular order.
 
         Args:
-            panes: the rows; at most one a key and pane.
+            panes: the rows.
             rows: about how many are made at a time.
         """
         step = max(1, rows // windows_per_record(self._windows))

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Pairs of a record and a window that are not aggregated yet.
+    """Pairs of a record and a window, or a pane, that are not aggregated yet.
 
     Attributes:
-        ends: the end of the window of each pair.
+        ends: the end of the window or pane of each pair.
         hashes: the hash of the record's key.
         keys: the record's key.
         columns: the input columns that the parts need, by position in the input.
@@ -45,6 +45,19 @@ class Chunk:
 
     def __len__(self) -> int:
         return len(self.ends)
+
+    def slice(self, start: int, stop: int) -> Chunk:
+        """The pairs from ``start`` up to ``stop``."""
+        length = stop - start
+        columns = {index: column.slice(start, length) for index, column in self.columns.items()}
+        keys = self.keys.slice(start, length)
+        return Chunk(self.ends[start:stop], self.hashes[start:stop], keys, columns, self.arrivals[start:stop])
+
+    def spread(self, pairs: Assignment) -> Chunk:
+        """Pairs of a record and a pane as pairs of a record and a window."""
+        rows = pairs.records
+        columns = {index: gather(column, rows) for index, column in self.columns.items()}
+        return Chunk(pairs.ends, self.hashes[rows], gather(self.keys, rows), columns, self.arrivals[rows])
 
     @staticmethod
     def concat(chunks: Sequence[Chunk]) -> Chunk:
@@ -96,7 +109,7 @@ class Partials:
         return Partials(self.ends[rows], self.hashes[rows], gather(self.keys, rows), columns)
 
     def spread(self, pairs: Assignment) -> Partials:
-        """The rows of panes as rows of windows, in no particular order."""
+        """Rows of panes as rows of windows."""
         rows = self.take(pairs.records)
         return Partials(pairs.ends, rows.hashes, rows.keys, rows.columns)
 

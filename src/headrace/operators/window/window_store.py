@@ -28,13 +28,17 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.operators.window.layout import WindowLayout
-    from headrace.operators.window.panes import Panes
+    from headrace.operators.window.panes import Panes, Spreadable
     from headrace.state.runs import Run, RunStore
 
     Longs = npt.NDArray[np.int64]
 
 _PENDING_ROWS = 1 << 18
 """So many rows wait before they are aggregated: sorting more at once costs no less a row."""
+
+
+_WORTHWHILE = 0.75
+"""Panes are of use when they have at most so many rows a record: a partial result costs more to spread than that."""
 
 
 class WindowStore:
@@ -149,22 +153,32 @@ class WindowStore:
         return [*self._stored, *self._memory]
 
     def _aggregate_pending(self) -> None:
-        of_windows = self._added_up(self._partials, self._chunks)
-        of_panes = self._added_up(self._pane_partials, self._pane_chunks)
-        self._forget_pending()
-        if of_windows is not None:
-            self._remember(of_windows)
-        if of_panes is not None:
-            assert self._panes is not None
-            for piece in self._panes.spread(of_panes, _PENDING_ROWS):
+        of_windows, of_panes = list(self._partials), list(self._pane_partials)
+        if self._chunks:
+            of_windows.append(Partials.of_chunk(self._parts, Chunk.concat(self._chunks)))
+        if self._pane_chunks:
+            rows = self._added_up_by_pane(Chunk.concat(self._pane_chunks))
+            of_panes.extend([] if rows is None else [rows])
+        if of_windows:
+            self._remember(Partials.regrouped(self._parts, of_windows) if self._partials else of_windows[0])
+        if of_panes:
+            rows = Partials.regrouped(self._parts, of_panes) if self._pane_partials else of_panes[0]
+            for piece in self._spread(rows):
                 self._remember(Partials.regrouped(self._parts, [piece]))
+        self._forget_pending()
 
-    def _added_up(self, partials: list[Partials], chunks: list[Chunk]) -> Partials | None:
-        """What waits, with one row a key and window (or pane), in order; None when nothing does."""
-        pieces = [*partials, *([Partials.of_chunk(self._parts, Chunk.concat(chunks))] if chunks else [])]
-        if not pieces:
-            return None
-        return Partials.regrouped(self._parts, pieces) if partials else pieces[0]
+    def _added_up_by_pane(self, chunk: Chunk) -> Partials | None:
+        """The partial results of a chunk's panes; None when its records are better added to their windows at once."""
+        rows = Partials.of_chunk(self._parts, chunk)
+        if len(rows) <= _WORTHWHILE * len(chunk):
+            return rows
+        for piece in self._spread(chunk):
+            self._remember(Partials.of_chunk(self._parts, piece))
+        return None
+
+    def _spread(self, rows: Spreadable) -> Iterator[Spreadable]:
+        assert self._panes is not None
+        return self._panes.spread(rows, 2 * _PENDING_ROWS)
 
     def _forget_pending(self) -> None:
         self._chunks, self._partials, self._pane_chunks, self._pane_partials = [], [], [], []
