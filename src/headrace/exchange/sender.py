@@ -30,7 +30,7 @@ class EdgeSender:
 
     Args:
         edge: the edge.
-        max_parallelism: the job's key groups.
+        max_parallelism: how many key groups the receiver has.
         outbox: takes finished envelopes.
         guard: is around everything that calls the user's code (key functions) or shows that a record does not fit its
             type, so that an error names the operator.
