@@ -28,7 +28,7 @@ STORE_PREFIX = "state/"
 
 
 class _Epochs(Protocol):
-    def begin_epoch(self) -> None: ...
+    def forget_keys(self) -> None: ...
 
     def end_epoch(self) -> None: ...
 
@@ -89,12 +89,19 @@ class KeyedStateBackend:
         return state
 
     def begin_epoch(self, clock: int) -> None:
-        """Forgets the keys of the last epoch."""
+        """Starts an epoch without any keys."""
         self.clock = clock
+        self.forget_keys()
+
+    def forget_keys(self) -> None:
+        """Lets go of the keys of the epoch and of their state in memory.
+
+        At its end rather than when the next one begins: Spark collects garbage in between, and would look at them all.
+        """
         self.current = NO_KEY
         self.entries = KeyEntries(self.codec)
         for cells in self._cells:
-            cells.begin_epoch()
+            cells.forget_keys()
 
     def end_epoch(self) -> None:
         """Writes what has changed into runs."""

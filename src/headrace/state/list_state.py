@@ -109,9 +109,9 @@ class ColumnarListState(ListState[Any]):
                 cell = cells[segment.position]
                 cell.stored = cell.stored + elements[segment.start : segment.stop]
 
-    def begin_epoch(self) -> None:
-        """Forgets all keys."""
-        self._cells.begin_epoch()
+    def forget_keys(self) -> None:
+        """Lets go of what is in memory."""
+        self._cells.forget_keys()
 
     def end_epoch(self) -> None:
         """Writes what was added, and where older elements are void."""

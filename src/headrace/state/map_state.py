@@ -186,9 +186,9 @@ class ColumnarMapState(MapState[Any, Any]):
             return array_to_values(self._key_type, flat(match, ENTRY))
         return self._codec.decode(flat(match, ENTRY_KEY))
 
-    def begin_epoch(self) -> None:
-        """Forgets all keys."""
-        self._cells.begin_epoch()
+    def forget_keys(self) -> None:
+        """Lets go of what is in memory."""
+        self._cells.forget_keys()
 
     def end_epoch(self) -> None:
         """Writes the entries that have changed, and where older entries are void."""

@@ -85,8 +85,8 @@ class NestedCells:
         self._loaded = 0
         self.table = table
 
-    def begin_epoch(self) -> None:
-        """Forgets all keys."""
+    def forget_keys(self) -> None:
+        """Lets go of what is in memory."""
         self._cells.clear()
         self._loaded = 0
 

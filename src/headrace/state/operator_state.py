@@ -84,3 +84,5 @@ class OperatorState:
             self._backend.end_epoch()
         if self._timers is not None:
             self._timers.end_epoch()
+        if self._backend is not None:
+            self._backend.forget_keys()

@@ -138,6 +138,7 @@ class TimerQueue:
         batch = self._new_rows()
         if batch is not None:
             self._store.append(batch, t.described(self._meta, batch))
+        self._new, self._heap = {}, []
         merge_small_runs(self._store, self._backend.clock)
 
     def _overlaid(self, time: int, due: dict[_Identity, AnyKeyEntry]) -> dict[_Identity, AnyKeyEntry]:

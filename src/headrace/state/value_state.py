@@ -39,8 +39,8 @@ class ElementCells:
         self.stored: list[Any] = []
         self._loaded = 0
 
-    def begin_epoch(self) -> None:
-        """Forgets all keys."""
+    def forget_keys(self) -> None:
+        """Lets go of what is in memory."""
         # The lists stay the same objects: the states hold them.
         self.now.clear()
         self.stored.clear()
