@@ -85,6 +85,7 @@ def console() -> Console:
 
 
 @pytest.fixture
-def terminal() -> Console:
-    """A console that takes itself for a terminal."""
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Console:
+    """A console that takes itself for a terminal, whatever runs the tests."""
+    monkeypatch.setenv("TERM", "xterm")
     return Console(file=io.StringIO(), width=100, force_terminal=True, color_system=None)

@@ -216,3 +216,8 @@ def test_the_listener_suits_the_output(console: Console, terminal: Console) -> N
     assert type(listener_for(console, progress=None)) is LineListener
     assert type(listener_for(console, progress=True)) is LineListener
     assert type(listener_for(terminal, progress=False)) is QuietListener
+
+
+def test_a_terminal_that_cannot_redraw_gets_lines(terminal: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    assert type(listener_for(terminal, progress=None)) is LineListener

@@ -177,4 +177,5 @@ def listener_for(console: Console, *, progress: bool | None) -> ProgressListener
     """
     if progress is False:
         return QuietListener(console)
-    return PanelListener(console) if console.is_terminal else LineListener(console)
+    redraws = console.is_terminal and not console.is_dumb_terminal
+    return PanelListener(console) if redraws else LineListener(console)
