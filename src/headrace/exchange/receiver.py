@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headrace.common.batch import concat
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import InfrastructureError
 from headrace.exchange.channel import ChannelStatus, ChannelSummary
+from headrace.exchange.merging import merged
 from headrace.exchange.payload import decode
-from headrace.operators.keyed import KeyedBatch
-from headrace.state.keys import KeyColumn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -147,59 +145,16 @@ class ExchangeReceiver:
         self._merge(held)
 
     def _merge(self, ready: list[_Held]) -> None:
-        if len(ready) == 1:
-            self._hand_over(ready[0].channel[0], ready[0].batch)
-            return
-        # Stable: records that meet the same watermark come by channel, and within one in sending order.
-        ready.sort(key=lambda held: held.channel)
-        for edge_id, batch in _interleave(ready):
+        # Records that meet the same watermark come by channel, and within one in sending order.
+        by_edge: dict[int, list[Batch]] = {}
+        for held in sorted(ready, key=lambda held: held.channel):
+            by_edge.setdefault(held.channel[0], []).append(held.batch)
+        for edge_id, batch in merged(by_edge, lambda batch: batch.watermarks):
             self._hand_over(edge_id, batch)
 
     def _hand_over(self, edge_id: int, batch: Batch) -> None:
         watermarks = self._known().effective(batch.watermarks, self._phase)
         self._deliver(self._edges[edge_id], batch.with_watermarks(watermarks))
-
-
-def _interleave(ready: list[_Held]) -> Iterable[tuple[int, Batch]]:
-    """Merge by watermark; records of one edge stay together as long as no record of another edge comes between."""
-    if not ready:
-        return
-    by_edge: dict[int, list[Batch]] = {}
-    for held in ready:
-        by_edge.setdefault(held.channel[0], []).append(held.batch)
-    if len(by_edge) == 1:
-        (edge_id, batches), *_ = by_edge.items()
-        yield edge_id, _sorted(_concat(batches))
-        return
-    merged = {edge_id: _sorted(_concat(batches)) for edge_id, batches in by_edge.items()}
-    yield from _alternate(merged)
-
-
-def _alternate(merged: dict[int, Batch]) -> Iterable[tuple[int, Batch]]:
-    """Cut the sorted batches of several edges where their watermarks interleave."""
-    edges = np.concatenate([np.full(len(batch), edge_id) for edge_id, batch in merged.items()])
-    watermarks = np.concatenate([batch.watermarks for batch in merged.values()])
-    order = np.argsort(watermarks, kind="stable")
-    sequence = edges[order]
-    cuts = np.flatnonzero(sequence[1:] != sequence[:-1]) + 1
-    taken = dict.fromkeys(merged, 0)
-    for start, stop in zip(np.append(0, cuts).tolist(), np.append(cuts, len(sequence)).tolist(), strict=True):
-        edge_id = int(sequence[start])
-        first = taken[edge_id]
-        taken[edge_id] = first + stop - start
-        yield edge_id, merged[edge_id].slice(first, taken[edge_id])
-
-
-def _concat(batches: list[Batch]) -> Batch:
-    if len(batches) > 1 and isinstance(batches[0], KeyedBatch):
-        keys = KeyColumn.concat([batch.keys for batch in batches if isinstance(batch, KeyedBatch)])
-        return KeyedBatch.of(concat(batches), keys)
-    return concat(batches)
-
-
-def _sorted(batch: Batch) -> Batch:
-    order = np.argsort(batch.watermarks, kind="stable")
-    return batch.take(order)
 
 
 class _Progress:
