@@ -253,6 +253,19 @@ def unions(env: StreamExecutionEnvironment) -> Streams:
     return {"union": union, "windows": windows}
 
 
+def branches(env: StreamExecutionEnvironment) -> Streams:
+    """A stream with a part of itself that has watermarks of its own; some records are late in one, some in both."""
+    stream = events(env)
+    strategy = WatermarkStrategy.for_bounded_out_of_orderness(200)
+    own = stream.filter(lambda event: event[1] % 3 > 0).assign_timestamps_and_watermarks(strategy)
+    keyed = stream.union(own).key_by("f0")
+    windows = keyed.window(TumblingEventTimeWindows.of(500))
+    counted = windows.side_output_late_data(LATE).aggregate(count(), sum("f1").alias("total"))
+    summed_early = windows.aggregate(count(), sum("f1").alias("total"))
+    late = counted.get_side_output(LATE)
+    return {"windows": counted, "late": late, "summed early": summed_early, "rolling": keyed.sum("f1")}
+
+
 class Same(KeyedProcessFunction):
     def process_element(self, value: Event, ctx: KeyedProcessFunction.Context) -> Iterator[Event]:
         yield value
@@ -305,6 +318,7 @@ JOBS = {
         columnar_windows,
         row_windows,
         unions,
+        branches,
         three_shuffles,
         other_parallelism,
         separate,
@@ -315,6 +329,7 @@ BATCH_JOBS = {job.__name__: job for job in (rolling, sessions, columnar_windows,
 IN_ORDER = {
     "keys": {"text", "number", "bytes", "tuple", "record", "pickled", "boolean"},
     "sessions": {"sessions", "small"},
+    "branches": {"rolling"},
     "rolling": {"sum", "min", "max", "min_by", "max_by"},
     "pickled_records": {"merged"},
     "dataclass_records": {"best", "lowest"},

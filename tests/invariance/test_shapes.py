@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,17 +11,15 @@ from hypothesis import strategies as st
 from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import Types
 from headrace.datastream.aggregates import count, sum
-from headrace.datastream.functions import KeyedProcessFunction, ProcessFunction, RuntimeContext
+from headrace.datastream.functions import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.state import MapStateDescriptor
 from headrace.datastream.streams.data_stream import DataStream
-from headrace.time.watermark_strategy import WatermarkStrategy
 from headrace.time.windows import TumblingEventTimeWindows
 from tests.invariance import test_rolling, test_timers
 from tests.invariance.driver import EVENT, Cut, Event, Job, cuts, examples, multiset, per_key, run
 from tests.invariance.models import WindowModel, with_watermarks
 
 LATE = OutputTag("late", EVENT)
-ODD = OutputTag("odd", EVENT)
 
 split = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9), st.integers(0, 60)), max_size=25)
 one_split = st.lists(st.tuples(st.sampled_from("abcde"), st.integers(0, 9), st.integers(0, 60)), max_size=40)
@@ -94,53 +91,6 @@ def test_union(left: list[Event], right: list[Event], third: list[Event], cut: C
     assert multiset(outputs["union"]) == multiset([(event, event[2]) for event in [*left, *right, *third]])
 
 
-@examples(40, events=one_split, cut=cuts)
-def test_diamond(events: list[Event], cut: Cut) -> None:
-    """A stream with a part of itself, which comes through a side output, and with all of itself once more."""
-    events = sorted(events, key=lambda event: event[2])
-
-    def build(job: Job) -> None:
-        stream = job.source("events", [events], 0)
-        split = stream.process(Odd(), EVENT)
-        union = split.union(split.get_side_output(ODD), stream)
-        results = summed(job, union)
-        job.sink("out", results)
-        job.sink("late", results.get_side_output(LATE))
-
-    outputs = run(build, cut)
-    assert multiset(outputs["out"]) == model_of([*events, *events])
-    assert not outputs["late"]
-
-
-@examples(
-    80,
-    events=one_split,
-    bounds=st.tuples(st.integers(0, 30), st.integers(0, 30)),
-    is_chained=st.booleans(),
-    is_filtered=st.booleans(),
-    cut=cuts,
-)
-def test_diamond_with_watermarks_of_its_own_in_one_branch(
-    events: list[Event], bounds: tuple[int, int], is_chained: bool, is_filtered: bool, cut: Cut
-) -> None:
-    """A record is late at the union only if it is late in the slower branch too: event time is that of the slower."""
-
-    def build(job: Job) -> None:
-        stream = job.source("events", [events], bounds[0])
-        own = stream.assign_timestamps_and_watermarks(WatermarkStrategy.for_bounded_out_of_orderness(bounds[1]))
-        union = (stream.filter(is_even) if is_filtered else stream).union(own)
-        results = summed(job, union.map(same, EVENT) if is_chained else union)
-        job.sink("out", results)
-        job.sink("late", results.get_side_output(LATE))
-
-    outputs = run(build, cut)
-    late = [event for event, watermark in with_watermarks(events, max(bounds)) if event[2] // 10 * 10 + 9 <= watermark]
-    copies = [event for event in events if not is_filtered or is_even(event)]
-    found = [event for event, _ in outputs["late"]]
-    assert not Counter(found) - Counter(late + late)
-    assert builtins.sum(row[3] for row, _ in outputs["out"]) + len(found) == len(events) + len(copies)
-
-
 @examples(40, events=one_split, bound=st.integers(0, 12), cut=cuts)
 def test_window_behind_keyed_process(events: list[Event], bound: int, cut: Cut) -> None:
     """Two shuffles: late records stay late, and what timers emit is on time, whoever is read first."""
@@ -191,20 +141,9 @@ def same(event: Event) -> Event:
     return event
 
 
-def is_even(event: Event) -> bool:
-    return event[1] % 2 == 0
-
-
 class Same(KeyedProcessFunction):
     def process_element(self, value: Event, ctx: KeyedProcessFunction.Context) -> Iterator[Event]:
         yield value
-
-
-class Odd(ProcessFunction):
-    """Odd values leave by the side output."""
-
-    def process_element(self, value: Event, ctx: ProcessFunction.Context) -> Iterator[Any]:
-        yield (ODD, value) if value[1] % 2 else value
 
 
 class Echo(KeyedProcessFunction):

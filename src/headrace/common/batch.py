@@ -30,9 +30,11 @@ class Batch:
         timestamps: event time of each record in milliseconds (int64), ``NO_TIMESTAMP`` where there is none.
         watermarks: the watermark in force when each record is processed (int64, never falling): an operator that
             handles record ``i`` first brings its event time to ``watermarks[i]``.
+        ordinals: where a stream branches and its branches meet again, which record of the batch that set out each of
+            these comes from (int64, never falling); else None.
     """
 
-    __slots__ = ("_columns", "_rows", "timestamps", "type", "watermarks")
+    __slots__ = ("_columns", "_rows", "ordinals", "timestamps", "type", "watermarks")
 
     def __init__(
         self,
@@ -42,10 +44,12 @@ class Batch:
         *,
         rows: list[Any] | None = None,
         columns: pa.RecordBatch | None = None,
+        ordinals: npt.NDArray[np.int64] | None = None,
     ) -> None:
         self.type = type_
         self.timestamps = timestamps
         self.watermarks = watermarks
+        self.ordinals = ordinals
         self._rows = rows
         self._columns = columns
 
@@ -93,13 +97,14 @@ class Batch:
 
     def take(self, indices: npt.NDArray[np.integer[Any]]) -> Batch:
         """The records at ``indices``, in that order."""
-        columns, rows = self._columns, self._rows
+        columns, rows, ordinals = self._columns, self._rows, self.ordinals
         return Batch(
             self.type,
             self.timestamps[indices],
             self.watermarks[indices],
             columns=None if columns is None else columns.take(_arrow_indices(indices)),
             rows=[rows[i] for i in indices.tolist()] if columns is None and rows is not None else None,
+            ordinals=None if ordinals is None else ordinals[indices],
         )
 
     def slice(self, start: int, stop: int) -> Batch:
@@ -110,6 +115,7 @@ class Batch:
             self.watermarks[start:stop],
             columns=None if self._columns is None else self._columns.slice(start, stop - start),
             rows=None if self._rows is None else self._rows[start:stop],
+            ordinals=None if self.ordinals is None else self.ordinals[start:stop],
         )
 
     def filter(self, mask: npt.NDArray[np.bool_]) -> Batch:
@@ -118,11 +124,39 @@ class Batch:
 
     def with_times(self, timestamps: npt.NDArray[np.int64], watermarks: npt.NDArray[np.int64]) -> Batch:
         """The same records under other timestamps and watermarks."""
-        return Batch(self.type, timestamps, watermarks, rows=self._rows, columns=self._columns)
+        return Batch(self.type, timestamps, watermarks, rows=self._rows, columns=self._columns, ordinals=self.ordinals)
 
     def with_watermarks(self, watermarks: npt.NDArray[np.int64]) -> Batch:
         """The same records meeting other watermarks."""
         return self.with_times(self.timestamps, watermarks)
+
+    def with_ordinals(self, ordinals: npt.NDArray[np.int64]) -> Batch:
+        """The same records, which set out anew."""
+        return Batch(
+            self.type, self.timestamps, self.watermarks, rows=self._rows, columns=self._columns, ordinals=ordinals
+        )
+
+    def replaced(
+        self,
+        type_: TypeInformation,
+        *,
+        rows: list[Any] | None = None,
+        columns: pa.RecordBatch | None = None,
+        sources: npt.NDArray[np.integer[Any]] | None = None,
+    ) -> Batch:
+        """What a function has made of these records, each under the times of the record that it comes from.
+
+        Args:
+            type_: the type of what it made.
+            rows: what it made, as Python objects.
+            columns: what it made, as columns.
+            sources: for each of them, the index of the record that it comes from; None where they correspond.
+        """
+        timestamps, watermarks, ordinals = self.timestamps, self.watermarks, self.ordinals
+        if sources is not None:
+            timestamps, watermarks = timestamps[sources], watermarks[sources]
+            ordinals = None if ordinals is None else ordinals[sources]
+        return Batch(type_, timestamps, watermarks, rows=rows, columns=columns, ordinals=ordinals)
 
 
 def _arrow_indices(indices: npt.NDArray[np.integer[Any]]) -> pa.Array:
@@ -136,8 +170,14 @@ def concat(batches: Sequence[Batch]) -> Batch:
     first = batches[0]
     timestamps = np.concatenate([batch.timestamps for batch in batches])
     watermarks = np.concatenate([batch.watermarks for batch in batches])
+    ordinals = _joined([batch.ordinals for batch in batches])
     if all(batch.is_columnar for batch in batches):
         columns = pa.concat_batches([batch.columns for batch in batches])
-        return Batch(first.type, timestamps, watermarks, columns=columns)
+        return Batch(first.type, timestamps, watermarks, columns=columns, ordinals=ordinals)
     rows = [row for batch in batches for row in batch.rows]
-    return Batch(first.type, timestamps, watermarks, rows=rows)
+    return Batch(first.type, timestamps, watermarks, rows=rows, ordinals=ordinals)
+
+
+def _joined(ordinals: Sequence[npt.NDArray[np.int64] | None]) -> npt.NDArray[np.int64] | None:
+    known = [found for found in ordinals if found is not None]
+    return np.concatenate(known) if len(known) == len(ordinals) else None

@@ -9,6 +9,7 @@ from headrace.checkpoint.manifest import SourceSnapshot, SplitSnapshot
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.connectors.source import EnumeratorContext, ReadBudget, SplitRead
 from headrace.graph.specs import SourceSpec, TimestampsSpec
+from headrace.runtime.task.branching import branchings
 from headrace.runtime.task.messages import PieceTurn
 
 if TYPE_CHECKING:
@@ -90,6 +91,11 @@ class SourceCoordinator:
         self._source = planned.node.spec.source
         self._timestamps = timestamps_operators(plan, planned)
         self._uids = {node: plan.operator(node).uid for node in self._timestamps}
+        # Where branches with watermarks of their own meet, one number is not enough to lift what a later piece says.
+        self._is_read_whole = any(
+            branching.node == planned.node.id and branching.has_several_makers
+            for branching in branchings(plan.stages[0])
+        )
         self._channels = channels
         enumerator_state = None if snapshot is None else snapshot.enumerator
         self._enumerator = self._source.create_enumerator(
@@ -189,9 +195,9 @@ class SourceCoordinator:
         """What tasks do with a split in an epoch: its pieces in order, or one turn without input."""
         split, node = planned.split, self.planned.node.id
         starts = {operator: split.watermarks.get(operator, MIN_WATERMARK) for operator in self._timestamps}
-        first = PieceTurn(node, split.channel, 0, None, starts, ends=planned.ends, idle=planned.idle)
         pieces = () if planned.read is None else planned.read.pieces
-        if not pieces:
+        first = PieceTurn(node, split.channel, 0, pieces, starts, ends=planned.ends, idle=planned.idle)
+        if len(pieces) <= 1 or self._is_read_whole:
             return [first]
         # Nothing is known of the pieces before: the receivers lift what later pieces say to what earlier ones reached.
         unknown = dict.fromkeys(self._timestamps, MIN_WATERMARK)
@@ -199,7 +205,7 @@ class SourceCoordinator:
             replace(
                 first,
                 phase=phase,
-                piece=piece,
+                pieces=(piece,),
                 starts=starts if phase == 0 else unknown,
                 ends=planned.ends and phase == len(pieces) - 1,
             )
@@ -207,7 +213,7 @@ class SourceCoordinator:
         ]
 
     def _pieces(self) -> int:
-        return self.planned.parallelism if self._source.reads_in_pieces else 1
+        return self.planned.parallelism if self._source.reads_in_pieces and not self._is_read_whole else 1
 
     def _plan_split(self, split: Split, share: ReadBudget, now: int) -> SplitPlan:
         read = self._enumerator.plan(split.split_id, split.position, share, now)

@@ -1,8 +1,10 @@
-"""Collects what a user function yields, row by row, and hands it on as batches."""
+"""Collect what a user function yields, row by row, and hand it on as batches."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from headrace.common.batch import Batch
 from headrace.common.output_tag import OutputTag
@@ -65,3 +67,48 @@ class RowCollector:
         rows.append(value)
         timestamps.append(timestamp)
         watermarks.append(watermark)
+
+
+class ElementCollector:
+    """Rows of the main output and of the side outputs, each with the element that it was made of.
+
+    Args:
+        output_type: the type of the main output.
+        side_types: the types of the side outputs that are read, by tag id; what goes to others is dropped, as in Flink.
+    """
+
+    __slots__ = ("_output_type", "_rows", "_side_types", "_sides", "_sources")
+
+    def __init__(self, output_type: TypeInformation, side_types: Mapping[str, TypeInformation]) -> None:
+        self._output_type = output_type
+        self._side_types = side_types
+        self._begin()
+
+    def collect(self, results: Iterable[Any] | None, element: int) -> None:
+        """Take everything that a call of a user function yielded for the element with this index in its batch."""
+        if results is None:
+            return
+        for result in results:
+            if type(result) is tuple and len(result) == 2 and type(result[0]) is OutputTag:
+                rows, sources = self._sides.setdefault(result[0].tag_id, ([], []))
+                rows.append(result[1])
+                sources.append(element)
+            else:
+                self._rows.append(result)
+                self._sources.append(element)
+
+    def flush(self, batch: Batch, output: Output) -> None:
+        """Hand everything on that was made of ``batch``."""
+        rows, sources, sides = self._rows, self._sources, self._sides
+        self._begin()
+        if rows:
+            output.emit(batch.replaced(self._output_type, rows=rows, sources=np.asarray(sources)))
+        for tag_id, (side_rows, side_sources) in sides.items():
+            if tag_id in self._side_types:
+                made = batch.replaced(self._side_types[tag_id], rows=side_rows, sources=np.asarray(side_sources))
+                output.emit_side(tag_id, made)
+
+    def _begin(self) -> None:
+        self._rows: list[Any] = []
+        self._sources: list[int] = []
+        self._sides: dict[str, tuple[list[Any], list[int]]] = {}

@@ -27,7 +27,14 @@ class KeyedBatch(Batch):
     @classmethod
     def of(cls, batch: Batch, keys: KeyColumn) -> KeyedBatch:
         """The records of ``batch`` with their keys."""
-        keyed = cls(batch.type, batch.timestamps, batch.watermarks, rows=batch._rows, columns=batch._columns)
+        keyed = cls(
+            batch.type,
+            batch.timestamps,
+            batch.watermarks,
+            rows=batch._rows,
+            columns=batch._columns,
+            ordinals=batch.ordinals,
+        )
         keyed.keys = keys
         return keyed
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.common.constants import MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.errors import InvalidProgramError
 from headrace.operators.base import EpochScope, Operator, OperatorContext, Output
-from headrace.operators.collector import RowCollector
+from headrace.operators.collector import ElementCollector
 from headrace.operators.functions import close_function, method_of, open_function
 from headrace.operators.runtime_context import RuntimeContext
 from headrace.operators.user_code import calling_user_code, user_error
@@ -91,7 +91,7 @@ class ProcessOperator(Operator):
         super().__init__()
         self._function = function
         self._process = method_of(function, "process_element")
-        self._collector = RowCollector(output_type, side_types)
+        self._collector = ElementCollector(output_type, side_types)
 
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
@@ -116,13 +116,13 @@ class ProcessOperator(Operator):
         timestamps, watermarks = batch.timestamps.tolist(), batch.watermarks.tolist()
         row = None
         try:
-            for row, timestamp, watermark in zip(batch.rows, timestamps, watermarks, strict=True):
+            for element, (row, timestamp, watermark) in enumerate(zip(batch.rows, timestamps, watermarks, strict=True)):
                 context._timestamp = timestamp
                 timers.watermark = watermark
-                collector.collect(self._process(row, context), timestamp, watermark)
+                collector.collect(self._process(row, context), element)
         except Exception as error:
             raise user_error(error, self.context, row) from error
-        collector.flush(self.output)
+        collector.flush(batch, self.output)
 
     def advance_watermark(self, watermark: int) -> None:
         self._timers.watermark = watermark

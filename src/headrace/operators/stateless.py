@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidTypeError
 from headrace.operators.base import Operator, OperatorContext, Output
@@ -18,6 +17,7 @@ from headrace.operators.user_code import calling_user_code, user_error
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
 
 
@@ -61,7 +61,7 @@ class MapOperator(FunctionOperator):
                 append(call(row))
         except Exception as error:
             raise user_error(error, self.context, row) from error
-        self.output.emit(Batch(self._output_type, batch.timestamps, batch.watermarks, rows=rows))
+        self.output.emit(batch.replaced(self._output_type, rows=rows))
 
 
 class FlatMapOperator(FunctionOperator):
@@ -85,9 +85,8 @@ class FlatMapOperator(FunctionOperator):
         except Exception as error:
             raise user_error(error, self.context, row) from error
         if rows:
-            repeats = np.asarray(counts)
-            times = np.repeat(batch.timestamps, repeats), np.repeat(batch.watermarks, repeats)
-            self.output.emit(Batch(self._output_type, *times, rows=rows))
+            sources = np.repeat(np.arange(len(batch)), counts)
+            self.output.emit(batch.replaced(self._output_type, rows=rows, sources=sources))
 
 
 class FilterOperator(FunctionOperator):
@@ -128,7 +127,7 @@ class MapBatchesOperator(FunctionOperator):
             return
         result = self._checked(result)
         if result.num_rows == len(batch):
-            self.output.emit(Batch(self._output_type, batch.timestamps, batch.watermarks, columns=result))
+            self.output.emit(batch.replaced(self._output_type, columns=result))
         elif result.num_rows:
             self._emit_resized(batch, result)
 
@@ -147,9 +146,10 @@ class MapBatchesOperator(FunctionOperator):
 
     def _emit_resized(self, batch: Batch, result: pa.RecordBatch) -> None:
         """Rows came or went: which comes from which is not known, so all get the batch's last timestamp."""
+        first = np.zeros(result.num_rows, dtype=np.intp)
+        made = batch.replaced(self._output_type, columns=result, sources=first)
         timestamps = np.full(result.num_rows, batch.timestamps.max(), dtype=np.int64)
-        watermarks = np.full(result.num_rows, batch.watermarks[0], dtype=np.int64)
-        self.output.emit(Batch(self._output_type, timestamps, watermarks, columns=result))
+        self.output.emit(made.with_times(timestamps, made.watermarks))
 
 
 def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from headrace.common.batch import Batch
@@ -11,8 +12,10 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.typeinfo import Types
 from headrace.operators.base import Operator
 from headrace.plan.job_plan import PlannedEdge
-from headrace.runtime.task.inputs import EXCHANGE, Inputs, Siblings
-from headrace.runtime.task.wiring import Fanout, Gate
+from headrace.runtime.task.gate import Gate, GateMeeting
+from headrace.runtime.task.inputs import EXCHANGE
+from headrace.runtime.task.rounds import Round, Trace
+from headrace.runtime.task.wiring import Fanout
 
 
 class Recorder(Operator):
@@ -86,38 +89,46 @@ def test_an_idle_input_has_no_say(gate: Gate) -> None:
     assert told(gate) == [("a timer of an idle input", 10), 10, ("b", 12), 30, 30]
 
 
-def test_branches_of_several_origins_go_by_what_all_had_reached_before_the_round() -> None:
-    gate = Gate(Recorder(), Inputs({7: "fast", 8: "slow"}))
-    gate.begin({7: 1, 8: 0}, 0)
-    for _ in range(2):
-        gate.inputs.begin_round()
-        gate.accept(8, edge(8), batch(("slow", 5), ("slow", 50)))
-        gate.accept(7, edge(7), batch(("late in the fast one", 99), ("fast", 200)))
-    gate.advance(8, 60)
-    gate.advance(7, 300)
-    assert told(gate) == [
-        *[("slow", 0), ("slow", 0), ("late in the fast one", 0), ("fast", 0)],
-        *[("slow", 5), ("slow", 50), ("late in the fast one", 50), ("fast", 50)],
-        *[60, 60],
-    ]
+class Branch:
+    """A branch whose watermarks are the timestamps of its records so far."""
+
+    def __init__(self, gate: Gate, number: int) -> None:
+        self.trace = Trace(lambda: self.watermark)
+        self.watermark = 0
+        self._gate = gate
+        self._edge = edge(number)
+
+    def accept(self, batch: Batch) -> None:
+        stamps = []
+        for row in batch.rows:
+            stamps.append(self.watermark)
+            self.watermark = max(self.watermark, int(row.split(":")[self._edge.id]))
+        stamped = batch.with_watermarks(np.array(stamps))
+        self.trace.note(stamped)
+        self._gate.accept(self._edge.id, self._edge, stamped)
+
+    def advance(self, watermark: int) -> None:
+        self._gate.advance(self._edge.id, watermark)
 
 
-def test_edges_into_one_operator_behind_a_shuffle_hold_one_another_back() -> None:
-    siblings = Siblings({1: 10, 2: 10, 3: 11}, {1: "fast", 2: "fast", 3: "slow"})
-    siblings.begin({10: 4, 11: 0})
-
-    def stamps(number: int, *watermarks: int) -> list[int]:
-        held = siblings.hold_back(number, batch(*(("", watermark) for watermark in watermarks)))
-        return held.watermarks.tolist()
-
-    siblings.inputs.begin_round()
-    assert stamps(3, 1, 9) == [1, 4]
-    assert stamps(1, 7, 99) == [0, 0], "not what the sibling has reached in this round"
-    siblings.inputs.begin_round()
-    assert stamps(3, 20, 120) == [20, 99]
-    assert stamps(2, 100, 101) == [9, 9]
-    siblings.begin({10: 500})
-    assert stamps(1, 501) == [501], "the other branch gets nothing of this split"
+@pytest.mark.parametrize("size", [1, 2, 3, 6])
+def test_branches_that_meet_go_by_what_all_had_reached_at_each_record(gate: Gate, size: int) -> None:
+    """However the records are cut into batches."""
+    fanout = Fanout()
+    branches = [Branch(gate, 0), Branch(gate, 1)]
+    meeting = GateMeeting(gate, {number: [branch.trace] for number, branch in enumerate(branches)})
+    fanout.rounds[None] = Round(Trace(lambda: 0), [branch.trace for branch in branches], [meeting])
+    for branch in branches:
+        fanout.add(None, branch)
+    gate.begin({0: 0, 1: 0}, 0)
+    records = ["5:1", "9:2", "3:30", "3:30", "20:40", "0:0"]
+    for start in range(0, len(records), size):
+        fanout.emit(batch(*((record, 0) for record in records[start : start + size])))
+    fanout.advance_watermark(99)
+    met = [0, 1, 2, 9, 9, 20]
+    each = [pair for record, watermark in zip(records, met, strict=True) for pair in [(record, watermark)] * 2]
+    assert told(gate) == [*each, 40, 99]
+    assert gate.records == len(each)
 
 
 class Target:

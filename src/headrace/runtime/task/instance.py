@@ -8,24 +8,23 @@ from __future__ import annotations
 
 import pickle
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.exchange.sender import EdgeSender
-from headrace.operators.base import EpochScope, Operator, OperatorContext
+from headrace.operators.base import EpochScope, OperatorContext
 from headrace.operators.sink import SinkOperator
+from headrace.runtime.task.branch_wiring import join_branches
 from headrace.runtime.task.dependencies import NOTHING
-from headrace.runtime.task.inputs import Inputs, Origins
+from headrace.runtime.task.gate import Gate
 from headrace.runtime.task.operator_table import OperatorMaker
-from headrace.runtime.task.wiring import ChainedTarget, ExchangeTarget, Fanout, Gate, calling_key_function
+from headrace.runtime.task.wiring import ChainedTarget, ExchangeTarget, Fanout, Member, calling_key_function
 from headrace.state.storage import DirectoryStorage
 from headrace.state.task_state import TaskState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from headrace.exchange.envelope import Envelope
     from headrace.plan.job_plan import JobPlan, PlannedOperator
     from headrace.runtime.task.dependencies import Dependencies
@@ -49,17 +48,6 @@ class JobBlob:
     dependencies: Dependencies = NOTHING
 
 
-@dataclass(slots=True)
-class Member:
-    """One operator of the task with what stands around it."""
-
-    planned: PlannedOperator
-    operator: Operator
-    gate: Gate
-    fanout: Fanout
-    senders: list[EdgeSender] = field(default_factory=list)
-
-
 class StageInstance:
     """All operators of one task, wired and opened.
 
@@ -80,18 +68,15 @@ class StageInstance:
         self._maker = OperatorMaker(plan, job_id, partition)
         self.state = None if start is None else self._open_state(blob, start)
         self.members: dict[int, Member] = {}
-        origins = Origins(self.stage)
         for planned in self.stage.operators:
             if partition < planned.parallelism and planned.node.inputs:
                 operator = self._maker.make(planned)
-                gate = Gate(operator, Inputs(origins.of_inputs(planned)))
-                self.members[planned.node.id] = Member(planned, operator, gate, Fanout())
+                self.members[planned.node.id] = Member(planned, operator, Gate(operator), Fanout())
         self.sources = {op.node.id: Fanout() for op in self.stage.operators if not op.node.inputs}
         self.source_senders: dict[int, list[EdgeSender]] = {}
-        self._siblings = list(origins.siblings())
-        inputs = (*(member.gate.inputs for member in self.members.values()), *(s.inputs for s in self._siblings))
-        self._in_rounds = [found for found in inputs if found.are_of_several_origins]
+        self._exchanged: dict[int, ExchangeTarget] = {}
         self._wire()
+        join_branches(self.stage, self.members, self.sources, self._exchanged)
         for member in self.members.values():
             member.operator.open(self._context_of(member.planned), member.fanout)
 
@@ -114,16 +99,6 @@ class StageInstance:
                 is_batch=self.plan.is_batch,
             )
             member.operator.begin_epoch(scope)
-
-    def begin_siblings(self, reached: Mapping[int, int]) -> None:
-        """Start of an epoch, or of a piece of a split; see :meth:`Siblings.begin`."""
-        for siblings in self._siblings:
-            siblings.begin(reached)
-
-    def begin_round(self) -> None:
-        """The next batch sets out."""
-        for inputs in self._in_rounds:
-            inputs.begin_round()
 
     def abort(self) -> None:
         """The epoch failed: sinks let go of what they opened."""
@@ -164,8 +139,8 @@ class StageInstance:
                 guard = partial(calling_key_function, context)
                 sender = EdgeSender(edge, edge.target_max_parallelism, self.outbox.append, guard)
                 senders.append(sender)
-                siblings = next((found for found in self._siblings if edge.id in found.edges), None)
-                fanout.add(edge.side_output, ExchangeTarget(sender, siblings))
+                self._exchanged[edge.id] = ExchangeTarget(sender)
+                fanout.add(edge.side_output, self._exchanged[edge.id])
             elif edge.target in self.members:
                 fanout.add(edge.side_output, ChainedTarget(self.members[edge.target].gate, edge, context))
 

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PieceTurn:
-    """One piece of one split, to be read by one task of stage 0.
+    """One piece of one split, or all of them, to be read by one task of stage 0.
 
     Attributes:
         node: node id of the source.
         channel: the number of the split within the job.
         phase: which piece of the epoch's share it is.
-        piece: what the reader needs; None when the split has no input in this epoch.
+        pieces: what the reader needs, one after the other; none when the split has no input in this epoch.
         starts: for each operator that makes watermarks, what it has reached; for phases after the first nothing is
             known of the pieces before, so all start from the beginning and the receivers make it whole.
         ends: whether the split ends with this piece.
@@ -33,7 +33,7 @@ class PieceTurn:
     node: int
     channel: int
     phase: int
-    piece: Any
+    pieces: tuple[Any, ...]
     starts: Mapping[int, int]
     ends: bool = False
     idle: frozenset[int] = frozenset()

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from headrace.connectors.source import SourceReader, SourceRecords
     from headrace.exchange.sender import EdgeSender
     from headrace.plan.job_plan import PlannedOperator
-    from headrace.runtime.task.instance import Member, StageInstance
+    from headrace.runtime.task.instance import StageInstance
     from headrace.runtime.task.messages import EpochContext
+    from headrace.runtime.task.wiring import Member
 
 
 class SourceTask:
@@ -71,8 +72,8 @@ class SourceTask:
     def _run_turn(self, turn: PieceTurn) -> Iterator[None]:
         reach = self._reach[turn.node]
         reach.begin(turn)
-        if turn.piece is not None:
-            for records in self._reader(turn.node).read(turn.piece):
+        for piece in turn.pieces:
+            for records in self._reader(turn.node).read(piece):
                 self._emit(turn.node, records)
                 yield
         self._instance.sources[turn.node].advance_watermark(MAX_WATERMARK if turn.ends else MIN_WATERMARK)
@@ -89,7 +90,6 @@ class SourceTask:
             if timestamps is None:
                 timestamps = np.full(count, NO_TIMESTAMP, dtype=np.int64)
             watermarks = np.full(count, MIN_WATERMARK, dtype=np.int64)
-            self._instance.begin_round()
             type_ = planned.node.type_of(None)
             fanout.emit(Batch(type_, timestamps, watermarks, rows=records.rows, columns=records.columns))
         if records.rejected:
@@ -145,7 +145,6 @@ class _Reach:
                 start = turn.starts.get(node, MIN_WATERMARK)
             member.operator.begin_channel(start)
             member.fanout.watermark = fanouts[node] = start
-        self._instance.begin_siblings(fanouts)
         for node, senders in self._senders():
             for sender in senders:
                 sender.begin_channel(turn.channel, turn.phase, fanouts[node])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.common.constants import MIN_WATERMARK
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.exchange.envelope import Envelope
     from headrace.plan.job_plan import PlannedEdge
-    from headrace.runtime.task.instance import Member, StageInstance
+    from headrace.runtime.task.instance import StageInstance
     from headrace.runtime.task.messages import EpochContext
+    from headrace.runtime.task.wiring import Member
 
 
 class StageTask:
@@ -104,13 +106,7 @@ class StageTask:
             self._of_edge[edge.id] = receiver
 
     def _deliverer(self, member: Member) -> Callable[[PlannedEdge, Batch], None]:
-        gate, begin_round = member.gate, self._instance.begin_round
-
-        def deliver(edge: PlannedEdge, batch: Batch) -> None:
-            begin_round()
-            gate.accept(EXCHANGE, edge, batch)
-
-        return deliver
+        return partial(member.gate.accept, EXCHANGE)
 
     def _begin(self) -> None:
         """Set every gate to where the last epoch ended, then start the operators (due timers fire)."""
@@ -128,7 +124,6 @@ class StageTask:
             for sender in member.senders:
                 sender.begin_channel(self._instance.partition, 0, output)
         members = self._instance.members
-        self._instance.begin_siblings({node: member.fanout.watermark for node, member in members.items()})
         makers = {node for node, member in members.items() if isinstance(member.operator, TimestampsOperator)}
         watermarks = {
             node: (self._start.outputs if node in makers else self._start.watermarks).get(node, MIN_WATERMARK)

@@ -1,78 +1,25 @@
-"""How the operators of one task are joined: gates before them, fan-outs behind them."""
+"""How the operators of one task are joined: what an operator emits, and where it goes."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
-
-import numpy as np
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.exchange.keying import KeyFunctionError, keys_of
 from headrace.operators.keyed import KeyedBatch
 from headrace.operators.user_code import calling_user_code, user_error
-from headrace.runtime.task.inputs import Inputs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from headrace.common.batch import Batch
     from headrace.exchange.sender import EdgeSender
     from headrace.operators.base import Operator, OperatorContext
-    from headrace.plan.job_plan import PlannedEdge
-    from headrace.runtime.task.inputs import Siblings
-
-
-class Gate:
-    """Stands before an operator and holds its event time to the slowest of its inputs (Flink's status watermark valve).
-
-    An input is a chained edge, or everything that came through the exchange. Most operators have one input; then a gate
-    only counts.
-
-    Args:
-        operator: the operator.
-        inputs: its inputs.
-    """
-
-    def __init__(self, operator: Operator, inputs: Inputs | None = None) -> None:
-        self.operator = operator
-        self.watermark = MIN_WATERMARK
-        self.records = 0
-        self.inputs = inputs or Inputs()
-        self._only: int | None = None
-
-    def begin(self, inputs: Mapping[int, int], watermark: int) -> None:
-        """Start of an epoch, or of a piece of a split.
-
-        Args:
-            inputs: the watermark of each input that is not idle.
-            watermark: the event time that the operator has reached.
-        """
-        self.inputs.begin(inputs)
-        self._only = None if len(inputs) > 1 else next(iter(inputs), None)
-        self.watermark = watermark
-
-    def accept(self, source: int, edge: PlannedEdge, batch: Batch) -> None:
-        """Records of one input."""
-        self.records += len(batch)
-        if source != self._only:
-            batch = self._held_back(source, batch)
-        self.watermark = int(batch.watermarks[-1])
-        self.operator.process(edge.input_index, batch)
-
-    def advance(self, source: int, watermark: int) -> None:
-        """One input has reached ``watermark``; an idle one has no say."""
-        self.inputs.advance(source, watermark)
-        self.watermark = max(self.inputs.slowest(), self.watermark)
-        self.operator.advance_watermark(self.watermark)
-
-    def _held_back(self, source: int, batch: Batch) -> Batch:
-        """The same records under the watermark that all inputs have reached."""
-        limit = self.inputs.limit(source)
-        # What an idle input still has to say moves nothing.
-        reached = self.watermark if limit is None or source not in self.inputs else limit
-        self.inputs.advance(source, int(batch.watermarks[-1]))
-        return batch.with_watermarks(np.maximum(np.minimum(batch.watermarks, reached), self.watermark))
+    from headrace.plan.job_plan import PlannedEdge, PlannedOperator
+    from headrace.runtime.task.gate import Gate
+    from headrace.runtime.task.rounds import Round, Trace
 
 
 @contextmanager
@@ -120,34 +67,50 @@ class ChainedTarget:
         self._gate.advance(self._edge.id, watermark)
 
 
+class SendMeeting(Protocol):
+    """Branches that meet behind a shuffle."""
+
+    def wait(self, target: ExchangeTarget, batch: Batch) -> None:
+        """Records are to be sent, but the round is not over."""
+
+
 class ExchangeTarget:
     """Hands records to the exchange.
 
     Args:
         sender: the sending end of the edge.
-        siblings: the edges that hold this one back, if there are any.
+
+    Attributes:
+        meeting: what records have to wait for before they are sent.
     """
 
-    def __init__(self, sender: EdgeSender, siblings: Siblings | None = None) -> None:
+    def __init__(self, sender: EdgeSender) -> None:
         self.sender = sender
-        self._siblings = siblings
+        self.meeting: SendMeeting | None = None
 
     def accept(self, batch: Batch) -> None:
-        if self._siblings is not None:
-            batch = self._siblings.hold_back(self.sender.edge.id, batch)
-        self.sender.send(batch)
+        if self.meeting is None:
+            self.sender.send(batch)
+        else:
+            self.meeting.wait(self, batch)
 
     def advance(self, watermark: int) -> None:
         """The last watermark travels with the summary at the end of the epoch."""
-        if self._siblings is not None:
-            self._siblings.inputs.advance(self.sender.edge.id, watermark)
 
 
 class Fanout:
-    """Stands behind an operator and copies what it emits to all that read from it."""
+    """Stands behind an operator and copies what it emits to all that read from it.
+
+    Attributes:
+        watermark: the last one that was passed on.
+        trace: keeps the watermarks of what is emitted, where branches that meet again want to know.
+        rounds: by output, the rounds of the branching that has its root here.
+    """
 
     def __init__(self) -> None:
         self.watermark = MIN_WATERMARK
+        self.trace: Trace | None = None
+        self.rounds: dict[str | None, Round] = {}
         self._main: list[Target] = []
         self._sides: dict[str, list[Target]] = {}
 
@@ -162,13 +125,13 @@ class Fanout:
 
     def emit(self, batch: Batch) -> None:
         if len(batch):
-            for target in self._main:
-                target.accept(batch)
+            if self.trace is not None:
+                self.trace.note(batch)
+            self._hand_on(batch, self._main, self.rounds.get(None))
 
     def emit_side(self, tag_id: str, batch: Batch) -> None:
         if len(batch):
-            for target in self._sides.get(tag_id, ()):
-                target.accept(batch)
+            self._hand_on(batch, self._sides.get(tag_id, ()), self.rounds.get(tag_id))
 
     def advance_watermark(self, watermark: int) -> None:
         self.watermark = watermark
@@ -177,3 +140,22 @@ class Fanout:
         for targets in self._sides.values():
             for target in targets:
                 target.advance(watermark)
+
+    def _hand_on(self, batch: Batch, targets: Iterable[Target], rounds: Round | None) -> None:
+        if rounds is not None:
+            batch = rounds.set_out(batch)
+        for target in targets:
+            target.accept(batch)
+        if rounds is not None:
+            rounds.end()
+
+
+@dataclass(slots=True)
+class Member:
+    """One operator of the task with what stands around it."""
+
+    planned: PlannedOperator
+    operator: Operator
+    gate: Gate
+    fanout: Fanout
+    senders: list[EdgeSender] = field(default_factory=list)
