@@ -16,7 +16,7 @@ from headrace.time.watermark_strategy import WatermarkStrategy
 from headrace.time.windows import TumblingEventTimeWindows
 from tests.invariance import test_rolling
 from tests.invariance.driver import EVENT, Cut, Event, Job, cuts, examples, multiset, per_key, run
-from tests.invariance.models import MIN, WindowModel
+from tests.invariance.models import MIN, WindowModel, with_watermarks
 
 LATE = OutputTag("late", EVENT)
 ODD = OutputTag("odd", EVENT)
@@ -224,6 +224,33 @@ def test_branches_behind_a_shuffle(events: list[Event], bound: int, ways: list[B
     assert multiset(run(build, cut)["out"]) == windows_of(model_of(events, bound, ways))
 
 
+@examples(
+    60,
+    events=one_split,
+    bound=bounds,
+    united=st.sampled_from(["two operators", "two outputs", "two depths"]),
+    is_chained=st.booleans(),
+    cut=cuts,
+)
+def test_unions_behind_a_shuffle(events: list[Event], bound: int, united: str, is_chained: bool, cut: Cut) -> None:
+    """What does not set out together is merged by watermark, so each record meets its own; late ones included."""
+
+    def build(job: Job) -> None:
+        stream = job.source("events", [events], bound)
+        keyed = stream.key_by("f0")
+        twice = job.keyed("twice", keyed.process(Twice(), EVENT))
+        other = {
+            "two operators": lambda: job.keyed("same", keyed.process(Same(), EVENT)),
+            "two outputs": lambda: twice.get_side_output(ODD),
+            "two depths": lambda: stream,
+        }[united]()
+        union = twice.union(other)
+        job.sink("out", windows(job, union.map(same, EVENT) if is_chained else union, is_late_wanted=True))
+
+    model = WindowModel(10, 10).run(pair for pair in with_watermarks(events, bound) for _ in range(2))
+    assert multiset(run(build, cut)["out"]) == windows_of(model)
+
+
 @examples(60, events=one_split, own=bounds, is_chained=st.booleans(), cut=cuts)
 def test_a_branch_behind_a_shuffle_and_one_before_it(events: list[Event], own: int, is_chained: bool, cut: Cut) -> None:
     """Nothing is late that is on time in its own branch, whichever branch is ahead."""
@@ -290,6 +317,14 @@ def same(event: Event) -> Event:
 class Same(KeyedProcessFunction):
     def process_element(self, value: Event, ctx: KeyedProcessFunction.Context) -> Iterator[Event]:
         yield value
+
+
+class Twice(KeyedProcessFunction):
+    """Every record by the main output, and once more by the side output."""
+
+    def process_element(self, value: Event, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        yield value
+        yield ODD, value
 
 
 class Odd(ProcessFunction):

@@ -69,6 +69,30 @@ def test_a_stage_for_each_shuffle_of_the_deepest_path(env: StreamExecutionEnviro
     assert not edge(job, "twice", "two").is_exchange
 
 
+def test_unions_behind_a_shuffle_are_merged_by_another_one(env: StreamExecutionEnvironment) -> None:
+    """Unless event time does not matter behind them, or all records set out together."""
+    stream = pairs(env)
+    keyed = stream.key_by("f0")
+    one, two = keyed.sum("f1").name("one"), keyed.max("f1").name("two")
+    end(one.union(two), "sink")
+    end(one.union(two, stream).map(lambda pair: pair, PAIR).name("map"), "mapped")
+    process = one.union(two).process(Splitter(), PAIR).name("process")
+    end(process, "processed")
+    together = process.filter(bool).name("filter").union(process).map(lambda pair: pair, PAIR).name("together")
+    end(together.key_by("f0").sum("f1").name("sum"), "summed")
+    job = plan(env)
+    assert names(job) == [
+        ["pairs"],
+        ["one", "two", "sink", "map", "mapped"],
+        ["process", "processed", "filter", "together"],
+        ["sum", "summed"],
+    ]
+    assert edge(job, "one", "process").ship_strategy == "FORWARD"
+    assert names(plan(env, is_batch=True))[1] == [
+        *["one", "two", "sink", "map", "mapped", "process", "processed", "filter", "together"]
+    ]
+
+
 def test_sub_graphs_that_have_nothing_in_common_share_stages(env: StreamExecutionEnvironment) -> None:
     end(pairs(env, "left").key_by("f0").sum("f1").name("left sum"), "left sink")
     end(pairs(env, "right"), "right sink")

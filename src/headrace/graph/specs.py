@@ -24,11 +24,13 @@ class OperatorSpec:
         kind: the kind of operator, as shown in plans.
         is_keyed: whether the operator works on a keyed stream only.
         is_local: whether the operator wants keys but not a shuffle (it works before one).
+        is_timeless: whether it does the same whatever the event time is.
     """
 
     kind: ClassVar[str] = "Operator"
     is_keyed: ClassVar[bool] = False
     is_local: ClassVar[bool] = False
+    is_timeless: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,7 @@ class SinkSpec(OperatorSpec):
     """Writes records."""
 
     kind: ClassVar[str] = "Sink"
+    is_timeless: ClassVar[bool] = True
     sink: Sink
 
 
@@ -60,6 +63,7 @@ class MapSpec(OperatorSpec):
     """One record for each record."""
 
     kind: ClassVar[str] = "Map"
+    is_timeless: ClassVar[bool] = True
     function: Any
 
 
@@ -68,6 +72,7 @@ class FlatMapSpec(OperatorSpec):
     """Any number of records for each record."""
 
     kind: ClassVar[str] = "FlatMap"
+    is_timeless: ClassVar[bool] = True
     function: Any
 
 
@@ -76,6 +81,7 @@ class FilterSpec(OperatorSpec):
     """Keeps the records for which a function is true."""
 
     kind: ClassVar[str] = "Filter"
+    is_timeless: ClassVar[bool] = True
     function: Any
 
 
@@ -84,6 +90,7 @@ class MapBatchesSpec(OperatorSpec):
     """An Arrow batch for each Arrow batch."""
 
     kind: ClassVar[str] = "MapBatches"
+    is_timeless: ClassVar[bool] = True
     function: Any
 
 

@@ -11,6 +11,7 @@ from headrace.graph.nodes import Edge, HashPartitioning, Node
 from headrace.graph.stream_graph import StreamGraph
 from headrace.plan.job_plan import JobPlan, KeyPlan, PlannedEdge, PlannedOperator, Stage
 from headrace.plan.rewrites import REWRITES
+from headrace.plan.stage_cut import StageCut, is_keyed_shuffle
 from headrace.plan.validation import validate, validate_parallelism
 from headrace.state.keys import KeyCodec
 
@@ -62,13 +63,13 @@ class _Planner:
         self.settings = settings
         self.explicit = explicit
         self.parallelism: dict[int, int] = {}
-        self.depth: dict[int, int] = {}
+        self.cut = StageCut(graph, self.parallelism, is_batch=settings.is_batch)
 
     def plan(self) -> JobPlan:
         for node in self.graph:
             self.parallelism[node.id] = self._parallelism_of(node)
             validate_parallelism(node, self.parallelism[node.id], self._max_parallelism_of(node))
-            self.depth[node.id] = self._depth_of(node)
+            self.cut.add(node)
         edges = self._plan_edges()
         operators = [self._plan_operator(node, edges) for node in self.graph]
         return JobPlan(
@@ -85,30 +86,19 @@ class _Planner:
         """What the node says; else that of what it is chained to, so that records stay where they are."""
         if node.parallelism is not None:
             return node.parallelism
-        if node.inputs and not any(self._is_keyed_shuffle(node, edge) for edge in node.inputs):
+        if node.inputs and not any(is_keyed_shuffle(node, edge) for edge in node.inputs):
             return max(self.parallelism[edge.source] for edge in node.inputs)
         return self.settings.parallelism
 
     def _max_parallelism_of(self, node: Node) -> int:
         return node.max_parallelism or self.settings.max_parallelism
 
-    def _shuffles(self, node: Node, edge: Edge) -> bool:
-        if self._is_keyed_shuffle(node, edge):
-            return True
-        return node.parallelism is not None and self.parallelism[edge.source] != node.parallelism
-
-    def _is_keyed_shuffle(self, node: Node, edge: Edge) -> bool:
-        return isinstance(edge.partitioning, HashPartitioning) and not node.spec.is_local
-
-    def _depth_of(self, node: Node) -> int:
-        return max((self.depth[edge.source] + self._shuffles(node, edge) for edge in node.inputs), default=0)
-
     def _plan_edges(self) -> list[PlannedEdge]:
         found = [(node, edge) for node in self.graph for edge in node.inputs]
         return [self._plan_edge(number, node, edge) for number, (node, edge) in enumerate(found)]
 
     def _plan_edge(self, number: int, node: Node, edge: Edge) -> PlannedEdge:
-        shuffles = self._shuffles(node, edge)
+        shuffles, depth = self.cut.shuffles(node, edge), self.cut.depth
         is_hash = isinstance(edge.partitioning, HashPartitioning)
         return PlannedEdge(
             id=number,
@@ -118,9 +108,9 @@ class _Planner:
             side_output=edge.side_output,
             record_type=self.graph[edge.source].type_of(edge.side_output),
             key=self._key_plan(edge),
-            is_exchange=shuffles or self.depth[edge.source] != self.depth[node.id],
+            is_exchange=depth[edge.source] != depth[node.id],
             ship_strategy="HASH" if is_hash and shuffles else "REBALANCE" if shuffles else "FORWARD",
-            target_stage=self.depth[node.id],
+            target_stage=depth[node.id],
             target_parallelism=self.parallelism[node.id],
             target_max_parallelism=self._max_parallelism_of(node),
         )
@@ -135,7 +125,7 @@ class _Planner:
             node=node,
             uid=uid_of(node),
             has_explicit_uid=node.id in self.explicit,
-            stage=self.depth[node.id],
+            stage=self.cut.depth[node.id],
             parallelism=self.parallelism[node.id],
             max_parallelism=self._max_parallelism_of(node),
             inputs=tuple(edge for edge in edges if edge.target == node.id),
@@ -144,7 +134,7 @@ class _Planner:
 
     def _cut(self, operators: list[PlannedOperator]) -> tuple[Stage, ...]:
         stages = []
-        for index in range(max(self.depth.values()) + 1):
+        for index in range(max(self.cut.depth.values()) + 1):
             members = tuple(op for op in operators if op.stage == index)
             stages.append(Stage(index, max(op.parallelism for op in members), members))
         return tuple(stages)
