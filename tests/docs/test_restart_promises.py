@@ -62,6 +62,25 @@ def test_an_epoch_is_run_again(local: StreamExecutionEnvironment, faults: list[I
         numbers(local, "fixed-delay", attempts="1", delay="1 ms")
 
 
+def test_attempts_count_over_the_life_of_a_job(
+    local: StreamExecutionEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed: set[int] = set()
+    original = LocalRuntime.run_epoch
+
+    def run_epoch(self: LocalRuntime, context: EpochContext) -> Any:
+        if context.epoch not in failed:
+            failed.add(context.epoch)
+            raise InfrastructureError(f"epoch {context.epoch} fails once")
+        return original(self, context)
+
+    monkeypatch.setattr(LocalRuntime, "run_epoch", run_epoch)
+    local.configure(Configuration.from_dict({"headrace.epoch.max-records": "1"}))
+    with pytest.raises(InfrastructureError, match="fails once"):
+        numbers(local, "fixed-delay", attempts="2", delay="1 ms")
+    assert len(failed) == 3
+
+
 @pytest.mark.parametrize("mode", CheckpointingMode)
 def test_every_checkpointing_mode_is_met_by_exactly_once(
     local: StreamExecutionEnvironment, monkeypatch: pytest.MonkeyPatch, mode: CheckpointingMode, tmp_path: Path
@@ -126,8 +145,8 @@ def test_restart_strategies(strategy: str, settings: dict[str, str], delays: lis
     clock = ManualClock()
     restarts = restart_strategy(configuration).begin(clock, random.Random(1))
     found = []
-    for attempt in range(1, len(delays) + 1):
-        found.append(restarts.delay_after(attempt))
+    for _ in delays:
+        found.append(restarts.next_delay())
         clock.advance(int((found[-1] or 0) * 1000) + 1)
     assert found == delays
 

@@ -130,7 +130,7 @@ def flaky(job: JobHarness, runtime: Flaky, attempts: int) -> Listener:
 def test_an_epoch_that_failed_is_run_again_from_the_state_before(late: bool, fresh: bool) -> None:
     job = JobHarness(alarms, fresh_functions=fresh, parallelism=2)
     runtime = Flaky(0, late=late)
-    listener = flaky(job, runtime, 3)
+    listener = flaky(job, runtime, 6)
     with job:
         for expected in range(1, 4):
             runtime.faults = 2

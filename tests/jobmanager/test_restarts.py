@@ -25,7 +25,7 @@ class Failing:
     def fails(self, after: int = 1) -> int | None:
         """The delay in milliseconds; it has passed when this returns."""
         self.clock.advance(after)
-        delay = self.restarts.delay_after(1)
+        delay = self.restarts.next_delay()
         if delay is None:
             return None
         self.clock.advance(round(delay * 1000))
@@ -33,12 +33,12 @@ class Failing:
 
 
 def test_no_restart() -> None:
-    assert NoRestart().begin(ManualClock(), Random(1)).delay_after(1) is None
+    assert NoRestart().begin(ManualClock(), Random(1)).next_delay() is None
 
 
 def test_fixed_delay() -> None:
     restarts = FixedDelay(2, 0.5).begin(ManualClock(), Random(1))
-    assert [restarts.delay_after(attempt) for attempt in (1, 2, 3)] == [0.5, 0.5, None]
+    assert [restarts.next_delay() for _ in range(3)] == [0.5, 0.5, None]
 
 
 def test_the_delay_grows_up_to_its_maximum() -> None:
@@ -64,13 +64,13 @@ def test_failures_before_the_restart_are_one() -> None:
     job = Failing(replace(STEADY, attempts=2))
     for expected in (1.0, 2.0):
         job.clock.advance(1)
-        assert job.restarts.delay_after(1) == expected
+        assert job.restarts.next_delay() == expected
         job.clock.advance(400)
-        assert job.restarts.delay_after(1) == expected - 0.4
+        assert job.restarts.next_delay() == expected - 0.4
         job.clock.advance(int(expected * 1000) - 400)
-        assert job.restarts.delay_after(1) == 0.0
+        assert job.restarts.next_delay() == 0.0
     job.clock.advance(1)
-    assert job.restarts.delay_after(1) is None
+    assert job.restarts.next_delay() is None
 
 
 def test_attempts_count_until_the_reset() -> None:
@@ -131,10 +131,10 @@ def test_delays_keep_their_bounds(strategy: ExponentialDelay, pauses: list[int])
 def test_failure_rate() -> None:
     clock = ManualClock()
     restarts = FailureRate(2, 10_000, 0.5).begin(clock, Random(1))
-    assert restarts.delay_after(1) == 0.5
+    assert restarts.next_delay() == 0.5
     clock.set(9_000)
-    assert restarts.delay_after(1) == 0.5
+    assert restarts.next_delay() == 0.5
     clock.set(10_500)  # the first one is forgotten
-    assert restarts.delay_after(1) == 0.5
+    assert restarts.next_delay() == 0.5
     clock.set(11_000)
-    assert restarts.delay_after(1) is None
+    assert restarts.next_delay() is None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import logging
 import threading
 from typing import TYPE_CHECKING
@@ -66,7 +65,7 @@ class EpochAttempts:
             JobSupersededError: when the job is another's now.
             HeadraceError: what a task has reported: it would fail again.
         """
-        for attempt in itertools.count(1):
+        while True:
             try:
                 reports = self._run_in_time(planned)
             except (InfrastructureError, OSError) as error:
@@ -74,7 +73,7 @@ class EpochAttempts:
                     raise
                 with contextlib.suppress(OSError):  # nobody can tell while the directory cannot be read
                     self._check_owner()
-                delay = self._restarts.delay_after(attempt)
+                delay = self._restarts.next_delay()
                 if delay is None or self._stop.is_set():
                     raise
                 logger.warning("epoch %d failed, it is run again in %.1f s: %s", planned.context.epoch, delay, error)
@@ -84,7 +83,6 @@ class EpochAttempts:
             else:
                 raise_reported(reports)
                 return reports
-        raise AssertionError("unreachable")
 
     def _run_in_time(self, planned: EpochPlan) -> list[TaskReport]:
         """Run an epoch once; one that takes too long is interrupted, which raises."""

@@ -19,11 +19,8 @@ if TYPE_CHECKING:
 class Restarts(Protocol):
     """The failures of one run of a job."""
 
-    def delay_after(self, attempt: int) -> float | None:
+    def next_delay(self) -> float | None:
         """Take a failure into account.
-
-        Args:
-            attempt: how many attempts at the same epoch have failed now.
 
         Returns:
             Seconds to wait before the next attempt; None to give up.
@@ -49,13 +46,13 @@ class NoRestart:
     def begin(self, clock: Clock, chance: Random) -> Restarts:
         return self
 
-    def delay_after(self, attempt: int) -> float | None:
+    def next_delay(self) -> float | None:
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class FixedDelay:
-    """So many more attempts at an epoch, with the same delay.
+    """So many restarts in the life of a job, all after the same delay.
 
     Attributes:
         attempts: how many.
@@ -66,10 +63,7 @@ class FixedDelay:
     delay: float
 
     def begin(self, clock: Clock, chance: Random) -> Restarts:
-        return self
-
-    def delay_after(self, attempt: int) -> float | None:
-        return self.delay if attempt <= self.attempts else None
+        return _CountedFailures(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +114,18 @@ _ENDLESS: Final = 2**63 - 1
 """A delay in milliseconds that is longer than any, for where the power is too large for a float."""
 
 
+class _CountedFailures:
+    """The failures of a run under :class:`FixedDelay`."""
+
+    def __init__(self, strategy: FixedDelay) -> None:
+        self._strategy = strategy
+        self._failures = 0
+
+    def next_delay(self) -> float | None:
+        self._failures += 1
+        return self._strategy.delay if self._failures <= self._strategy.attempts else None
+
+
 class _GrowingDelays:
     """The failures of a run under :class:`ExponentialDelay`."""
 
@@ -130,7 +136,7 @@ class _GrowingDelays:
         self._failures = 0
         self._restart_at: int | None = None
 
-    def delay_after(self, attempt: int) -> float | None:
+    def next_delay(self) -> float | None:
         now = self._clock.now()
         # What fails before the restart belongs to the failure before it.
         if self._restart_at is None or now > self._restart_at:
@@ -168,7 +174,7 @@ class _RecentFailures:
         self._clock = clock
         self._failures: deque[int] = deque()
 
-    def delay_after(self, attempt: int) -> float | None:
+    def next_delay(self) -> float | None:
         now = self._clock.now()
         self._failures.append(now)
         while self._failures[0] <= now - self._strategy.interval:
