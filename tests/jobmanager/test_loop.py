@@ -20,7 +20,7 @@ from headrace.jobmanager.restart import FixedDelay, NoRestart, Restarts
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.runtime.task.messages import EpochContext, TaskReport
 from headrace.testing import JobHarness
-from headrace.testing.harness import Checkpoint
+from headrace.testing.checkpoint import Checkpoint
 from headrace.time.clock import Clock
 from headrace.time.watermark_strategy import WatermarkStrategy
 

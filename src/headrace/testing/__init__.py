@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
-from headrace.testing.harness import Checkpoint, JobHarness
+from headrace.testing.checkpoint import Checkpoint
+from headrace.testing.harness import JobHarness
 
 __all__ = ["Checkpoint", "JobHarness"]

@@ -25,11 +25,8 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
-import weakref
 from collections import deque
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from headrace.checkpoint.store import CheckpointStore
@@ -48,6 +45,7 @@ from headrace.jobmanager.epoch_size import EpochLimits
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.restart import NoRestart
 from headrace.runtime.local.runtime import LocalRuntime
+from headrace.testing.checkpoint import Checkpoint, temporary_folder
 from headrace.testing.manual_source import ManualSource
 from headrace.testing.recording_sink import RecordingSink
 from headrace.time.clock import ManualClock
@@ -61,18 +59,6 @@ if TYPE_CHECKING:
     from headrace.datastream.streams.data_stream_sink import DataStreamSink
 
 _EVERYTHING = EpochLimits(max_records=1 << 40, max_bytes=1 << 60, target_seconds=1.0)
-
-
-class Checkpoint:
-    """The state of a job at the end of an epoch, to start other harnesses from; it can be used any number of times.
-
-    Attributes:
-        directory: a copy of the job's checkpoint directory; it goes with this object.
-    """
-
-    def __init__(self, source: Path) -> None:
-        self.directory = _temporary_folder(self)
-        shutil.copytree(source, self.directory, dirs_exist_ok=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +122,7 @@ class JobHarness:
         self._taken: dict[str, int] = {}
         self._waiting: deque[_Records | _Watermark] = deque()
         build(self)
-        self._folder = _temporary_folder(self)
+        self._folder = temporary_folder(self)
         if restore is not None:
             shutil.copytree(restore.directory, self._folder, dirs_exist_ok=True)
         self._manager = self._make_manager(parallelism)
@@ -393,13 +379,6 @@ class JobHarness:
         if name not in self._sinks:
             raise _unknown("sink", name, list(self._sinks))
         return self._sinks[name]
-
-
-def _temporary_folder(owner: object) -> Path:
-    """A folder that goes at the latest with its owner."""
-    folder = Path(tempfile.mkdtemp(prefix="headrace-test-"))
-    weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
-    return folder
 
 
 def _check_new(name: str, known: Mapping[str, object], what: str) -> None:

@@ -1,0 +1,30 @@
+"""``Checkpoint``: what a driven job has come to, kept for other harnesses."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from pathlib import Path
+
+
+class Checkpoint:
+    """The state of a job at the end of an epoch, to start other harnesses from; it can be used any number of times.
+
+    Args:
+        source: the job's checkpoint directory.
+
+    Attributes:
+        directory: a copy of it; it goes with this object.
+    """
+
+    def __init__(self, source: Path) -> None:
+        self.directory = temporary_folder(self)
+        shutil.copytree(source, self.directory, dirs_exist_ok=True)
+
+
+def temporary_folder(owner: object) -> Path:
+    """A folder that goes at the latest with its owner."""
+    folder = Path(tempfile.mkdtemp(prefix="headrace-test-"))
+    weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
+    return folder
