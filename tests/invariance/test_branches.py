@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 
 from headrace.common.output_tag import OutputTag
@@ -249,6 +250,20 @@ def test_unions_behind_a_shuffle(events: list[Event], bound: int, united: str, i
 
     model = WindowModel(10, 10).run(pair for pair in with_watermarks(events, bound) for _ in range(2))
     assert multiset(run(build, cut)["out"]) == windows_of(model)
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 3])
+def test_pieces_of_a_stream_that_meets_itself_behind_a_shuffle(pieces: int) -> None:
+    """What has passed a shuffle has no pieces any more, so the late record must not come before its watermark."""
+    events = [("a", 1, 0), ("a", 2, 5), ("a", 3, 30), ("a", 4, 12), ("a", 5, 31), ("a", 6, 15)]
+
+    def build(job: Job) -> None:
+        stream = job.source("events", [events], 0)
+        deeper = job.keyed("same", stream.key_by("f0").process(Same(), EVENT))
+        job.sink("out", windows(job, deeper.union(stream), is_late_wanted=True))
+
+    model = WindowModel(10, 10).run(pair for pair in with_watermarks(events, 0) for _ in range(2))
+    assert multiset(run(build, Cut(pieces=(pieces,)))["out"]) == windows_of(model)
 
 
 @examples(60, events=one_split, own=bounds, is_chained=st.booleans(), cut=cuts)

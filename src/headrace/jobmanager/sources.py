@@ -91,11 +91,7 @@ class SourceCoordinator:
         self._source = planned.node.spec.source
         self._timestamps = timestamps_operators(plan, planned)
         self._uids = {node: plan.operator(node).uid for node in self._timestamps}
-        # Where branches with watermarks of their own meet, one number is not enough to lift what a later piece says.
-        self._is_read_whole = any(
-            branching.node == planned.node.id and branching.has_several_makers
-            for branching in branchings(plan.stages[0])
-        )
+        self._is_read_whole = has_to_be_read_whole(plan, planned)
         self._channels = channels
         enumerator_state = None if snapshot is None else snapshot.enumerator
         self._enumerator = self._source.create_enumerator(
@@ -244,6 +240,26 @@ class SourceCoordinator:
     def _add(self, split: Split, now: int) -> None:
         split.active_since = dict.fromkeys(self._timestamps, now)
         self._splits[split.split_id] = split
+
+
+def has_to_be_read_whole(plan: JobPlan, source: PlannedOperator) -> bool:
+    """Whether the pieces of a split cannot be told apart by number where its records come together again.
+
+    That is where branches meet that have watermarks of their own: one number is not enough to lift what a later piece
+    says. And where records meet what was made of them behind another shuffle, which has no pieces any more.
+    """
+    found = branchings(plan.stages[0])
+    if any(branching.node == source.node.id and branching.has_several_makers for branching in found):
+        return True
+    reached = {source.node.id}
+    for planned in plan.operators():
+        edges = [edge for edge in planned.inputs if edge.source in reached]
+        stages = {plan.operator(edge.source).stage for edge in edges if edge.is_exchange}
+        if 0 in stages and len(stages) > 1:
+            return True
+        if edges:
+            reached.add(planned.node.id)
+    return False
 
 
 def timestamps_operators(plan: JobPlan, source: PlannedOperator) -> dict[int, int | None]:

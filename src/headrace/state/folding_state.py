@@ -53,6 +53,7 @@ class _Folded:
         """Replaces the element, which may be the old one, changed in place."""
         ordinal = self._backend.current.ordinal
         ttl = self._cells.table.ttl
+        value = self._cells.fitter(value)
         if ttl is None or value is None:
             self._cells.now[ordinal] = value
         else:

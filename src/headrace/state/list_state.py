@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from headrace.common.columns import fitter_of
 from headrace.common.errors import InvalidTypeError
 from headrace.state.copying import copy_value
 from headrace.state.interfaces import ListState
@@ -54,6 +55,7 @@ class ColumnarListState(ListState[Any]):
         self._backend = backend
         self._table = table
         self._elements = Elements(descriptor.element_type, table.ttl is not None)
+        self._fit = fitter_of(descriptor.element_type)
         self._copies = not descriptor.element_type.is_immutable
         self._cells = NestedCells(backend, table, _ListCell, self._read)
 
@@ -85,7 +87,7 @@ class ColumnarListState(ListState[Any]):
         return [self._stored(value) for value in elements]
 
     def _stored(self, value: Any) -> Any:
-        value = copy_value(value) if self._copies else value
+        value = copy_value(self._fit(value)) if self._copies else self._fit(value)
         ttl = self._table.ttl
         return value if ttl is None else (value, ttl.expiry(self._backend.clock))
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from math import isnan, nan
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.common.columns import array_to_values, values_to_array
+from headrace.common.columns import array_to_values, fitter_of, values_to_array
+from headrace.common.errors import InvalidTypeError
 from headrace.state.copying import copy_value
 from headrace.state.interfaces import MapState
 from headrace.state.keys import KeyCodec
@@ -16,11 +18,16 @@ from headrace.state.run_layout import ACTION, CLEAR, ENTRY, ENTRY_KEY, EXPIRY, P
 from headrace.state.state_table import Elements
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from headrace.common.columns import Fitter
     from headrace.state.descriptors import MapStateDescriptor
     from headrace.state.keyed_backend import KeyedStateBackend
     from headrace.state.state_table import Match, StateTable
+
+
+_NAN: Final = nan
+"""The one object that stands for all NaNs among the keys of entries."""
 
 
 class _MapCell:
@@ -86,11 +93,15 @@ class ColumnarMapState(MapState[Any, Any]):
         self._key_type = descriptor.key_type
         self._codec = KeyCodec.for_type(descriptor.key_type)
         self._elements = Elements(descriptor.value_type, table.ttl is not None)
+        self._fit_key, self._fit_value = fitter_of(descriptor.key_type), fitter_of(descriptor.value_type)
+        self._key_fits, self._value_fits = _key_check(self._fit_key), self._fit_value.fits
         self._copies = not descriptor.value_type.is_immutable
         self._cells = NestedCells(backend, table, _MapCell, self._read)
 
     def get(self, key: Any) -> Any:
         cell: _MapCell = self._cells.loaded()
+        if not self._key_fits(key):
+            key = self._wanted(key)
         element = cell.entries.get(key)
         if self._table.ttl is not None:
             return None if element is None else self._alive(cell, key, element)
@@ -98,20 +109,22 @@ class ColumnarMapState(MapState[Any, Any]):
 
     def contains(self, key: Any) -> bool:
         cell: _MapCell = self._cells.loaded()
+        if not self._key_fits(key):
+            key = self._wanted(key)
         if self._table.ttl is None:
             return key in cell.entries
         return key in cell.entries and (self._is_alive(cell.entries[key]) or self._table.ttl.return_expired)
 
     def put(self, key: Any, value: Any) -> None:
-        self._cells.current().put(key, self._stored(value))
+        self._cells.current().put(self._key(key), self._stored(value))
 
     def put_all(self, dict_value: Mapping[Any, Any]) -> None:
         cell: _MapCell = self._cells.current()
         for key, value in dict_value.items():
-            cell.put(key, self._stored(value))
+            cell.put(self._key(key), self._stored(value))
 
     def remove(self, key: Any) -> None:
-        self._cells.current().remove(key)
+        self._cells.current().remove(self._key(key))
 
     def clear(self) -> None:
         self._cells.current().clear()
@@ -137,7 +150,20 @@ class ColumnarMapState(MapState[Any, Any]):
     def is_empty(self) -> bool:
         return not self.keys()
 
+    def _key(self, key: Any) -> Any:
+        """The key as it comes back from storage."""
+        return key if self._key_fits(key) else _same_nan(self._fit_key(key))
+
+    def _wanted(self, key: Any) -> Any:
+        """The same for a key that is looked for: one that does not fit the type is not there."""
+        try:
+            return self._key(key)
+        except InvalidTypeError:
+            return key
+
     def _stored(self, value: Any) -> Any:
+        if not self._value_fits(value):
+            value = self._fit_value(value)
         value = copy_value(value) if self._copies else value
         ttl = self._table.ttl
         return value if ttl is None else (value, ttl.expiry(self._backend.clock))
@@ -183,7 +209,7 @@ class ColumnarMapState(MapState[Any, Any]):
 
     def _read_keys(self, match: Match) -> list[Any]:
         if match.has(ENTRY):
-            return array_to_values(self._key_type, flat(match, ENTRY))
+            return list(map(_same_nan, array_to_values(self._key_type, flat(match, ENTRY))))
         return self._codec.decode(flat(match, ENTRY_KEY))
 
     def forget_keys(self) -> None:
@@ -207,3 +233,16 @@ class ColumnarMapState(MapState[Any, Any]):
         if not self._codec.is_plain:
             columns[ENTRY] = values_to_array(self._key_type, keys)
         return {**columns, ACTION: pa.array(actions), **self._elements.to_columns(elements)}
+
+
+def _key_check(fitter: Fitter) -> Callable[[Any], bool]:
+    """Whether a key is as it comes back from storage, a NaN the one object that stands for all."""
+    fits = fitter.fits
+    if not fits(_NAN):
+        return fits
+    return lambda key: fits(key) and (type(key) is not float or key is _NAN or not isnan(key))
+
+
+def _same_nan(key: Any) -> Any:
+    """One object for all NaNs: a dict finds it as it is the same, though it is not equal to itself."""
+    return _NAN if type(key) is float and isnan(key) else key

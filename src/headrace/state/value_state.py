@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from headrace.common.columns import fitter_of
 from headrace.state.copying import copy_value
 from headrace.state.interfaces import ValueState
 from headrace.state.run_layout import EXPIRY, VALUE
@@ -34,6 +35,7 @@ class ElementCells:
     def __init__(self, backend: KeyedStateBackend, table: StateTable, type_: TypeInformation) -> None:
         self._backend = backend
         self.table = table
+        self.fitter = fitter_of(type_)
         self._elements = Elements(type_, table.ttl is not None)
         self.now: list[Any] = []
         self.stored: list[Any] = []
@@ -94,12 +96,13 @@ class ElementCells:
 class PlainValueState(ValueState[Any]):
     """The value of a type whose values cannot be changed in place, without a time to live."""
 
-    __slots__ = ("_backend", "_cells", "_now")
+    __slots__ = ("_backend", "_cells", "_fit", "_fits", "_now")
 
     def __init__(self, backend: KeyedStateBackend, cells: ElementCells) -> None:
         self._backend = backend
         self._cells = cells
         self._now = cells.now
+        self._fit, self._fits = cells.fitter, cells.fitter.fits
 
     def value(self) -> Any:
         ordinal = self._backend.current.ordinal
@@ -110,15 +113,25 @@ class PlainValueState(ValueState[Any]):
         return self._cells.load(ordinal) if value is UNLOADED else value
 
     def update(self, value: Any) -> None:
+        if not self._fits(value):
+            value = self._fit(value)
+        # As _put, without another call for each record.
         ordinal = self._backend.current.ordinal
         try:
             self._now[ordinal] = value
         except IndexError:
-            self._cells.grow()
-            self._now[ordinal] = value
+            self._put(value)
 
     def clear(self) -> None:
-        self.update(None)
+        self._put(None)
+
+    def _put(self, element: Any) -> None:
+        ordinal = self._backend.current.ordinal
+        try:
+            self._now[ordinal] = element
+        except IndexError:
+            self._cells.grow()
+            self._now[ordinal] = element
 
 
 class CopyingValueState(PlainValueState):
@@ -130,7 +143,7 @@ class CopyingValueState(PlainValueState):
         return copy_value(super().value())
 
     def update(self, value: Any) -> None:
-        super().update(copy_value(value))
+        self._put(copy_value(self._fit(value)))
 
 
 class ExpiringValueState(PlainValueState):
@@ -146,16 +159,14 @@ class ExpiringValueState(PlainValueState):
         assert ttl is not None
         value, expiry = element
         if expiry is not None and expiry <= now:
-            super().update(None)
+            self._put(None)
             return copy_value(value) if ttl.return_expired else None
         if ttl.on_read and expiry != ttl.expiry(now):
-            super().update((value, ttl.expiry(now)))
+            self._put((value, ttl.expiry(now)))
         return copy_value(value)
 
     def update(self, value: Any) -> None:
         ttl = self._cells.table.ttl
         assert ttl is not None
-        super().update(None if value is None else (copy_value(value), ttl.expiry(self._backend.clock)))
-
-    def clear(self) -> None:
-        super().update(None)
+        now = self._backend.clock
+        self._put(None if value is None else (copy_value(self._fit(value)), ttl.expiry(now)))

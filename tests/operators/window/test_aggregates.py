@@ -128,6 +128,21 @@ def test_a_sum_that_does_not_fit_is_refused(epochs: int) -> None:
         computed(Types.LONG(), [2**63 - 1, 1], [agg.sum("v")], epochs)
 
 
+@pytest.mark.parametrize("epochs", [1, 2, 3, 4])
+@pytest.mark.parametrize(
+    "values",
+    [
+        [2**63 - 1, 1, -1],
+        [-(2**63), -1, 1],
+        [2**63 - 1, 2**63 - 1, 2**63 - 1, -(2**63), -(2**63)],
+        [-(2**63), -(2**63), None, 2**63 - 1, 2**63 - 1],
+    ],
+)
+def test_partial_sums_may_leave_the_range_and_return(values: list[int | None], epochs: int) -> None:
+    total = sum(value for value in values if value is not None)
+    assert computed(Types.LONG(), values, [agg.sum("v")], epochs) == [total]
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.one_of(st.none(), st.text(max_size=3)), min_size=1, max_size=8), st.integers(1, 4))
 def test_text(values: list[Any], epochs: int) -> None:

@@ -6,6 +6,7 @@ The rules of what fits a type, and what becomes of it, are in the documentation 
 
 from __future__ import annotations
 
+from headrace.common.columns.fitting import Fitter, fitter_of
 from headrace.common.columns.layout import (
     VALUE_COLUMN,
     Layout,
@@ -16,8 +17,10 @@ from headrace.common.columns.layout import (
 
 __all__ = [
     "VALUE_COLUMN",
+    "Fitter",
     "Layout",
     "array_to_values",
+    "fitter_of",
     "layout_of",
     "values_to_array",
 ]

@@ -100,6 +100,19 @@ def values_to_array(type_info: TypeInformation, values: Sequence[Any]) -> pa.Arr
         raise _explained(codec, values, error) from error
 
 
+def value_as_stored(type_info: TypeInformation, value: Any) -> Any:
+    """The value as it comes back from a column of the type.
+
+    Raises:
+        InvalidTypeError: when it does not fit; the message says what was expected.
+    """
+    codec = codec_of(type_info)
+    try:
+        return codec.decode(codec.encode([value]))[0]
+    except WrongValueError as error:
+        raise InvalidTypeError(f"the value{_complaint(error)}") from error
+
+
 def array_to_values(type_info: TypeInformation, array: pa.Array | pa.ChunkedArray) -> list[Any]:
     """The values of a column; it is cast if it is not of type ``type_info.storage_type``.
 
@@ -149,8 +162,11 @@ def _missing_record(rows: Sequence[Any], type_info: TypeInformation) -> InvalidT
 def _explained(codec: Codec, values: Sequence[Any], error: WrongValueError) -> InvalidTypeError:
     """Looks for the first wrong value, one by one, now that there is known to be one."""
     index, wrong = first_wrong(codec, values) or (0, error)
-    kind = type(wrong.value).__name__
-    return InvalidTypeError(f"row {index}{wrong.path}: got {_shown(wrong.value)} ({kind}), expected {wrong.expected}")
+    return InvalidTypeError(f"row {index}{_complaint(wrong)}")
+
+
+def _complaint(wrong: WrongValueError) -> str:
+    return f"{wrong.path}: got {_shown(wrong.value)} ({type(wrong.value).__name__}), expected {wrong.expected}"
 
 
 def _shown(value: object) -> str:

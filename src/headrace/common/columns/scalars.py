@@ -242,3 +242,8 @@ def scalar_codec(info: BasicTypeInfo) -> ScalarCodec:
     """The codec of a basic type."""
     exact, coerce, expected, to_arrow, to_python = _ROWS[info.basic_type]
     return ScalarCodec(info, frozenset({exact, _NONE}), coerce, expected, to_arrow, to_python)
+
+
+def exact_class(kind: BasicType) -> type:
+    """The class of which the values of a basic type come back."""
+    return _ROWS[kind][0]

@@ -71,7 +71,9 @@ class ColumnarWindowOperator(Operator):
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
         assert context.state is not None
-        self._store = WindowStore(self._layout, self._lateness, context.state.store("windows"), self._panes)
+        self._store = WindowStore(
+            self._layout, self._assigner.size, self._lateness, context.state.store("windows"), self._panes
+        )
         self._late = LateRecords(self, self._lateness, self._late_tag)
 
     def begin_epoch(self, scope: EpochScope) -> None:

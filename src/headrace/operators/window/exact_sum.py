@@ -1,4 +1,4 @@
-"""Sums that do not depend on how their input was cut: of floats without any rounding until the end, of ints checked.
+"""Sums that do not depend on how their input was cut: of floats without rounding, of integers without overflow.
 
 A sum of doubles is kept as an *expansion*: a few doubles whose exact sum is the exact sum of all values. The first,
 ``hi``, is the sum rounded once; ``lo`` is the rounding error of that; what does not fit into these two (values whose
@@ -12,7 +12,8 @@ summands times the largest of them, ``q = (x + sigma) - sigma`` is ``x`` rounded
 ``x - q`` is exact, and so is any sum of the ``q``, in any order. Repeat with what remains until nothing does.
 
 Infinities and NaN follow IEEE 754 whatever the order: NaN, or infinities of both signs, give NaN. A finite sum beyond
-the range of doubles gives an infinity, but only at the end: partial sums may leave the range and return.
+the range of doubles gives an infinity, but only at the end: partial sums may leave the range and return. So
+may those of integers, which are kept with a carry.
 """
 
 from __future__ import annotations
@@ -84,34 +85,25 @@ def round_sums(sums: Expansion) -> Doubles:
     return rounded
 
 
-def sum_integers(values: Longs, segments: Segments, what: str) -> Longs:
-    """The sum of the values of each group.
-
-    Args:
-        values: the summands, group after group.
-        segments: the groups.
-        what: names the sum in the error.
-
-    Raises:
-        IntegerOverflowError: when a sum does not fit into 64 bits.
-    """
+def sum_integers(values: Longs, segments: Segments) -> tuple[Longs, Longs | None]:
+    """The sum of the values of each group: its low 64 bits, and how often 2**64 has to be added; None for never."""
     sums: Longs = segments.reduce(np.add, values)
     if segments.are_single:
-        return sums
+        return sums, None
     bits = int(max(abs(int(values.max())), abs(int(values.min())))).bit_length()
-    if bits + int(segments.counts.max()).bit_length() > _LONG_BITS:
-        _check_overflow(values, segments, what)
-    return sums
+    if bits + int(segments.counts.max()).bit_length() <= _LONG_BITS:
+        return sums, None
+    carries = _carries(values, segments)
+    return sums, carries if carries.any() else None
 
 
-def _check_overflow(values: Longs, segments: Segments, what: str) -> None:
+def _carries(values: Longs, segments: Segments) -> Longs:
     """Sums the upper and the lower halves separately, which cannot overflow, and looks at the carry."""
     half = 32
     low = segments.reduce(np.add, values & (2**half - 1))
-    high = segments.reduce(np.add, values >> half) + (low >> half)
-    limit = 2 ** (half - 1)
-    if ((high < -limit) | (high >= limit)).any():
-        raise IntegerOverflowError(f"{what} does not fit into 64 bits: sum it as double, or the column cast to double")
+    high: Longs = segments.reduce(np.add, values >> half) + (low >> half)
+    carries: Longs = (high + 2 ** (half - 1)) >> half
+    return carries
 
 
 def _needs_care(values: Doubles) -> bool:

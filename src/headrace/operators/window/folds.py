@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
+from headrace.common.columns import fitter_of
 from headrace.common.row import Row, make_row
 from headrace.common.typeinfo import RowTypeInfo
 from headrace.operators.functions import method_of
@@ -51,12 +52,17 @@ class ReduceFold(Fold):
         self._reduce = method_of(function, "reduce")
         # A function may change its first argument in place; the element may be in several windows and streams.
         self._copy = copier(type_)
+        self._fit = fitter_of(type_)
+        self._fits = self._fit.fits
 
     def first(self, element: Any) -> Any:
         return self._copy(element)
 
     def add(self, value: Any, element: Any) -> Any:
-        return self._reduce(value, element)
+        result = self._reduce(value, element)
+        if result is element:
+            return self._copy(element)
+        return result if self._fits(result) else self._fit(result)
 
     def result(self, value: Any) -> Any:
         return value
@@ -67,17 +73,19 @@ class AggregateFold(Fold):
 
     Args:
         function: the ``AggregateFunction``.
+        type_: the type of its accumulators.
     """
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: Any, type_: TypeInformation) -> None:
         self.functions = (function,)
         self._function = function
+        self._fit = fitter_of(type_)
 
     def first(self, element: Any) -> Any:
-        return self._function.add(element, self._function.create_accumulator())
+        return self.add(self._function.create_accumulator(), element)
 
     def add(self, value: Any, element: Any) -> Any:
-        return self._function.add(element, value)
+        return self._fit(self._function.add(element, value))
 
     def result(self, value: Any) -> Any:
         return self._function.get_result(value)

@@ -150,19 +150,34 @@ class CountValues(ColumnPart):
 
 @dataclass(frozen=True, slots=True)
 class SumIntegers(ColumnPart):
-    """The sum of integers, checked for overflow."""
+    """The exact sum of integers: its low 64 bits, and a carry, null where there is none. The result has to fit."""
 
     @property
     def fields(self) -> Fields:
-        return ((f"sum({self.name})", Types.LONG()),)
+        return (f"sum({self.name})", Types.LONG()), (f"sum({self.name}).carry", Types.INT())
 
     def begin(self, rows: GroupedRows) -> list[pa.Array]:
-        return self.merge([rows.column(self.column)], rows.groups.segments)
+        return self._summed(rows.column(self.column), None, rows.groups.segments)
 
     def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
-        values, valid = _filled(columns[0], np.int64)
-        sums = exact_sum.sum_integers(values, segments, f"the sum of {self.name!r}")
-        return [of_fixed_width(sums, any_valid(valid, segments), pa.int64())]
+        if segments.are_single:
+            return columns
+        return self._summed(columns[0], columns[1], segments)
+
+    def result(self, columns: list[pa.Array]) -> pa.Array:
+        if columns[1].null_count < len(columns[1]):
+            raise exact_sum.IntegerOverflowError(
+                f"the sum of {self.name!r} does not fit into 64 bits: sum it as double, or the column cast to double"
+            )
+        return columns[0]
+
+    def _summed(self, array: pa.Array, carried: pa.Array | None, segments: Segments) -> list[pa.Array]:
+        values, valid = _filled(array, np.int64)
+        sums, carries = exact_sum.sum_integers(values, segments)
+        if carried is not None and carried.null_count < len(carried):
+            before = segments.reduce(np.add, _filled(carried, np.int64)[0])
+            carries = before if carries is None else before + carries
+        return [of_fixed_width(sums, any_valid(valid, segments), pa.int64()), _carry_column(carries, len(sums))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +296,12 @@ class Edge(ColumnPart):
         # Where all values are null any row does: its value is the null that is wanted.
         first = rows[np.searchsorted(segments.ids[rows], np.arange(len(segments)))]
         return [gather(values, first), pa.array(arrivals[first])]
+
+
+def _carry_column(carries: Longs | None, count: int) -> pa.Array:
+    if carries is None:
+        return pa.nulls(count, pa.int32())
+    return of_fixed_width(carries.astype(np.int32), carries != 0, pa.int32())
 
 
 def any_valid(valid: Mask | None, segments: Segments) -> Mask | None:

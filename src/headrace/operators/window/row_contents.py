@@ -17,7 +17,7 @@ from headrace.operators.window.assign import cleanup_time
 from headrace.operators.window.kernels import group_rows
 from headrace.operators.window.mergers import ELEMENTS_KIND, VALUES_KIND, newest, sorted_rows
 from headrace.operators.window.partials import Partials
-from headrace.operators.window.window_tables import StoredTable, description, live_rows, small_runs
+from headrace.operators.window.window_tables import StoredTable, check_stored, description, live_rows, small_runs
 from headrace.state.keys import KeyColumn
 
 if TYPE_CHECKING:
@@ -51,7 +51,14 @@ class RowContents:
         self._schema = layout.state_schema
         self._fold = fold
         self._kind, self._in_order = (ELEMENTS_KIND, sorted_rows) if fold is None else (VALUES_KIND, newest)
+        self._about = {
+            "kind": self._kind,
+            "keys": layout.codec.to_json(),
+            "size": layout.assigner.size,
+            "types": layout.contents_type.to_json(),
+        }
         self._runs = runs
+        check_stored(runs, self._about, self._schema)
         self._stored: list[StoredTable] = []
         self._windows: dict[int, Window] = {}
         self._recalled: dict[int, Window] = {}
@@ -138,7 +145,7 @@ class RowContents:
         if small:
             live = [live_rows(StoredTable(run, self._in_order), self._lateness, watermark) for run in small]
             merged = self._in_order(Partials.concat(live))
-            self._runs.replace(small, merged.to_table(self._schema), description(self._kind, merged))
+            self._runs.replace(small, merged.to_table(self._schema), self._description(merged))
 
     def _gather(self, windows: dict[int, Window], rows: Partials, wanted: set[tuple[int, Any]] | None) -> None:
         """Adds rows of a run to what older runs have."""
@@ -165,4 +172,7 @@ class RowContents:
         column = KeyColumn.of(pa.array(keys, self._codec.arrow_type))
         stored = values_to_array(self._type, values)
         rows = self._in_order(Partials(np.array(ends, np.int64), column.hashes, column.values, [stored]))
-        self._runs.append(rows.to_table(self._schema), description(self._kind, rows))
+        self._runs.append(rows.to_table(self._schema), self._description(rows))
+
+    def _description(self, rows: Partials) -> dict[str, Any]:
+        return {**self._about, **description(self._kind, rows)}

@@ -65,7 +65,7 @@ class RowWindowLayout:
         """Folds elements into one value a key and window; None keeps all elements."""
         if self.reduce_function is not None:
             return ReduceFold(self.reduce_function, self.input_type)
-        return None if self.aggregate_function is None else AggregateFold(self.aggregate_function)
+        return None if self.aggregate_function is None else AggregateFold(self.aggregate_function, self.contents_type)
 
     def new_call(self) -> WindowCall:
         """Calls the window function."""

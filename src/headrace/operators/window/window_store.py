@@ -17,6 +17,7 @@ from headrace.operators.window.window_tables import (
     MemoryTable,
     StoredTable,
     WindowTable,
+    check_stored,
     description,
     live_rows,
     small_runs,
@@ -46,16 +47,26 @@ class WindowStore:
 
     Args:
         layout: the columns.
+        size: how long a window is, in milliseconds.
         lateness: how long contents are kept after the window has fired, in milliseconds.
         runs: the state.
         panes: those that the windows share, if they share any.
     """
 
-    def __init__(self, layout: WindowLayout, lateness: int, runs: RunStore, panes: Panes | None = None) -> None:
+    def __init__(
+        self, layout: WindowLayout, size: int, lateness: int, runs: RunStore, panes: Panes | None = None
+    ) -> None:
         self._parts = layout.parts
         self._schema = layout.state_schema
         self._lateness = lateness
         self._runs = runs
+        self._about = {
+            "kind": PARTIALS_KIND,
+            "keys": layout.codec.to_json(),
+            "size": size,
+            "parts": self._parts.to_json(),
+        }
+        check_stored(runs, self._about, self._schema)
         self._panes = panes
         self._stored: list[StoredTable] = []
         self._memory: list[MemoryTable] = []
@@ -201,4 +212,4 @@ class WindowStore:
         return StoredTable(run, lambda rows: Partials.regrouped(self._parts, [rows]))
 
     def _description(self, partials: Partials) -> dict[str, Any]:
-        return {**description(PARTIALS_KIND, partials), "parts": self._parts.to_json()}
+        return {**self._about, **description(PARTIALS_KIND, partials)}

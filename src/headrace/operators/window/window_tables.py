@@ -7,19 +7,21 @@ ends of a run's windows stand in its description, so a run is not touched before
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
+from headrace.common.errors import StateMigrationError
 from headrace.operators.window.assign import cleanup_time, cleanup_times
 from headrace.operators.window.kernels import group_ends
 from headrace.operators.window.partials import Partials
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     import numpy.typing as npt
+    import pyarrow as pa
 
     from headrace.state.runs import Run, RunStore
 
@@ -134,6 +136,42 @@ def description(kind: str, partials: Partials) -> dict[str, Any]:
     """What a run of these rows says about itself."""
     ends, offsets = partials.windows
     return {"kind": kind, "sort": ["window_end", "hash", "key"], "ends": ends.tolist(), "offsets": offsets.tolist()}
+
+
+def check_stored(store: RunStore, about: Mapping[str, Any], schema: pa.Schema) -> None:
+    """Whether what is stored is what the program declares now.
+
+    Args:
+        store: the runs.
+        about: what new runs say about themselves, besides which windows they hold.
+        schema: the columns of new runs.
+
+    Raises:
+        StateMigrationError: when it is something else.
+    """
+    for run in store.runs:
+        for entry, declared in about.items():
+            stored = run.meta.get(entry, declared)
+            if stored != declared:
+                raise _other(f"another {_WORDS[entry]}: stored {stored}, declared {declared}")
+        if not run.section.schema.equals(schema):
+            raise _other(f"other columns: stored {run.section.schema.names}, declared {schema.names}")
+
+
+_WORDS: Final = {
+    "kind": "kind of contents",
+    "keys": "key type",
+    "size": "size in milliseconds",
+    "parts": "set of aggregates",
+    "types": "type of contents",
+}
+
+
+def _other(difference: str) -> StateMigrationError:
+    return StateMigrationError(
+        f"the contents of windows were stored with {difference}; give the operator another uid, or restore the old "
+        "declaration"
+    )
 
 
 def small_runs(store: RunStore) -> list[Run]:
