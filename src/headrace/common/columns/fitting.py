@@ -163,6 +163,12 @@ def _all_check(info: TypeInformation) -> Callable[[Iterable[Any]], bool]:
 
 
 def _record_check(info: CompositeTypeInfo) -> Check:
+    if isinstance(info, TupleTypeInfo | NamedTupleTypeInfo):
+        return _tuple_check(info)
+    return _fields_check(info)
+
+
+def _fields_check(info: CompositeTypeInfo) -> Check:
     parts = _parts_of(info)
     checks = tuple(_check_of(field) for field in info.field_types)
     kinds, limits = _kinds_of(info.field_types), _limits_of(info.field_types)
@@ -180,6 +186,37 @@ def _record_check(info: CompositeTypeInfo) -> Check:
         return len(values) == len(checks) and all(fits(part) for fits, part in zip(checks, values, strict=True))
 
     return check
+
+
+def _tuple_check(info: TupleTypeInfo | NamedTupleTypeInfo) -> Check:
+    """The check of a tuple, as one expression: it is made for every record, and a call for each field would cost more.
+
+    That finds most values to fit. Others, with a field of None say, are looked at field by field.
+    """
+    names: dict[str, Any] = {
+        "record": tuple if isinstance(info, TupleTypeInfo) else info.record_class,
+        "size": len(info.field_types),
+        "by_field": _fields_check(info),
+    }
+    conditions = ["type(value) is record", "len(value) == size"]
+    for position, field in enumerate(info.field_types):
+        conditions.append(_condition(f"value[{position}]", position, field, names))
+    source = f"lambda value: {' and '.join(conditions)} or by_field(value)"
+    check: Check = eval(source, names)  # made of positions and ranges alone
+    return check
+
+
+def _condition(value: str, position: int, info: TypeInformation, names: dict[str, Any]) -> str:
+    """Whether a field fits, as an expression; what it needs is put among the names."""
+    if not isinstance(info, BasicTypeInfo) or info.basic_type in _SPECIAL:
+        names[f"check_{position}"] = _check_of(info)
+        return f"check_{position}({value})"
+    names[f"kind_{position}"] = exact_class(info.basic_type)
+    condition = f"type({value}) is kind_{position}"
+    if info.basic_type in _BITS:
+        low, high = _range_of(info.basic_type)
+        condition += f" and {low} <= {value} <= {high}"
+    return condition
 
 
 def _kinds_of(types: Iterable[TypeInformation]) -> tuple[type, ...] | None:
