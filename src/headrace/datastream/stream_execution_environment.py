@@ -177,7 +177,8 @@ class StreamExecutionEnvironment(Dependencies):
             InvalidTypeError: when an element does not fit the type.
         """
         declared = None if type_info is None else declared_type(type_info)
-        return self._from(CollectionSource(collection, declared), "Collection Source")
+        source = CollectionSource(collection, declared)
+        return self._from(source, "Collection Source", is_declared=declared is not None)
 
     def from_sequence(self, start: int, end: int) -> DataStream:
         """A bounded stream of the numbers from ``start`` to ``end``, both included.
@@ -232,8 +233,9 @@ class StreamExecutionEnvironment(Dependencies):
         strategy = WatermarkStrategy.no_watermarks() if watermark_strategy is None else watermark_strategy
         return self.from_source(DataFrameSource(dataframe), strategy, source_name)
 
-    def _from(self, source: Source, name: str) -> DataStream:
-        return DataStreamSource(self, source, WatermarkStrategy.no_watermarks(), name)
+    def _from(self, source: Source, name: str, *, is_declared: bool = True) -> DataStream:
+        strategy = WatermarkStrategy.no_watermarks()
+        return DataStreamSource(self, source, strategy, name, is_declared=is_declared)
 
     # --- jobs --------------------------------------------------------------------------------------------------------
 

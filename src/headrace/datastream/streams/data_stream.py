@@ -52,14 +52,21 @@ class DataStream(OperatorHandle):
         environment: where the stream belongs.
         edges: where its records come from; several are a union.
         type_info: the type of its records.
+        is_declared: whether the program has declared that type, rather than leaving it to be found out.
     """
 
     def __init__(
-        self, environment: StreamExecutionEnvironment, edges: tuple[Edge, ...], type_info: TypeInformation
+        self,
+        environment: StreamExecutionEnvironment,
+        edges: tuple[Edge, ...],
+        type_info: TypeInformation,
+        *,
+        is_declared: bool = True,
     ) -> None:
         self._environment = environment
         self._edges = edges
         self._type = type_info
+        self._is_declared = is_declared
 
     # --- what it is --------------------------------------------------------------------------------------------------
 
@@ -94,7 +101,7 @@ class DataStream(OperatorHandle):
                 objects when those say nothing.
         """
         check_function(func, MapFunction, "map")
-        return self._apply(self._function_spec(specs.MapSpec, func), "Map", result_type(output_type, func))
+        return self._transform(self._function_spec(specs.MapSpec, func), "Map", func, output_type, Role.ONE)
 
     def flat_map(self, func: Callable[[Any], Any] | FlatMapFunction, output_type: Any = None) -> DataStream:
         """Makes any number of records of each record.
@@ -104,8 +111,7 @@ class DataStream(OperatorHandle):
             output_type: as for :meth:`map`; the annotation is ``Iterable[X]`` or the like.
         """
         check_function(func, FlatMapFunction, "flat_map")
-        found = result_type(output_type, func, Role.MANY)
-        return self._apply(self._function_spec(specs.FlatMapSpec, func), "FlatMap", found)
+        return self._transform(self._function_spec(specs.FlatMapSpec, func), "FlatMap", func, output_type)
 
     def filter(self, func: Callable[[Any], bool] | FilterFunction) -> DataStream:
         """Keeps the records for which a ``FilterFunction`` or a function of a record is true."""
@@ -122,7 +128,7 @@ class DataStream(OperatorHandle):
         check_object(func, ProcessFunction, "process_element")
         if not isinstance(func, ProcessFunction) and callable(getattr(func, "on_timer", None)):
             raise refused(f"{type(func).__name__} has timers, which belong to keys: call key_by(...) first")
-        return self._apply(specs.ProcessSpec(func), "Process", result_type(output_type, func, Role.MANY))
+        return self._transform(specs.ProcessSpec(func), "Process", func, output_type)
 
     def map_batches(self, func: Callable[[Any], Any], output_type: Any) -> DataStream:
         """Applies a function to Arrow record batches, some ten thousand records at a time.
@@ -144,7 +150,7 @@ class DataStream(OperatorHandle):
                     f"map_batches needs columns, but the {role} are pickled objects: give their type, as output_type",
                     InvalidTypeError,
                 )
-        return self._apply(specs.MapBatchesSpec(func), "MapBatches", found)
+        return self._apply(specs.MapBatchesSpec(func), "MapBatches", found, is_declared=True)
 
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
         """Takes event time from records; timestamps and watermarks from before are replaced.
@@ -188,7 +194,8 @@ class DataStream(OperatorHandle):
             if stream._type != self._type:
                 raise refused(f"a union of {self._type} and {stream._type}: types must be the same", InvalidTypeError)
         edges = [edge for stream in (self, *streams) for edge in stream._unkeyed_edges()]
-        return DataStream(self._environment, tuple(edges), self._type)
+        is_declared = all(stream._is_declared for stream in (self, *streams))
+        return DataStream(self._environment, tuple(edges), self._type, is_declared=is_declared)
 
     def get_side_output(self, output_tag: OutputTag) -> DataStream:
         """The records that the operator directly before wrote to a side output.
@@ -200,7 +207,8 @@ class DataStream(OperatorHandle):
         expect(output_tag, OutputTag, "get_side_output")
         node = self._operator()
         type_info = add_side_output(self._environment.transformations.graph, node, output_tag)
-        return DataStream(self._environment, (Edge(node.id, side_output=output_tag.tag_id),), type_info)
+        edges = (Edge(node.id, side_output=output_tag.tag_id),)
+        return DataStream(self._environment, edges, type_info, is_declared=not is_untyped(output_tag.type_info))
 
     # --- ends --------------------------------------------------------------------------------------------------------
 
@@ -216,7 +224,7 @@ class DataStream(OperatorHandle):
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
         """Prints the records in the driver; lines begin with ``sink_identifier`` if there is one."""
-        return self._end(PrintSink(sink_identifier), "Print to Std. Out")
+        return self._end(PrintSink(sink_identifier, is_declared=self._is_declared), "Print to Std. Out")
 
     @overload
     def execute_and_collect(self, job_execution_name: str | None = None, limit: None = None) -> CloseableIterator: ...
@@ -258,10 +266,20 @@ class DataStream(OperatorHandle):
 
     # --- for the classes of this package -----------------------------------------------------------------------------
 
-    def _apply(self, spec: OperatorSpec, name: str, output_type: TypeInformation) -> DataStream:
-        """The stream behind a new operator."""
+    def _apply(
+        self, spec: OperatorSpec, name: str, output_type: TypeInformation, *, is_declared: bool | None = None
+    ) -> DataStream:
+        """The stream behind a new operator; its type is declared if that of this one is, unless it is said."""
         node = self._environment.transformations.add(spec, name, self._edges, output_type)
-        return DataStream(self._environment, (Edge(node.id),), output_type)
+        declared = self._is_declared if is_declared is None else is_declared
+        return DataStream(self._environment, (Edge(node.id),), output_type, is_declared=declared)
+
+    def _transform(
+        self, spec: OperatorSpec, name: str, function: Any, output_type: Any, role: Role = Role.MANY
+    ) -> DataStream:
+        """The stream of what a function makes of the records."""
+        found = result_type(output_type, function, role)
+        return self._apply(spec, name, found, is_declared=output_type is not None)
 
     def _end(self, sink: Sink, name: str) -> DataStreamSink:
         node = self._environment.transformations.add(specs.SinkSpec(sink), name, self._edges)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
-from headrace.common.type_inference import Role
 from headrace.datastream.functions import KeyedProcessFunction, ReduceFunction
 from headrace.datastream.method_tables import unsupported
 from headrace.datastream.streams.adapters import ADAPTERS, is_opened
-from headrace.datastream.streams.checks import check_function, check_object, refused, result_type
+from headrace.datastream.streams.checks import check_function, check_object, refused
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.datastream.streams.handle import not_an_operator
 from headrace.datastream.streams.rolling import checked_field
@@ -49,7 +48,7 @@ class KeyedStream(DataStream):
         type_info: TypeInformation,
         origin: DataStream,
     ) -> None:
-        super().__init__(environment, edges, type_info)
+        super().__init__(environment, edges, type_info, is_declared=origin._is_declared)
         self._origin = origin
 
     def get_key_type(self) -> TypeInformation:
@@ -68,7 +67,7 @@ class KeyedStream(DataStream):
             output_type: the type of what it yields; taken from its annotations when left out.
         """
         check_object(func, KeyedProcessFunction, "process_element")
-        return self._apply(specs.KeyedProcessSpec(func), "KeyedProcess", result_type(output_type, func, Role.MANY))
+        return self._transform(specs.KeyedProcessSpec(func), "KeyedProcess", func, output_type)
 
     def reduce(self, func: Callable[[Any, Any], Any] | ReduceFunction) -> DataStream:
         """Combines the records of a key, one after the other, into one of the same type.

@@ -28,10 +28,17 @@ class DataStreamSource(DataStream):
         source: where records come from.
         strategy: how event time is taken from them.
         name: the name of the source.
+        is_declared: whether the type of the records is known without looking at them.
     """
 
     def __init__(
-        self, environment: StreamExecutionEnvironment, source: Source, strategy: WatermarkStrategy, name: str
+        self,
+        environment: StreamExecutionEnvironment,
+        source: Source,
+        strategy: WatermarkStrategy,
+        name: str,
+        *,
+        is_declared: bool = True,
     ) -> None:
         transformations = environment.transformations
         type_info = source.produced_type
@@ -42,7 +49,7 @@ class DataStreamSource(DataStream):
                 TimestampsSpec(strategy), _watermarks_name(name), type_info, (Edge(node.id),)
             )
             last = followers.id
-        super().__init__(environment, (Edge(last),), type_info)
+        super().__init__(environment, (Edge(last),), type_info, is_declared=is_declared)
 
     def _operator(self) -> Node:
         return self._environment.transformations.graph[self._source_id]

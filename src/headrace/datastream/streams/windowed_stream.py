@@ -96,7 +96,10 @@ class WindowedStream:
         else:
             found = self._type_of_window_function(window_function, output_type)
         spec = self._row_spec(reduce_function=reduce_function, window_function=window_function)
-        return self._keyed_stream._apply(spec, "Window", found)
+        inherits = window_function is None and output_type is None
+        return self._keyed_stream._apply(
+            spec, "Window", found, is_declared=None if inherits else output_type is not None
+        )
 
     def aggregate(
         self,
@@ -148,8 +151,8 @@ class WindowedStream:
             output_type: the type of the results; taken from annotations when left out.
         """
         check_function(window_function, WindowFunction, "apply")
-        found = result_type(output_type, window_function, Role.MANY)
-        return self._keyed_stream._apply(self._row_spec(window_function=window_function), "Window", found)
+        spec = self._row_spec(window_function=window_function)
+        return self._keyed_stream._transform(spec, "Window", window_function, output_type)
 
     def process(
         self, process_window_function: ProcessWindowFunction[Any, Any, Any, Any], output_type: Any = None
@@ -161,8 +164,8 @@ class WindowedStream:
             output_type: the type of the results; taken from annotations when left out.
         """
         check_object(process_window_function, ProcessWindowFunction, "process")
-        found = result_type(output_type, process_window_function, Role.MANY)
-        return self._keyed_stream._apply(self._row_spec(window_function=process_window_function), "Window", found)
+        spec = self._row_spec(window_function=process_window_function)
+        return self._keyed_stream._transform(spec, "Window", process_window_function, output_type)
 
     def _aggregate_columns(self, aggregates: tuple[Any, ...], named: dict[str, Any]) -> DataStream:
         surplus = [name for name, value in named.items() if value is not None]
@@ -172,7 +175,7 @@ class WindowedStream:
             if not isinstance(aggregate, Aggregate):
                 raise refused(f"built-in aggregates go with others such as count(), sum('field'), not {aggregate!r}")
         spec = ColumnarWindowSpec(self._assigner, aggregates, self._lateness, self._late_tag)
-        return self._keyed_stream._apply(spec, "Window", self._type_of_columns(aggregates))
+        return self._keyed_stream._apply(spec, "Window", self._type_of_columns(aggregates), is_declared=True)
 
     def _type_of_columns(self, aggregates: tuple[Aggregate, ...]) -> TypeInformation:
         partitioning = self._keyed_stream._partitioning
@@ -193,7 +196,7 @@ class WindowedStream:
         spec = self._row_spec(
             aggregate_function=function, window_function=window_function, accumulator_type=accumulators
         )
-        return self._keyed_stream._apply(spec, "Window", found)
+        return self._keyed_stream._apply(spec, "Window", found, is_declared=output_type is not None)
 
     def _type_of_window_function(self, window_function: Any, output_type: Any) -> TypeInformation:
         if not isinstance(window_function, WindowFunction | ProcessWindowFunction):
