@@ -20,6 +20,7 @@ from headrace.datastream.streams.checks import declared_type, expect, refused
 from headrace.datastream.streams.handle import checked_text
 from headrace.datastream.streams.source_stream import DataStreamSource
 from headrace.datastream.streams.timestamps import check_strategy
+from headrace.datastream.streams.type_origin import TypeOrigin
 from headrace.datastream.transformations import Transformations
 from headrace.graph.specs import SourceSpec
 from headrace.time.watermark_strategy import WatermarkStrategy
@@ -178,7 +179,8 @@ class StreamExecutionEnvironment(Dependencies):
         """
         declared = None if type_info is None else declared_type(type_info)
         source = CollectionSource(collection, declared)
-        return self._from(source, "Collection Source", is_declared=declared is not None)
+        origin = TypeOrigin.OBSERVED if declared is None else TypeOrigin.DECLARED
+        return self._from(source, "Collection Source", origin)
 
     def from_sequence(self, start: int, end: int) -> DataStream:
         """A bounded stream of the numbers from ``start`` to ``end``, both included.
@@ -233,9 +235,9 @@ class StreamExecutionEnvironment(Dependencies):
         strategy = WatermarkStrategy.no_watermarks() if watermark_strategy is None else watermark_strategy
         return self.from_source(DataFrameSource(dataframe), strategy, source_name)
 
-    def _from(self, source: Source, name: str, *, is_declared: bool = True) -> DataStream:
+    def _from(self, source: Source, name: str, origin: TypeOrigin = TypeOrigin.DECLARED) -> DataStream:
         strategy = WatermarkStrategy.no_watermarks()
-        return DataStreamSource(self, source, strategy, name, is_declared=is_declared)
+        return DataStreamSource(self, source, strategy, name, origin=origin)
 
     # --- jobs --------------------------------------------------------------------------------------------------------
 
