@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.common import Configuration, Row, Time, Types, WatermarkStrategy
-from headrace.datastream import KeyedProcessFunction, OutputTag, ProcessWindowFunction, StreamExecutionEnvironment
+from headrace.common.errors import HeadraceError
+from headrace.datastream import (
+    ExternalizedCheckpointRetention,
+    KeyedProcessFunction,
+    MapFunction,
+    OutputTag,
+    ProcessWindowFunction,
+    RuntimeContext,
+    StreamExecutionEnvironment,
+    TimeWindow,
+)
 from headrace.datastream.window import TumblingEventTimeWindows
 
 if TYPE_CHECKING:
@@ -90,6 +100,33 @@ def test_rows_without_names_have_those_of_flink(env: StreamExecutionEnvironment)
 def test_the_largest_text(env: StreamExecutionEnvironment) -> None:
     pairs = env.from_collection([("a", "x"), ("a", "z"), ("a", "y")], Types.TUPLE([STRING, STRING]))
     assert collected(pairs.key_by(lambda pair: pair[0]).max(1)) == [("a", "x"), ("a", "z"), ("a", "z")]
+
+
+def test_keyword_arguments_are_called_as_in_pyflink() -> None:
+    assert Types.LIST(element_type_info=INT) == Types.LIST(INT)
+    assert Types.MAP(key_type_info=STRING, value_type_info=INT) == Types.MAP(STRING, INT)
+    env = StreamExecutionEnvironment.get_execution_environment()
+    config = env.get_checkpoint_config()
+    config.set_externalized_checkpoint_retention(retention_mode=ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION)
+    assert env.get_checkpointing_consistency_mode() is env.get_checkpointing_mode()
+
+
+@pytest.mark.parametrize(("timestamp", "offset", "start"), [(7, 0, 5), (-1, 0, -5), (7, 3, 3), (2, 3, -2)])
+def test_the_start_of_a_window(timestamp: int, offset: int, start: int) -> None:
+    assert TimeWindow.get_window_start_with_offset(timestamp, offset, 5) == start
+
+
+class _Counting(MapFunction):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        runtime_context.get_metrics_group().counter("seen")
+
+    def map(self, value: Any) -> Any:
+        return value
+
+
+def test_metrics_are_refused_in_plain_words(env: StreamExecutionEnvironment) -> None:
+    with pytest.raises(HeadraceError, match=r"get_metrics_group in operator 'Map' .* is not supported: emit"):
+        collected(env.from_collection([1]).map(_Counting()))
 
 
 def _windows(env: StreamExecutionEnvironment) -> Any:

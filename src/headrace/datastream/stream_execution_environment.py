@@ -165,6 +165,10 @@ class StreamExecutionEnvironment(Dependencies):
         """The guarantee that the job asks for."""
         return self.get_checkpoint_config().get_checkpointing_mode()
 
+    def get_checkpointing_consistency_mode(self) -> CheckpointingMode:
+        """The same as :meth:`get_checkpointing_mode`, under its newer name."""
+        return self.get_checkpointing_mode()
+
     # --- sources -----------------------------------------------------------------------------------------------------
 
     def from_collection(self, collection: Iterable[Any], type_info: Any = None) -> DataStream:
