@@ -115,3 +115,5 @@ def test_encoder() -> None:
     encoder = pickle.loads(pickle.dumps(Encoder.simple_string_encoder("latin-1")))
     assert encoder.encode("é") == b"\xe9\n"
     assert encoder.encode(("a", 1)) == b"('a', 1)\n"
+    encode = encoder.for_type(Types.TUPLE([Types.STRING(), Types.BOOLEAN()]))
+    assert [encode(("é", True)), encode(("a", None))] == [b"(\xe9,true)\n", b"(a,null)\n"]

@@ -103,7 +103,8 @@ def same_float(left: float, right: float) -> bool:
 
 
 def same_row(left: Row, right: Row) -> bool:
-    alike = left._fields == right._fields and left.get_row_kind() is right.get_row_kind()
+    by_position = left._is_by_position() and right._is_by_position()
+    alike = (by_position or left._fields == right._fields) and left.get_row_kind() is right.get_row_kind()
     return alike and same([*left], [*right])
 
 

@@ -136,3 +136,11 @@ def test_row_kinds(kind: RowKind, symbol: str) -> None:
     row = Row.of_kind(kind, a=1)
     assert row.get_row_kind() is kind
     assert pickle.loads(pickle.dumps(row)).get_row_kind() is kind
+
+
+def test_names_that_stand_for_none() -> None:
+    assert Row(f0=1, f1="a") == Row(1, "a")
+    assert hash(Row(f0=1, f1="a")) == hash(Row(1, "a"))
+    assert Row(f1="a", f0=1) != Row("a", 1)
+    assert Row(f0=1, f1="a") == Row(f1="a", f0=1)
+    assert hash(Row(f0=1, f1="a")) == hash(Row(f1="a", f0=1))

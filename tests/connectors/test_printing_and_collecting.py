@@ -37,7 +37,16 @@ def test_records_are_printed_as_text(capsys: pytest.CaptureFixture[str]) -> None
     SinkRun(PrintSink(to_stderr=True), Types.PICKLED_BYTE_ARRAY()).run_epoch(rows)
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err.splitlines() == ["+I[1, a]", "-D[2, None]", "(1, 'a')", "None", "{'a': 1}"]
+    assert captured.err.splitlines() == ["<Row(1, 'a')>", "<Row(2, None)>", "(1, 'a')", "None", "{'a': 1}"]
+
+
+@pytest.mark.parametrize(("is_declared", "line"), [(True, "(1,null)"), (False, "(1, None)")])
+def test_a_declared_type_is_printed_as_flink_spells_it(
+    capsys: pytest.CaptureFixture[str], is_declared: bool, line: str
+) -> None:
+    sink = PrintSink(is_declared=is_declared)
+    SinkRun(sink, Types.TUPLE([Types.INT(), Types.STRING()])).run_epoch([(1, None)])
+    assert capsys.readouterr().out == f"{line}\n"
 
 
 def test_an_epoch_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,11 +14,13 @@ from pyflink.common import Types, WatermarkStrategy, Time, Encoder
 from pyflink.common import Time, WatermarkStrategy, Duration
 from pyflink.common import Row, RowKind, Instant, TypeInformation
 from pyflink.common import Configuration, ConfigOptions, ConfigOption
+from pyflink.common import ExecutionConfig
 from pyflink.common import CompletableFuture, JobClient, JobExecutionResult, JobID, JobStatus
 from pyflink.common import SimpleStringSchema, ByteArraySchema, SerializationSchema, DeserializationSchema
 from pyflink.common.completable_future import CompletableFuture
 from pyflink.common.config_options import ConfigOptions
 from pyflink.common.configuration import Configuration
+from pyflink.common.execution_config import ExecutionConfig
 from pyflink.common.job_client import JobClient
 from pyflink.common.job_execution_result import JobExecutionResult
 from pyflink.common.job_id import JobID
@@ -39,6 +41,9 @@ from pyflink.datastream import OutputTag, RuntimeContext, TimeDomain, TimerServi
 from pyflink.datastream.checkpoint_config import CheckpointConfig
 from pyflink.datastream.checkpointing_mode import CheckpointingMode
 from pyflink.datastream.connectors import Sink, Source
+from pyflink.datastream.connectors import DeliveryGuarantee, NumberSequenceSource, FileEnumeratorProvider
+from pyflink.datastream.connectors import FileSink, FileSource, FileSourceBuilder, OutputFileConfig, RollingPolicy
+from pyflink.datastream.connectors import BucketAssigner, StreamFormat
 from pyflink.datastream.connectors.file_system import FileSink, FileSource, OutputFileConfig, RollingPolicy
 from pyflink.datastream.connectors.file_system import BucketAssigner, StreamFormat
 from pyflink.datastream.connectors.number_seq import NumberSequenceSource

@@ -97,7 +97,8 @@ def test_process_takes_a_process_function_as_well(keyed: KeyedStream) -> None:
 
 
 @pytest.mark.parametrize("function", [Summed(), lambda a, b: a])
-def test_reduce(keyed: KeyedStream, graph: StreamGraph, function: Any) -> None:
+def test_reduce(env: StreamExecutionEnvironment, graph: StreamGraph, function: Any) -> None:
+    keyed = env.from_collection([("a", 1)], PAIR).key_by(lambda pair: pair[0])
     assert keyed.reduce(function).get_type() == PAIR
     assert graph[1].spec == specs.RollingReduceSpec(function)
     assert graph[1].name == "Reduce"
@@ -123,15 +124,23 @@ def test_rolling_aggregates_of_unknown_records(env: StreamExecutionEnvironment, 
     assert graph[1].spec == specs.RollingAggregateSpec("max_by", "score")
 
 
-def test_best_record_may_be_chosen_by_text(keyed: KeyedStream) -> None:
-    keyed.min_by(0)
+@pytest.mark.parametrize("method", ["min", "max", "min_by", "max_by"])
+def test_text_has_an_order(keyed: KeyedStream, method: str) -> None:
+    assert getattr(keyed, method)(0).get_type() == PAIR
+
+
+def test_what_a_collection_holds_says_nothing_of_what_reduce_makes(keyed: KeyedStream, graph: StreamGraph) -> None:
+    assert keyed.reduce(lambda one, other: [one, other]).get_type() == Types.PICKLED_BYTE_ARRAY()
+    partitioning = graph[2].key_partitioning
+    assert partitioning is not None
+    assert (partitioning.fields, partitioning.key_type) == (None, keyed.get_key_type())
+    assert partitioning.selector(("a", 1)) == "a"
 
 
 @pytest.mark.parametrize(
     ("method", "field", "message"),
     [
         ("sum", 0, r"sum\(0\) takes numbers, but the values are of type String"),
-        ("min", "f0", "takes numbers"),
         ("max", 2, r"max\(2\): .* has no field 2: its fields are 'f0', 'f1'"),
         ("min_by", "f2", "no field 'f2'"),
         ("max_by", 1.5, "takes the name or the position of a field, not 1.5"),

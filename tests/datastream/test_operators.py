@@ -231,9 +231,16 @@ def test_union(env: StreamExecutionEnvironment, graph: StreamGraph) -> None:
 def test_union_wants_one_type_and_one_environment(env: StreamExecutionEnvironment) -> None:
     stream = env.from_sequence(1, 2)
     with pytest.raises(InvalidTypeError, match="a union of Long and String"):
-        stream.union(env.from_collection(["a"]))
+        stream.union(env.from_collection(["a"], Types.STRING()))
     with pytest.raises(InvalidProgramError, match="same environment"):
         stream.union(StreamExecutionEnvironment.get_execution_environment().from_sequence(1, 2))
+
+
+@pytest.mark.parametrize("declared", [None, Types.LONG()])
+def test_a_union_of_what_is_not_declared_holds_anything(env: StreamExecutionEnvironment, declared: Any) -> None:
+    stream = env.from_collection([1], declared)
+    together = stream.union(stream.map(lambda x: (x, "a")), env.from_collection(["a"]))
+    assert together.get_type() == Types.PICKLED_BYTE_ARRAY()
 
 
 def test_naming(env: StreamExecutionEnvironment, graph: StreamGraph) -> None:

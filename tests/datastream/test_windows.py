@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.common import Duration, Time, Types
-from headrace.common.errors import InvalidProgramError, InvalidTypeError
+from headrace.common.errors import InvalidProgramError
 from headrace.datastream import (
     AggregateFunction,
     OutputTag,
@@ -119,8 +119,13 @@ def test_lateness_may_be_a_duration(windows: WindowedStream, graph: StreamGraph,
 
 def test_late_records_are_of_the_type_of_the_records(windows: WindowedStream) -> None:
     stream = windows.side_output_late_data(OutputTag("late", Types.STRING())).process(Describe())
-    with pytest.raises(InvalidTypeError, match=r"'late' of 'Window' is of type RowTypeInfo.* leave the type"):
-        stream.get_side_output(OutputTag("late", Types.STRING()))
+    assert stream.get_side_output(OutputTag("late")).get_type() == ROW
+
+
+def test_late_records_become_what_their_tag_says(windows: WindowedStream) -> None:
+    late = OutputTag("late", Types.ROW([Types.STRING(), Types.DOUBLE()]))
+    stream = windows.side_output_late_data(late).process(Describe())
+    assert stream.get_side_output(late).get_type() == late.type_info
 
 
 def test_process(windows: WindowedStream, graph: StreamGraph) -> None:

@@ -20,8 +20,9 @@ def test_strings_are_written_as_lines(columnar: bool) -> None:
 
 
 def test_other_records_are_written_as_text() -> None:
-    assert TextLineEncoder().encode_batch(batch_of(Types.STRING(), ["a", None], columnar=True)) == b"a\nNone\n"
+    assert TextLineEncoder().encode_batch(batch_of(Types.STRING(), ["a", None], columnar=True)) == b"a\nnull\n"
     assert TextLineEncoder().encode_batch(batch_of(Types.ROW([int, str]), [Row(1, "a")])) == b"+I[1, a]\n"
+    assert TextLineEncoder().encode_batch(batch_of(Types.TUPLE([int, bool]), [(1, True)])) == b"(1,true)\n"
     with pytest.raises(TypeError, match="batches"):
         TextLineEncoder().encode("a")
 

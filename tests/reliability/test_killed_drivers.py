@@ -14,7 +14,7 @@ import pytest
 from tests.reliability.support.outputs import hidden_files, lines
 from tests.reliability.support.processes import Launcher
 
-_COUNT = re.compile(r"\('(w\d+)', (\d+)\)")
+_COUNT = re.compile(r"\((w\d+),(\d+)\)")
 
 
 @dataclass(frozen=True)

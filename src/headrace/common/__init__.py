@@ -25,6 +25,7 @@ from headrace.common.typeinfo import TypeInformation, Types
 
 if TYPE_CHECKING:
     from headrace.client.job_client import JobClient
+    from headrace.datastream.execution_config import ExecutionConfig
     from headrace.time.watermark_strategy import TimestampAssigner, WatermarkStrategy
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "DeserializationSchema",
     "Duration",
     "Encoder",
+    "ExecutionConfig",
     "Instant",
     "JobClient",
     "JobExecutionResult",
@@ -55,6 +57,7 @@ __all__ = [
 
 # PyFlink has these here, headrace has them in packages that build on this one: they are found when they are asked for.
 _ELSEWHERE: Final = {
+    "ExecutionConfig": "headrace.datastream.execution_config",
     "JobClient": "headrace.client.job_client",
     "TimestampAssigner": "headrace.time.watermark_strategy",
     "WatermarkStrategy": "headrace.time.watermark_strategy",

@@ -43,9 +43,11 @@ class Row:
         Person = Row("name", "age")             # a row of strings called like a class ...
         Person("Alice", 11)                     # ... makes rows with these names
 
-    Two rows are equal when kind, names and values are; the order of the names does not matter. (In PyFlink such rows
-    are equal but hash differently, here their hashes agree.) A field whose name is also that of a method, or begins
-    with an underscore, is reached as ``row["..."]``.
+    A row of a type without names, ``Types.ROW([...])``, has Flink's names ``f0``, ``f1``, … when a function gets it.
+
+    Two rows are equal when kind, names and values are; the order of the names does not matter, and ``f0``, ``f1``, … in
+    this order are as good as none. (In PyFlink such rows are equal but hash differently, here their hashes agree.) A
+    field whose name is also that of a method, or begins with an underscore, is reached as ``row["..."]``.
     """
 
     __slots__ = ("_fields", "_row_kind", "_values")
@@ -162,13 +164,22 @@ class Row:
             return False
         if self._fields == other._fields:
             return self._values == other._values
-        if self._fields is None or other._fields is None or len(self._fields) != len(other._fields):
+        if len(self._values) != len(other._values):
             return False
+        if self._fields is None or other._fields is None:
+            return self._is_by_position() and other._is_by_position() and self._values == other._values
         return self.as_dict() == other.as_dict()
+
+    def _is_by_position(self) -> bool:
+        """Whether there are no names, or those that stand for none."""
+        return self._fields is None or self._fields == _positional(len(self._fields))
 
     def __hash__(self) -> int:
         if self._fields is None:
             return hash(tuple(self._values))
+        positional = _positional(len(self._fields))
+        if set(self._fields) == set(positional):
+            return hash(tuple(self.get_fields_by_names(positional)))
         return hash(frozenset(zip(self._fields, self._values, strict=True)))
 
     def __repr__(self) -> str:
@@ -179,6 +190,11 @@ class Row:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return make_row, (self._fields, self._values, self._row_kind)
+
+
+def _positional(count: int) -> tuple[str, ...]:
+    """The names that stand for none: ``f0``, ``f1``, and so on."""
+    return tuple(f"f{index}" for index in range(count))
 
 
 def make_row(fields: tuple[str, ...] | None, values: Sequence[Any], row_kind: RowKind = RowKind.INSERT) -> Row:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import codecs
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
+from headrace.common.record_text import Text, python_text, text_of
 from headrace.common.typeinfo import TypeInformation, Types
 
 
@@ -114,26 +116,36 @@ class Encoder:
         """The bytes of one record."""
         return self._encode(element)
 
+    def for_type(self, type_info: TypeInformation) -> Callable[[Any], bytes]:
+        """What gives the bytes of one record of a type."""
+        return self._encode
+
     @staticmethod
     def simple_string_encoder(charset_name: str = "UTF-8") -> Encoder:
-        """Writes ``str(record)`` and a line feed.
+        """Writes the record's text as Flink spells it, ``(a,1)`` for a tuple, and a line feed.
 
         Raises:
             InvalidProgramError: when there is no such charset.
         """
-        return Encoder(_Line(_charset(charset_name)))
+        return _StringEncoder(_charset(charset_name))
 
 
-class _Line:
-    """A line of text; a class, since a closure cannot be pickled."""
+class _StringEncoder(Encoder):
+    """Writes records as lines of text."""
 
     __slots__ = ("_charset",)
 
     def __init__(self, charset: str) -> None:
         self._charset = charset
 
-    def __call__(self, element: Any) -> bytes:
-        return f"{element}\n".encode(self._charset)
+    def encode(self, element: Any) -> bytes:
+        return self._line(python_text, element)
+
+    def for_type(self, type_info: TypeInformation) -> Callable[[Any], bytes]:
+        return partial(self._line, text_of(type_info))
+
+    def _line(self, text: Text, element: Any) -> bytes:
+        return f"{text(element)}\n".encode(self._charset)
 
 
 def _charset(name: str) -> str:

@@ -94,11 +94,11 @@ class CheckpointConfig:
         return self
 
     def set_externalized_checkpoint_retention(
-        self, checkpoint_retention: ExternalizedCheckpointRetention
+        self, retention_mode: ExternalizedCheckpointRetention
     ) -> CheckpointConfig:
         """Accepted; the latest checkpoints stay in their directory, however the job ends."""
-        if checkpoint_retention is not ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION:
-            warnings.warn(f"{checkpoint_retention} has no effect: the latest checkpoints are always kept", stacklevel=2)
+        if retention_mode is not ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION:
+            warnings.warn(f"{retention_mode} has no effect: the latest checkpoints are always kept", stacklevel=2)
         return self
 
     def get_externalized_checkpoint_retention(self) -> ExternalizedCheckpointRetention:

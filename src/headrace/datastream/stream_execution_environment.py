@@ -20,6 +20,7 @@ from headrace.datastream.streams.checks import declared_type, expect, refused
 from headrace.datastream.streams.handle import checked_text
 from headrace.datastream.streams.source_stream import DataStreamSource
 from headrace.datastream.streams.timestamps import check_strategy
+from headrace.datastream.streams.type_origin import TypeOrigin
 from headrace.datastream.transformations import Transformations
 from headrace.graph.specs import SourceSpec
 from headrace.time.watermark_strategy import WatermarkStrategy
@@ -164,6 +165,10 @@ class StreamExecutionEnvironment(Dependencies):
         """The guarantee that the job asks for."""
         return self.get_checkpoint_config().get_checkpointing_mode()
 
+    def get_checkpointing_consistency_mode(self) -> CheckpointingMode:
+        """The same as :meth:`get_checkpointing_mode`, under its newer name."""
+        return self.get_checkpointing_mode()
+
     # --- sources -----------------------------------------------------------------------------------------------------
 
     def from_collection(self, collection: Iterable[Any], type_info: Any = None) -> DataStream:
@@ -177,7 +182,9 @@ class StreamExecutionEnvironment(Dependencies):
             InvalidTypeError: when an element does not fit the type.
         """
         declared = None if type_info is None else declared_type(type_info)
-        return self._from(CollectionSource(collection, declared), "Collection Source")
+        source = CollectionSource(collection, declared)
+        origin = TypeOrigin.OBSERVED if declared is None else TypeOrigin.DECLARED
+        return self._from(source, "Collection Source", origin)
 
     def from_sequence(self, start: int, end: int) -> DataStream:
         """A bounded stream of the numbers from ``start`` to ``end``, both included.
@@ -232,8 +239,9 @@ class StreamExecutionEnvironment(Dependencies):
         strategy = WatermarkStrategy.no_watermarks() if watermark_strategy is None else watermark_strategy
         return self.from_source(DataFrameSource(dataframe), strategy, source_name)
 
-    def _from(self, source: Source, name: str) -> DataStream:
-        return DataStreamSource(self, source, WatermarkStrategy.no_watermarks(), name)
+    def _from(self, source: Source, name: str, origin: TypeOrigin = TypeOrigin.DECLARED) -> DataStream:
+        strategy = WatermarkStrategy.no_watermarks()
+        return DataStreamSource(self, source, strategy, name, origin=origin)
 
     # --- jobs --------------------------------------------------------------------------------------------------------
 

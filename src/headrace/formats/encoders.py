@@ -78,4 +78,4 @@ def encode_records(encoder: Encoder, batch: Batch) -> bytes:
     """The bytes of a batch under any encoder."""
     if isinstance(encoder, BatchEncoder):
         return encoder.encode_batch(batch)
-    return b"".join(map(encoder.encode, batch.rows))
+    return b"".join(map(encoder.for_type(batch.type), batch.rows))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from headrace.common.errors import InvalidProgramError
+from headrace.common.errors import InvalidProgramError, UnsupportedOperationError
 
 if TYPE_CHECKING:
     from headrace.operators.base import OperatorContext
@@ -44,6 +44,17 @@ class RuntimeContext:
     def get_job_parameter(self, key: str, default_value: str) -> str:
         """A value of the job's configuration."""
         return self._context.job_parameters.get(key, default_value)
+
+    def get_metrics_group(self) -> NoReturn:
+        """There are no metrics of one's own yet.
+
+        Raises:
+            UnsupportedOperationError: always, saying what to do instead.
+        """
+        raise UnsupportedOperationError(
+            f"get_metrics_group in operator {self._context.name!r} ({self._context.call_site}) is not supported: emit "
+            "what is counted as records, to a side output, say"
+        )
 
     def get_state(self, state_descriptor: Any) -> Any:
         """The ``ValueState`` of a descriptor.

@@ -122,7 +122,7 @@ def _builder(type_: CompositeTypeInfo) -> Callable[[list[Any]], Any]:
         cls = type_.record_class
         return lambda values: build_dataclass(cls, values)
     if isinstance(type_, RowTypeInfo):
-        names = type_.names
+        names = type_.field_names
         return lambda values: make_row(names, values)
     return tuple
 

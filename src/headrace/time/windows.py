@@ -34,6 +34,11 @@ class TimeWindow:
         """The smallest window that holds both."""
         return TimeWindow(min(self.start, other.start), max(self.end, other.end))
 
+    @staticmethod
+    def get_window_start_with_offset(timestamp: int, offset: int, window_size: int) -> int:
+        """The start of the window of a timestamp, among windows of one size that follow one another."""
+        return timestamp - (timestamp - offset) % window_size
+
 
 class WindowAssigner(ABC):
     """Puts an element into windows."""

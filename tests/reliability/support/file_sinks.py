@@ -79,7 +79,7 @@ def _bulk(factory: BulkWriterFactory, suffix: str) -> Callable[[Path], FileSink]
 
 def _read_text(path: Path) -> Iterator[tuple[int, int]]:
     for line in path.read_text().splitlines():
-        number, seen = (field.partition("=")[2] for field in line.removeprefix("Row(").removesuffix(")").split(", "))
+        number, seen = line.removeprefix("+I[").removesuffix("]").split(", ")
         yield int(number), int(seen)
 
 

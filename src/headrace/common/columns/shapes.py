@@ -190,7 +190,7 @@ class RowShape(Shape):
 
     def __init__(self, info: RowTypeInfo | DetachedTypeInfo) -> None:
         self._names = info.field_names
-        self._row_fields = info.names
+        self._row_fields = info.field_names
         self._known = {None, self._names}
         self._changelog = isinstance(info, RowTypeInfo) and info.changelog
         self._expected = f"a Row of {len(self._names)} values, for {info}"

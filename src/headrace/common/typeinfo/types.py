@@ -187,14 +187,14 @@ class Types:
         return ObjectArrayTypeInfo(type_of_hint(element_type))
 
     @staticmethod
-    def LIST(element_type: Any) -> TypeInformation:
+    def LIST(element_type_info: Any) -> TypeInformation:
         """A list."""
-        return ListTypeInfo(type_of_hint(element_type))
+        return ListTypeInfo(type_of_hint(element_type_info))
 
     @staticmethod
-    def MAP(key_type: Any, value_type: Any) -> TypeInformation:
+    def MAP(key_type_info: Any, value_type_info: Any) -> TypeInformation:
         """A dict."""
-        return MapTypeInfo(type_of_hint(key_type), type_of_hint(value_type))
+        return MapTypeInfo(type_of_hint(key_type_info), type_of_hint(value_type_info))
 
 
 def _all(kinds: Sequence[Any]) -> tuple[TypeInformation, ...]:

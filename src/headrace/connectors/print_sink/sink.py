@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from headrace.common.record_text import printed, python_text
 from headrace.connectors.sink import Committer, Sink, SinkWriter
-from headrace.formats.text.plain import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.common.batch import Batch
+    from headrace.common.record_text import Text
     from headrace.connectors.sink import CommitterContext, Json, WriterContext
 
 
@@ -22,13 +23,18 @@ class PrintSink(Sink):
     identifier with ``subtask> ``, or with nothing when there is one task. Subtasks count from 1. Lines are printed once
     while the job lives; after a restart those of an epoch may come again or be missing.
 
+    Records of a type that the program has declared are spelled as PyFlink spells them: ``(a,1)`` is a tuple,
+    ``+I[a,1]`` a row. All others are spelled as Python does.
+
     Args:
         identifier: what tells several print sinks apart.
         to_stderr: whether to print to the standard error.
+        is_declared: whether the program has declared the type of the records, rather than leaving it to be found out.
     """
 
-    def __init__(self, identifier: str | None = None, *, to_stderr: bool = False) -> None:
+    def __init__(self, identifier: str | None = None, *, to_stderr: bool = False, is_declared: bool = True) -> None:
         self._identifier = identifier or ""
+        self._is_declared = is_declared
         self._to_stderr = to_stderr
 
     @property
@@ -36,7 +42,8 @@ class PrintSink(Sink):
         return False
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
-        return _PrintWriter(_prefix(self._identifier, context.subtask, context.parallelism))
+        text = printed(context.input_type) if self._is_declared else python_text
+        return _PrintWriter(_prefix(self._identifier, context.subtask, context.parallelism), text)
 
     def create_committer(self, context: CommitterContext) -> Committer:
         return _PrintCommitter(to_stderr=self._to_stderr)
@@ -55,13 +62,14 @@ def _prefix(identifier: str, subtask: int, parallelism: int) -> str:
 class _PrintWriter(SinkWriter):
     """Makes the text in the task: the driver need not know the records' classes."""
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, text: Text) -> None:
+        self._text = text
         self._prefix = prefix
         self._parts: list[str] = []
 
     def write(self, batch: Batch) -> None:
-        prefix = self._prefix
-        self._parts.append("".join([f"{prefix}{text_of(record)}\n" for record in batch.rows]))
+        prefix, text = self._prefix, self._text
+        self._parts.append("".join([f"{prefix}{text(record)}\n" for record in batch.rows]))
 
     def prepare_commit(self) -> Sequence[Json]:
         return ["".join(self._parts)] if self._parts else []

@@ -1,7 +1,31 @@
-"""Connectors under PyFlink's module paths."""
+"""Connectors under PyFlink's module paths; here as well as in their own modules, as in PyFlink."""
 
 from __future__ import annotations
 
 from headrace.datastream.connectors.base import DeliveryGuarantee, Sink, Source
+from headrace.datastream.connectors.file_system import (
+    BucketAssigner,
+    FileEnumeratorProvider,
+    FileSink,
+    FileSource,
+    FileSourceBuilder,
+    OutputFileConfig,
+    RollingPolicy,
+    StreamFormat,
+)
+from headrace.datastream.connectors.number_seq import NumberSequenceSource
 
-__all__ = ["DeliveryGuarantee", "Sink", "Source"]
+__all__ = [
+    "BucketAssigner",
+    "DeliveryGuarantee",
+    "FileEnumeratorProvider",
+    "FileSink",
+    "FileSource",
+    "FileSourceBuilder",
+    "NumberSequenceSource",
+    "OutputFileConfig",
+    "RollingPolicy",
+    "Sink",
+    "Source",
+    "StreamFormat",
+]

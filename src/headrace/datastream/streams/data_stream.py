@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, overload
 from headrace.common.errors import InvalidTypeError
 from headrace.common.output_tag import OutputTag
 from headrace.common.type_inference import Role
+from headrace.common.typeinfo import Types
 from headrace.connectors.print_sink import PrintSink
 from headrace.connectors.sink import Sink
 from headrace.datastream.functions import FilterFunction, FlatMapFunction, Function, MapFunction, ProcessFunction
@@ -25,6 +26,7 @@ from headrace.datastream.streams.handle import OperatorHandle, not_an_operator
 from headrace.datastream.streams.keying import partitioning_of
 from headrace.datastream.streams.side_outputs import add_side_output
 from headrace.datastream.streams.timestamps import check_strategy
+from headrace.datastream.streams.type_origin import TypeOrigin, origin_of, unchanged, weakest
 from headrace.datastream.streams.unsupported_methods import DATA_STREAM
 from headrace.graph import specs
 from headrace.graph.nodes import Edge, Forward
@@ -52,14 +54,21 @@ class DataStream(OperatorHandle):
         environment: where the stream belongs.
         edges: where its records come from; several are a union.
         type_info: the type of its records.
+        origin: where that type comes from.
     """
 
     def __init__(
-        self, environment: StreamExecutionEnvironment, edges: tuple[Edge, ...], type_info: TypeInformation
+        self,
+        environment: StreamExecutionEnvironment,
+        edges: tuple[Edge, ...],
+        type_info: TypeInformation,
+        *,
+        origin: TypeOrigin = TypeOrigin.DECLARED,
     ) -> None:
         self._environment = environment
         self._edges = edges
         self._type = type_info
+        self._type_origin = origin
 
     # --- what it is --------------------------------------------------------------------------------------------------
 
@@ -94,7 +103,7 @@ class DataStream(OperatorHandle):
                 objects when those say nothing.
         """
         check_function(func, MapFunction, "map")
-        return self._apply(self._function_spec(specs.MapSpec, func), "Map", result_type(output_type, func))
+        return self._transform(self._function_spec(specs.MapSpec, func), "Map", func, output_type, Role.ONE)
 
     def flat_map(self, func: Callable[[Any], Any] | FlatMapFunction, output_type: Any = None) -> DataStream:
         """Makes any number of records of each record.
@@ -104,8 +113,7 @@ class DataStream(OperatorHandle):
             output_type: as for :meth:`map`; the annotation is ``Iterable[X]`` or the like.
         """
         check_function(func, FlatMapFunction, "flat_map")
-        found = result_type(output_type, func, Role.MANY)
-        return self._apply(self._function_spec(specs.FlatMapSpec, func), "FlatMap", found)
+        return self._transform(self._function_spec(specs.FlatMapSpec, func), "FlatMap", func, output_type)
 
     def filter(self, func: Callable[[Any], bool] | FilterFunction) -> DataStream:
         """Keeps the records for which a ``FilterFunction`` or a function of a record is true."""
@@ -122,7 +130,7 @@ class DataStream(OperatorHandle):
         check_object(func, ProcessFunction, "process_element")
         if not isinstance(func, ProcessFunction) and callable(getattr(func, "on_timer", None)):
             raise refused(f"{type(func).__name__} has timers, which belong to keys: call key_by(...) first")
-        return self._apply(specs.ProcessSpec(func), "Process", result_type(output_type, func, Role.MANY))
+        return self._transform(specs.ProcessSpec(func), "Process", func, output_type)
 
     def map_batches(self, func: Callable[[Any], Any], output_type: Any) -> DataStream:
         """Applies a function to Arrow record batches, some ten thousand records at a time.
@@ -144,7 +152,7 @@ class DataStream(OperatorHandle):
                     f"map_batches needs columns, but the {role} are pickled objects: give their type, as output_type",
                     InvalidTypeError,
                 )
-        return self._apply(specs.MapBatchesSpec(func), "MapBatches", found)
+        return self._apply(specs.MapBatchesSpec(func), "MapBatches", found, origin=TypeOrigin.DECLARED)
 
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
         """Takes event time from records; timestamps and watermarks from before are replaced.
@@ -177,18 +185,25 @@ class DataStream(OperatorHandle):
     def union(self, *streams: DataStream) -> DataStream:
         """This stream and others of the same type together, in no particular order; a stream may take part twice.
 
+        Where the program leaves types out, as PyFlink allows, they may differ: nothing is known of the records then.
+
         Raises:
-            InvalidTypeError: when the types differ.
+            InvalidTypeError: when the types differ, and all are declared.
             InvalidProgramError: when a stream belongs to another environment.
         """
         for stream in streams:
             expect(stream, DataStream, "union")
             if stream._environment is not self._environment:
                 raise refused("a union takes streams of the same environment")
-            if stream._type != self._type:
-                raise refused(f"a union of {self._type} and {stream._type}: types must be the same", InvalidTypeError)
-        edges = [edge for stream in (self, *streams) for edge in stream._unkeyed_edges()]
-        return DataStream(self._environment, tuple(edges), self._type)
+        members: list[DataStream] = [self, *streams]
+        origin = weakest(stream._type_origin for stream in members)
+        differing = next((stream._type for stream in streams if stream._type != self._type), None)
+        if differing is not None:
+            if origin is TypeOrigin.DECLARED:
+                raise refused(f"a union of {self._type} and {differing}: types must be the same", InvalidTypeError)
+            members = [stream._untyped() for stream in members]
+        edges = [edge for stream in members for edge in stream._unkeyed_edges()]
+        return DataStream(self._environment, tuple(edges), members[0]._type, origin=origin)
 
     def get_side_output(self, output_tag: OutputTag) -> DataStream:
         """The records that the operator directly before wrote to a side output.
@@ -200,7 +215,10 @@ class DataStream(OperatorHandle):
         expect(output_tag, OutputTag, "get_side_output")
         node = self._operator()
         type_info = add_side_output(self._environment.transformations.graph, node, output_tag)
-        return DataStream(self._environment, (Edge(node.id, side_output=output_tag.tag_id),), type_info)
+        edges = (Edge(node.id, side_output=output_tag.tag_id),)
+        if is_untyped(output_tag.type_info):
+            return DataStream(self._environment, edges, type_info, origin=TypeOrigin.ANNOTATED)
+        return DataStream(self._environment, edges, type_info)._converted(output_tag.type_info)
 
     # --- ends --------------------------------------------------------------------------------------------------------
 
@@ -216,7 +234,8 @@ class DataStream(OperatorHandle):
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
         """Prints the records in the driver; lines begin with ``sink_identifier`` if there is one."""
-        return self._end(PrintSink(sink_identifier), "Print to Std. Out")
+        sink = PrintSink(sink_identifier, is_declared=self._type_origin is TypeOrigin.DECLARED)
+        return self._end(sink, "Print to Std. Out")
 
     @overload
     def execute_and_collect(self, job_execution_name: str | None = None, limit: None = None) -> CloseableIterator: ...
@@ -258,10 +277,30 @@ class DataStream(OperatorHandle):
 
     # --- for the classes of this package -----------------------------------------------------------------------------
 
-    def _apply(self, spec: OperatorSpec, name: str, output_type: TypeInformation) -> DataStream:
-        """The stream behind a new operator."""
+    def _apply(
+        self, spec: OperatorSpec, name: str, output_type: TypeInformation, *, origin: TypeOrigin | None = None
+    ) -> DataStream:
+        """The stream behind a new operator; its type comes from where that of this one does, unless it is said."""
         node = self._environment.transformations.add(spec, name, self._edges, output_type)
-        return DataStream(self._environment, (Edge(node.id),), output_type)
+        found = self._type_origin if origin is None else origin
+        return DataStream(self._environment, (Edge(node.id),), output_type, origin=found)
+
+    def _transform(
+        self, spec: OperatorSpec, name: str, function: Any, output_type: Any, role: Role = Role.MANY
+    ) -> DataStream:
+        """The stream of what a function makes of the records."""
+        found = result_type(output_type, function, role)
+        return self._apply(spec, name, found, origin=origin_of(output_type))
+
+    def _converted(self, type_info: TypeInformation) -> DataStream:
+        """The same records under another type."""
+        if type_info == self._type:
+            return self
+        return DataStream._apply(self, specs.MapSpec(unchanged), "Map", type_info)
+
+    def _untyped(self) -> DataStream:
+        """The same records; nothing is known of them."""
+        return self._converted(Types.PICKLED_BYTE_ARRAY())
 
     def _end(self, sink: Sink, name: str) -> DataStreamSink:
         node = self._environment.transformations.add(specs.SinkSpec(sink), name, self._edges)

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
-from headrace.common.type_inference import Role
 from headrace.datastream.functions import KeyedProcessFunction, ReduceFunction
 from headrace.datastream.method_tables import unsupported
 from headrace.datastream.streams.adapters import ADAPTERS, is_opened
-from headrace.datastream.streams.checks import check_function, check_object, refused, result_type
+from headrace.datastream.streams.checks import check_function, check_object, is_untyped, refused
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.datastream.streams.handle import not_an_operator
 from headrace.datastream.streams.rolling import checked_field
+from headrace.datastream.streams.type_origin import TypeOrigin
 from headrace.datastream.streams.unsupported_methods import KEYED_STREAM
 from headrace.graph import specs
-from headrace.graph.nodes import HashPartitioning
+from headrace.graph.nodes import Edge, HashPartitioning
 from headrace.time.windows import AlignedWindows, WindowAssigner
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
     from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
     from headrace.datastream.streams.windowed_stream import WindowedStream
-    from headrace.graph.nodes import Edge
     from headrace.graph.specs import OperatorSpec
 
 
@@ -49,7 +49,7 @@ class KeyedStream(DataStream):
         type_info: TypeInformation,
         origin: DataStream,
     ) -> None:
-        super().__init__(environment, edges, type_info)
+        super().__init__(environment, edges, type_info, origin=origin._type_origin)
         self._origin = origin
 
     def get_key_type(self) -> TypeInformation:
@@ -68,7 +68,7 @@ class KeyedStream(DataStream):
             output_type: the type of what it yields; taken from its annotations when left out.
         """
         check_object(func, KeyedProcessFunction, "process_element")
-        return self._apply(specs.KeyedProcessSpec(func), "KeyedProcess", result_type(output_type, func, Role.MANY))
+        return self._transform(specs.KeyedProcessSpec(func), "KeyedProcess", func, output_type)
 
     def reduce(self, func: Callable[[Any, Any], Any] | ReduceFunction) -> DataStream:
         """Combines the records of a key, one after the other, into one of the same type.
@@ -76,7 +76,8 @@ class KeyedStream(DataStream):
         In streaming mode each record gives one result, the combination up to it; in batch mode each key gives one.
         """
         check_function(func, ReduceFunction, "reduce")
-        return self._apply(specs.RollingReduceSpec(func), "Reduce", self._type)
+        keyed = self._for_any_result()
+        return keyed._apply(specs.RollingReduceSpec(func), "Reduce", keyed._type)
 
     def sum(self, position_to_sum: int | str = 0) -> DataStream:
         """The records of a key so far as one: the first of them, with the sum in a field of numbers.
@@ -90,11 +91,11 @@ class KeyedStream(DataStream):
         return self._roll("sum", position_to_sum)
 
     def min(self, position_to_min: int | str = 0) -> DataStream:
-        """The records of a key so far as one: the first of them, with the smallest value in a field of numbers."""
+        """The records of a key so far as one: the first of them, with the smallest value in a field."""
         return self._roll("min", position_to_min)
 
     def max(self, position_to_max: int | str = 0) -> DataStream:
-        """The records of a key so far as one: the first of them, with the largest value in a field of numbers."""
+        """The records of a key so far as one: the first of them, with the largest value in a field."""
         return self._roll("max", position_to_max)
 
     def min_by(self, position_to_min_by: int | str = 0) -> DataStream:
@@ -131,6 +132,15 @@ class KeyedStream(DataStream):
         partitioning = self._edges[0].partitioning
         assert isinstance(partitioning, HashPartitioning), "the edges of a keyed stream say how they are keyed"
         return partitioning
+
+    def _for_any_result(self) -> KeyedStream:
+        """This stream for a function whose results are of the same type, if the type is more than an observation."""
+        if self._type_origin is not TypeOrigin.OBSERVED or is_untyped(self._type):
+            return self
+        plain = self._origin._untyped()
+        partitioning = replace(self._partitioning, fields=None, is_single=True)
+        edges = tuple(Edge(edge.source, partitioning, edge.side_output) for edge in plain._edges)
+        return KeyedStream(self._environment, edges, plain._type, plain)
 
     def _roll(self, aggregation: str, position: int | str) -> DataStream:
         field = checked_field(self._type, aggregation, position)

@@ -57,11 +57,11 @@ def checked_field(record_type: TypeInformation, aggregation: str, position: Any)
 
 
 def _check_values(type_info: TypeInformation, call: str, aggregation: str) -> None:
-    """``sum``, ``min`` and ``max`` take numbers as in Flink; the others take whatever has an order."""
+    """``sum`` takes numbers; the others take whatever has an order."""
     if is_untyped(type_info):
         return
-    by_record = aggregation.endswith("_by")
-    if isinstance(type_info, BasicTypeInfo) and (by_record or type_info.basic_type in _NUMBERS):
+    is_sum = aggregation == "sum"
+    if isinstance(type_info, BasicTypeInfo) and (not is_sum or type_info.basic_type in _NUMBERS):
         return
-    wanted = "numbers, text, booleans, dates and times" if by_record else "numbers"
+    wanted = "numbers" if is_sum else "numbers, text, booleans, dates and times"
     raise refused(f"{call} takes {wanted}, but the values are of type {type_info}", InvalidTypeError)

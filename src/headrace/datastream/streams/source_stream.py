@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.datastream.streams.side_outputs import source_side_types
 from headrace.datastream.streams.timestamps import is_needed
+from headrace.datastream.streams.type_origin import TypeOrigin
 from headrace.graph.nodes import Edge
 from headrace.graph.specs import SourceSpec, TimestampsSpec
 
@@ -28,10 +29,17 @@ class DataStreamSource(DataStream):
         source: where records come from.
         strategy: how event time is taken from them.
         name: the name of the source.
+        origin: where the type of the records comes from.
     """
 
     def __init__(
-        self, environment: StreamExecutionEnvironment, source: Source, strategy: WatermarkStrategy, name: str
+        self,
+        environment: StreamExecutionEnvironment,
+        source: Source,
+        strategy: WatermarkStrategy,
+        name: str,
+        *,
+        origin: TypeOrigin = TypeOrigin.DECLARED,
     ) -> None:
         transformations = environment.transformations
         type_info = source.produced_type
@@ -42,7 +50,7 @@ class DataStreamSource(DataStream):
                 TimestampsSpec(strategy), _watermarks_name(name), type_info, (Edge(node.id),)
             )
             last = followers.id
-        super().__init__(environment, (Edge(last),), type_info)
+        super().__init__(environment, (Edge(last),), type_info, origin=origin)
 
     def _operator(self) -> Node:
         return self._environment.transformations.graph[self._source_id]

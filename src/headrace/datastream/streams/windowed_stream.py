@@ -11,6 +11,7 @@ from headrace.common.type_inference import Role
 from headrace.datastream.functions import AggregateFunction, ProcessWindowFunction, ReduceFunction, WindowFunction
 from headrace.datastream.method_tables import unsupported
 from headrace.datastream.streams.checks import check_function, check_object, declared_type, expect, refused, result_type
+from headrace.datastream.streams.type_origin import TypeOrigin, origin_of
 from headrace.datastream.streams.unsupported_methods import WINDOWED_STREAM
 from headrace.graph.specs import ColumnarWindowSpec, RowWindowSpec
 from headrace.operators.window.aggregates import Aggregate
@@ -91,12 +92,15 @@ class WindowedStream:
             output_type: the type of the results; taken from the annotations of ``window_function`` when left out.
         """
         check_function(reduce_function, ReduceFunction, "reduce")
-        if window_function is None:
-            found = self.get_input_type() if output_type is None else declared_type(output_type)
-        else:
-            found = self._type_of_window_function(window_function, output_type)
+        keyed = self._keyed_stream._for_any_result()
         spec = self._row_spec(reduce_function=reduce_function, window_function=window_function)
-        return self._keyed_stream._apply(spec, "Window", found)
+        if window_function is not None:
+            found = self._type_of_window_function(window_function, output_type)
+        elif output_type is not None:
+            found = declared_type(output_type)
+        else:
+            return keyed._apply(spec, "Window", keyed.get_type())
+        return keyed._apply(spec, "Window", found, origin=origin_of(output_type))
 
     def aggregate(
         self,
@@ -148,8 +152,8 @@ class WindowedStream:
             output_type: the type of the results; taken from annotations when left out.
         """
         check_function(window_function, WindowFunction, "apply")
-        found = result_type(output_type, window_function, Role.MANY)
-        return self._keyed_stream._apply(self._row_spec(window_function=window_function), "Window", found)
+        spec = self._row_spec(window_function=window_function)
+        return self._keyed_stream._transform(spec, "Window", window_function, output_type)
 
     def process(
         self, process_window_function: ProcessWindowFunction[Any, Any, Any, Any], output_type: Any = None
@@ -161,8 +165,8 @@ class WindowedStream:
             output_type: the type of the results; taken from annotations when left out.
         """
         check_object(process_window_function, ProcessWindowFunction, "process")
-        found = result_type(output_type, process_window_function, Role.MANY)
-        return self._keyed_stream._apply(self._row_spec(window_function=process_window_function), "Window", found)
+        spec = self._row_spec(window_function=process_window_function)
+        return self._keyed_stream._transform(spec, "Window", process_window_function, output_type)
 
     def _aggregate_columns(self, aggregates: tuple[Any, ...], named: dict[str, Any]) -> DataStream:
         surplus = [name for name, value in named.items() if value is not None]
@@ -172,7 +176,7 @@ class WindowedStream:
             if not isinstance(aggregate, Aggregate):
                 raise refused(f"built-in aggregates go with others such as count(), sum('field'), not {aggregate!r}")
         spec = ColumnarWindowSpec(self._assigner, aggregates, self._lateness, self._late_tag)
-        return self._keyed_stream._apply(spec, "Window", self._type_of_columns(aggregates))
+        return self._keyed_stream._apply(spec, "Window", self._type_of_columns(aggregates), origin=TypeOrigin.DECLARED)
 
     def _type_of_columns(self, aggregates: tuple[Aggregate, ...]) -> TypeInformation:
         partitioning = self._keyed_stream._partitioning
@@ -193,7 +197,7 @@ class WindowedStream:
         spec = self._row_spec(
             aggregate_function=function, window_function=window_function, accumulator_type=accumulators
         )
-        return self._keyed_stream._apply(spec, "Window", found)
+        return self._keyed_stream._apply(spec, "Window", found, origin=origin_of(output_type))
 
     def _type_of_window_function(self, window_function: Any, output_type: Any) -> TypeInformation:
         if not isinstance(window_function, WindowFunction | ProcessWindowFunction):
