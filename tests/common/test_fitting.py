@@ -52,7 +52,7 @@ ACCEPTED: list[tuple[TypeInformation, Any]] = [
     (ROW, Row(1, 2.0)),
     (ROW, Row(a=1, b=2)),
     (ROW, Row(b=2.0, a=1)),
-    (Types.ROW([Types.LONG()]), Row(f0=1)),
+    (Types.ROW([Types.LONG()]), Row(1)),
     (Types.TUPLE([Types.LONG(), Types.DOUBLE()]), [1, 2.0]),
     (Types.TUPLE([Types.FLOAT()]), (0.1,)),
     (Types.TUPLE([ROW]), ((1, 2.0),)),

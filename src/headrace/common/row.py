@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
+from functools import lru_cache
 from itertools import repeat
 from typing import Any
 
@@ -192,6 +193,7 @@ class Row:
         return make_row, (self._fields, self._values, self._row_kind)
 
 
+@lru_cache(maxsize=256)
 def _positional(count: int) -> tuple[str, ...]:
     """The names that stand for none: ``f0``, ``f1``, and so on."""
     return tuple(f"f{index}" for index in range(count))

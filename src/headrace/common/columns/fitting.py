@@ -254,11 +254,11 @@ def _parts_of(info: CompositeTypeInfo) -> Callable[[Any], Any]:
     if isinstance(info, DictTypeInfo):
         return lambda value: [*value.values()] if type(value) is dict and tuple(value) == names else None
     if isinstance(info, RowTypeInfo):
-        return _row_parts(info.names, keeps_kinds=info.changelog)
+        return _row_parts(names, keeps_kinds=info.changelog)
     return lambda value: None
 
 
-def _row_parts(names: tuple[str, ...] | None, *, keeps_kinds: bool) -> Callable[[Any], Any]:
+def _row_parts(names: tuple[str, ...], *, keeps_kinds: bool) -> Callable[[Any], Any]:
     def parts(value: Any) -> Any:
         if type(value) is not Row or value._fields != names:
             return None
