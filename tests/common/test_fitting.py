@@ -55,6 +55,8 @@ ACCEPTED: list[tuple[TypeInformation, Any]] = [
     (Types.ROW([Types.LONG()]), Row(1)),
     (Types.TUPLE([Types.LONG(), Types.DOUBLE()]), [1, 2.0]),
     (Types.TUPLE([Types.FLOAT()]), (0.1,)),
+    (Types.TUPLE([Types.STRING(), Types.DOUBLE()]), (None, 1)),
+    (Types.ROW([Types.STRING(), ROW]), Row("a", (1, 2))),
     (Types.TUPLE([ROW]), ((1, 2.0),)),
     (Types.of(Pair), (1, 2.0)),
     (Types.of(Pair), Pair(1, 2)),

@@ -12,6 +12,7 @@ from math import isnan
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.common.columns import forming
 from headrace.common.columns.layout import value_as_stored
 from headrace.common.columns.scalars import exact_class
 from headrace.common.row import Row, RowKind
@@ -52,10 +53,11 @@ class Fitter:
         fits: whether a value is in that form already.
     """
 
-    __slots__ = ("_info", "fits")
+    __slots__ = ("_form", "_info", "fits")
 
     def __init__(self, info: TypeInformation) -> None:
         self._info = info
+        self._form = _form_of(info)
         self.fits: Check = _check_of(info)
 
     def __call__(self, value: Any) -> Any:
@@ -64,13 +66,31 @@ class Fitter:
         Raises:
             InvalidTypeError: when it does not fit the type.
         """
-        return value if self.fits(value) else value_as_stored(self._info, value)
+        if self.fits(value):
+            return value
+        formed = self._form(value)
+        return value_as_stored(self._info, value) if formed is forming.UNKNOWN else formed
 
 
 @lru_cache(maxsize=1024)
 def fitter_of(info: TypeInformation) -> Fitter:
     """The fitter of a type."""
     return Fitter(info)
+
+
+def _form_of(info: TypeInformation) -> Callable[[Any], Any]:
+    """The quick way into the form, if there is one."""
+    if isinstance(info, BasicTypeInfo):
+        return {BasicType.DOUBLE: forming.double, BasicType.FLOAT: forming.single}.get(info.basic_type, forming.unknown)
+    if isinstance(info, TupleTypeInfo):
+        return forming.tuple_of(tuple, {tuple}, [fitter_of(field) for field in info.field_types])
+    if isinstance(info, NamedTupleTypeInfo):
+        return forming.tuple_of(
+            info.record_class._make, {tuple, info.record_class}, [fitter_of(field) for field in info.field_types]
+        )
+    if isinstance(info, RowTypeInfo):
+        return forming.row_of(info.field_names, [fitter_of(field) for field in info.field_types])
+    return forming.unknown
 
 
 def _check_of(info: TypeInformation) -> Check:
@@ -159,6 +179,14 @@ def _all_check(info: TypeInformation) -> Callable[[Iterable[Any]], bool]:
         kinds = frozenset({exact_class(info.basic_type), type(None)})
         return lambda values: kinds.issuperset(map(type, values))
     check = _check_of(info)
+    if isinstance(info, BasicTypeInfo) and info.basic_type in _BITS:
+        low, high = _range_of(info.basic_type)
+        just_integers = {int}.issuperset
+        return lambda values: (
+            not values
+            or (just_integers(map(type, values)) and low <= min(values) and max(values) <= high)
+            or all(map(check, values))
+        )
     return lambda values: all(map(check, values))
 
 
