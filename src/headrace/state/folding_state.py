@@ -11,22 +11,22 @@ from headrace.state.value_state import CHANGED, UNLOADED, ElementCells
 
 if TYPE_CHECKING:
     from headrace.state.descriptors import AggregatingStateDescriptor, ReducingStateDescriptor
-    from headrace.state.keyed_backend import KeyedStateBackend
+    from headrace.state.key_scope import KeyScope
 
 
 class _Folded:
     """The element of the current key, with or without a time to live."""
 
-    __slots__ = ("_backend", "_cells", "_is_immutable")
+    __slots__ = ("_cells", "_is_immutable", "_scope")
 
-    def __init__(self, backend: KeyedStateBackend, cells: ElementCells, *, is_immutable: bool) -> None:
-        self._backend = backend
+    def __init__(self, scope: KeyScope, cells: ElementCells, *, is_immutable: bool) -> None:
+        self._scope = scope
         self._cells = cells
         self._is_immutable = is_immutable
 
     def read(self) -> Any:
         """The element; None when there is none (any more)."""
-        ordinal = self._backend.current.ordinal
+        ordinal = self._scope.current.ordinal
         now = self._cells.now
         element = now[ordinal] if ordinal < len(now) else UNLOADED
         if element is UNLOADED:
@@ -35,7 +35,7 @@ class _Folded:
         if ttl is None or element is None:
             return element
         value, expiry = element
-        clock = self._backend.clock
+        clock = self._scope.clock
         if expiry is not None and expiry <= clock:
             now[ordinal] = None
             return value if ttl.return_expired else None
@@ -47,23 +47,23 @@ class _Folded:
         """The element that a new value is to be folded into: an expired one never is."""
         ttl = self._cells.table.ttl
         value = self.read()
-        return value if ttl is None or self._cells.now[self._backend.current.ordinal] is not None else None
+        return value if ttl is None or self._cells.now[self._scope.current.ordinal] is not None else None
 
     def write(self, value: Any) -> None:
         """Replaces the element, which may be the old one, changed in place."""
-        ordinal = self._backend.current.ordinal
+        ordinal = self._scope.current.ordinal
         ttl = self._cells.table.ttl
         value = self._cells.fitter(value)
         if ttl is None or value is None:
             self._cells.now[ordinal] = value
         else:
-            self._cells.now[ordinal] = (value, ttl.expiry(self._backend.clock))
+            self._cells.now[ordinal] = (value, ttl.expiry(self._scope.clock))
         if not self._is_immutable:
             self._cells.stored[ordinal] = CHANGED
 
     def clear(self) -> None:
         """Removes the element."""
-        ordinal = self._backend.current.ordinal
+        ordinal = self._scope.current.ordinal
         if ordinal >= len(self._cells.now):
             self._cells.grow()
         self._cells.now[ordinal] = None
@@ -78,8 +78,8 @@ class FoldedReducingState(ReducingState[Any]):
 
     __slots__ = ("_folded", "_reduce")
 
-    def __init__(self, backend: KeyedStateBackend, cells: ElementCells, descriptor: ReducingStateDescriptor) -> None:
-        self._folded = _Folded(backend, cells, is_immutable=descriptor.type_info.is_immutable)
+    def __init__(self, scope: KeyScope, cells: ElementCells, descriptor: ReducingStateDescriptor) -> None:
+        self._folded = _Folded(scope, cells, is_immutable=descriptor.type_info.is_immutable)
         self._reduce = descriptor.reduce
 
     def get(self) -> Any:
@@ -101,8 +101,8 @@ class FoldedAggregatingState(AggregatingState[Any, Any]):
 
     __slots__ = ("_folded", "_function")
 
-    def __init__(self, backend: KeyedStateBackend, cells: ElementCells, descriptor: AggregatingStateDescriptor) -> None:
-        self._folded = _Folded(backend, cells, is_immutable=descriptor.type_info.is_immutable)
+    def __init__(self, scope: KeyScope, cells: ElementCells, descriptor: AggregatingStateDescriptor) -> None:
+        self._folded = _Folded(scope, cells, is_immutable=descriptor.type_info.is_immutable)
         self._function = descriptor.get_agg_function()
 
     def get(self) -> Any:

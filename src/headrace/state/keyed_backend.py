@@ -1,4 +1,4 @@
-"""``KeyedStateBackend``: the keys of an epoch, the current key, and the states of one operator."""
+"""``KeyedStateBackend``: the states of one operator, and the keys that they are kept by."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from headrace.common.errors import InvalidProgramError
 from headrace.state import descriptors as d
 from headrace.state.folding_state import FoldedAggregatingState, FoldedReducingState
-from headrace.state.key_entries import NO_KEY, KeyEntries
+from headrace.state.key_entries import NO_KEY
+from headrace.state.key_scope import KeyScope
 from headrace.state.list_state import ColumnarListState
 from headrace.state.map_state import ColumnarMapState
 from headrace.state.state_table import StateTable
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.state.interfaces import AggregatingState, ListState, MapState, ReducingState, ValueState
-    from headrace.state.key_entries import AnyKeyEntry, NoKey
-    from headrace.state.keys import KeyCodec, KeyColumn
+    from headrace.state.keys import KeyCodec
     from headrace.state.runs import RunStore
 
 D = TypeVar("D", bound=d.StateDescriptor)
@@ -33,29 +33,19 @@ class _Epochs(Protocol):
     def end_epoch(self) -> None: ...
 
 
-class KeyedStateBackend:
+class KeyedStateBackend(KeyScope):
     """The keyed state of one operator in one task.
 
-    Attributes:
+    Args:
         codec: how keys are stored.
-        current: the key that is being processed; an operator sets it before it calls user code, and to ``NO_KEY``
-            after it.
-        clock: the processing time of the epoch, in milliseconds.
-        entries: the keys of the epoch.
+        store: gives the runs of a state by its name.
     """
 
     def __init__(self, codec: KeyCodec, store: Callable[[str], RunStore]) -> None:
-        self.codec = codec
-        self.current: AnyKeyEntry | NoKey = NO_KEY
-        self.clock = 0
-        self.entries = KeyEntries(codec)
+        super().__init__(codec)
         self._store = store
         self._states: dict[str, tuple[d.StateDescriptor, Any]] = {}
         self._cells: list[_Epochs] = []
-
-    def bind(self, keys: KeyColumn) -> list[AnyKeyEntry]:
-        """The entry of each key; equal keys have the same entry throughout an epoch."""
-        return self.entries.bind(keys)
 
     def value_state(self, descriptor: d.ValueStateDescriptor) -> ValueState[Any]:
         """The state of a descriptor.
@@ -94,12 +84,8 @@ class KeyedStateBackend:
         self.forget_keys()
 
     def forget_keys(self) -> None:
-        """Lets go of the keys of the epoch and of their state in memory.
-
-        At its end rather than when the next one begins: Spark collects garbage in between, and would look at them all.
-        """
-        self.current = NO_KEY
-        self.entries = KeyEntries(self.codec)
+        """Lets go of the keys of the epoch and of their state in memory."""
+        super().forget_keys()
         for cells in self._cells:
             cells.forget_keys()
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from headrace.state.descriptors import ListStateDescriptor
-    from headrace.state.keyed_backend import KeyedStateBackend
+    from headrace.state.key_scope import KeyScope
     from headrace.state.state_table import Match, StateTable
 
 
@@ -51,13 +51,13 @@ class _ListCell:
 class ColumnarListState(ListState[Any]):
     """A list per key. Elements are kept as they are stored: with a time to live, pairs of value and expiry."""
 
-    def __init__(self, backend: KeyedStateBackend, table: StateTable, descriptor: ListStateDescriptor) -> None:
-        self._backend = backend
+    def __init__(self, scope: KeyScope, table: StateTable, descriptor: ListStateDescriptor) -> None:
+        self._scope = scope
         self._table = table
         self._elements = Elements(descriptor.element_type, table.ttl is not None)
         self._fit = fitter_of(descriptor.element_type)
         self._copies = not descriptor.element_type.is_immutable
-        self._cells = NestedCells(backend, table, _ListCell, self._read)
+        self._cells = NestedCells(scope, table, _ListCell, self._read)
 
     def get(self) -> list[Any]:
         cell: _ListCell = self._cells.loaded()
@@ -89,11 +89,11 @@ class ColumnarListState(ListState[Any]):
     def _stored(self, value: Any) -> Any:
         value = copy_value(self._fit(value)) if self._copies else self._fit(value)
         ttl = self._table.ttl
-        return value if ttl is None else (value, ttl.expiry(self._backend.clock))
+        return value if ttl is None else (value, ttl.expiry(self._scope.clock))
 
     def _alive(self, cell: _ListCell, elements: list[Any]) -> list[Any]:
         """The values that are to be seen now; drops those that have expired, prolongs the lives of the others."""
-        ttl, now = self._table.ttl, self._backend.clock
+        ttl, now = self._table.ttl, self._scope.clock
         assert ttl is not None
         alive = [pair for pair in elements if pair[1] is None or pair[1] > now]
         seen = elements if ttl.return_expired else alive
@@ -123,7 +123,7 @@ class ColumnarListState(ListState[Any]):
             columns = self._elements.to_columns([element for cell in cells for element in cell.added])
             lists = list_columns([len(cell.added) for cell in cells], columns)
             self._table.append(keys, {CLEAR: pa.array([cell.cleared for cell in cells], pa.bool_()), **lists})
-        self._table.merge_small_runs(self._backend.clock)
+        self._table.merge_small_runs(self._scope.clock)
 
 
 def _none_refused() -> InvalidTypeError:

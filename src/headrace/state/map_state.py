@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from headrace.common.columns import Fitter
     from headrace.state.descriptors import MapStateDescriptor
-    from headrace.state.keyed_backend import KeyedStateBackend
+    from headrace.state.key_scope import KeyScope
     from headrace.state.state_table import Match, StateTable
 
 
@@ -87,8 +87,8 @@ class _MapCell:
 class ColumnarMapState(MapState[Any, Any]):
     """A dict per key. Elements are kept as they are stored: with a time to live, pairs of value and expiry."""
 
-    def __init__(self, backend: KeyedStateBackend, table: StateTable, descriptor: MapStateDescriptor) -> None:
-        self._backend = backend
+    def __init__(self, scope: KeyScope, table: StateTable, descriptor: MapStateDescriptor) -> None:
+        self._scope = scope
         self._table = table
         self._key_type = descriptor.key_type
         self._codec = KeyCodec.for_type(descriptor.key_type)
@@ -96,7 +96,7 @@ class ColumnarMapState(MapState[Any, Any]):
         self._fit_key, self._fit_value = fitter_of(descriptor.key_type), fitter_of(descriptor.value_type)
         self._key_fits, self._value_fits = _key_check(self._fit_key), self._fit_value.fits
         self._copies = not descriptor.value_type.is_immutable
-        self._cells = NestedCells(backend, table, _MapCell, self._read)
+        self._cells = NestedCells(scope, table, _MapCell, self._read)
 
     def get(self, key: Any) -> Any:
         cell: _MapCell = self._cells.loaded()
@@ -166,11 +166,11 @@ class ColumnarMapState(MapState[Any, Any]):
             value = self._fit_value(value)
         value = copy_value(value) if self._copies else value
         ttl = self._table.ttl
-        return value if ttl is None else (value, ttl.expiry(self._backend.clock))
+        return value if ttl is None else (value, ttl.expiry(self._scope.clock))
 
     def _is_alive(self, element: Any) -> bool:
         # A value of None that was stored before there was a time to live has no expiry to be paired with.
-        return element is None or element[1] is None or element[1] > self._backend.clock
+        return element is None or element[1] is None or element[1] > self._scope.clock
 
     def _is_seen(self, element: Any) -> bool:
         ttl = self._table.ttl
@@ -179,7 +179,7 @@ class ColumnarMapState(MapState[Any, Any]):
 
     def _alive(self, cell: _MapCell, key: Any, element: Any) -> Any:
         """The value of an entry if it is to be seen; drops the entry when it has expired, or prolongs its life."""
-        ttl, now = self._table.ttl, self._backend.clock
+        ttl, now = self._table.ttl, self._scope.clock
         assert ttl is not None
         if element is None:
             return None
@@ -223,7 +223,7 @@ class ColumnarMapState(MapState[Any, Any]):
             keys, cells = changed
             lists = list_columns([len(cell.actions) for cell in cells], self._entry_columns(cells))
             self._table.append(keys, {CLEAR: pa.array([cell.cleared for cell in cells], pa.bool_()), **lists})
-        self._table.merge_small_runs(self._backend.clock)
+        self._table.merge_small_runs(self._scope.clock)
 
     def _entry_columns(self, cells: list[_MapCell]) -> dict[str, pa.Array]:
         keys = [key for cell in cells for key in cell.actions]

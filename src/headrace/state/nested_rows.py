@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from headrace.state.keyed_backend import KeyedStateBackend
+    from headrace.state.key_scope import KeyScope
     from headrace.state.state_table import Match, StateTable
 
 
@@ -65,7 +65,7 @@ class NestedCells:
     """What is in memory for each key of a state with several elements per key: one cell, made when it is needed.
 
     Args:
-        backend: whose keys these are.
+        scope: whose keys these are.
         table: the stored side.
         make: makes an empty cell. Cells have the attributes ``is_loaded`` and ``cleared``.
         read: fills the cells of keys from the rows that were found.
@@ -73,12 +73,12 @@ class NestedCells:
 
     def __init__(
         self,
-        backend: KeyedStateBackend,
+        scope: KeyScope,
         table: StateTable,
         make: Callable[[], Any],
         read: Callable[[list[Match], list[Any]], None],
     ) -> None:
-        self._backend = backend
+        self._scope = scope
         self._make = make
         self._read = read
         self._cells: list[Any] = []
@@ -92,11 +92,11 @@ class NestedCells:
 
     def current(self) -> Any:
         """The cell of the current key; what is stored for the key need not have been read."""
-        ordinal = self._backend.current.ordinal
+        ordinal = self._scope.current.ordinal
         try:
             cell = self._cells[ordinal]
         except IndexError:
-            self._cells.extend([None] * (len(self._backend.entries.all) - len(self._cells)))
+            self._cells.extend([None] * (len(self._scope.entries.all) - len(self._cells)))
             cell = None
         if cell is None:
             cell = self._cells[ordinal] = self._make()
@@ -117,7 +117,7 @@ class NestedCells:
         # Every cell is filled, so that the state of a key is read at most once in an epoch.
         matches = []
         if not self.table.is_empty:
-            matches = self.table.find(self._backend.entries.columns(start, stop), is_cleared)
+            matches = self.table.find(self._scope.entries.columns(start, stop), is_cleared)
         self._read(matches, cells)
         for cell in cells:
             cell.is_loaded = True
@@ -129,5 +129,5 @@ class NestedCells:
             found = [ordinal for ordinal in found if not self._cells[ordinal].is_empty]
         if not found:
             return None
-        keys, ordinals = changed_keys(self._backend.entries, np.array(found, dtype=np.int64))
+        keys, ordinals = changed_keys(self._scope.entries, np.array(found, dtype=np.int64))
         return keys, [self._cells[ordinal] for ordinal in ordinals.tolist()]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from headrace.state.key_entries import AnyKeyEntry
-    from headrace.state.keyed_backend import KeyedStateBackend
+    from headrace.state.key_scope import KeyScope
     from headrace.state.runs import Run, RunStore
 
 NO_TIMER: Final = 1 << 63
@@ -67,11 +67,11 @@ class TimerQueue:
             its time advances to this or beyond. ``NO_TIMER`` when there is none.
     """
 
-    def __init__(self, domain: str, backend: KeyedStateBackend, store: RunStore) -> None:
+    def __init__(self, domain: str, scope: KeyScope, store: RunStore) -> None:
         self.next_due = NO_TIMER
-        self._backend = backend
+        self._scope = scope
         self._store = store
-        self._meta = {"keys": backend.codec.to_json(), "domain": domain}
+        self._meta = {"keys": scope.codec.to_json(), "domain": domain}
         # Registered (True) or deleted (False) in this epoch, and not fired since; the heap may hold more.
         self._new: dict[_Timer, bool] = {}
         self._heap: list[_Timer] = []
@@ -96,7 +96,7 @@ class TimerQueue:
     def _put(self, time: int, namespace: Namespace, live: bool) -> None:
         if type(time) is not int or not MIN_WATERMARK <= time <= MAX_WATERMARK:
             time = _time(time)
-        timer = (time, self._backend.current.ordinal, b"" if namespace is None else _encode(namespace))
+        timer = (time, self._scope.current.ordinal, b"" if namespace is None else _encode(namespace))
         if timer not in self._new:
             heappush(self._heap, timer)
         self._new[timer] = live
@@ -139,11 +139,11 @@ class TimerQueue:
         if batch is not None:
             self._store.append(batch, t.described(self._meta, batch))
         self._new, self._heap = {}, []
-        merge_small_runs(self._store, self._backend.clock)
+        merge_small_runs(self._store, self._scope.clock)
 
     def _overlaid(self, time: int, due: dict[_Identity, AnyKeyEntry]) -> dict[_Identity, AnyKeyEntry]:
         """The timers of one time, given the stored ones: with what was registered and deleted since."""
-        entries = self._backend.entries.all
+        entries = self._scope.entries.all
         while self._heap and self._heap[0][0] == time:
             timer = heappop(self._heap)
             live = self._new.pop(timer, None)
@@ -166,7 +166,7 @@ class TimerQueue:
         due = t.newest(batches)
         due = due.filter(due.column(t.LIVE))
         keys = KeyColumn(due.column(KEY), due.column(HASH).to_numpy())
-        entries = self._backend.bind(keys) if len(keys) else []
+        entries = self._scope.bind(keys) if len(keys) else []
         return _Stored(due.column(t.TIME).to_pylist(), entries, due.column(t.NAMESPACE).to_pylist())
 
     def _new_rows(self) -> pa.RecordBatch | None:
@@ -176,7 +176,7 @@ class TimerQueue:
             if not rows:
                 return None
             times, ordinals, namespaces, live = zip(*rows, strict=True)
-        keys = self._backend.entries.take(np.array(ordinals, dtype=np.int64))
+        keys = self._scope.entries.take(np.array(ordinals, dtype=np.int64))
         names = pa.array(namespaces, pa.binary())
         return t.timer_batch(np.array(times, dtype=np.int64), keys, names, np.array(live, dtype=bool))
 
@@ -251,9 +251,9 @@ class TimerService:
         processing: timers in processing time, which advances with the epochs' clock.
     """
 
-    def __init__(self, backend: KeyedStateBackend, store: Callable[[str], RunStore]) -> None:
-        self.event = TimerQueue(EVENT, backend, store(f"timers/{EVENT}"))
-        self.processing = TimerQueue(PROCESSING, backend, store(f"timers/{PROCESSING}"))
+    def __init__(self, scope: KeyScope, store: Callable[[str], RunStore]) -> None:
+        self.event = TimerQueue(EVENT, scope, store(f"timers/{EVENT}"))
+        self.processing = TimerQueue(PROCESSING, scope, store(f"timers/{PROCESSING}"))
 
     def queue(self, domain: str) -> TimerQueue:
         """The timers of ``"event"`` or ``"processing"`` time."""

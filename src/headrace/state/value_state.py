@@ -15,7 +15,7 @@ from headrace.state.state_table import Elements, StateTable, changed_keys, gathe
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
-    from headrace.state.keyed_backend import KeyedStateBackend
+    from headrace.state.key_scope import KeyScope
 
 UNLOADED: Final[Any] = object()
 """Stands for an element that has not been read yet."""
@@ -32,8 +32,8 @@ class ElementCells:
     were met since it was last called.
     """
 
-    def __init__(self, backend: KeyedStateBackend, table: StateTable, type_: TypeInformation) -> None:
-        self._backend = backend
+    def __init__(self, scope: KeyScope, table: StateTable, type_: TypeInformation) -> None:
+        self._scope = scope
         self.table = table
         self.fitter = fitter_of(type_)
         self._elements = Elements(type_, table.ttl is not None)
@@ -50,7 +50,7 @@ class ElementCells:
 
     def grow(self) -> None:
         """Makes room for all keys that were met."""
-        missing = [UNLOADED] * (len(self._backend.entries.all) - len(self.now))
+        missing = [UNLOADED] * (len(self._scope.entries.all) - len(self.now))
         self.now.extend(missing)
         self.stored.extend(missing)
 
@@ -68,7 +68,7 @@ class ElementCells:
     def _read(self, start: int, stop: int) -> list[Any]:
         if self.table.is_empty:
             return [None] * (stop - start)
-        matches = self.table.find(self._backend.entries.columns(start, stop))
+        matches = self.table.find(self._scope.entries.columns(start, stop))
         values = gathered([(match.positions, match.column(VALUE)) for match in matches], stop - start)
         if values is None:
             return [None] * (stop - start)
@@ -83,29 +83,29 @@ class ElementCells:
         changed = np.fromiter(map(is_not, self.now, self.stored), dtype=bool, count=len(self.now))
         ordinals = np.flatnonzero(changed)
         if len(ordinals):
-            keys, ordinals = changed_keys(self._backend.entries, ordinals)
+            keys, ordinals = changed_keys(self._scope.entries, ordinals)
             elements = list(map(self.now.__getitem__, ordinals.tolist()))
             if self.table.is_empty:  # nothing is there that a tombstone could hide
                 kept = np.fromiter((item is not None for item in elements), dtype=bool, count=len(elements))
                 if not kept.all():
                     keys, elements = keys.take(np.flatnonzero(kept)), [item for item in elements if item is not None]
             self.table.append(keys, self._elements.to_columns(elements))
-        self.table.merge_small_runs(self._backend.clock)
+        self.table.merge_small_runs(self._scope.clock)
 
 
 class PlainValueState(ValueState[Any]):
     """The value of a type whose values cannot be changed in place, without a time to live."""
 
-    __slots__ = ("_backend", "_cells", "_fit", "_fits", "_now")
+    __slots__ = ("_cells", "_fit", "_fits", "_now", "_scope")
 
-    def __init__(self, backend: KeyedStateBackend, cells: ElementCells) -> None:
-        self._backend = backend
+    def __init__(self, scope: KeyScope, cells: ElementCells) -> None:
+        self._scope = scope
         self._cells = cells
         self._now = cells.now
         self._fit, self._fits = cells.fitter, cells.fitter.fits
 
     def value(self) -> Any:
-        ordinal = self._backend.current.ordinal
+        ordinal = self._scope.current.ordinal
         try:
             value = self._now[ordinal]
         except IndexError:
@@ -116,7 +116,7 @@ class PlainValueState(ValueState[Any]):
         if not self._fits(value):
             value = self._fit(value)
         # As _put, without another call for each record.
-        ordinal = self._backend.current.ordinal
+        ordinal = self._scope.current.ordinal
         try:
             self._now[ordinal] = value
         except IndexError:
@@ -126,7 +126,7 @@ class PlainValueState(ValueState[Any]):
         self._put(None)
 
     def _put(self, element: Any) -> None:
-        ordinal = self._backend.current.ordinal
+        ordinal = self._scope.current.ordinal
         try:
             self._now[ordinal] = element
         except IndexError:
@@ -155,7 +155,7 @@ class ExpiringValueState(PlainValueState):
         element = super().value()
         if element is None:
             return None
-        ttl, now = self._cells.table.ttl, self._backend.clock
+        ttl, now = self._cells.table.ttl, self._scope.clock
         assert ttl is not None
         value, expiry = element
         if expiry is not None and expiry <= now:
@@ -168,5 +168,5 @@ class ExpiringValueState(PlainValueState):
     def update(self, value: Any) -> None:
         ttl = self._cells.table.ttl
         assert ttl is not None
-        now = self._backend.clock
+        now = self._scope.clock
         self._put(None if value is None else (copy_value(self._fit(value)), ttl.expiry(now)))
