@@ -34,7 +34,7 @@ def tokens(folder: Path) -> dict[int, str]:
     """The token of each number, which is there once."""
     found: dict[int, str] = {}
     for line in lines(folder):
-        number, token = line.strip("()").split(", ")
+        number, token = line.strip("()").split(",")
         assert int(number) not in found, f"{number} is there twice"
         found[int(number)] = token
     return found
