@@ -68,17 +68,34 @@ class EdgeSender:
         if self._pending_rows >= COALESCE_ROWS:
             self.flush()
 
+    def prepared(self, batch: Batch) -> Batch:
+        """The records with their keys found and their columns made, so that another sender may send them.
+
+        Whatever is wrong about them is told of the operator that made them, which is this sender's.
+        """
+        with self._guard():
+            if batch.type.arrow_type is not None:
+                _ = batch.columns
+            return batch if self.edge.key is None else KeyedBatch.of(batch, keys_of(batch, self.edge.key))
+
+    def send_prepared(self, batch: Batch) -> None:
+        """Send what a sender of the same kind has prepared; it does not wait."""
+        self.flush()
+        with self._guard():
+            for part in _parted(batch):
+                self._route(part, part.keys if isinstance(part, KeyedBatch) else None)
+
     def flush(self) -> None:
         """Send what waits."""
         pending, self._pending, self._pending_rows = self._pending, [], 0
         if not pending:
             return
+        key = self.edge.key
         with self._guard():
             # A keyed batch carries keys that concatenation would lose; those are large anyway.
             for batch in pending if isinstance(pending[0], KeyedBatch) else [concat(pending)]:
-                rows = rows_at_a_time(batch)
-                for start in range(0, len(batch), rows):
-                    self._route(batch.slice(start, start + rows) if len(batch) > rows else batch)
+                for part in _parted(batch):
+                    self._route(part, None if key is None else keys_of(part, key))
 
     def end_channel(self, final: int, status: ChannelStatus) -> None:
         """The piece is over: tell every receiver how it ended."""
@@ -87,17 +104,16 @@ class EdgeSender:
             summary = ChannelSummary(self.edge.id, self._channel, self._phase, self._start, final, status, envelopes)
             self._outbox(self._envelope(target, -1, MIN_WATERMARK, self._phase, Kind.SUMMARY, summary.to_bytes()))
 
-    def _route(self, batch: Batch) -> None:
-        for target, part, keys in self._parts(batch):
+    def _route(self, batch: Batch, batch_keys: KeyColumn | None) -> None:
+        for target, part, keys in self._parts(batch, batch_keys):
             sequence = self._sequences[target]
             self._sequences[target] = sequence + 1
             payload = encode(part, keys, self.edge.key)
             self._outbox(self._envelope(target, self._phase, int(part.watermarks[0]), sequence, Kind.DATA, payload))
 
-    def _parts(self, batch: Batch) -> Iterator[tuple[int, Batch, KeyColumn | None]]:
-        parallelism, key = self.edge.target_parallelism, self.edge.key
-        if key is not None:
-            keys = keys_of(batch, key)
+    def _parts(self, batch: Batch, keys: KeyColumn | None) -> Iterator[tuple[int, Batch, KeyColumn | None]]:
+        parallelism = self.edge.target_parallelism
+        if keys is not None:
             if parallelism == 1:
                 yield 0, batch, keys
                 return
@@ -111,6 +127,13 @@ class EdgeSender:
     def _envelope(self, target: int, phase: int, watermark: int, sequence: int, kind: Kind, payload: bytes) -> Envelope:
         edge = self.edge
         return Envelope(edge.target_stage, target, phase, watermark, edge.id, self._channel, sequence, kind, payload)
+
+
+def _parted(batch: Batch) -> Iterator[Batch]:
+    """The records in portions of a size that may go into the envelopes of one routing step."""
+    rows = rows_at_a_time(batch)
+    for start in range(0, len(batch), rows):
+        yield batch.slice(start, start + rows) if len(batch) > rows else batch
 
 
 def rows_at_a_time(batch: Batch) -> int:

@@ -42,7 +42,7 @@ class ExchangeMeeting(Meeting):
             target.meeting = self
 
     def wait(self, target: ExchangeTarget, batch: Batch) -> None:
-        self._waiting.setdefault(self.targets[target], []).append(batch)
+        self._waiting.setdefault(self.targets[target], []).append(target.sender.prepared(batch))
 
     def close(self) -> None:
         for target in self.targets:
@@ -50,7 +50,7 @@ class ExchangeMeeting(Meeting):
         for target, batches in self._waiting.items():
             met = [batch.with_watermarks(slowest_at(self.traces, batch)) for batch in batches]
             for _, batch in merged({target.sender.edge.id: met}, ordinals_of):
-                target.sender.send(batch)
+                target.sender.send_prepared(batch)
 
 
 def send_alike(one: PlannedEdge, other: PlannedEdge) -> bool:
