@@ -17,6 +17,7 @@ from headrace.common.config_values import (
     share,
 )
 from headrace.common.constants import DEFAULT_MAX_PARALLELISM, UPPER_BOUND_MAX_PARALLELISM
+from headrace.common.durable import Permissions
 from headrace.common.execution_mode import RuntimeExecutionMode
 
 OWN_NAMESPACES: Final = ("execution.", "state.", "parallelism.", "pipeline.", "restart-strategy.", "headrace.")
@@ -56,6 +57,13 @@ CHECKPOINT_INTERVAL: Final = ConfigOption[int | None](
     positive_duration,
     None,
     "The longest time between two checkpoints. Epochs follow one another as data arrives, so they are often closer.",
+)
+CHECKPOINT_PERMISSIONS: Final = ConfigOption(
+    "headrace.checkpoint.permissions",
+    member(Permissions),
+    Permissions.OWNER,
+    "Who may read and write what is in the checkpoint directory: the owner alone; the group too, for executors that run "
+    "as another user of it; or whoever the umask lets.",
 )
 CHECKPOINTS_RETAINED: Final = ConfigOption(
     "execution.checkpointing.num-retained", _COUNT, 1, "How many of the latest checkpoints are kept."

@@ -17,6 +17,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from headrace.common.durable import Permissions
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -122,11 +124,13 @@ class EnumeratorContext:
         directory: a folder of the job's checkpoint directory that belongs to this source alone (created on demand), for
             incremental state that is too large for the manifest, and for staged data.
         state: what :meth:`SplitEnumerator.snapshot` gave last, or None at the first start.
+        permissions: who may read and write what is put into the folder.
     """
 
     parallelism: int
     directory: str
     state: Json | None = None
+    permissions: Permissions = Permissions.OWNER
 
 
 class SplitEnumerator(ABC):

@@ -1,0 +1,270 @@
+"""Writing files so that what was written is there, whole, also after a power failure: the one place that does.
+
+Everything that a job relies on after a crash goes through here: manifests, state files, logs of sources, output. The
+promises are those of POSIX:
+
+* ``write`` may write less than it was given, on a full disk above all, without an error. Every byte is written here, or
+  an ``OSError`` raised.
+* A file is durable after ``fsync``, its name only after an ``fsync`` of its folder.
+* ``rename`` and ``link`` happen wholly or not at all; ``link`` fails where the name is taken, over NFS as well.
+"""
+
+from __future__ import annotations
+
+import enum
+import errno
+import os
+import re
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pyarrow as pa
+
+    Chunk = bytes | bytearray | memoryview | pa.Buffer
+
+_TEMPORARY: Final = re.compile(r"\.(.+)\.[0-9a-f]{32}\.tmp")
+
+
+class Permissions(enum.Enum):
+    """Who may read and write what is made; the rest of the world never may, unless the umask lets it.
+
+    Attributes:
+        OWNER: the user alone.
+        GROUP: the user's group too, for executors that run as somebody else.
+        UMASK: whoever the process's umask lets.
+    """
+
+    OWNER = "owner"
+    GROUP = "group"
+    UMASK = "umask"
+
+    @property
+    def of_files(self) -> int | None:
+        """The mode of a file; None for whatever the umask makes of it."""
+        return _MODES[self][0]
+
+    @property
+    def of_folders(self) -> int | None:
+        """The mode of a folder; None for whatever the umask makes of it."""
+        return _MODES[self][1]
+
+
+_MODES: Final = {
+    Permissions.OWNER: (0o600, 0o700),
+    Permissions.GROUP: (0o660, 0o770),
+    Permissions.UMASK: (None, None),
+}
+
+
+def write_file(path: Path, chunks: Iterable[Chunk], permissions: Permissions = Permissions.UMASK) -> None:
+    """Write a file that is there wholly or not at all, and durable when this returns; one that exists is replaced.
+
+    Raises:
+        OSError: when it cannot be written whole; nothing is left of it then.
+    """
+    temporary = _written_beside(path, chunks, permissions)
+    try:
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def create_exclusively(path: Path, content: bytes, permissions: Permissions = Permissions.UMASK) -> bool:
+    """Create a durable file with its whole content in one step, unless it exists.
+
+    Returns:
+        Whether this call created it: of two processes exactly one does.
+
+    Raises:
+        OSError: when that cannot be told, or the file cannot be written.
+    """
+    temporary = _written_beside(path, (content,), permissions)
+    try:
+        created = link(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    if created:
+        sync_folder(path.parent)
+    return created
+
+
+def append(path: Path, data: Chunk, at: int, *, durable: bool = False) -> None:
+    """Append to a file that has ``at`` bytes; 0 creates it.
+
+    Raises:
+        OSError: when not all of it could be written, or the file had another size; it is of no use any more then.
+    """
+    flags = os.O_WRONLY | os.O_APPEND | (os.O_CREAT | os.O_EXCL if at == 0 else 0)
+    descriptor = os.open(path, flags, 0o666)
+    try:
+        _expect_size(descriptor, at, path)
+        write_all(descriptor, data)
+        _expect_size(descriptor, at + _length(data), path)
+        if durable:
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class AppendedFile:
+    """A new file that is appended to and stays open.
+
+    Args:
+        path: the file, which must not exist.
+        permissions: who may read it.
+
+    Attributes:
+        path: the file.
+        size: how many bytes it has.
+
+    Raises:
+        FileExistsError: when it exists.
+    """
+
+    def __init__(self, path: Path, permissions: Permissions = Permissions.UMASK) -> None:
+        self.path = path
+        self.size = 0
+        self._descriptor = _create(path, permissions)
+        self._is_durable = False
+        sync_folder(path.parent)
+
+    def append(self, data: bytes) -> None:
+        """Add to its end.
+
+        Raises:
+            OSError: when not all of it could be written; the file is of no use any more then.
+        """
+        self._is_durable = False
+        write_all(self._descriptor, data)
+        self.size += len(data)
+
+    def make_durable(self) -> None:
+        """Return when all that was appended will outlast a power failure."""
+        if not self._is_durable:
+            _expect_size(self._descriptor, self.size, self.path)
+            os.fsync(self._descriptor)
+            self._is_durable = True
+
+    def close(self) -> None:
+        """Let go of it; closing it again does nothing."""
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+
+
+def write_all(descriptor: int, data: Chunk) -> None:
+    """Write every byte.
+
+    Raises:
+        OSError: when some could not be written.
+    """
+    view = memoryview(data).cast("B")
+    while view:
+        written = os.write(descriptor, view)
+        if not written:
+            raise OSError(errno.EIO, "nothing could be written")
+        view = view[written:]
+
+
+def link(source: Path, target: Path) -> bool:
+    """Give a file a second name, unless that is taken; whether it was free. Not durable before the folder is."""
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        return False
+    return True
+
+
+def move(source: Path, target: Path) -> None:
+    """Rename a file; one that has the name is replaced. Not durable before both folders are."""
+    source.rename(target)
+
+
+def make_folder(folder: Path, permissions: Permissions = Permissions.UMASK) -> None:
+    """Make a folder and those above it, durably; what exists is left alone."""
+    missing = []
+    while not folder.exists():
+        missing.append(folder)
+        folder = folder.parent
+    for path in reversed(missing):
+        path.mkdir(exist_ok=True)
+        if permissions.of_folders is not None:
+            path.chmod(permissions.of_folders)
+        sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_folders(folders: Iterable[Path]) -> None:
+    """Make the names in some folders durable, each once."""
+    for folder in sorted(set(folders)):
+        sync_folder(folder)
+
+
+def size_of(path: Path) -> int | None:
+    """A file's size; None when it is not there."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return None
+
+
+def target_of_temporary(name: str) -> str | None:
+    """The name that a file was to get which :func:`write_file` or :func:`create_exclusively` has not finished.
+
+    Returns:
+        None when ``name`` is none of theirs.
+    """
+    found = _TEMPORARY.fullmatch(name)
+    return found[1] if found else None
+
+
+def _written_beside(path: Path, chunks: Iterable[Chunk], permissions: Permissions) -> Path:
+    """A durable file with the content, under a temporary name in the same folder."""
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    descriptor = _create(temporary, permissions)
+    try:
+        try:
+            size = 0
+            for chunk in chunks:
+                write_all(descriptor, chunk)
+                size += _length(chunk)
+            _expect_size(descriptor, size, temporary)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    return temporary
+
+
+def _create(path: Path, permissions: Permissions) -> int:
+    mode = permissions.of_files
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else mode)
+    if mode is not None:
+        os.fchmod(descriptor, mode)  # the umask may have taken from it
+    return descriptor
+
+
+def _expect_size(descriptor: int, size: int, path: Path) -> None:
+    found = os.fstat(descriptor).st_size
+    if found != size:
+        raise OSError(errno.EIO, f"the file has {found} bytes after {size} were written", str(path))
+
+
+def _length(chunk: Chunk) -> int:
+    return memoryview(chunk).nbytes
