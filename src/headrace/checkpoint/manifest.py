@@ -14,7 +14,7 @@ from headrace.state.version import VersionRef
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Raised when a manifest of an older version can no longer be read as it is."""
 
 _CHECKSUM = b',"checksum":"%08x"}'
@@ -117,6 +117,8 @@ class Manifest:
         sources: by uid.
         stages: the later stages, in order.
         pending: committables that have to be committed (again) after a restart.
+        held: by uid of the sink, what it holds back until there is more of it; see
+            :class:`headrace.connectors.sink.PreCommit`.
         finished: whether the job came to its end.
         counters: totals since the job's first start, for the user.
     """
@@ -130,6 +132,7 @@ class Manifest:
     sources: Mapping[str, SourceSnapshot] = field(default_factory=dict)
     stages: tuple[StageSnapshot, ...] = ()
     pending: tuple[PendingCommit, ...] = ()
+    held: Mapping[str, Any] = field(default_factory=dict)
     finished: bool = False
     counters: Mapping[str, int] = field(default_factory=dict)
 
@@ -153,6 +156,7 @@ class Manifest:
             "sources": {uid: _source_to_json(source) for uid, source in self.sources.items()},
             "stages": [_stage_to_json(stage) for stage in self.stages],
             "pending": [[c.epoch, c.sink, c.processing_time, list(c.committables)] for c in self.pending],
+            "held": dict(self.held),
             "finished": self.finished,
             "counters": dict(self.counters),
         }
@@ -187,6 +191,7 @@ class Manifest:
                 pending=tuple(
                     PendingCommit(epoch, sink, time, tuple(items)) for epoch, sink, time, items in document["pending"]
                 ),
+                held=document["held"],
                 finished=document["finished"],
                 counters=document["counters"],
             )

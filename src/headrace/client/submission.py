@@ -127,7 +127,8 @@ def open_store(configuration: Configuration) -> CheckpointStore | TemporaryStore
     location = configuration.get(options.CHECKPOINT_DIR)
     if location is None:
         return TemporaryStore()
-    return CheckpointStore(location, configuration.get(options.CHECKPOINTS_RETAINED))
+    retained = configuration.get(options.CHECKPOINTS_RETAINED)
+    return CheckpointStore(location, retained, configuration.get(options.CHECKPOINT_PERMISSIONS))
 
 
 def open_runtime(configuration: Configuration) -> tuple[Runtime, int]:

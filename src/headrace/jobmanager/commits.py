@@ -8,12 +8,12 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from headrace.checkpoint.manifest import PendingCommit
 from headrace.common.errors import CommitRefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from headrace.checkpoint.manifest import PendingCommit
     from headrace.connectors.sink import Committer
 
 MAX_PENDING_EPOCHS = 3
@@ -22,7 +22,6 @@ MAX_PENDING_EPOCHS = 3
 _FIRST_RETRY_SECONDS = 0.1
 _LAST_RETRY_SECONDS = 10.0
 _ATTEMPTS = 8
-_TICK_MILLIS = 1_000
 
 
 class CommitCoordinator:
@@ -51,7 +50,6 @@ class CommitCoordinator:
         self._work: queue.SimpleQueue[list[PendingCommit] | None] = queue.SimpleQueue()
         self._failure: BaseException | None = None
         self._waiting_epochs = 0
-        self._next_tick = 0
         self._thread = threading.Thread(target=self._run, name="headrace-committer", daemon=True)
         self._thread.start()
 
@@ -78,15 +76,6 @@ class CommitCoordinator:
                 self._lock.wait()
         self.check()
 
-    def tick(self, epoch: int, processing_time: int) -> None:
-        """Time goes on: let sinks that hold results back look at the clock, once a second at most."""
-        with self._lock:
-            if self._waiting_epochs or processing_time < self._next_tick:
-                return
-            self._next_tick = processing_time + _TICK_MILLIS
-            self._waiting_epochs += 1
-            self._work.put([PendingCommit(epoch, sink, processing_time, ()) for sink in sorted(self._durable)])
-
     def check(self) -> None:
         """Raise what a commit failed with."""
         if self._failure is not None:
@@ -108,11 +97,11 @@ class CommitCoordinator:
         """How many epochs wait for their sinks."""
         return self._waiting_epochs
 
-    def recover(self, generation: int) -> None:
-        """After everything pending is committed: let sinks remove what failed attempts left."""
+    def recover(self, held: Mapping[str, Any]) -> None:
+        """After everything pending is committed: let sinks check what they hold back, and remove what attempts left."""
         self.drain()
-        for committer in self._committers.values():
-            committer.recover(generation)
+        for uid, committer in self._committers.items():
+            committer.recover(held.get(uid))
 
     def finish(self) -> None:
         """The job has ended: commit the rest and let sinks publish what they held back."""
@@ -147,9 +136,8 @@ class CommitCoordinator:
                 "has; add it again (same uid) and let the job run once, then take it out"
             )
         self._attempt(committer, commit)
-        if commit.committables:
-            with self._lock:
-                self._unacknowledged.remove(commit)
+        with self._lock:
+            self._unacknowledged.remove(commit)
 
     def _attempt(self, committer: Committer, commit: PendingCommit) -> None:
         delay = _FIRST_RETRY_SECONDS
@@ -166,12 +154,3 @@ class CommitCoordinator:
                     raise
                 self._sleep(delay)
                 delay = min(delay * 2, _LAST_RETRY_SECONDS)
-
-
-def commits_of(epoch: int, processing_time: int, by_sink: Mapping[str, Sequence[Any]]) -> list[PendingCommit]:
-    """The committables of an epoch, one entry for each sink that has any."""
-    return [
-        PendingCommit(epoch, sink, processing_time, tuple(committables))
-        for sink, committables in by_sink.items()
-        if committables
-    ]

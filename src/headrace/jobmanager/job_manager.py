@@ -19,11 +19,12 @@ from headrace.common.errors import JobCancelledError, JobSupersededError
 from headrace.connectors.sink import CommitterContext
 from headrace.graph.specs import SinkSpec
 from headrace.jobmanager.attempts import EpochAttempts
-from headrace.jobmanager.commits import CommitCoordinator, commits_of
+from headrace.jobmanager.commits import CommitCoordinator
 from headrace.jobmanager.compaction import CompactionCoordinator
 from headrace.jobmanager.epoch import EpochPlan, EpochPlanner
 from headrace.jobmanager.epoch_size import EpochLimits, EpochSizer
 from headrace.jobmanager.outcome import next_manifest
+from headrace.jobmanager.pre_commits import PreCommits
 from headrace.jobmanager.progress import EpochStatistics, SilentListener
 from headrace.jobmanager.recovery import check_compatible
 from headrace.jobmanager.sources import SourceCoordinator
@@ -169,16 +170,18 @@ class JobManager:
         self._attempts = self._open_attempts(manifest, self._clock)
         self._sizer = EpochSizer(self._settings.limits)
         self._runtime.start(self._blob)
-        self._commits = self._open_commits(manifest)
+        self._commits = self._open_commits(manifest, is_restored=restored is not None)
+        self._check_owner()  # who has taken over since would not know of the committers
         self._sources = self._open_sources(manifest)
         self._compaction = CompactionCoordinator(self._runtime, self._store.state_directory)
-        self._planner = EpochPlanner(self.plan, self._sources, self._sizer, self._compaction)
+        self._pre_commits = PreCommits(self.plan)
+        self._planner = EpochPlanner(self.plan, self._sources, self._sizer, self._compaction, self._pre_commits)
         self._listener.job_started(
             self.plan.name, manifest.job_id, None if restored is None else restored.epoch, manifest.generation
         )
         self._commits.submit(manifest.pending)
         if restored is not None:
-            self._commits.recover(manifest.generation)
+            self._commits.recover(manifest.held)
             self._store.remove_leftovers(manifest.generation)
 
     def run_epoch(self, *, force: bool = False) -> EpochStatistics | None:
@@ -231,8 +234,6 @@ class JobManager:
                 break
             statistics = self.run_epoch()
             self._commits.check()
-            assert self._clock is not None
-            self._commits.tick(self.manifest.epoch, self._clock.now())
             if statistics is None:
                 self._check_owner()
                 self._stop.wait(self._idle_seconds())
@@ -273,18 +274,20 @@ class JobManager:
                 [channel for report in reports for channel in report.channels],
                 context.processing_time,
             )
-        commits = commits_of(context.epoch, context.processing_time, self._by_sink(reports))
+        output = self._pre_commits.prepare(
+            self.manifest, context.epoch, context.processing_time, self._by_sink(reports), is_last=context.is_last
+        )
         self.manifest = next_manifest(
             self.manifest,
             self.plan,
             context,
             reports,
             sources={source.planned.uid: source.snapshot() for source in self._sources},
-            pending=self._commits.pending(commits),
+            sinks=replace(output, commits=self._commits.pending(output.commits)),
             read=self._read(reports),
         )
         self._store.write(self.manifest)
-        self._commits.submit(commits)
+        self._commits.submit(output.commits)
         for source in self._sources:
             source.checkpoint_completed()
         self._compaction.epoch_completed(self.manifest)
@@ -352,12 +355,19 @@ class JobManager:
             if not planned.node.inputs
         ]
 
-    def _open_commits(self, manifest: Manifest) -> CommitCoordinator:
+    def _open_commits(self, manifest: Manifest, *, is_restored: bool) -> CommitCoordinator:
+        restored_epoch = manifest.epoch - 1 if is_restored else 0  # taking over takes a number of its own
         committers, durable, names = {}, set(), {}
         for planned in self.plan.operators():
             spec = planned.node.spec
             if isinstance(spec, SinkSpec):
-                context = CommitterContext(manifest.job_id, planned.uid, planned.inputs[0].record_type)
+                context = CommitterContext(
+                    manifest.job_id,
+                    planned.uid,
+                    planned.inputs[0].record_type,
+                    manifest.generation,
+                    restored_epoch,
+                )
                 committers[planned.uid] = spec.sink.create_committer(context)
                 names[planned.uid] = planned.node.name
                 if spec.sink.is_durable:
