@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.common.durable import Permissions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import numpy as np
     import numpy.typing as npt
@@ -85,12 +85,14 @@ class SourceRecords:
         rows: the records as Python objects.
         timestamps: the source's own timestamps in milliseconds (a broker's, say), if it has any.
         rejected: rows that could not be read, for the dead-letter output, as ``(where, raw, reason)``.
+        counters: what to add to the job's counters, by name.
     """
 
     columns: pa.RecordBatch | None = None
     rows: list[Any] | None = None
     timestamps: npt.NDArray[np.int64] | None = None
     rejected: list[tuple[str, str, str]] = field(default_factory=list)
+    counters: Mapping[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         if self.rows is not None:
