@@ -140,7 +140,21 @@ class SplitEnumerator(ABC):
 
     @abstractmethod
     def discover(self, now: int) -> Sequence[str]:
-        """The ids of all splits known by now, in a stable order (new ones at the end); ``now`` is in milliseconds."""
+        """The ids of the splits known by now, in a stable order (new ones at the end).
+
+        A split that has finished need not be listed any more once :meth:`checkpoint_completed` has told its last
+        position. It is then forgotten, and its id must not be listed again: it would be read from its beginning. Of a
+        finished split that is still listed the id is kept, in memory and in every manifest, so a source of ever new
+        splits should leave them out, and keep them out of :meth:`snapshot`. A split that has not finished is read to
+        its end whether it is listed or not.
+
+        Args:
+            now: the reading of the job's clock in milliseconds.
+
+        Raises:
+            OSError: on a passing fault. An incomplete list would do no harm, but nobody would hear of it.
+            InfrastructureError: likewise.
+        """
 
     @abstractmethod
     def initial_position(self, split_id: str) -> Json:
@@ -163,7 +177,13 @@ class SplitEnumerator(ABC):
         return None
 
     def checkpoint_completed(self, positions: dict[str, Json]) -> None:
-        """The manifest that holds ``positions`` exists; what lies before them will never be read again."""
+        """A manifest exists that holds ``positions``; what lies before them will never be read again.
+
+        After a restart this is called at once, with the positions of the manifest that the job goes on from.
+
+        Args:
+            positions: those of all splits that have not finished, and of those that did in the manifest's own epoch.
+        """
 
     def close(self) -> None:
         """Let go of connections and files."""
