@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +36,7 @@ class SourceRun:
     now: int = 0
     rows: list[Any] = field(default_factory=list)
     rejected: list[tuple[str, str, str]] = field(default_factory=list)
+    counters: Counter[str] = field(default_factory=Counter)
     snapshots: list[tuple[Any, Any, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -69,6 +71,7 @@ class SourceRun:
                 assert part.columns.schema == layout.schema
             self.rows += part.rows if part.rows is not None else layout.columns_to_rows(part.columns)
             self.rejected += part.rejected
+            self.counters.update(part.counters)
 
     def _checkpoint(self) -> None:
         manifest = json.dumps([self.enumerator.snapshot(), self.positions])
@@ -83,6 +86,7 @@ class SourceRun:
         del self.rejected[rejected:]
         state, self.positions = json.loads(manifest)
         self._start(state)
+        self.enumerator.checkpoint_completed(dict(self.positions))
 
     def is_finished(self) -> bool:
         splits = self.enumerator.discover(self.now)

@@ -42,10 +42,17 @@ class SplitSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class SourceSnapshot:
-    """One source: what its enumerator wants to know again, and its splits."""
+    """One source.
+
+    Attributes:
+        enumerator: what its enumerator wants to know again.
+        splits: its splits, but for those that had finished in an earlier epoch.
+        finished: of those, the ids that the enumerator still lists.
+    """
 
     enumerator: Any
     splits: tuple[SplitSnapshot, ...] = ()
+    finished: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,11 +208,12 @@ class Manifest:
 
 def _source_to_json(source: SourceSnapshot) -> dict[str, Any]:
     splits = [[s.split_id, s.channel, s.position, dict(s.watermarks), s.finished] for s in source.splits]
-    return {"enumerator": source.enumerator, "splits": splits}
+    return {"enumerator": source.enumerator, "splits": splits, "finished": list(source.finished)}
 
 
 def _source_from_json(document: dict[str, Any]) -> SourceSnapshot:
-    return SourceSnapshot(document["enumerator"], tuple(SplitSnapshot(*split) for split in document["splits"]))
+    splits = tuple(SplitSnapshot(*split) for split in document["splits"])
+    return SourceSnapshot(document["enumerator"], splits, tuple(document.get("finished", ())))
 
 
 def _stage_to_json(stage: StageSnapshot) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -15,6 +16,9 @@ from headrace.cli.failures import FAILED, OK
 from headrace.cli.progress import wording
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _POSITION_WIDTH = 60
 
@@ -65,6 +69,8 @@ def splits_table(manifest: Manifest) -> Table:
             cells = (uid, split.split_id, position, _watermark(_split_watermark(split)))
             # As text: ids and positions may contain brackets, which rich would take for markup
             table.add_row(*map(Text, cells))
+        if source.finished:
+            table.add_row(Text(uid), _finished(source.finished), Text("finished"), _watermark(MAX_WATERMARK))
     return table
 
 
@@ -72,7 +78,8 @@ def watermark_of(manifest: Manifest) -> int:
     """The lowest event time of all splits that have not ended."""
     splits = [split for source in manifest.sources.values() for split in source.splits]
     alive = [_split_watermark(split) for split in splits if not split.finished]
-    if manifest.finished or (splits and not alive):
+    begun = splits or any(source.finished for source in manifest.sources.values())
+    if manifest.finished or (begun and not alive):
         return MAX_WATERMARK
     return min(alive, default=MIN_WATERMARK)
 
@@ -97,6 +104,11 @@ def _table(*columns: Column | str) -> Table:
 
 def _watermark(millis: int) -> str:
     return wording.watermark(millis).removesuffix(" UTC")
+
+
+def _finished(splits: Sequence[str]) -> Text:
+    """The splits that ended before: the one that there is, or how many."""
+    return Text(splits[0] if len(splits) == 1 else f"{len(splits)} splits")
 
 
 def _split_watermark(split: SplitSnapshot) -> int:
