@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import pickle
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from headrace.common.garbage import gc_relaxed
 from headrace.exchange.envelope import Envelope, Kind
 from headrace.runtime.task.failures import REPORTED, describe
 from headrace.runtime.task.instance import JobBlob, StageInstance
+from headrace.runtime.task.kept import KeptInstances
 from headrace.runtime.task.messages import EpochContext, PartitionContext, TaskReport
 from headrace.runtime.task.source_task import SourceTask
 from headrace.runtime.task.stage_task import StageTask
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 _CONTEXT_EDGE = -1
 
-logger = logging.getLogger(__name__)
-
 
 class TaskRunner:
     """Runs the tasks of one job in one process, and keeps their instances from epoch to epoch.
@@ -34,7 +32,7 @@ class TaskRunner:
 
     def __init__(self, blob: JobBlob) -> None:
         self.blob = blob
-        self._instances: dict[tuple[int, int], tuple[StageInstance, tuple[str, int, int]]] = {}
+        self._kept = KeptInstances()
         plan: JobPlan = pickle.loads(blob.plan)
         self._stages = len(plan.stages)
         self._parallelism = [stage.parallelism for stage in plan.stages]
@@ -54,9 +52,7 @@ class TaskRunner:
 
     def close(self) -> None:
         """Close every instance."""
-        instances, self._instances = self._instances, {}
-        for instance, _ in instances.values():
-            instance.close()
+        self._kept.close()
 
     def _source_task(self, subtask: int, context: EpochContext) -> Iterator[Envelope]:
         instance: StageInstance | None = None
@@ -72,7 +68,8 @@ class TaskRunner:
             report = self._failed(0, subtask, instance, error)
             yield from self._call_off(0)
         except BaseException:
-            _drop(instance)
+            if instance is not None:
+                instance.drop()
             raise
         yield self._report(subtask, report)
 
@@ -103,24 +100,19 @@ class TaskRunner:
 
     def _take(self, stage: int, partition: int, context: EpochContext, start: PartitionContext | None) -> StageInstance:
         """The instance that did the epoch before, or a new one."""
-        kept = self._instances.pop((stage, partition), None)
-        if kept is not None:
-            if kept[1] == (context.job_id, context.generation, context.previous):
-                return kept[0]
-            _drop(kept[0])
-        return StageInstance(self.blob, context.job_id, stage, partition, start)
+        kept = self._kept.take((stage, partition), context, start)
+        return kept or StageInstance(self.blob, context.job_id, stage, partition, start)
 
     def _keep(self, stage: int, partition: int, context: EpochContext, instance: StageInstance) -> None:
         if context.is_last or self._fresh:
             instance.close()
         else:
-            mark = (context.job_id, context.generation, context.epoch)
-            self._instances[stage, partition] = (instance, mark)
+            self._kept.keep((stage, partition), context, instance)
 
     def _failed(self, stage: int, partition: int, instance: StageInstance | None, error: Exception) -> TaskReport:
         if instance is not None:
             instance.outbox.clear()
-            _drop(instance)
+            instance.drop()
         return TaskReport(stage=stage, partition=partition, error=describe(error))
 
     def _report(self, partition: int, report: TaskReport) -> Envelope:
@@ -192,24 +184,14 @@ class _RunningStage:
 
     def drop(self) -> None:
         """The task cannot go on."""
-        if self._report is None:
-            _drop(self._instance)
+        if self._report is None and self._instance is not None:
+            self._instance.drop()
             self._instance = None
 
     def _fail(self, error: Exception) -> Iterator[Envelope]:
         self._report = self._runner._failed(self._stage, self._partition, self._instance, error)
         self._instance = None
         return self._runner._call_off(self._stage)
-
-
-def _drop(instance: StageInstance | None) -> None:
-    """Let go of an instance that is of no use any more; what its functions raise in ``close`` must not hide why."""
-    if instance is not None:
-        try:
-            instance.abort()
-            instance.close()
-        except Exception:
-            logger.warning("closing the functions of a task that was given up failed", exc_info=True)
 
 
 def _emptied(instance: StageInstance) -> Iterator[Envelope]:
