@@ -56,7 +56,7 @@ class TaskRunner:
         """Close every instance."""
         instances, self._instances = self._instances, {}
         for instance, _ in instances.values():
-            instance.close()
+            _close(instance)
 
     def _source_task(self, subtask: int, context: EpochContext) -> Iterator[Envelope]:
         instance: StageInstance | None = None
@@ -117,7 +117,7 @@ class TaskRunner:
             mark = (context.job_id, context.generation, context.epoch)
             self._instances[stage, partition] = (instance, mark)
 
-    def _failed(self, stage: int, partition: int, instance: StageInstance | None, error: Exception) -> TaskReport:
+    def _failed(self, stage: int, partition: int, instance: StageInstance | None, error: BaseException) -> TaskReport:
         if instance is not None:
             instance.outbox.clear()
             _drop(instance)
@@ -196,7 +196,7 @@ class _RunningStage:
             _drop(self._instance)
             self._instance = None
 
-    def _fail(self, error: Exception) -> Iterator[Envelope]:
+    def _fail(self, error: BaseException) -> Iterator[Envelope]:
         self._report = self._runner._failed(self._stage, self._partition, self._instance, error)
         self._instance = None
         return self._runner._call_off(self._stage)
@@ -207,9 +207,17 @@ def _drop(instance: StageInstance | None) -> None:
     if instance is not None:
         try:
             instance.abort()
-            instance.close()
         except Exception:
-            logger.warning("closing the functions of a task that was given up failed", exc_info=True)
+            logger.warning("a sink failed while a task was given up", exc_info=True)
+        _close(instance)
+
+
+def _close(instance: StageInstance) -> None:
+    """Close functions when nobody waits for them any more."""
+    try:
+        instance.close()
+    except Exception:
+        logger.warning("closing the functions of a task that has ended failed", exc_info=True)
 
 
 def _emptied(instance: StageInstance) -> Iterator[Envelope]:
