@@ -1,19 +1,25 @@
 """Who may write to a checkpoint directory: the job manager that has started last.
 
-Each job manager claims a generation before it writes anything: a file with the job's id, made exclusively and kept for
-ever. One that finds a younger generation than its own has been superseded. The names of manifests alone would not do as
-a fence: old ones are deleted, so one that wakes up after a long time finds the name of its next manifest free again.
+Each job manager claims a generation before it writes anything: a file with the job's id and its own mark, made
+exclusively and kept for ever. One that finds a younger generation of somebody else's has been superseded. The names of
+manifests alone would not do as a fence: old ones are deleted, so one that wakes up after a long time finds the name of
+its next manifest free again.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+import uuid
+from typing import TYPE_CHECKING, Final
 
 from headrace.common.durable import Permissions, create_exclusively, make_folder
 from headrace.common.errors import CheckpointError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+_NUMBER: Final = re.compile("[0-9]+")
 
 
 class Generations:
@@ -27,6 +33,7 @@ class Generations:
     def __init__(self, folder: Path, permissions: Permissions = Permissions.OWNER) -> None:
         self.folder = folder
         self._permissions = permissions
+        self._mark = uuid.uuid4().hex
         make_folder(folder, permissions)
 
     def claim(self, at_least: int, job_id: str) -> int:
@@ -36,20 +43,33 @@ class Generations:
             at_least: the first that nobody can have had, by the newest manifest; files may have been lost.
             job_id: whose it is.
         """
-        taken = (int(path.name) + 1 for path in self.folder.iterdir() if path.name.isdecimal())
-        generation = max([at_least, *taken])
-        while not create_exclusively(self.folder / str(generation), job_id.encode(), self._permissions):
+        generation = max([at_least, *(taken + 1 for taken in self._taken())])
+        while not self._create(generation, job_id):
             generation += 1
         return generation
 
-    def job_id(self) -> str | None:
-        """The job that the directory belongs to, by the youngest generation; None when nobody had it yet."""
-        taken = [int(path.name) for path in self.folder.iterdir() if path.name.isdecimal()]
-        return (self.folder / str(max(taken))).read_text(errors="replace") if taken else None
+    def renew(self, job_id: str) -> int | None:
+        """The generation after one's own; None when the youngest is somebody else's."""
+        while self._is_own(youngest := max(self._taken())):
+            if self._create(youngest + 1, job_id):
+                return youngest + 1
+        return None
 
     def is_current(self, generation: int) -> bool:
-        """Whether there is none younger; they are claimed one after the other, so the next one tells."""
-        return not (self.folder / str(generation + 1)).exists()
+        """Whether nobody else has a younger one; they are claimed one after the other, so the next one tells.
+
+        One's own may be younger: claimed, but not known to be, as an error came after its file had come into being.
+        """
+        younger = generation + 1
+        while (self.folder / str(younger)).exists():
+            if not self._is_own(younger):
+                return False
+            younger += 1
+        return True
+
+    def job_id(self) -> str | None:
+        """The job that the directory belongs to, by the youngest generation; None when nobody had it yet."""
+        return self._read(max(self._taken()))[0] if self._taken() else None
 
     def check(self, generation: int, job_id: str, manifest: str) -> None:
         """Refuse a manifest that somebody has put here from the checkpoint directory of another job.
@@ -57,13 +77,26 @@ class Generations:
         Raises:
             CheckpointError: naming both files, when the generation was claimed by another job.
         """
-        path = self.folder / str(generation)
         try:
-            found = path.read_bytes()
+            found, _ = self._read(generation)
         except FileNotFoundError:  # nothing depends on it: the next generation is above those of all manifests
             return
-        if found != job_id.encode():
+        if found != job_id:
             raise CheckpointError(
-                f"manifest {manifest} is of job {job_id} and says that it has generation {generation}, but {path} is "
-                "damaged or says that another job has: put back what belongs together"
+                f"manifest {manifest} is of job {job_id} and says that it has generation {generation}, but "
+                f"{self.folder / str(generation)} is damaged or of another job: put back what belongs together"
             )
+
+    def _create(self, generation: int, job_id: str) -> bool:
+        return create_exclusively(self.folder / str(generation), f"{job_id} {self._mark}".encode(), self._permissions)
+
+    def _is_own(self, generation: int) -> bool:
+        return self._read(generation)[1] == self._mark
+
+    def _read(self, generation: int) -> tuple[str, str]:
+        """The job and the mark of whoever claimed it."""
+        job_id, _, mark = (self.folder / str(generation)).read_text(errors="replace").partition(" ")
+        return job_id, mark
+
+    def _taken(self) -> list[int]:
+        return [int(path.name) for path in self.folder.iterdir() if _NUMBER.fullmatch(path.name)]

@@ -96,7 +96,31 @@ class CheckpointStore:
         Raises:
             JobSupersededError: when a third job manager has done the same a little later.
         """
-        generation = self._generations.claim(previous.generation + 1, previous.job_id)
+        return self._succeed(previous, self._generations.claim(previous.generation + 1, previous.job_id))
+
+    def restart(self, known: Manifest) -> Manifest:
+        """Go on from the newest manifest after a failure in the process that owns the directory.
+
+        What that process has in memory may be ahead of the manifests, or behind: a manifest may exist although writing
+        it has failed. So it does what a new process would do, which makes the newest manifest durable as well.
+
+        Args:
+            known: the newest manifest that the process knows to exist, or what it began a fresh directory with.
+
+        Raises:
+            JobSupersededError: when another job manager has taken over.
+            CheckpointError: when the manifests are damaged or have been removed.
+        """
+        generation = self._generations.renew(known.job_id)
+        if generation is None:
+            raise self._superseded(known)
+        newest = self.latest()
+        if newest is None and known.epoch:
+            raise CheckpointError(f"the manifests of job {known.job_name!r} have been removed from {self.folder}")
+        return replace(known, generation=generation) if newest is None else self._succeed(newest, generation)
+
+    def _succeed(self, previous: Manifest, generation: int) -> Manifest:
+        """Write the manifest after the newest one, with its content and a new generation."""
         while True:
             newest = self.latest() or previous
             mine = replace(newest, epoch=newest.epoch + 1, generation=generation)
@@ -152,7 +176,7 @@ class CheckpointStore:
         Returns:
             The names of the deleted files.
         """
-        newest = max(self._retained)
+        newest = max(self._retained, default=0)
         _remove_unfinished(self._manifests, lambda name: name == "newest" or 0 < _number_of(name) <= newest)
         _remove_unfinished(self._generations.folder, lambda name: name.isdecimal() and int(name) <= generation)
         _remove_unfinished(self._state, lambda name: _is_state_before(name, generation))

@@ -1,25 +1,32 @@
-"""A checkpoint store for a job without a checkpoint directory: it starts afresh each time and leaves nothing behind."""
+"""A checkpoint store for a job without a checkpoint directory: it starts afresh each time and leaves nothing behind.
+
+The newest manifest is kept in memory, so the job can go on from there after a failure, as long as its process lives.
+"""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from headrace.common.durable import Permissions
 
 if TYPE_CHECKING:
     from headrace.checkpoint.manifest import Manifest
 
 
 class TemporaryStore:
-    """Keeps state files in a temporary folder and manifests nowhere; the folder goes with :meth:`close`."""
+    """Keeps state files in a temporary folder and the newest manifest in memory; the folder goes with :meth:`close`."""
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="headrace-"))
         self._state = self._folder / "state"
         self._state.mkdir()
-        self._needed: frozenset[str] = frozenset()
-        self._obsolete: frozenset[str] = frozenset()
+        self.permissions = Permissions.OWNER
+        self._newest: Manifest | None = None
+        self._obsolete: set[str] = set()
 
     @property
     def state_directory(self) -> str:
@@ -46,21 +53,41 @@ class TemporaryStore:
         """Nothing to take over: the folder belongs to this process alone."""
         return previous
 
+    def restart(self, known: Manifest) -> Manifest:
+        """The newest manifest as the next one, under a new generation, as in :class:`CheckpointStore`.
+
+        Args:
+            known: what the job began with, in case that it has written no manifest yet.
+        """
+        generation = known.generation + 1
+        if self._newest is None:
+            return replace(known, generation=generation)
+        self._newest = replace(self._newest, epoch=self._newest.epoch + 1, generation=generation)
+        return self._newest
+
     def write(self, manifest: Manifest) -> None:
-        """Remember which files the newest epoch needs."""
-        self._obsolete = self._needed - frozenset(manifest.state_files())
-        self._needed = frozenset(manifest.state_files())
+        """Remember the manifest."""
+        self._obsolete |= self._needed() - frozenset(manifest.state_files())
+        self._newest = manifest
 
     def collect_garbage(self) -> list[str]:
-        """Delete the files that the newest epoch no longer needs."""
-        for name in self._obsolete:
+        """Delete the files that only older epochs needed."""
+        deleted = sorted(self._obsolete)
+        for name in deleted:
             (self._state / name).unlink(missing_ok=True)
-        return sorted(self._obsolete)
+            self._obsolete.remove(name)
+        return deleted
 
     def remove_leftovers(self, generation: int) -> list[str]:
-        """There are none in a new folder."""
-        return []
+        """Delete the files of failed epochs: all that the newest manifest does not need."""
+        leftovers = sorted({path.name for path in self._state.iterdir()} - self._needed())
+        for name in leftovers:
+            (self._state / name).unlink(missing_ok=True)
+        return leftovers
 
     def close(self) -> None:
         """Remove the folder."""
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _needed(self) -> frozenset[str]:
+        return frozenset() if self._newest is None else frozenset(self._newest.state_files())

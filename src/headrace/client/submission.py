@@ -21,8 +21,9 @@ from headrace.common.execution_mode import RuntimeExecutionMode
 from headrace.connectors.source import Boundedness
 from headrace.graph.specs import SourceSpec
 from headrace.jobmanager.epoch_size import EpochLimits
-from headrace.jobmanager.job_manager import JobManager, JobSettings
+from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart, RestartStrategy
+from headrace.jobmanager.settings import JobSettings
 from headrace.plan.planner import PlanSettings, plan_job
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.runtime.task.dependencies import NOTHING
@@ -162,6 +163,7 @@ def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
             first_records=configuration.get(options.EPOCH_FIRST_RECORDS),
         ),
         restart=restart_strategy(configuration),
+        restarts_functions=configuration.get(options.RESTART_STRATEGY) is not None,
         poll_seconds=configuration.get(options.SOURCE_POLL_INTERVAL) / 1000,
         min_interval_seconds=configuration.get(options.EPOCH_MIN_INTERVAL) / 1000,
         epoch_timeout_seconds=configuration.get(options.CHECKPOINT_TIMEOUT) / 1000,

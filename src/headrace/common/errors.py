@@ -83,5 +83,9 @@ class UserFunctionError(JobExecutionError):
     """A function that the user wrote raised; the message names the operator, the source line and the record."""
 
 
+class FunctionRefusedError(UserFunctionError):
+    """A function of the user asked for what headrace refuses: it would again, so no restart strategy tries it."""
+
+
 class JavaNotFoundError(HeadraceError, RuntimeError):
     """No Java runtime that can start Spark was found; the message says where was looked and what to install."""

@@ -20,7 +20,7 @@ class KeyFunctionError(Exception):
     """
 
     def __init__(self, record: Any) -> None:
-        super().__init__(f"the key function failed for {record!r}")
+        super().__init__("the key function failed")
         self.record = record
 
 
@@ -46,6 +46,6 @@ def _selected(batch: Batch, key: KeyPlan) -> list[Any]:
     try:
         for row in batch.rows:
             append(select(row))
-    except Exception as error:
+    except BaseException as error:
         raise KeyFunctionError(row) from error
     return keys

@@ -78,4 +78,6 @@ def encode_records(encoder: Encoder, batch: Batch) -> bytes:
     """The bytes of a batch under any encoder."""
     if isinstance(encoder, BatchEncoder):
         return encoder.encode_batch(batch)
-    return b"".join(map(encoder.for_type(batch.type), batch.rows))
+    encode = encoder.for_type(batch.type)
+    # No map(): an encoder that raises StopIteration would end it, and the other records would be lost.
+    return b"".join([encode(row) for row in batch.rows])

@@ -1,108 +1,78 @@
-"""An epoch is run until it succeeds, or until the restart strategy gives it up."""
+"""What becomes of a failure: the job begins again after a while, or it ends."""
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from headrace.common import options
-from headrace.common.errors import HeadraceError, InfrastructureError
-from headrace.jobmanager.outcome import raise_reported
+from headrace.common.errors import FunctionRefusedError, HeadraceError, InfrastructureError, UserFunctionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import threading
 
-    from headrace.jobmanager.epoch import EpochPlan
     from headrace.jobmanager.progress import JobListener
     from headrace.jobmanager.restart import Restarts
-    from headrace.jobmanager.runtime import Runtime
-    from headrace.runtime.task.messages import TaskReport
 
 logger = logging.getLogger(__name__)
 
+_MISCONFIGURED: Final = (FileNotFoundError, PermissionError, NotADirectoryError, IsADirectoryError)
+"""What whoever starts a job has to see to; later in its life the same may be a volume that was away for a moment."""
 
-class EpochAttempts:
-    """Runs epochs, again after a fault of the infrastructure.
+
+class Attempts:
+    """Judges the failures of one run of a job, wherever they come from, by one account.
 
     Args:
-        runtime: where.
-        restarts: how often, and after which delay.
+        restarts: how often the job may begin again, and after which delay.
         listener: is told of failures.
         stop: set when the job is to end.
-        timeout_seconds: an attempt that takes longer is given up.
-        check_owner: raises when another job manager has taken over: the epoch then fails for ever, as its state is
-            being deleted, and no manifest would tell.
+        restarts_functions: whether failures of user functions may pass as well.
+
+    Attributes:
+        is_begun: whether the job has come so far as to plan an epoch; a folder that is missing before is a mistake.
     """
 
     def __init__(
-        self,
-        runtime: Runtime,
-        restarts: Restarts,
-        listener: JobListener,
-        stop: threading.Event,
-        timeout_seconds: float,
-        check_owner: Callable[[], None],
+        self, restarts: Restarts, listener: JobListener, stop: threading.Event, *, restarts_functions: bool
     ) -> None:
-        self._runtime = runtime
+        self.is_begun = False
         self._restarts = restarts
         self._listener = listener
         self._stop = stop
-        self._timeout_seconds = timeout_seconds
-        self._check_owner = check_owner
+        self._restarts_functions = restarts_functions
 
-    def run(self, planned: EpochPlan) -> list[TaskReport] | None:
-        """Run an epoch.
+    def wait_after(self, error: Exception, epoch: int) -> bool:
+        """Take a failure into account, and wait until the job may begin again.
+
+        Args:
+            error: what was raised.
+            epoch: the epoch that was at work, or about to be.
 
         Returns:
-            The reports of its tasks; None when the job was stopped before a failed epoch was due to be run again: an
-            epoch without a manifest never happened.
+            False when the job was stopped meanwhile.
 
         Raises:
-            InfrastructureError: when it has failed too often.
-            OSError: likewise.
-            JobSupersededError: when the job is another's now.
-            HeadraceError: what a task has reported: it would fail again.
+            Exception: the failure itself, when it is for good, or one too many.
         """
-        while True:
-            try:
-                reports = self._run_in_time(planned)
-            except (InfrastructureError, OSError) as error:
-                if isinstance(error, HeadraceError) and not isinstance(error, InfrastructureError):
-                    raise
-                with contextlib.suppress(OSError):  # nobody can tell while the directory cannot be read
-                    self._check_owner()
-                delay = self._restarts.next_delay()
-                if delay is None or self._stop.is_set():
-                    raise
-                logger.warning("epoch %d failed, it is run again in %.1f s: %s", planned.context.epoch, delay, error)
-                self._listener.epoch_failed(planned.context.epoch, error, delay)
-                if self._stop.wait(delay):
-                    return None
-            else:
-                raise_reported(reports)
-                return reports
+        if not self._may_pass(error):
+            raise error
+        delay = self._restarts.next_delay()
+        if delay is None:
+            raise error
+        if self._stop.is_set():
+            return False
+        logger.warning("epoch %d failed, the job begins it again in %.1f s: %s", epoch, delay, error)
+        self._listener.epoch_failed(epoch, error, delay)
+        return not self._stop.wait(delay)
 
-    def _run_in_time(self, planned: EpochPlan) -> list[TaskReport]:
-        """Run an epoch once; one that takes too long is interrupted, which raises."""
-        late = threading.Event()
-        watchdog = threading.Timer(self._timeout_seconds, self._give_up, (late,))
-        watchdog.daemon = True
-        watchdog.start()
-        try:
-            return self._runtime.run_epoch(planned.context)
-        except InfrastructureError as error:
-            if not late.is_set():
-                raise
-            raise InfrastructureError(
-                f"epoch {planned.context.epoch} ({planned.records} records) has not ended within "
-                f"{options.CHECKPOINT_TIMEOUT.key} ({self._timeout_seconds:g} s): raise it, or make epochs smaller, "
-                f"with {options.EPOCH_FIRST_RECORDS.key} and {options.EPOCH_MAX_RECORDS.key}"
-            ) from error
-        finally:
-            watchdog.cancel()
+    def _may_pass(self, error: Exception) -> bool:
+        """Whether the same may succeed another time.
 
-    def _give_up(self, late: threading.Event) -> None:
-        late.set()
-        self._runtime.cancel()
+        What headrace itself finds wrong with programs, records, input and state it would find again. A function of the
+        user may depend on a service that was away; whoever sets a restart strategy says so.
+        """
+        if isinstance(error, UserFunctionError):
+            return self._restarts_functions and not isinstance(error, FunctionRefusedError)
+        if isinstance(error, HeadraceError):
+            return isinstance(error, InfrastructureError)
+        return isinstance(error, OSError) and (self.is_begun or not isinstance(error, _MISCONFIGURED))

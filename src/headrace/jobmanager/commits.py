@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
-import time
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
-from headrace.common.errors import CommitRefusedError
+from headrace.common.errors import CommitRefusedError, HeadraceError, JobCancelledError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -16,22 +17,32 @@ if TYPE_CHECKING:
     from headrace.checkpoint.manifest import PendingCommit
     from headrace.connectors.sink import Committer
 
+    _Step = Callable[[], None]
+
+logger = logging.getLogger(__name__)
+
 MAX_PENDING_EPOCHS = 3
 """So many epochs may wait for their sinks; then the job waits as well."""
 
+CLOSE_SECONDS: Final = 5.0
+"""So long a job that has failed or was cancelled waits for what its sinks are at; then it leaves them behind."""
+
+_LOOK_SECONDS = 0.05
 _FIRST_RETRY_SECONDS = 0.1
 _LAST_RETRY_SECONDS = 10.0
 _ATTEMPTS = 8
 
 
 class CommitCoordinator:
-    """Commits what sinks prepared, on a thread of its own.
+    """Commits what sinks prepared, on a thread of its own: nothing else calls committers, and it may be left behind.
 
     Args:
         committers: by uid of the sink.
         durable: the sinks whose committables belong into the manifest.
         names: the sinks' names, for errors.
         sleep: waits between two attempts; tests pass their own.
+        check_owner: raises a ``JobSupersededError`` when the job is another job manager's now.
+        cancelled: set when the job is cancelled: then nobody waits for sinks any more.
     """
 
     def __init__(
@@ -39,17 +50,24 @@ class CommitCoordinator:
         committers: Mapping[str, Committer],
         durable: frozenset[str],
         names: Mapping[str, str],
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], object] | None = None,
+        *,
+        check_owner: Callable[[], None] = lambda: None,
+        cancelled: threading.Event | None = None,
     ) -> None:
         self._committers = committers
         self._durable = durable
         self._names = names
-        self._sleep = sleep
+        self._check_owner = check_owner
+        self._cancelled = cancelled or threading.Event()
+        self._closing = threading.Event()
+        self._sleep = sleep or self._closing.wait
         self._unacknowledged: deque[PendingCommit] = deque()
         self._lock = threading.Condition()
-        self._work: queue.SimpleQueue[list[PendingCommit] | None] = queue.SimpleQueue()
+        self._work: queue.SimpleQueue[list[_Step] | None] = queue.SimpleQueue()
         self._failure: BaseException | None = None
         self._waiting_epochs = 0
+        self._doing = ""
         self._thread = threading.Thread(target=self._run, name="headrace-committer", daemon=True)
         self._thread.start()
 
@@ -58,23 +76,24 @@ class CommitCoordinator:
         with self._lock:
             return tuple(commit for commit in (*self._unacknowledged, *new) if commit.sink in self._durable)
 
+    def only_here(self, new: Sequence[PendingCommit] = ()) -> list[PendingCommit]:
+        """What no manifest holds, so that it is lost with this process: not acknowledged yet, and what is new."""
+        with self._lock:
+            return [commit for commit in (*self._unacknowledged, *new) if commit.sink not in self._durable]
+
     def submit(self, commits: Sequence[PendingCommit]) -> None:
         """The manifest that holds these exists: commit them. Waits when too many epochs are pending.
 
         Raises:
             CommitRefusedError: when an earlier commit was refused for good.
             OSError: when an earlier commit could not be done in many attempts.
+            JobCancelledError: when the job is cancelled while this waits.
         """
-        self.check()
-        if not commits:
-            return
-        with self._lock:
-            self._unacknowledged.extend(commits)
-            self._waiting_epochs += 1
-            self._work.put(list(commits))
-            while self._waiting_epochs > MAX_PENDING_EPOCHS and self._failure is None:
-                self._lock.wait()
-        self.check()
+        if commits:
+            with self._lock:
+                self._unacknowledged.extend(commits)
+            self._enqueue([partial(self._commit, commit) for commit in commits])
+        self._wait_until(lambda: self._waiting_epochs <= MAX_PENDING_EPOCHS)
 
     def check(self) -> None:
         """Raise what a commit failed with."""
@@ -86,11 +105,10 @@ class CommitCoordinator:
 
         Raises:
             CommitRefusedError: when a commit was refused for good.
+            OSError: when a commit could not be done in many attempts.
+            JobCancelledError: when the job is cancelled while this waits.
         """
-        with self._lock:
-            while self._waiting_epochs and self._failure is None:
-                self._lock.wait()
-        self.check()
+        self._wait_until(lambda: not self._waiting_epochs)
 
     @property
     def waiting_epochs(self) -> int:
@@ -99,34 +117,78 @@ class CommitCoordinator:
 
     def recover(self, held: Mapping[str, Any]) -> None:
         """After everything pending is committed: let sinks check what they hold back, and remove what attempts left."""
-        self.drain()
-        for uid, committer in self._committers.items():
-            committer.recover(held.get(uid))
+        self._have_done("recovery", lambda sink, committer: committer.recover(held.get(sink)))
 
     def finish(self) -> None:
         """The job has ended: commit the rest and let sinks publish what they held back."""
-        self.drain()
-        for committer in self._committers.values():
-            committer.finish()
+        self._have_done("last publication", lambda _, committer: committer.finish())
+
+    def settle(self) -> None:
+        """Stop the thread before another coordinator takes its place, however long its sinks take.
+
+        Raises:
+            JobCancelledError: when the job is cancelled while this waits.
+        """
+        self._closing.set()
+        self._work.put(None)
+        while self._thread.is_alive():
+            if self._cancelled.is_set():
+                raise JobCancelledError(f"the job was cancelled during {self._doing}")
+            self._thread.join(_LOOK_SECONDS)
 
     def close(self) -> None:
-        """Stop the thread; what is not committed stays in the manifest."""
+        """Stop the thread; what is not committed stays in the manifest.
+
+        A committer that does not return is left behind, and named in a warning.
+        """
+        self._closing.set()
         self._work.put(None)
-        self._thread.join()
-        for committer in self._committers.values():
-            committer.close()
+        self._thread.join(CLOSE_SECONDS)
+        if self._thread.is_alive():
+            logger.warning(
+                "%s has not ended within %g s: it is left behind, and done again when the job goes on",
+                self._doing,
+                CLOSE_SECONDS,
+            )
+            self._failure = self._failure or JobCancelledError("the job is over")  # nothing follows when it wakes up
+
+    def _have_done(self, what: str, call: Callable[[str, Committer], None]) -> None:
+        self.drain()
+        for sink, committer in self._committers.items():
+            self._enqueue([partial(self._do, f"{what} of {self._label(sink)}", partial(call, sink, committer))])
+        self.drain()
+
+    def _enqueue(self, steps: list[_Step]) -> None:
+        with self._lock:
+            self._waiting_epochs += 1
+            self._work.put(steps)
+
+    def _wait_until(self, is_over: Callable[[], bool]) -> None:
+        with self._lock:
+            while not (is_over() or self._failure is not None or self._cancelled.is_set()):
+                self._lock.wait(_LOOK_SECONDS)
+            over = is_over()
+        self.check()
+        if not over:
+            raise JobCancelledError(f"the job was cancelled during {self._doing}")
 
     def _run(self) -> None:
-        while (commits := self._work.get()) is not None:
+        while (steps := self._work.get()) is not None:
             if self._failure is None:
                 try:
-                    for commit in commits:
-                        self._commit(commit)
+                    for step in steps:
+                        step()
                 except BaseException as error:  # raised again in the job manager's thread
                     self._failure = error
             with self._lock:
                 self._waiting_epochs -= 1
                 self._lock.notify_all()
+        for sink, committer in self._committers.items():
+            self._doing = f"closing {self._label(sink)}"
+            try:
+                committer.close()
+            except Exception:
+                logger.warning("%s failed", self._doing, exc_info=True)
 
     def _commit(self, commit: PendingCommit) -> None:
         committer = self._committers.get(commit.sink)
@@ -135,22 +197,31 @@ class CommitCoordinator:
                 f"epoch {commit.epoch} has committables of a sink with uid {commit.sink}, which the program no longer "
                 "has; add it again (same uid) and let the job run once, then take it out"
             )
-        self._attempt(committer, commit)
+        label = f"{self._label(commit.sink)}, epoch {commit.epoch}"
+        call = partial(committer.commit, commit.epoch, commit.committables, commit.processing_time)
+        try:
+            self._attempt(f"the commit of {label}", call)
+        except CommitRefusedError as error:
+            raise CommitRefusedError(f"{label}: {error}") from error
         with self._lock:
             self._unacknowledged.remove(commit)
 
-    def _attempt(self, committer: Committer, commit: PendingCommit) -> None:
+    def _attempt(self, what: str, call: _Step) -> None:
         delay = _FIRST_RETRY_SECONDS
-        for attempt in range(1, _ATTEMPTS + 1):
+        for left in reversed(range(_ATTEMPTS)):
             try:
-                committer.commit(commit.epoch, commit.committables, commit.processing_time)
+                self._check_owner()
+                self._do(what, call)
                 return
-            except CommitRefusedError as error:
-                raise CommitRefusedError(
-                    f"sink {self._names[commit.sink]!r} (uid {commit.sink}), epoch {commit.epoch}: {error}"
-                ) from error
-            except OSError:
-                if attempt == _ATTEMPTS:
+            except OSError as error:
+                if isinstance(error, HeadraceError) or not left or self._closing.is_set():
                     raise
                 self._sleep(delay)
                 delay = min(delay * 2, _LAST_RETRY_SECONDS)
+
+    def _do(self, what: str, call: _Step) -> None:
+        self._doing = what
+        call()
+
+    def _label(self, sink: str) -> str:
+        return f"sink {self._names.get(sink, sink)!r} (uid {sink})"

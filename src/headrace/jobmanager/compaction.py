@@ -9,7 +9,7 @@ from headrace.state.compaction import plan_compaction
 from headrace.state.storage import DirectoryStorage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from headrace.checkpoint.manifest import Manifest
     from headrace.jobmanager.runtime import Runtime
@@ -34,12 +34,11 @@ class CompactionCoordinator:
         self._running: Callable[[], list[CompactionResult] | None] | None = None
         self._offered: list[CompactionResult] = []
         self._epochs = 0
+        self._is_stale = False
 
     def adoptions(self) -> Mapping[tuple[int, int], tuple[CompactionResult, ...]]:
         """What the next epoch has to adopt, by stage and partition."""
-        if self._running is not None and (results := self._running()) is not None:
-            self._running = None
-            self._offered = results
+        self._look_at_running()
         by_task: dict[tuple[int, int], tuple[CompactionResult, ...]] = {}
         for result in self._offered:
             where = (result.task.stage, result.task.partition)
@@ -55,6 +54,22 @@ class CompactionCoordinator:
             if tasks:
                 self._running = self._runtime.start_compaction(self._directory, tasks)
 
+    def restarted(self) -> None:
+        """The job goes on from its newest manifest, and no file is there any more that the manifest does not need."""
+        self._offered = []
+        self._is_stale = self._running is not None
+
+    def _look_at_running(self) -> None:
+        running, self._running = self._running, None  # a round that raises is over as well
+        is_stale, self._is_stale = self._is_stale, False
+        results = None if running is None else running()
+        if results is None:
+            self._running, self._is_stale = running, is_stale
+        elif is_stale:
+            self._delete(results, needed=())
+        else:
+            self._offered = results
+
     def _plan(self, manifest: Manifest) -> list[CompactionTask]:
         return [
             task
@@ -67,7 +82,9 @@ class CompactionCoordinator:
     def _forget_offered(self, manifest: Manifest) -> None:
         """What was offered to an epoch was adopted by it, or came too late and is a file that nobody needs."""
         offered, self._offered = self._offered, []
-        needed = set(manifest.state_files())
-        for result in offered:
+        self._delete(offered, set(manifest.state_files()))
+
+    def _delete(self, results: Iterable[CompactionResult], needed: Collection[str]) -> None:
+        for result in results:
             if result.run is not None and result.run["file"] not in needed:
                 (Path(self._directory) / result.run["file"]).unlink(missing_ok=True)

@@ -1,64 +1,57 @@
 """The epoch loop: plan an epoch, run it, write its manifest, let the sinks commit; again.
 
 The same code drives every runtime. Nothing of an epoch is kept before it has succeeded: an epoch without a manifest
-never happened.
+never happened. After a failure that may pass, whatever it came from, the job begins again as a new process would: from
+the newest manifest, under a new generation. So what it has in memory may be ahead of the manifests for a while.
 """
 
 from __future__ import annotations
 
-import itertools
+import contextlib
+import logging
 import random
 import threading
 import time
-import uuid
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
-from headrace.checkpoint.manifest import Manifest
 from headrace.common.errors import JobCancelledError, JobSupersededError
-from headrace.connectors.sink import CommitterContext
-from headrace.graph.specs import SinkSpec
-from headrace.jobmanager.attempts import EpochAttempts
-from headrace.jobmanager.commits import CommitCoordinator
+from headrace.jobmanager.attempts import Attempts
 from headrace.jobmanager.compaction import CompactionCoordinator
-from headrace.jobmanager.epoch import EpochPlan, EpochPlanner
-from headrace.jobmanager.epoch_size import EpochLimits, EpochSizer
-from headrace.jobmanager.outcome import next_manifest
-from headrace.jobmanager.pre_commits import PreCommits
+from headrace.jobmanager.epoch_run import EpochRun
+from headrace.jobmanager.epoch_size import EpochSizer
+from headrace.jobmanager.opened import Opened, Opener
+from headrace.jobmanager.outcome import (
+    committables_by_sink,
+    first_manifest,
+    next_manifest,
+    raise_reported,
+    records_read,
+)
 from headrace.jobmanager.progress import EpochStatistics, SilentListener
 from headrace.jobmanager.recovery import check_compatible
-from headrace.jobmanager.sources import SourceCoordinator
 from headrace.time.clock import SystemClock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from headrace.checkpoint.manifest import Manifest, PendingCommit
     from headrace.checkpoint.store import CheckpointStore
     from headrace.checkpoint.unstored import TemporaryStore
+    from headrace.jobmanager.epoch import EpochPlan
     from headrace.jobmanager.progress import JobListener
-    from headrace.jobmanager.restart import RestartStrategy
     from headrace.jobmanager.runtime import Runtime
+    from headrace.jobmanager.settings import JobSettings
+    from headrace.jobmanager.sources import SourceCoordinator
     from headrace.plan.job_plan import JobPlan
     from headrace.runtime.task.instance import JobBlob
     from headrace.runtime.task.messages import TaskReport
     from headrace.time.clock import Clock
 
+T = TypeVar("T")
 
-@dataclass(frozen=True, slots=True)
-class JobSettings:
-    """How a job manager works.
-
-    Attributes:
-        limits: how large epochs may be.
-        restart: what happens when the infrastructure fails.
-        poll_seconds: how often sources are looked at while nothing happens.
-        min_interval_seconds: the shortest time between two epochs.
-        epoch_timeout_seconds: an epoch that takes longer is given up and run again.
-    """
-
-    limits: EpochLimits
-    restart: RestartStrategy
-    poll_seconds: float = 0.1
-    min_interval_seconds: float = 0.0
-    epoch_timeout_seconds: float = 600.0
+logger = logging.getLogger(__name__)
 
 
 class JobManager:
@@ -92,8 +85,13 @@ class JobManager:
         self._listener = listener or SilentListener()
         self._clock = clock
         self._stop = threading.Event()
-        self._cancelled = False
+        self._cancelled = threading.Event()
+        self._opened: Opened | None = None
+        self._in_doubt: tuple[Manifest, Sequence[PendingCommit]] | None = None
+        self._only_here: list[PendingCommit] = []
         self.manifest: Manifest | None = None
+
+    # --- for others --------------------------------------------------------------------------------------------------
 
     def run(self) -> Manifest:
         """Run the job to its end, or until it is stopped; from where an earlier run had come to.
@@ -106,16 +104,242 @@ class JobManager:
         try:
             self.open()
             self._loop()
-            assert self.manifest is not None
-            if self._cancelled and not self.manifest.finished:
+            if self._cancelled.is_set() and not self._known().finished:
                 raise self._cancellation()
-            return self.manifest
+            return self._known()
         except BaseException as failure:
             error = self._explained(failure)
             raise error from (failure.__cause__ if error is failure else failure)
         finally:
             self.close()
             self._listener.job_ended(error)
+
+    def stop(self) -> None:
+        """Stop at the end of the epoch that runs; from any thread."""
+        self._stop.set()
+
+    def cancel(self) -> None:
+        """Give up the epoch that runs and stop; from any thread."""
+        self._cancelled.set()
+        self._stop.set()
+        self._runtime.cancel()
+
+    def open(self) -> None:
+        """Restore or begin, take the directory over, commit what is pending."""
+        restored = self._own()
+        manifest = self._known()
+        self._clock = self._clock or SystemClock(manifest.processing_time)
+        restarts = self._settings.restart.begin(self._clock, random.Random(manifest.job_id))
+        self._attempts = Attempts(
+            restarts, self._listener, self._stop, restarts_functions=self._settings.restarts_functions
+        )
+        self._sizer = EpochSizer(self._settings.limits)
+        self._runtime.start(self._blob)
+        self._compaction = CompactionCoordinator(self._runtime, self._store.state_directory)
+        self._opener = Opener(self.plan, self._store, self._sizer, self._compaction, self._check_owner, self._cancelled)
+        self._tell_started: Callable[[], None] = partial(
+            self._listener.job_started,
+            self.plan.name,
+            manifest.job_id,
+            None if restored is None else restored.epoch,
+            manifest.generation,
+        )
+        try:
+            self._begin(recovers=restored is not None)
+        except Exception as error:
+            self._comes_back_from(error)
+
+    def run_epoch(self, *, force: bool = False) -> EpochStatistics | None:
+        """Run one epoch if there is a reason to, or if ``force`` wants one.
+
+        Returns:
+            How it went; None when there was nothing to do, or when the job was stopped before a failed epoch was due to
+            be run again.
+        """
+        return self._persistently(partial(self._epoch, force=force))
+
+    def wait_for_commits(self) -> None:
+        """Wait until all sinks have committed the epochs so far."""
+        self._parts().commits.drain()
+
+    def complete_commits(self) -> None:
+        """Wait until all sinks have committed; at the job's end let them publish what they held back.
+
+        Then a last manifest says so, and the next start need not commit it again.
+
+        Raises:
+            CommitRefusedError: when a commit was refused for good.
+        """
+        if self._opened is not None:  # else it was stopped before it could begin again, and the manifest knows
+            self._persistently(self._complete_commits, has_to_be=True)
+
+    def source(self, uid: str) -> SourceCoordinator:
+        """One of the job's sources, as soon as the job is open."""
+        return next(source for source in self._parts().sources if source.planned.uid == uid)
+
+    def close(self) -> None:
+        """Let go of everything; what is not committed stays in the manifest."""
+        if self._cancelled.is_set():
+            self._runtime.cancel()  # what runs beside the epochs
+        parts = () if self._opened is None else (self._opened.close,)
+        for close in (*parts, self._runtime.close, self._store.close):
+            try:
+                close()
+            except Exception:
+                logger.warning("job %r: letting go of it failed", self.plan.name, exc_info=True)
+
+    # --- the loop ----------------------------------------------------------------------------------------------------
+
+    def _loop(self) -> None:
+        while not (self._stop.is_set() or self._known().finished):
+            statistics = self._persistently(self._step)
+            if self._stop.is_set():
+                break
+            if statistics is None:
+                self._stop.wait(self._idle_seconds())
+            elif statistics.seconds < self._settings.min_interval_seconds:
+                self._stop.wait(self._settings.min_interval_seconds - statistics.seconds)
+        self.complete_commits()
+
+    def _step(self) -> EpochStatistics | None:
+        """Look once whether there is anything to do."""
+        statistics = self._epoch()
+        commits = self._parts().commits
+        commits.check()
+        if statistics is None:
+            self._check_owner()
+        return statistics
+
+    def _epoch(self, *, force: bool = False) -> EpochStatistics | None:
+        started = time.monotonic()
+        planned = self._parts().planner.plan(self._known(), self._now(), force=force)
+        self._attempts.is_begun = True
+        if planned is None:
+            return None
+        fixed = time.monotonic()
+        reports = EpochRun(self._runtime, self._settings.epoch_timeout_seconds, self._cancelled).run(planned)
+        raise_reported(reports)
+        ran = time.monotonic()
+        self._finish_epoch(planned, reports)
+        done = time.monotonic()
+        self._sizer.took(records_read(self.plan, reports), done - started)
+        statistics = self._statistics(reports, (fixed - started, ran - fixed, done - ran))
+        self._listener.epoch_completed(statistics)
+        return statistics
+
+    def _finish_epoch(self, planned: EpochPlan, reports: list[TaskReport]) -> None:
+        """The first phase is over: the manifest is the one commit point; then the second phase begins."""
+        context, parts = planned.context, self._parts()
+        for source in parts.sources:
+            source.completed(
+                planned.splits[source.planned.node.id],
+                [channel for report in reports for channel in report.channels],
+                context.processing_time,
+            )
+        written = committables_by_sink(self.plan, reports)
+        output = parts.pre_commits.prepare(
+            self._known(), context.epoch, context.processing_time, written, is_last=context.is_last
+        )
+        manifest = next_manifest(
+            self._known(),
+            self.plan,
+            context,
+            reports,
+            sources={source.planned.uid: source.snapshot() for source in parts.sources},
+            sinks=replace(output, commits=parts.commits.pending(output.commits)),
+            read=records_read(self.plan, reports),
+        )
+        self._write(manifest, output.commits)
+        for source in parts.sources:
+            source.checkpoint_completed()
+        self._compaction.epoch_completed(manifest)
+        self._store.collect_garbage()
+
+    def _write(self, manifest: Manifest, commits: Sequence[PendingCommit]) -> None:
+        """Write a manifest and have done what it makes due; it may exist although writing it fails."""
+        self._in_doubt = (manifest, commits)
+        self._store.write(manifest)
+        self.manifest, self._in_doubt = manifest, None
+        self._parts().commits.submit(commits)
+
+    def _complete_commits(self) -> None:
+        commits = self._parts().commits
+        commits.finish() if self._known().finished else commits.drain()
+        if self._known().pending and not self._cancelled.is_set():
+            self._write(replace(self._known(), epoch=self._known().epoch + 1, pending=()), ())
+            self._store.collect_garbage()
+
+    def _idle_seconds(self) -> float:
+        """How long nothing can happen of itself: until the next look at the sources, or the next timer."""
+        due = self._parts().planner.next_due(self._known())
+        poll = self._settings.poll_seconds
+        return poll if due is None else min(poll, max(0.0, (due - self._now()) / 1000))
+
+    # --- failures ----------------------------------------------------------------------------------------------------
+
+    def _persistently(self, work: Callable[[], T], *, has_to_be: bool = False) -> T | None:
+        """Do something, again after failures that may pass.
+
+        Returns:
+            None when the job was stopped after a failure; then the failure is raised of what has to be done all the
+            same.
+        """
+        while True:
+            try:
+                return work()
+            except Exception as error:
+                if not self._comes_back_from(error):
+                    if has_to_be:
+                        raise
+                    return None
+
+    def _comes_back_from(self, failure: Exception) -> bool:
+        """Begin again after a failure, and after those that hinder that; False when the job was stopped before.
+
+        Raises:
+            Exception: what ends the job.
+        """
+        while True:
+            with contextlib.suppress(OSError):  # nobody can tell while the directory cannot be read
+                self._check_owner()
+            if not self._attempts.wait_after(failure, self._known().epoch + 1):
+                return False
+            try:
+                self._restart()
+            except Exception as another:
+                failure = another
+            else:
+                return True
+
+    def _restart(self) -> None:
+        """Let go of all that may be ahead of the manifests, and begin again from the newest one."""
+        if self._opened is not None:
+            self._opened.commits.settle()
+            self._opened.close_sources()
+            self._only_here = self._opened.commits.only_here()
+            self._opened = None
+        manifest = self._store.restart(self._known())
+        if self._in_doubt is not None:
+            written, commits = self._in_doubt
+            self._in_doubt = None
+            if _epochs(manifest) == _epochs(written):
+                self._only_here += commits
+        self.manifest = manifest
+        self._begin(recovers=True)
+
+    def _begin(self, *, recovers: bool) -> None:
+        """Go on from the manifest; whoever recovers removes what failed epochs have left."""
+        manifest = self._known()
+        opened = self._opened = self._opener.open(manifest, self._now())
+        self._check_owner()  # who has taken over since would not know of the committers
+        self._tell_started()
+        self._tell_started = _nothing
+        only_here, self._only_here = opened.commits.only_here(self._only_here), []
+        opened.commits.submit([*manifest.pending, *only_here])
+        if recovers:
+            opened.commits.recover(manifest.held)
+            self._store.remove_leftovers(manifest.generation)
+            self._compaction.restarted()
 
     def _explained(self, failure: BaseException) -> BaseException:
         """Why the job really ended.
@@ -127,9 +351,9 @@ class JobManager:
             self._check_owner()
         except JobSupersededError as superseded:
             return failure if isinstance(failure, JobSupersededError) else superseded
-        if self._cancelled and not isinstance(failure, JobCancelledError):
-            return self._cancellation()
-        return failure
+        except OSError:
+            logger.info("whether job %r has been taken over cannot be told", self.plan.name, exc_info=True)
+        return self._cancellation() if self._cancelled.is_set() else failure
 
     def _cancellation(self) -> JobCancelledError:
         epoch = 0 if self.manifest is None else self.manifest.epoch
@@ -146,230 +370,53 @@ class JobManager:
                 f"job {self.plan.name!r}: another job manager has taken over its checkpoint directory; this one stops"
             )
 
-    def stop(self) -> None:
-        """Stop at the end of the epoch that runs; from any thread."""
-        self._stop.set()
+    # --- what there is -----------------------------------------------------------------------------------------------
 
-    def cancel(self) -> None:
-        """Give up the epoch that runs and stop; from any thread."""
-        self._cancelled = True
-        self._stop.set()
-        self._runtime.cancel()
-
-    def open(self) -> None:
-        """Restore or begin, take the directory over, commit what is pending."""
+    def _own(self) -> Manifest | None:
+        """Become the owner of the directory; gives the manifest that was found there."""
         restored = self._store.latest()
-        manifest = self._store.begin(self._fresh()) if restored is None else None
+        manifest = self._store.begin(first_manifest(self.plan)) if restored is None else None
         if manifest is None:
             restored = restored or self._store.latest()
             assert restored is not None
             check_compatible(restored, self.plan)
             manifest = self._store.take_over(restored)
         self.manifest = manifest
-        self._clock = self._clock or SystemClock(manifest.processing_time)
-        self._attempts = self._open_attempts(manifest, self._clock)
-        self._sizer = EpochSizer(self._settings.limits)
-        self._runtime.start(self._blob)
-        self._commits = self._open_commits(manifest, is_restored=restored is not None)
-        self._check_owner()  # who has taken over since would not know of the committers
-        self._sources = self._open_sources(manifest)
-        self._compaction = CompactionCoordinator(self._runtime, self._store.state_directory)
-        self._pre_commits = PreCommits(self.plan)
-        self._planner = EpochPlanner(self.plan, self._sources, self._sizer, self._compaction, self._pre_commits)
-        self._listener.job_started(
-            self.plan.name, manifest.job_id, None if restored is None else restored.epoch, manifest.generation
-        )
-        self._commits.submit(manifest.pending)
-        if restored is not None:
-            self._commits.recover(manifest.held)
-            self._store.remove_leftovers(manifest.generation)
+        return restored
 
-    def run_epoch(self, *, force: bool = False) -> EpochStatistics | None:
-        """Run one epoch if there is a reason to, or if ``force`` wants one.
+    def _known(self) -> Manifest:
+        """The newest manifest that is known to exist, or what a fresh directory began with."""
+        assert self.manifest is not None, "open() comes first"
+        return self.manifest
 
-        Returns:
-            How it went; None when there was nothing to do, or when the job was stopped before a failed epoch was due to
-            be run again.
-        """
-        assert self.manifest is not None
+    def _parts(self) -> Opened:
+        assert self._opened is not None, "open() comes first"
+        return self._opened
+
+    def _now(self) -> int:
         assert self._clock is not None
-        started = time.monotonic()
-        now = max(self._clock.now(), self.manifest.processing_time)
-        planned = self._planner.plan(self.manifest, now, force=force)
-        if planned is None:
-            return None
-        fixed = time.monotonic()
-        reports = self._attempts.run(planned)
-        if reports is None:
-            return None
-        ran = time.monotonic()
-        self._finish_epoch(planned, reports)
-        done = time.monotonic()
-        self._sizer.took(self._read(reports), done - started)
-        statistics = self._statistics(planned, reports, (fixed - started, ran - fixed, done - ran))
-        self._listener.epoch_completed(statistics)
-        return statistics
+        return max(self._clock.now(), self._known().processing_time)
 
-    def wait_for_commits(self) -> None:
-        """Wait until all sinks have committed the epochs so far."""
-        self._commits.drain()
-
-    def source(self, uid: str) -> SourceCoordinator:
-        """One of the job's sources, as soon as the job is open."""
-        return next(source for source in self._sources if source.planned.uid == uid)
-
-    def close(self) -> None:
-        """Let go of everything; what is not committed stays in the manifest."""
-        for source in getattr(self, "_sources", ()):
-            source.close()
-        if hasattr(self, "_commits"):
-            self._commits.close()
-        self._runtime.close()
-        self._store.close()
-
-    def _loop(self) -> None:
-        while not self._stop.is_set():
-            assert self.manifest is not None
-            if self.manifest.finished:
-                break
-            statistics = self.run_epoch()
-            self._commits.check()
-            if statistics is None:
-                self._check_owner()
-                self._stop.wait(self._idle_seconds())
-            elif statistics.seconds < self._settings.min_interval_seconds:
-                self._stop.wait(self._settings.min_interval_seconds - statistics.seconds)
-        self.complete_commits()
-
-    def complete_commits(self) -> None:
-        """Wait until all sinks have committed; at the job's end let them publish what they held back.
-
-        Then a last manifest says so, and the next start need not commit it again.
-
-        Raises:
-            CommitRefusedError: when a commit was refused for good.
-        """
-        assert self.manifest is not None
-        self._commits.finish() if self.manifest.finished else self._commits.drain()
-        if self.manifest.pending and not self._cancelled:
-            self.manifest = replace(self.manifest, epoch=self.manifest.epoch + 1, pending=())
-            self._store.write(self.manifest)
-            self._store.collect_garbage()
-
-    def _idle_seconds(self) -> float:
-        """How long nothing can happen of itself: until the next look at the sources, or the next timer."""
-        assert self.manifest is not None
-        assert self._clock is not None
-        due = self._planner.next_due(self.manifest)
-        poll = self._settings.poll_seconds
-        return poll if due is None else min(poll, max(0.0, (due - self._clock.now()) / 1000))
-
-    def _finish_epoch(self, planned: EpochPlan, reports: list[TaskReport]) -> None:
-        """The first phase is over: the manifest is the one commit point; then the second phase begins."""
-        assert self.manifest is not None
-        context = planned.context
-        for source in self._sources:
-            source.completed(
-                planned.splits[source.planned.node.id],
-                [channel for report in reports for channel in report.channels],
-                context.processing_time,
-            )
-        output = self._pre_commits.prepare(
-            self.manifest, context.epoch, context.processing_time, self._by_sink(reports), is_last=context.is_last
-        )
-        self.manifest = next_manifest(
-            self.manifest,
-            self.plan,
-            context,
-            reports,
-            sources={source.planned.uid: source.snapshot() for source in self._sources},
-            sinks=replace(output, commits=self._commits.pending(output.commits)),
-            read=self._read(reports),
-        )
-        self._store.write(self.manifest)
-        self._commits.submit(output.commits)
-        for source in self._sources:
-            source.checkpoint_completed()
-        self._compaction.epoch_completed(self.manifest)
-        self._store.collect_garbage()
-
-    def _read(self, reports: list[TaskReport]) -> int:
-        """How many records the sources gave; the enumerators' word for it is an estimate."""
-        sources = {source.planned.node.id for source in self._sources}
-        return sum(count for report in reports for node, count in report.records.items() if node in sources)
-
-    def _by_sink(self, reports: list[TaskReport]) -> dict[str, list[object]]:
-        found: dict[str, list[object]] = {}
-        for report in sorted(reports, key=lambda report: (report.stage, report.partition)):
-            for node, committables in report.committables.items():
-                found.setdefault(self.plan.operator(node).uid, []).extend(committables)
-        return found
-
-    def _statistics(
-        self, planned: EpochPlan, reports: list[TaskReport], seconds: tuple[float, float, float]
-    ) -> EpochStatistics:
-        assert self.manifest is not None
+    def _statistics(self, reports: list[TaskReport], seconds: tuple[float, float, float]) -> EpochStatistics:
+        manifest = self._known()
         return EpochStatistics(
-            epoch=self.manifest.epoch,
-            records=self._read(reports),
+            epoch=manifest.epoch,
+            records=records_read(self.plan, reports),
             planning=seconds[0],
             running=seconds[1],
             checkpointing=seconds[2],
-            watermark=min((source.watermark() for source in self._sources), default=0),
-            processing_time=self.manifest.processing_time,
+            watermark=min((source.watermark() for source in self._parts().sources), default=0),
+            processing_time=manifest.processing_time,
             state_bytes=sum(report.state_bytes for report in reports),
-            counters=self.manifest.counters,
-            pending_commits=self._commits.waiting_epochs,
+            counters=manifest.counters,
+            pending_commits=self._parts().commits.waiting_epochs,
         )
 
-    def _fresh(self) -> Manifest:
-        return Manifest(
-            epoch=0,
-            generation=0,
-            job_id=uuid.uuid4().hex,
-            job_name=self.plan.name,
-            max_parallelism=self.plan.max_parallelism,
-            processing_time=0,
-        )
 
-    def _open_attempts(self, manifest: Manifest, clock: Clock) -> EpochAttempts:
-        restarts = self._settings.restart.begin(clock, random.Random(manifest.job_id))
-        timeout = self._settings.epoch_timeout_seconds
-        return EpochAttempts(self._runtime, restarts, self._listener, self._stop, timeout, self._check_owner)
+def _epochs(manifest: Manifest) -> int:
+    """How many epochs a job has completed; manifests of job managers that took over do not count."""
+    return manifest.counters.get("numEpochs", 0)
 
-    def _open_sources(self, manifest: Manifest) -> list[SourceCoordinator]:
-        assert self._clock is not None
-        taken = [split.channel for source in manifest.sources.values() for split in source.splits]
-        channels = itertools.count(max(taken, default=-1) + 1)
-        now = max(self._clock.now(), manifest.processing_time)
-        return [
-            SourceCoordinator(
-                planned,
-                self.plan,
-                self._store.source_directory(planned.uid),
-                manifest.sources.get(planned.uid),
-                channels,
-                now,
-            )
-            for planned in self.plan.operators()
-            if not planned.node.inputs
-        ]
 
-    def _open_commits(self, manifest: Manifest, *, is_restored: bool) -> CommitCoordinator:
-        restored_epoch = manifest.epoch - 1 if is_restored else 0  # taking over takes a number of its own
-        committers, durable, names = {}, set(), {}
-        for planned in self.plan.operators():
-            spec = planned.node.spec
-            if isinstance(spec, SinkSpec):
-                context = CommitterContext(
-                    manifest.job_id,
-                    planned.uid,
-                    planned.inputs[0].record_type,
-                    manifest.generation,
-                    restored_epoch,
-                )
-                committers[planned.uid] = spec.sink.create_committer(context)
-                names[planned.uid] = planned.node.name
-                if spec.sink.is_durable:
-                    durable.add(planned.uid)
-        return CommitCoordinator(committers, frozenset(durable), names)
+def _nothing() -> None:
+    """A job is said to have started once."""

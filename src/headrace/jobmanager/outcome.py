@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,33 @@ def raise_reported(reports: Sequence[TaskReport]) -> None:
         first = min(failed, key=lambda report: (report.stage, report.partition))
         assert first.error is not None
         raise restore(first.error)
+
+
+def records_read(plan: JobPlan, reports: Sequence[TaskReport]) -> int:
+    """How many records the sources gave; the enumerators' word for it is an estimate."""
+    sources = {planned.node.id for planned in plan.operators() if not planned.node.inputs}
+    return sum(count for report in reports for node, count in report.records.items() if node in sources)
+
+
+def committables_by_sink(plan: JobPlan, reports: Sequence[TaskReport]) -> dict[str, list[object]]:
+    """What the sinks of all tasks want committed, by uid, in the order of the tasks."""
+    found: dict[str, list[object]] = {}
+    for report in sorted(reports, key=lambda report: (report.stage, report.partition)):
+        for node, committables in report.committables.items():
+            found.setdefault(plan.operator(node).uid, []).extend(committables)
+    return found
+
+
+def first_manifest(plan: JobPlan) -> Manifest:
+    """What a job begins with that nobody has run before; it is not written."""
+    return Manifest(
+        epoch=0,
+        generation=0,
+        job_id=uuid.uuid4().hex,
+        job_name=plan.name,
+        max_parallelism=plan.max_parallelism,
+        processing_time=0,
+    )
 
 
 def next_manifest(

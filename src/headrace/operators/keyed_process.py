@@ -155,7 +155,7 @@ class KeyedProcessOperator(Operator):
                             rows.append(result)
                             row_timestamps.append(timestamp)
                             row_watermarks.append(watermark)
-        except Exception as error:
+        except BaseException as error:
             raise user_error(error, self.context, row) from error
         finally:
             backend.current = NO_KEY
@@ -191,7 +191,7 @@ class KeyedProcessOperator(Operator):
                 context._timestamp = timer.time
                 results = self._function.on_timer(timer.time, context)
                 collector.collect(results, timer.time if has_event_time else NO_TIMESTAMP, watermark)
-        except Exception as error:
+        except BaseException as error:
             raise user_error(error, self.context, f"timer {timer}") from error
         finally:
             backend.current = NO_KEY

@@ -120,7 +120,7 @@ class ProcessOperator(Operator):
                 context._timestamp = timestamp
                 timers.watermark = watermark
                 collector.collect(self._process(row, context), element)
-        except Exception as error:
+        except BaseException as error:
             raise user_error(error, self.context, row) from error
         collector.flush(batch, self.output)
 

@@ -167,7 +167,7 @@ class RollingOperator(Operator):
                 value = row if held is None else fold(held, row)
                 state.update(value)
                 values.append(value)
-        except Exception as error:
+        except BaseException as error:
             raise user_error(error, self.context, row) from error
         if self._is_batch:
             self._remember_keys(keyed)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.errors import HeadraceError
 from headrace.operators.base import EpochScope, Operator
-from headrace.operators.user_code import user_error
+from headrace.operators.user_code import record_text, user_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from headrace.common.batch import Batch
     from headrace.connectors.sink import Sink, SinkWriter, WriterContext
@@ -37,25 +38,44 @@ class SinkOperator(Operator):
         self.committables = []
 
     def process(self, input_index: int, batch: Batch) -> None:
-        if self._writer is None:
-            self._writer = self._sink.create_writer(self._writer_context(self._scope))
-        try:
+        with self._calling_writer(_OneOf(batch)):
+            if self._writer is None:
+                self._writer = self._sink.create_writer(self._writer_context(self._scope))
             self._writer.write(batch)
-        except (HeadraceError, OSError):
-            raise
-        except Exception as error:  # an encoder or a bucket assigner of the user
-            raise user_error(error, self.context, batch.rows[0]) from error
 
     def advance_watermark(self, watermark: int) -> None:
         """Nothing follows a sink."""
 
     def end_epoch(self) -> None:
         if self._writer is not None:
-            self.committables = list(self._writer.prepare_commit())
+            with self._calling_writer():
+                self.committables = list(self._writer.prepare_commit())
             self._writer = None
 
     def abort(self) -> None:
         """The epoch failed in this task."""
         if self._writer is not None:
-            self._writer.abort()
-            self._writer = None
+            writer, self._writer = self._writer, None
+            with self._calling_writer():
+                writer.abort()
+
+    @contextmanager
+    def _calling_writer(self, *record: Any) -> Iterator[None]:
+        """What is neither told by headrace nor a fault of the machine comes from an encoder, say, of the user."""
+        try:
+            yield
+        except (HeadraceError, OSError):
+            raise
+        except BaseException as error:
+            raise user_error(error, self.context, *record) from error
+
+
+class _OneOf:
+    """Stands in messages for the record that failed; which one it was only the writer could tell."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+
+    def __repr__(self) -> str:
+        first = record_text(self._batch.rows[0])
+        return first if len(self._batch) == 1 else f"one of {len(self._batch)}, the first is {first}"

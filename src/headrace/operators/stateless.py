@@ -59,7 +59,7 @@ class MapOperator(FunctionOperator):
         try:
             for row in batch.rows:
                 append(call(row))
-        except Exception as error:
+        except BaseException as error:
             raise user_error(error, self.context, row) from error
         self.output.emit(batch.replaced(self._output_type, rows=rows))
 
@@ -82,7 +82,7 @@ class FlatMapOperator(FunctionOperator):
                     rows.extend(results)
                 counts.append(len(rows) - before)
                 before = len(rows)
-        except Exception as error:
+        except BaseException as error:
             raise user_error(error, self.context, row) from error
         if rows:
             sources = np.repeat(np.arange(len(batch)), counts)
@@ -102,7 +102,7 @@ class FilterOperator(FunctionOperator):
         try:
             for row in batch.rows:
                 kept.append(bool(call(row)))
-        except Exception as error:
+        except BaseException as error:
             raise user_error(error, self.context, row) from error
         mask = np.asarray(kept, dtype=np.bool_)
         if mask.all():
@@ -121,7 +121,7 @@ class MapBatchesOperator(FunctionOperator):
         columns = batch.columns
         try:
             result = self._call(columns)
-        except Exception as error:
+        except BaseException as error:
             raise user_error(error, self.context, columns.slice(0, 3).to_pydict()) from error
         if result is None:
             return
@@ -137,7 +137,7 @@ class MapBatchesOperator(FunctionOperator):
         try:
             columns = [_whole(result.column(field.name)).cast(field.type) for field in schema]
             return pa.RecordBatch.from_arrays(columns, schema=schema)
-        except (KeyError, AttributeError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        except (KeyError, AttributeError, TypeError, ValueError, pa.ArrowException) as error:
             found = getattr(result, "schema", type(result).__name__)
             raise InvalidTypeError(
                 f"map_batches of operator {self.context.name!r} ({self.context.call_site}) gave {found}, "

@@ -11,7 +11,7 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import BadRecordError
 from headrace.operators.base import Operator
 from headrace.operators.functions import method_of
-from headrace.operators.user_code import user_error
+from headrace.operators.user_code import calling_user_code, record_text, user_error
 from headrace.time.watermark_strategy import FieldTimestamps
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ class TimestampsOperator(Operator):
         if self._is_batch:
             stamps = np.full(len(batch), self.watermark, dtype=np.int64)
         else:
-            stamps, self.watermark = self._strategy.generator.stamp(timestamps, self.watermark)
+            with calling_user_code(self.context):
+                stamps, self.watermark = self._strategy.generator.stamp(timestamps, self.watermark)
         self.output.emit(batch.with_times(timestamps, stamps))
 
     def advance_watermark(self, watermark: int) -> None:
@@ -74,7 +75,7 @@ class TimestampsOperator(Operator):
         try:
             for i, (row, timestamp) in enumerate(zip(batch.rows, batch.timestamps.tolist(), strict=True)):
                 found[i] = extract(row, timestamp)
-        except Exception as error:
+        except BaseException as error:
             raise user_error(error, self.context, row) from error
         return found
 
@@ -84,7 +85,7 @@ class TimestampsOperator(Operator):
             row = batch.slice(column.is_null().index(True).as_py(), len(batch)).rows[0]
             raise BadRecordError(
                 f"operator {self.context.name!r} ({self.context.call_site}): field {field!r} holds no timestamp in "
-                f"record {row!r}"
+                f"record {record_text(row)}"
             )
         if pa.types.is_timestamp(column.type):
             column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)

@@ -1,18 +1,20 @@
 """Where the user's own code is called, and how its failures are told.
 
-A failure of user code is not a fault of the machine: running the task again would fail again. It is carried to the
-driver as a :class:`UserFunctionError` that names the operator, the user's line and the record.
+A failure of user code is not a fault of the machine. It is carried to the driver as a :class:`UserFunctionError` that
+names the operator, the user's line and the record, whatever was raised: ``sys.exit()`` is a failure like any other.
 """
 
 from __future__ import annotations
 
 import reprlib
+import signal
+import threading
 import traceback
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.call_site import of_traceback
-from headrace.common.errors import HeadraceError, StateCorruptedError, UserFunctionError
+from headrace.common.errors import FunctionRefusedError, HeadraceError, StateCorruptedError, UserFunctionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,36 +27,79 @@ _repr.maxtuple = _repr.maxlist = _repr.maxdict = 20
 
 _NO_RECORD = object()
 
+_NO_EXIT: Final = "a function cannot end the process, which is not its own: raise an exception instead"
 
-def user_error(error: BaseException, context: OperatorContext, record: Any = _NO_RECORD) -> HeadraceError:
-    """The failure of a user function, told so that its author can mend it; damage to state files stays what it is.
+
+class GivenUp(BaseException):
+    """Raised in the midst of user code, from another thread, when its epoch is given up; it passes through."""
+
+
+def is_interruption(error: BaseException) -> bool:
+    """Whether an exception came into user code from outside, so that it is not a failure of that code.
+
+    A ``KeyboardInterrupt`` may only where Python would raise one for Ctrl-C: in the main thread, under a handler of
+    Python's. Nothing throws a ``GeneratorExit`` into user code: tasks are suspended between its calls only.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        handler = signal.getsignal(signal.SIGINT)
+        return threading.current_thread() is threading.main_thread() and callable(handler)
+    return isinstance(error, GivenUp)
+
+
+def user_error(error: BaseException, context: OperatorContext, record: Any = _NO_RECORD) -> BaseException:
+    """The failure of a user function, told so that its author can mend it; what is none is given back as it is.
 
     Args:
         error: what the function raised.
         context: the operator that called it.
         record: the record that it was called with, if there was one.
     """
-    if isinstance(error, UserFunctionError | StateCorruptedError):
+    if isinstance(error, UserFunctionError | StateCorruptedError) or is_interruption(error):
         return error
     site = of_traceback(error.__traceback__)
     lines = [
         f"operator {context.name!r} (uid {context.uid}, subtask {context.subtask}) failed",
-        f"  {type(error).__name__}: {error}",
+        f"  {type(error).__name__}: {text_of(error)}",
+        f"  {_NO_EXIT}" if isinstance(error, SystemExit) else "",
         f"  at {site}" if site else "",
-        "" if record is _NO_RECORD else f"  record: {_repr.repr(record)}",
+        "" if record is _NO_RECORD else f"  record: {record_text(record)}",
         f"  operator defined at {context.call_site}",
     ]
-    wrapped = UserFunctionError("\n".join(line for line in lines if line))
+    kind = FunctionRefusedError if isinstance(error, HeadraceError) else UserFunctionError
+    wrapped = kind("\n".join(line for line in lines if line))
     wrapped.add_note("".join(traceback.format_exception(error)).rstrip())
     return wrapped
 
 
+def text_of(error: BaseException) -> str:
+    """What an exception says of itself; its author's ``__str__`` may raise anything."""
+    try:
+        return str(error)
+    except BaseException as another:
+        if is_interruption(another):
+            raise
+        return f"(its __str__ raised {type(another).__name__})"
+
+
+def record_text(record: Any) -> str:
+    """A record as messages show it, shortened; its author's ``__repr__`` may raise anything."""
+    try:
+        return _repr.repr(record)
+    except BaseException as another:
+        if is_interruption(another):
+            raise
+        return f"<{type(record).__name__} whose __repr__ raised {type(another).__name__}>"
+
+
 @contextmanager
 def calling_user_code(context: OperatorContext) -> Iterator[None]:
-    """Turns whatever is raised inside into a :class:`UserFunctionError`, except damage to state files."""
+    """Turns whatever is raised inside into a :class:`UserFunctionError`, except damage to state files.
+
+    Not to be held over a ``yield``: closing the generator would look as if user code had raised ``GeneratorExit``.
+    """
     try:
         yield
     except StateCorruptedError:
         raise
-    except Exception as error:
+    except BaseException as error:
         raise user_error(error, context) from error

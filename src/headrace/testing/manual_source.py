@@ -22,11 +22,13 @@ class Feed:
     """What a split has to offer now: the driver's side of a :class:`ManualSource`.
 
     Attributes:
-        records: the records that the next epoch reads, each with its timestamp.
+        records: the records that the next epoch reads, each with its timestamp; kept until it is complete.
+        position: how many records were read before them.
         is_finished: whether nothing will follow them.
     """
 
     records: list[tuple[Any, int]] = field(default_factory=list)
+    position: int = 0
     is_finished: bool = False
 
 
@@ -75,15 +77,22 @@ class _Enumerator(SplitEnumerator):
         return 0
 
     def plan(self, split_id: str, position: Json, budget: ReadBudget, now: int) -> SplitRead | None:
-        records = self._feeds[split_id].records
-        if not records:
+        feed = self._feeds[split_id]
+        feed.position = position
+        if not feed.records:
             return None
-        self._feeds[split_id].records = []
-        return SplitRead(split_id, position, position + len(records), (records,), records=len(records))
+        end = position + len(feed.records)
+        return SplitRead(split_id, position, end, (list(feed.records),), records=len(feed.records))
 
     def is_finished(self, split_id: str, position: Json) -> bool:
         feed = self._feeds[split_id]
-        return feed.is_finished and not feed.records
+        return feed.is_finished and position == feed.position + len(feed.records)
+
+    def checkpoint_completed(self, positions: dict[str, Json]) -> None:
+        for split_id, position in positions.items():
+            feed = self._feeds[split_id]
+            del feed.records[: position - feed.position]
+            feed.position = position
 
 
 class _Reader(SourceReader):

@@ -141,7 +141,7 @@ class RowWindowOperator(Operator):
         try:
             for element in self._contents.add(pairs.ends.tolist(), keys, rows):  # noqa: B007 - named if it fails
                 pass
-        except Exception as error:
+        except BaseException as error:
             raise user_error(error, self.context, element) from error
 
     def _go_through(self, watermarks: Longs, late: LatePairs | None) -> None:
@@ -191,8 +191,10 @@ class RowWindowOperator(Operator):
     def _pass_on(self, fold: Fold, contents: list[Any], end: int, watermark: int) -> None:
         """All keys of a window whose folded values are the results."""
         with calling_user_code(self.context):
-            results = map(fold.result, contents)
-            rows = list(map(copy_value, results) if self._lateness else results)
+            # No map(): a function that raises StopIteration would end it, and the other keys would be lost.
+            rows = [fold.result(held) for held in contents]
+            if self._lateness:
+                rows = [copy_value(row) for row in rows]
         self._collector.collect(rows, end - 1, watermark)
 
     def _fire_again(self, late: LatePairs, moment: Moment, watermark: int) -> None:
@@ -200,7 +202,7 @@ class RowWindowOperator(Operator):
         try:
             for _ in self._contents.add((moment.end,), (entry.raw,), (element,)):
                 pass
-        except Exception as error:
+        except BaseException as error:
             raise user_error(error, self.context, element) from error
         self._enter(entry, moment.end, watermark)
         self._emit(entry, moment.end, self._contents.held(moment.end, entry.raw), watermark)

@@ -8,9 +8,13 @@ from __future__ import annotations
 import pickle
 import shutil
 import tempfile
+from functools import partial
 from typing import TYPE_CHECKING
 
+from headrace.common.errors import InfrastructureError
 from headrace.exchange.envelope import Envelope, Kind, sort_key
+from headrace.operators.user_code import GivenUp
+from headrace.runtime.local.interruption import Interruption
 from headrace.runtime.task.compaction import compact
 from headrace.runtime.task.dependencies import NOTHING, enter, unpack
 from headrace.runtime.task.runner import TaskRunner
@@ -32,6 +36,7 @@ class LocalRuntime:
         self._runner: TaskRunner | None = None
         self._parallelism: list[int] = []
         self._unpacked: str | None = None
+        self._interruption = Interruption()
 
     def start(self, blob: JobBlob) -> None:
         """Get ready for a job."""
@@ -43,9 +48,15 @@ class LocalRuntime:
     def run_epoch(self, context: EpochContext) -> list[TaskReport]:
         """Run every task once, stage by stage."""
         assert self._runner is not None, "start() comes first"
+        try:
+            return self._interruption.run(partial(self._run, self._runner, context))
+        except GivenUp as error:
+            raise InfrastructureError(f"epoch {context.epoch} was given up") from error
+
+    def _run(self, runner: TaskRunner, context: EpochContext) -> list[TaskReport]:
         envelopes: list[Envelope] = []
         for subtask in range(self._parallelism[0]):
-            envelopes.extend(self._runner.run_source_task(subtask, context))
+            envelopes.extend(runner.run_source_task(subtask, context))
         for stage in range(1, len(self._parallelism)):
             envelopes = self._run_stage(stage, envelopes)
         return [pickle.loads(envelope.payload) for envelope in envelopes if envelope.kind == Kind.REPORT]
@@ -58,7 +69,8 @@ class LocalRuntime:
         return lambda: results
 
     def cancel(self) -> None:
-        """An epoch of the local runtime runs to its end."""
+        """Interrupt the user's code; what does not return to Python (a sleep, say) is not to be interrupted."""
+        self._interruption.interrupt()
 
     def close(self) -> None:
         """Close the user's functions."""

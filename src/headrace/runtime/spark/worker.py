@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import gc
 import pickle
+import signal
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,6 +81,9 @@ class ShippedJob:
         enter(blob.dependencies, SparkFiles.get)
         if runner is None:
             pa.set_cpu_count(1)  # Spark gives a task one core
+            # PySpark has Python raise KeyboardInterrupt; then nobody could tell it from one that a function raises.
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGINT, signal.SIG_DFL)
             runner = TaskRunner(blob)
             _long_lived.expect_imports()
         _long_lived.freeze()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import traceback
 
 from headrace.common import errors
+from headrace.operators.user_code import text_of
 from headrace.runtime.task.messages import TaskFailure
 
 REPORTED = (
@@ -20,6 +21,7 @@ REPORTED = (
     errors.StateCorruptedError,
     errors.UnsupportedOperationError,
     ArithmeticError,
+    SystemExit,  # of user code that is called where no operator can tell: a __reduce__, say
 )
 """Errors that running the task again cannot mend."""
 
@@ -28,7 +30,7 @@ def describe(error: BaseException) -> TaskFailure:
     """An error in a form that travels."""
     kind = next((cls.__name__ for cls in type(error).__mro__ if hasattr(errors, cls.__name__)), "JobExecutionError")
     details = "".join(traceback.format_exception(error))
-    return TaskFailure(kind, str(error) or type(error).__name__, details)
+    return TaskFailure(kind, text_of(error) or type(error).__name__, details)
 
 
 def restore(failure: TaskFailure) -> errors.HeadraceError:

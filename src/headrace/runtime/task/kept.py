@@ -61,10 +61,10 @@ class KeptInstances:
         self._instances[task] = (instance, _Mark.of(context))
 
     def close(self) -> None:
-        """Close them all."""
+        """Close them all; nobody waits for them any more."""
         instances, self._instances = self._instances, {}
         for instance, _ in instances.values():
-            instance.close()
+            instance.drop()
 
     def _close_stale(self, context: EpochContext) -> None:
         """Close what did neither this epoch nor the one before: its task has moved to another process since."""

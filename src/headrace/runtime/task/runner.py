@@ -109,7 +109,7 @@ class TaskRunner:
         else:
             self._kept.keep((stage, partition), context, instance)
 
-    def _failed(self, stage: int, partition: int, instance: StageInstance | None, error: Exception) -> TaskReport:
+    def _failed(self, stage: int, partition: int, instance: StageInstance | None, error: BaseException) -> TaskReport:
         if instance is not None:
             instance.outbox.clear()
             instance.drop()
@@ -188,7 +188,7 @@ class _RunningStage:
             self._instance.drop()
             self._instance = None
 
-    def _fail(self, error: Exception) -> Iterator[Envelope]:
+    def _fail(self, error: BaseException) -> Iterator[Envelope]:
         self._report = self._runner._failed(self._stage, self._partition, self._instance, error)
         self._instance = None
         return self._runner._call_off(self._stage)

@@ -8,10 +8,12 @@ import numpy as np
 
 from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
+from headrace.common.errors import HeadraceError
 from headrace.common.row import Row
 from headrace.exchange.channel import ChannelStatus
 from headrace.operators.sink import SinkOperator
 from headrace.operators.timestamps import TimestampsOperator
+from headrace.operators.user_code import user_error
 from headrace.runtime.task.messages import ChannelReport, PieceTurn, TaskReport
 
 if TYPE_CHECKING:
@@ -74,7 +76,7 @@ class SourceTask:
         reach = self._reach[turn.node]
         reach.begin(turn)
         for piece in turn.pieces:
-            for records in self._reader(turn.node).read(piece):
+            for records in self._read(turn.node, piece):
                 self._emit(turn.node, records)
                 yield
         self._instance.sources[turn.node].advance_watermark(MAX_WATERMARK if turn.ends else MIN_WATERMARK)
@@ -106,6 +108,21 @@ class SourceTask:
         times = np.full(len(rejected), NO_TIMESTAMP, dtype=np.int64)
         rows: list[Any] = [Row(where=where, raw=raw, reason=reason) for where, raw, reason in rejected]
         self._instance.sources[planned.node.id].emit_side(tag_id, Batch(type_, times, times, rows=rows))
+
+    def _read(self, node: int, piece: Any) -> Iterator[SourceRecords]:
+        """The records of a piece; what its reader raises is told of the source, as a generator may be the user's."""
+        reading: Iterator[SourceRecords] | None = None
+        while True:
+            try:
+                reading = reading or iter(self._reader(node).read(piece))
+                records = next(reading, None)
+            except (HeadraceError, OSError):
+                raise
+            except BaseException as error:
+                raise user_error(error, self._instance._context_of(self._planned(node))) from error
+            if records is None:
+                return
+            yield records
 
     def _reader(self, node: int) -> SourceReader:
         if node not in self._readers:
