@@ -138,7 +138,9 @@ class Run:
 
     def sizes(self) -> list[int]:
         """The bytes that each manifest needs for the source."""
-        return [len(json.dumps(m.to_bytes().decode().split('"sources"')[1].split('"stages"')[0])) for m in self.manifests]
+        return [
+            len(json.dumps(m.to_bytes().decode().split('"sources"')[1].split('"stages"')[0])) for m in self.manifests
+        ]
 
 
 @pytest.mark.parametrize(("open_days", "share"), [(40, RECORDS), (7, 2), (1, 1)])

@@ -34,7 +34,9 @@ def check_compatible(manifest: Manifest, plan: JobPlan) -> None:
         )
     _check_key_groups(manifest, plan)
     _check_none_lost("state of operators", {uid for stage in manifest.stages for uid in _stateful(stage)}, plan)
-    _check_none_lost("the position of sources", {uid for uid, held in manifest.sources.items() if _is_begun(held)}, plan)
+    _check_none_lost(
+        "the position of sources", {uid for uid, held in manifest.sources.items() if _is_begun(held)}, plan
+    )
 
 
 def partition_contexts(
