@@ -28,7 +28,7 @@ def manifest(epoch: int, *files: str, generation: int = 0) -> Manifest:
     stage = StageSnapshot(
         ("op",), (PartitionSnapshot(version, {"op": OperatorProgress(-5, 7)}, 99),), ("op",), {"op": 7}
     )
-    source = SourceSnapshot({"seen": 3}, (SplitSnapshot("split", 0, [1, "x"], {"ts": -(2**63)}, True),))
+    source = SourceSnapshot({"seen": 3}, (SplitSnapshot("split", 0, [1, "x"], {"ts": -(2**63)}, True),), ("old",))
     pending = (PendingCommit(epoch, "sink", 12, ({"file": "a"}, "b")),)
     return Manifest(
         epoch,

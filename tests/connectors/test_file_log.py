@@ -178,8 +178,8 @@ def test_a_full_disk_leaves_nothing_half_written(
     folder.put("b")
     for _ in range(tries):
         disk.room = room
+        folder.run.enumerator.discover(folder.run.now + 1000)
         with pytest.raises(OSError, match="no space"):
-            folder.run.enumerator.discover(folder.run.now + 1000)
             folder.run.enumerator.snapshot()
     disk.room = None
     assert disk.faults >= tries

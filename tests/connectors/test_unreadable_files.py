@@ -66,6 +66,16 @@ def run_of(
     return SourceRun(builder.build(), folder / ".state", now=10**12)
 
 
+def rows_or_error(run: SourceRun) -> list[Any] | None:
+    """What a job reads; None when it fails with an error that names a file of the folder."""
+    try:
+        return run.to_end(ReadBudget(150, 10**6))
+    except BadRecordError as error:
+        if str(run.directory.parent) not in str(error):
+            raise
+        return None
+
+
 # --- missing ---------------------------------------------------------------------------------------------------------
 
 
@@ -204,10 +214,7 @@ def test_every_flipped_byte_is_noticed_or_changes_nothing(tmp_path: Path, suffix
         damaged = bytearray(data)
         damaged[at] ^= 0x10
         path.write_bytes(damaged)
-        try:
-            assert run_of(tmp_path).to_end() == lines
-        except BadRecordError as error:
-            assert f"a{suffix}" in str(error)
+        assert rows_or_error(run_of(tmp_path)) in (lines, None)
 
 
 def test_a_damaged_file_is_an_error_that_names_the_option(tmp_path: Path) -> None:
@@ -310,13 +317,9 @@ def test_no_flipped_byte_ends_in_anything_but_rows_or_a_named_error(tmp_path: Pa
         damaged = bytearray(data)
         damaged[at] ^= 0x01
         path.write_bytes(damaged)
-        try:
-            count = len(parquet_run(tmp_path).to_end(ReadBudget(150, 10**6)))
-        except BadRecordError as error:
-            assert "a.parquet" in str(error)
-            told += 1
-        else:
-            assert count == len(ROWS), at
+        rows = rows_or_error(parquet_run(tmp_path))
+        told += rows is None
+        assert rows is None or len(rows) == len(ROWS), at
     assert told > len(data) // 10
 
 
@@ -394,7 +397,7 @@ def test_an_end_that_comes_too_early_is_an_error_that_is_tried_again(
     (tmp_path / "a").write_text("\n".join(LINES[:40]))
     for end in (0, 5, 100, 300):
         patch_open(monkeypatch, ShortReads(end))
-        with pytest.raises(OSError, match="the file ends .* bytes too early"):
+        with pytest.raises(OSError, match=r"the file ends .* bytes too early"):
             run_of(tmp_path).to_end(ReadBudget(5, 100, 2))
 
 
