@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from headrace.common.temporary import TemporaryFolder
 
 if TYPE_CHECKING:
     from headrace.checkpoint.manifest import Manifest
 
 
 class TemporaryStore:
-    """Keeps state files in a temporary folder and manifests nowhere; the folder goes with :meth:`close`."""
+    """Keeps state files in a temporary folder and manifests nowhere.
+
+    The folder goes with :meth:`close`, or, when this process is killed, with the next start of a job on this machine.
+    """
 
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="headrace-"))
+        self._temporary = TemporaryFolder()
+        self._folder = self._temporary.path
         self._state = self._folder / "state"
         self._state.mkdir()
         self._needed: frozenset[str] = frozenset()
@@ -63,4 +66,4 @@ class TemporaryStore:
 
     def close(self) -> None:
         """Remove the folder."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._temporary.remove()

@@ -6,10 +6,9 @@ It is the oracle of the tests and the harness of the users; the exchange is a so
 from __future__ import annotations
 
 import pickle
-import shutil
-import tempfile
 from typing import TYPE_CHECKING
 
+from headrace.common.temporary import TemporaryFolder
 from headrace.exchange.envelope import Envelope, Kind, sort_key
 from headrace.runtime.task.compaction import compact
 from headrace.runtime.task.dependencies import NOTHING, enter, unpack
@@ -31,7 +30,7 @@ class LocalRuntime:
     def __init__(self) -> None:
         self._runner: TaskRunner | None = None
         self._parallelism: list[int] = []
-        self._unpacked: str | None = None
+        self._unpacked: TemporaryFolder | None = None
 
     def start(self, blob: JobBlob) -> None:
         """Get ready for a job."""
@@ -66,13 +65,13 @@ class LocalRuntime:
             self._runner.close()
             self._runner = None
         if self._unpacked is not None:
-            shutil.rmtree(self._unpacked, ignore_errors=True)
+            self._unpacked.remove()
             self._unpacked = None
 
     def _unpack(self, dependencies: Dependencies) -> None:
         if dependencies != NOTHING:
-            into = self._unpacked = tempfile.mkdtemp(prefix="headrace-unpacked-")
-            folders = {archive.name: unpack(archive, into) for archive in dependencies.all()}
+            into = self._unpacked = TemporaryFolder("unpacked-")
+            folders = {archive.name: unpack(archive, str(into.path)) for archive in dependencies.all()}
             enter(dependencies, folders.__getitem__)
 
     def _run_stage(self, stage: int, envelopes: Iterable[Envelope]) -> list[Envelope]:
