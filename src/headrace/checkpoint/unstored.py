@@ -5,23 +5,25 @@ The newest manifest is kept in memory, so the job can go on from there after a f
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.common.durable import Permissions
+from headrace.common.temporary import TemporaryFolder
 
 if TYPE_CHECKING:
     from headrace.checkpoint.manifest import Manifest
 
 
 class TemporaryStore:
-    """Keeps state files in a temporary folder and the newest manifest in memory; the folder goes with :meth:`close`."""
+    """Keeps state files in a temporary folder, and the newest manifest in memory.
+
+    The folder goes with :meth:`close`, or, when this process is killed, with the next start of a job on this machine.
+    """
 
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="headrace-"))
+        self._temporary = TemporaryFolder()
+        self._folder = self._temporary.path
         self._state = self._folder / "state"
         self._state.mkdir()
         self.permissions = Permissions.OWNER
@@ -87,7 +89,7 @@ class TemporaryStore:
 
     def close(self) -> None:
         """Remove the folder."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._temporary.remove()
 
     def _needed(self) -> frozenset[str]:
         return frozenset() if self._newest is None else frozenset(self._newest.state_files())

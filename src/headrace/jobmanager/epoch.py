@@ -112,14 +112,14 @@ class EpochPlanner:
         behind = (operator.node.id for operator in later if any(edge.source in reached for edge in operator.inputs))
         return frozenset(behind)
 
-    def _turns(self, splits: Mapping[int, list[SplitPlan]]) -> tuple[tuple[PieceTurn, ...], ...]:
+    def _turns(self, splits: Mapping[int, list[SplitPlan]]) -> dict[int, tuple[PieceTurn, ...]]:
         """Splits stick to tasks by their number; the pieces of a split go round from there."""
         tasks: list[list[PieceTurn]] = [[] for _ in range(self._plan.stages[0].parallelism)]
         for source in self._sources:
             for planned in splits[source.planned.node.id]:
                 for turn in source.turns(planned):
                     tasks[(turn.channel + turn.phase) % source.planned.parallelism].append(turn)
-        return tuple(tuple(turns) for turns in tasks)
+        return {subtask: tuple(turns) for subtask, turns in enumerate(tasks)}
 
 
 def _timers(manifest: Manifest) -> list[int]:

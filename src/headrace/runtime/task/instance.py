@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.common.constants import MIN_WATERMARK
+from headrace.common.durable import Permissions
 from headrace.exchange.sender import EdgeSender
 from headrace.operators.base import EpochScope, OperatorContext
 from headrace.operators.sink import SinkOperator
@@ -41,16 +42,16 @@ class JobBlob:
     """A job as it travels to the tasks: constant for the job's life, so it is unpickled once in a worker.
 
     Attributes:
-        digest: names the content.
         plan: the pickled :class:`JobPlan`.
         state_directory: where the state files are.
         dependencies: what its functions need besides.
+        permissions: who may read what its tasks and its driver write beside the state.
     """
 
-    digest: str
     plan: bytes
     state_directory: str
     dependencies: Dependencies = NOTHING
+    permissions: Permissions = Permissions.OWNER
 
 
 class StageInstance:

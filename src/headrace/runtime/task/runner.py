@@ -11,7 +11,7 @@ from headrace.exchange.envelope import Envelope, Kind
 from headrace.runtime.task.failures import REPORTED, describe
 from headrace.runtime.task.instance import JobBlob, StageInstance
 from headrace.runtime.task.kept import KeptInstances
-from headrace.runtime.task.messages import EpochContext, PartitionContext, TaskReport
+from headrace.runtime.task.messages import EpochContext, PartitionContext, TaskReport, hands_on
 from headrace.runtime.task.source_task import SourceTask
 from headrace.runtime.task.stage_task import StageTask
 
@@ -39,10 +39,14 @@ class TaskRunner:
         self._fresh = plan.fresh_instances
 
     def run_source_task(self, subtask: int, context: EpochContext) -> Iterator[Envelope]:
-        """One task of stage 0; the first one also hands the later stages what they start from."""
+        """One task of stage 0, which also hands its share of the later tasks what they start from.
+
+        Args:
+            subtask: which task.
+            context: the epoch; what is meant for other tasks of stage 0 may be left out.
+        """
         with gc_relaxed():
-            if subtask == 0:
-                yield from self._contexts(context)
+            yield from self._contexts(subtask, context)
             yield from self._source_task(subtask, context)
 
     def run_stage_task(self, stage: int, envelopes: Iterable[Envelope]) -> Iterator[Envelope]:
@@ -92,9 +96,9 @@ class TaskRunner:
             for partition in range(self._parallelism[later]):
                 yield Envelope(later, partition, -1, MIN_WATERMARK, _CONTEXT_EDGE, 1, 0, Kind.FAILURE, b"")
 
-    def _contexts(self, context: EpochContext) -> Iterator[Envelope]:
-        for stage in range(1, self._stages):
-            for partition in range(self._parallelism[stage]):
+    def _contexts(self, subtask: int, context: EpochContext) -> Iterator[Envelope]:
+        for stage, partition in context.partitions:
+            if hands_on(partition, self._parallelism[0]) == subtask:
                 payload = context.for_partition(stage, partition).to_bytes()
                 yield Envelope(stage, partition, -1, MIN_WATERMARK, _CONTEXT_EDGE, 0, 0, Kind.CONTEXT, payload)
 
