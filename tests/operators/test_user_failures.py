@@ -184,6 +184,13 @@ def timed(stream: DataStream, strategy: WatermarkStrategy) -> DataStream:
     return stream.assign_timestamps_and_watermarks(strategy)
 
 
+def aggregate(stream: DataStream, function: AggregateFunction) -> DataStream:
+    return windows(stream).aggregate(function, accumulator_type=LONG, output_type=LONG)
+
+
+MADE_OTHERWISE = {"process", "window", "window reduce", "aggregate create", "aggregate add"}
+"""Where a StopIteration comes out of a generator, Python makes a RuntimeError of it."""
+
 BOUND = WatermarkStrategy.for_monotonous_timestamps()
 
 PLACES: dict[str, Callable[[DataStream, Trap], DataStream]] = {
@@ -242,14 +249,8 @@ def failure(env: StreamExecutionEnvironment) -> UserFunctionError:
 @pytest.mark.parametrize("kind", RAISED)
 @pytest.mark.parametrize("place", PLACES)
 def test_it_is_told_as_what_it_is(place: str, kind: str, attempts: list[int]) -> None:
-    if (place, kind) in {
-        ("window", "stop"),
-        ("process", "stop"),
-        ("window reduce", "stop"),
-        ("aggregate add", "stop"),
-        ("aggregate create", "stop"),
-    }:
-        kind = "usual"  # within a generator Python makes a RuntimeError of it
+    if kind == "stop" and place in MADE_OTHERWISE:
+        kind = "usual"
     env = environment()
     PLACES[place](env.from_sequence(1, 4).uid("numbers"), Trap(kind)).print()
     text = str(failure(env))
@@ -332,7 +333,7 @@ def test_a_stopped_iteration_does_not_swallow_other_keys(attempts: list[int]) ->
             return a + b
 
     env = environment()
-    windows(env.from_sequence(1, 4)).aggregate(Stops(), accumulator_type=LONG, output_type=LONG).print()
+    aggregate(env.from_sequence(1, 4), Stops()).print()
     assert "StopIteration" in str(failure(env))
 
 
