@@ -264,6 +264,15 @@ def test_places_that_cannot_be_used(tmp_path: Path) -> None:
         CheckpointStore(str(tmp_path / "file" / "below"))
 
 
+def test_every_source_has_a_folder_of_its_own(store: CheckpointStore) -> None:
+    uids = ["a b", "a_b", "a/b", "..", ".", "", "source", "Ä" * 300, "Ä" * 301, "a\nb"]
+    folders = [Path(store.source_directory(uid)) for uid in uids]
+    assert len(set(folders)) == len(uids)
+    for folder in folders:
+        folder.mkdir()
+        assert folder.parent == store.folder / "sources"
+
+
 def test_a_location_is_a_path_or_a_file_uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert local_path("checkpoints") == local_path(str(tmp_path / "checkpoints")) == tmp_path / "checkpoints"

@@ -1,20 +1,21 @@
-"""Ctrl-C in a process of its own."""
+"""Ctrl-C and SIGTERM in a process of its own."""
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-if TYPE_CHECKING:
-    import subprocess
-    from pathlib import Path
+import headrace
 
 pytestmark = pytest.mark.timeout(60)
 
-Start = Callable[..., "subprocess.Popen[str]"]
+Start = Callable[..., subprocess.Popen[str]]
 
 
 def wait_for_output(process: subprocess.Popen[str]) -> None:
@@ -63,6 +64,104 @@ def test_ctrl_c_ends_a_program_that_runs_no_job(start: Start, script: Callable[.
     assert process.returncode == 130
     assert "interrupted" in errors
     assert "Traceback" not in errors
+
+
+ENDLESS = """
+    import headrace.client.job_client, time
+    headrace.client.job_client.CANCEL_SECONDS = 0.5
+
+    def never_returns(value):
+        print("entered", flush=True)
+        {body}
+
+    graph = StreamGraph()
+    graph.add(specs.SourceSpec(DataGeneratorSource(lambda index: index, 10, type_info=Types.LONG())), "numbers",
+              output_type=Types.LONG())
+    graph.add(specs.MapSpec(never_returns), "map", (Edge(0),), Types.LONG())
+    graph.add(specs.SinkSpec(PrintSink()), "print", (Edge(1),))
+    execute(graph)
+"""
+
+
+@pytest.mark.parametrize("body", ["while True: pass", "time.sleep(1e9)"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_second_signal_ends_a_function_that_never_returns(
+    start: Start, script: Callable[..., Path], body: str, number: signal.Signals
+) -> None:
+    process = start("run", "--runtime", "local", script(ENDLESS.format(body=body)))
+    wait_for_output(process)
+    process.send_signal(number)
+    assert process.stderr is not None
+    while "stopping at the end of the running epoch" not in process.stderr.readline():
+        assert process.poll() is None
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=50)
+    assert process.returncode == 128 + number
+    assert "giving up the running epoch" in errors
+    assert "Traceback" not in errors
+
+
+def test_sigterm_stops_at_an_epoch_like_ctrl_c(start: Start, script: Callable[..., Path]) -> None:
+    path = script("execute(doubling(10**9, rate=2000)); print('the program went on')\n")
+    process = start("run", "--runtime", "local", "--checkpoint-dir", "checkpoints", path)
+    wait_for_output(process)
+    process.terminate()
+    output, errors = process.communicate(timeout=30)
+    assert process.returncode == 143
+    assert "stopping at the end of the running epoch; send SIGTERM again to give it up" in errors
+    assert "run the same command again to go on from there" in errors
+    assert output.endswith("the program went on\n")
+
+
+def test_sigterm_ends_a_program_that_runs_no_job(start: Start, script: Callable[..., Path]) -> None:
+    process = start("run", script("import time; print('here', flush=True); time.sleep(50)\n"))
+    wait_for_output(process)
+    process.terminate()
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 143
+    assert "Traceback" not in errors
+
+
+PROGRAM = """
+import sys
+from headrace.common import Configuration, Types, WatermarkStrategy
+from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
+from headrace.datastream import StreamExecutionEnvironment
+
+settings = {"headrace.runtime": "local", "parallelism.default": "1", "execution.checkpointing.dir": "checkpoints"}
+env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+source = DataGeneratorSource(lambda number: number, None, RateLimiterStrategy.per_second(2000), Types.LONG())
+env.from_source(source, WatermarkStrategy.no_watermarks(), "endless").uid("endless").print()
+try:
+    env.execute("numbers")
+finally:
+    print("finally", flush=True)
+print("the program went on")
+"""
+
+
+def test_sigterm_stops_a_program_that_waits_for_its_job(tmp_path: Path) -> None:
+    """Without the command line; the epoch that runs is completed, so nothing is printed twice."""
+    (tmp_path / "program.py").write_text(PROGRAM)
+    source = str(Path(headrace.__file__).parent.parent)
+    printed: list[str] = []
+    for _ in range(2):
+        process = subprocess.Popen(
+            [sys.executable, "program.py"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": source, "PYTHONUNBUFFERED": "1"},
+        )
+        assert process.stdout is not None
+        printed.append(process.stdout.readline().strip())
+        process.terminate()
+        *lines, last = process.stdout.read().split()
+        assert process.wait(30) == 143
+        assert last == "finally", "the program ends"
+        printed += lines
+    assert list(map(int, printed)) == list(range(len(printed)))
 
 
 @pytest.mark.spark

@@ -35,8 +35,8 @@ def job() -> Iterator[FakeJob]:
     running.unregister(fake)  # type: ignore[arg-type]
 
 
-def press(guard: InterruptGuard, presses: int) -> None:
-    signal.raise_signal(signal.SIGINT)
+def press(guard: InterruptGuard, presses: int, number: signal.Signals = signal.SIGINT) -> None:
+    signal.raise_signal(number)
     wait_until(lambda: guard.presses == presses)
 
 
@@ -101,3 +101,16 @@ def test_what_was_there_before_comes_back() -> None:
     assert signal.getsignal(signal.SIGINT) is handler
     assert signal.set_wakeup_fd(-1) == -1
     assert threading.active_count() == threads
+
+
+def test_sigterm_counts_as_well(job: FakeJob) -> None:
+    said: list[str] = []
+    with InterruptGuard(said.append) as guard:
+        signal.raise_signal(signal.SIGTERM)
+        wait_until(lambda: job.calls == ["stop"] and len(said) == 1)
+        assert "send SIGTERM again" in said[0]
+        signal.raise_signal(signal.SIGTERM)
+        wait_until(lambda: job.calls == ["stop", "cancel"] and len(said) == 2)
+        with pytest.raises(SystemExit) as ended:
+            press(guard, 4, signal.SIGTERM)
+    assert ended.value.code == guard.exit_code == 143

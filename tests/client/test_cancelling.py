@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,16 +15,20 @@ from headrace.cli.progress.lines import last_line
 from headrace.common import Configuration, JobStatus, Types, WatermarkStrategy
 from headrace.common.errors import InfrastructureError, JobCancelledError
 from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
+from headrace.connectors.sink import Committer, Sink, SinkWriter
 from headrace.datastream import StreamExecutionEnvironment
+from headrace.jobmanager.epoch import EpochPlanner
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.runtime.task.messages import EpochContext, TaskReport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import SparkSession
 
     from headrace.client.job_client import JobClient
+    from headrace.common.batch import Batch
+    from headrace.connectors.sink import CommitterContext, WriterContext
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -140,6 +145,195 @@ def test_a_job_that_has_ended_stays_as_it_is() -> None:
 def test_the_last_line_says_so() -> None:
     job = JobProgress("numbers", "id", None, 1, time.monotonic)
     assert last_line(job, JobCancelledError("enough")).startswith("job 'numbers' was cancelled")
+
+
+def test_while_an_epoch_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    planning, cancelled = threading.Event(), threading.Event()
+    original = EpochPlanner.plan
+
+    def plan(*arguments: Any, **named: Any) -> Any:
+        planned = original(*arguments, **named)
+        if planned is not None:
+            planning.set()
+            assert cancelled.wait(60)
+        return planned
+
+    monkeypatch.setattr(EpochPlanner, "plan", plan)
+    monkeypatch.setattr(LocalRuntime, "run_epoch", lambda *_: pytest.fail("the epoch was begun"))
+    client = endless()
+    assert planning.wait(60)
+    ended = client.cancel()
+    cancelled.set()
+    ended.result(timeout=60)
+    assert_cancelled(client, "after epoch 0")
+
+
+class Deaf(LocalRuntime):
+    """Has not begun its query when it is told to give up for the first time, so it does not notice."""
+
+    began = threading.Event()
+    told = 0
+
+    def run_epoch(self, context: EpochContext) -> list[TaskReport]:
+        self.began.set()
+        wait_until(lambda: self.told >= 5)
+        raise InfrastructureError("the query was interrupted")
+
+    def cancel(self) -> None:
+        self.told += 1
+
+
+def test_a_query_is_interrupted_until_it_has_returned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.client.submission.LocalRuntime", Deaf)
+    client = endless()
+    assert Deaf.began.wait(60)
+    client.cancel().result(timeout=60)
+    assert_cancelled(client, "after epoch 0")
+
+
+def test_an_epoch_that_takes_too_long_is_interrupted_until_it_has_returned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.client.submission.LocalRuntime", Deaf)
+    client = endless(**{"execution.checkpointing.timeout": "10 ms", "restart-strategy.type": "none"})
+    with pytest.raises(InfrastructureError, match=r"has not ended within execution\.checkpointing\.timeout"):
+        client.get_job_execution_result().result(timeout=60)
+
+
+def busy(number: int) -> int:
+    _entered.set()
+    while True:
+        pass
+
+
+def stubborn(number: int) -> int:
+    _entered.set()
+    for _ in range(10):
+        with contextlib.suppress(BaseException):
+            while True:
+                pass
+    return number
+
+
+def asleep(number: int) -> int:
+    _entered.set()
+    _woken.wait(60)
+    return number
+
+
+_entered, _woken = threading.Event(), threading.Event()
+
+
+@pytest.mark.parametrize("function", [busy, stubborn])
+def test_a_function_that_never_returns_is_interrupted(function: Callable[[int], int]) -> None:
+    _entered.clear()
+    client = endless("local", function)
+    assert _entered.wait(60)
+    client.cancel().result(timeout=60)
+    assert_cancelled(client)
+    client._thread.join(60)
+    assert not client._thread.is_alive()
+
+
+def test_a_function_that_cannot_be_interrupted_is_left_behind(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("headrace.client.job_client.CANCEL_SECONDS", 0.2)
+    _entered.clear()
+    _woken.clear()
+    client = endless("local", asleep, **{"execution.checkpointing.dir": str(tmp_path)})
+    assert _entered.wait(60)
+    client.cancel().result(timeout=60)
+    assert_cancelled(client, r"job 'endless' was cancelled and has not ended within 0\.2 s: .* left behind, at .*:\d+")
+    assert client._thread.is_alive()
+    assert "left behind" in caplog.text
+    _woken.set()
+    client._thread.join(60)
+    assert list((tmp_path / "manifests").glob("*.json")) == [], "it writes nothing when it wakes up"
+    assert_cancelled(client, "left behind")
+
+
+class Hanging(Sink):
+    """Its first commit hangs."""
+
+    def __init__(self, hangs: str) -> None:
+        self.hangs = hangs
+        self.entered, self.over = threading.Event(), threading.Event()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Hanging, (self.hangs,)
+
+    def create_writer(self, context: WriterContext) -> SinkWriter:
+        return _Writer()
+
+    def create_committer(self, context: CommitterContext) -> Committer:
+        return _HangingCommitter(self)
+
+
+class _Writer(SinkWriter):
+    def write(self, batch: Batch) -> None:
+        pass
+
+    def prepare_commit(self) -> list[str]:
+        return ["something"]
+
+
+class _HangingCommitter(Committer):
+    def __init__(self, sink: Hanging) -> None:
+        self.sink = sink
+
+    def commit(self, epoch: int, committables: Sequence[Any], processing_time: int) -> None:
+        if committables:
+            self._at("commit")
+
+    def finish(self) -> None:
+        self._at("finish")
+
+    def _at(self, where: str) -> None:
+        if where == self.sink.hangs:
+            self.sink.entered.set()
+            assert self.sink.over.wait(60)
+
+
+@pytest.mark.parametrize("hangs", ["commit", "finish"])
+@pytest.mark.parametrize("stops_first", [False, True])
+def test_a_commit_that_hangs_is_left_behind(
+    hangs: str, stops_first: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("headrace.jobmanager.commits.CLOSE_SECONDS", 0.2)
+    sink = Hanging(hangs)
+    configuration = Configuration.from_dict({"headrace.runtime": "local", "parallelism.default": "1"})
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env.from_sequence(1, 3).sink_to(sink).name("stuck").uid("stuck-sink")
+    client = env.execute_async("endless")
+    assert sink.entered.wait(60)
+    if stops_first:
+        client.stop()
+        assert not client.get_job_execution_result().done(), "a job that is stopped waits for its sinks"
+    client.cancel().result(timeout=60)
+    assert_cancelled(client)
+    what = "the commit of sink 'stuck' (uid stuck-sink), epoch 1" if hangs == "commit" else "last publication of sink"
+    assert f"{what}" in caplog.text
+    assert "left behind" in caplog.text
+    sink.over.set()
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(240)
+def test_before_spark_has_begun_the_query(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    from headrace.runtime.spark.runtime import SparkRuntime
+
+    client: list[JobClient] = []
+    original = SparkRuntime._query
+
+    def query(self: SparkRuntime, context: EpochContext) -> Any:
+        wait_until(lambda: client)
+        client[0].cancel()
+        return original(self, context)
+
+    monkeypatch.setattr(SparkRuntime, "_query", query)
+    client.append(endless("spark", lambda number: time.sleep(300) or number))
+    assert_cancelled(client[0], "after epoch 0")
+    client[0]._thread.join(60)
+    assert not client[0]._thread.is_alive(), "the query was interrupted after all"
 
 
 @pytest.mark.spark

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from headrace.checkpoint.manifest import PendingCommit
-from headrace.common.errors import CommitRefusedError
+from headrace.common.errors import CommitRefusedError, JobCancelledError, JobSupersededError
 from headrace.connectors.sink import Committer
 from headrace.jobmanager.commits import MAX_PENDING_EPOCHS, CommitCoordinator
 
@@ -142,3 +142,78 @@ def test_leftovers_are_removed_and_the_rest_is_published_after_everything_is_com
     commits.submit(of(3, "c"))
     commits.finish()
     assert sink.events == ["recover b after 2", "finish after 3"]
+
+
+def coordinator(sink: Recorder, **arguments: Any) -> CommitCoordinator:
+    return CommitCoordinator({"files": sink}, frozenset({"files"}), {"files": "My files"}, **arguments)
+
+
+def test_a_job_that_was_taken_over_commits_nothing_any_more(sink: Recorder) -> None:
+    asked: list[int] = []
+
+    def check_owner() -> None:
+        asked.append(1)
+        if len(asked) == 3:
+            raise JobSupersededError("another one has it")
+
+    commits = coordinator(sink, check_owner=check_owner, sleep=lambda seconds: None)
+    sink.faults = [OSError("busy")]
+    commits.submit(of(1, "a"))
+    commits.submit(of(2, "b"))
+    with pytest.raises(JobSupersededError):
+        commits.drain()
+    commits.close()
+    assert sink.calls == [(1, ("a",))]
+    assert len(asked) == 3, "it is asked before every attempt"
+
+
+def test_nobody_can_tell_while_the_directory_cannot_be_read(sink: Recorder, slept: list[float]) -> None:
+    faults: list[Exception] = [OSError("away"), OSError("away")]
+
+    def check_owner() -> None:
+        if faults:
+            raise faults.pop()
+
+    commits = coordinator(sink, check_owner=check_owner, sleep=slept.append)
+    commits.submit(of(1, "a"))
+    commits.drain()
+    commits.close()
+    assert sink.calls == [(1, ("a",))]
+    assert len(slept) == 2
+
+
+@pytest.mark.parametrize("wait", ["drain", "submit", "recover", "finish", "settle"])
+def test_nobody_waits_for_a_sink_once_the_job_is_cancelled(
+    sink: Recorder, wait: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("headrace.jobmanager.commits.CLOSE_SECONDS", 0.05)
+    cancelled = threading.Event()
+    commits = coordinator(sink, cancelled=cancelled)
+    sink.gate.clear()
+    for epoch in range(MAX_PENDING_EPOCHS):
+        commits.submit(of(epoch, epoch))
+    waits: dict[str, Callable[[], None]] = {
+        "drain": commits.drain,
+        "submit": lambda: commits.submit(of(99, 99)),
+        "recover": lambda: commits.recover({}),
+        "finish": commits.finish,
+        "settle": commits.settle,
+    }
+    threading.Timer(0.05, cancelled.set).start()
+    with pytest.raises(JobCancelledError):
+        waits[wait]()
+    commits.close()
+    assert "the commit of sink 'My files' (uid files), epoch 0 has not ended" in caplog.text
+    sink.gate.set()
+    commits._thread.join(30)
+    assert sink.calls == [(0, (0,))], "what was left behind goes on to nothing else"
+
+
+def test_a_sink_that_is_tried_again_does_not_hold_up_the_end(sink: Recorder) -> None:
+    commits = coordinator(sink)
+    sink.faults = [OSError("busy")] * 100
+    commits.submit(of(1, "a"))
+    commits.close()
+    assert not commits._thread.is_alive()
+    assert commits.pending() == tuple(of(1, "a"))
+    assert len(sink.faults) >= 97, "no further attempts"

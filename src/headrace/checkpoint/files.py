@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 import uuid
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -25,6 +27,12 @@ def local_path(location: str) -> Path:
         f"checkpoint directory {location!r}: only folders that driver and executors see as a POSIX path are supported "
         "(a local disk, NFS, a mounted volume); give such a path, or its URI, such as file:///data/checkpoints"
     )
+
+
+def folder_name(uid: str) -> str:
+    """The name of an operator's folder: readable, and another one for every uid, whatever is in it."""
+    readable = re.sub(r"[^A-Za-z0-9_-]", "_", uid)[:60]
+    return f"{readable}-{hashlib.blake2b(uid.encode(), digest_size=8).hexdigest()}"
 
 
 def probe(folder: Path, permissions: Permissions = Permissions.OWNER) -> None:

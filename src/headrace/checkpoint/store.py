@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from headrace.checkpoint.files import local_path, probe
+from headrace.checkpoint.files import folder_name, local_path, probe
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.ownership import Generations
 from headrace.common.durable import Permissions, create_exclusively, make_folder, target_of_temporary, write_file
@@ -52,6 +52,8 @@ class CheckpointStore:
         self._state = self.folder / "state"
         make_folder(self._manifests, permissions)
         make_folder(self._state, permissions)
+        self._sources = self.folder / "sources"
+        make_folder(self._sources, permissions)
         self._newest = self._manifests / "newest"
         self._generations = Generations(self.folder / "generations", permissions)
         self._retained: dict[int, frozenset[str]] = {}
@@ -63,7 +65,7 @@ class CheckpointStore:
 
     def source_directory(self, uid: str) -> str:
         """The folder that belongs to one source."""
-        return str(self.folder / "sources" / re.sub(r"[^\w.-]", "_", uid))
+        return str(self._sources / folder_name(uid))
 
     def latest(self) -> Manifest | None:
         """The newest manifest; None in a fresh directory.

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from headrace.checkpoint.files import folder_name
 from headrace.common.durable import Permissions
 from headrace.common.temporary import TemporaryFolder
 
@@ -37,7 +38,7 @@ class TemporaryStore:
 
     def source_directory(self, uid: str) -> str:
         """The folder that belongs to one source."""
-        return str(self._folder / "sources" / uid)
+        return str(self._folder / "sources" / folder_name(uid))
 
     def latest(self) -> Manifest | None:
         """Always None: nothing is kept from one run to the next."""

@@ -1,4 +1,4 @@
-"""Ctrl-C: the first one stops jobs where they can go on, the second one gives up their epochs."""
+"""Ctrl-C and SIGTERM: the first one stops jobs where they can go on, the second one gives up their epochs."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from typing import Any, Self
 
 from headrace.client import running
 
-_STOPPING = "stopping at the end of the running epoch; press Ctrl-C again to give it up"
+_STOPPING = "stopping at the end of the running epoch; {again} to give it up"
+_AGAIN = {signal.SIGINT: "press Ctrl-C again", signal.SIGTERM: "send SIGTERM again"}
 _CANCELLING = "giving up the running epoch; it will be run again when the job goes on"
 
 
 class InterruptGuard:
-    """Turns SIGINT into an orderly stop while it is entered; to be used in the main thread.
+    """Turns SIGINT and SIGTERM into an orderly stop while it is entered; to be used in the main thread.
 
-    A program that has no job running when Ctrl-C is pressed gets its ``KeyboardInterrupt``, and so does one in which it
-    is pressed for the third time.
+    A program that has no job running then gets its ``KeyboardInterrupt``, or a ``SystemExit`` for SIGTERM, and so does
+    one in the third time.
 
     Python runs signal handlers in the main thread, which waits for the job meanwhile, and when the system hands the
     signal to another thread nothing wakes it. So the handler is not relied on: a thread of the guard's own reads the
@@ -29,20 +30,24 @@ class InterruptGuard:
         say: tells the user; called in the guard's thread.
 
     Attributes:
-        presses: how often Ctrl-C was pressed.
+        presses: how often Ctrl-C was pressed, or SIGTERM sent.
+        exit_code: what a shell gives for a program that ended by the signal that came last.
     """
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self.presses = 0
+        self.exit_code = 0
         self._say = say
         self._raises = threading.Event()
         self._own_signals = 0
-        self._thread = threading.Thread(target=self._watch, name="headrace-ctrl-c", daemon=True)
+        self._thread = threading.Thread(target=self._watch, name="headrace-signals", daemon=True)
 
     def __enter__(self) -> Self:
         self._reader, self._writer = socket.socketpair()
         self._writer.setblocking(False)
-        self._handler_before: Any = signal.signal(signal.SIGINT, self._in_main_thread)
+        self._handlers_before: dict[int, Any] = {
+            number: signal.signal(number, self._in_main_thread) for number in _AGAIN
+        }
         self._descriptor_before = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
         self._thread.start()
         return self
@@ -51,8 +56,9 @@ class InterruptGuard:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         signal.set_wakeup_fd(self._descriptor_before)
-        # None: it was not set from Python, and cannot be set again from Python
-        signal.signal(signal.SIGINT, signal.SIG_DFL if self._handler_before is None else self._handler_before)
+        for number, handler in self._handlers_before.items():
+            # None: it was not set from Python, and cannot be set again from Python
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
         self._writer.close()
         self._thread.join()
         self._reader.close()
@@ -64,25 +70,29 @@ class InterruptGuard:
 
     def _watch(self) -> None:
         while received := self._reader.recv(1):
-            if received[0] != signal.SIGINT:
+            number = received[0]
+            if number not in _AGAIN:
                 continue
             if self._own_signals:
                 self._own_signals -= 1
             else:
-                self._pressed()
+                self._pressed(number)
 
-    def _pressed(self) -> None:
+    def _pressed(self, number: int) -> None:
         self.presses += 1
+        self.exit_code = 128 + number
         if self.presses == 1 and running.stop_all():
-            self._say(_STOPPING)
+            self._say(_STOPPING.format(again=_AGAIN[signal.Signals(number)]))
         elif self.presses == 2 and running.cancel_all():
             self._say(_CANCELLING)
         else:
             self._own_signals += 1
             self._raises.set()
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            signal.pthread_kill(threading.main_thread().ident or 0, number)
 
-    def _in_main_thread(self, _number: int, _frame: FrameType | None) -> None:
+    def _in_main_thread(self, number: int, _frame: FrameType | None) -> None:
         if self._raises.is_set():
             self._raises.clear()
+            if number == signal.SIGTERM:
+                raise SystemExit(128 + number)
             raise KeyboardInterrupt

@@ -62,7 +62,7 @@ def run(  # noqa: PLR0913, PLR0917 - an option is an argument
     progress: Progress = None,
     traceback: Traceback = False,
 ) -> None:
-    """Run a program. Ctrl-C stops its jobs at the end of an epoch; the same command goes on from there."""
+    """Run a program. Ctrl-C or SIGTERM stops its jobs at the end of an epoch; the same command goes on from there."""
     settings = _settings(define, parallelism, master, runtime, checkpoint_dir)
     raise typer.Exit(run_program(script, args or [], settings, progress=progress, full_traceback=traceback))
 

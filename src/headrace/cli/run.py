@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from headrace.cli.failures import INTERRUPTED, OK, report
+from headrace.cli.failures import OK, report
 from headrace.cli.interrupts import InterruptGuard
 from headrace.cli.progress.listener import ProgressListener, listener_for
 from headrace.cli.script import run_script
@@ -62,16 +62,16 @@ def _end(
     full_traceback: bool,
     script: Path,
 ) -> int:
-    """Say how it ended; after Ctrl-C, how to go on."""
+    """Say how it ended; after Ctrl-C or SIGTERM, how to go on."""
     # A job that was cancelled at the user's wish says so by an error; the user knows
-    expected = guard.presses > 0 and isinstance(error, HeadraceError | KeyboardInterrupt)
+    expected = guard.presses > 0 and isinstance(error, HeadraceError | KeyboardInterrupt | SystemExit)
     code = OK
     if error is not None and not (expected and not full_traceback):
         code = report(error, listener.console, script, full=full_traceback)
     if not guard.presses:
         return code
     listener.say(_how_to_go_on(listener.last_epochs, settings))
-    return INTERRUPTED
+    return guard.exit_code
 
 
 def _how_to_go_on(last_epochs: Mapping[str, int], settings: Mapping[str, str]) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.client import running
+from headrace.common.call_site import innermost
 from headrace.common.completable_future import CompletableFuture
 from headrace.common.errors import JobCancelledError, UnsupportedOperationError
 from headrace.common.job_execution_result import JobExecutionResult
@@ -15,6 +18,11 @@ from headrace.common.job_status import JobStatus
 
 if TYPE_CHECKING:
     from headrace.jobmanager.job_manager import JobManager
+
+logger = logging.getLogger(__name__)
+
+CANCEL_SECONDS: Final = 15.0
+"""So long a job has to end after it was cancelled; then its thread is left behind, whatever it is at."""
 
 
 class JobClient:
@@ -29,12 +37,14 @@ class JobClient:
         self._status = JobStatus.CREATED
         self._status_lock = threading.Lock()
         self._result: CompletableFuture[JobExecutionResult] = CompletableFuture()
+        self._has_result = threading.Event()
+        self._result.add_done_callback(lambda _: self._has_result.set())
         self._job_id = JobID()
         self._thread = threading.Thread(target=self._run, name=f"headrace-job-{manager.plan.name}", daemon=True)
 
     def start(self) -> None:
         """Begin to run."""
-        running.register(self._manager)
+        running.register(self)
         self._status = JobStatus.RUNNING
         self._thread.start()
 
@@ -50,12 +60,17 @@ class JobClient:
     def cancel(self) -> CompletableFuture[None]:
         """Give up the epoch that runs and end the job; what was committed stays committed.
 
-        The job's result is then a ``JobCancelledError``. A job that has ended already stays as it is.
+        The job's result is then a ``JobCancelledError``. A job that has ended already stays as it is. One that does not
+        end within a quarter of a minute, because a function sleeps, say, is left behind in its thread: it writes
+        nothing any more.
         """
         with self._status_lock:
-            if not self._status.is_terminal_state():
+            begins = not (self._status.is_terminal_state() or self._status is JobStatus.CANCELLING)
+            if begins:
                 self._status = JobStatus.CANCELLING
         self._manager.cancel()
+        if begins:
+            threading.Thread(target=self._leave_behind, name=f"{self._thread.name}-cancel", daemon=True).start()
         return self._when_ended()
 
     def stop(self) -> CompletableFuture[None]:
@@ -90,23 +105,42 @@ class JobClient:
         """The result, when the job has ended; the error, when it has failed; a ``JobCancelledError`` when cancelled."""
         return self._result
 
+    def join(self, seconds: float) -> None:
+        """Wait so long, or until the job has its result."""
+        self._has_result.wait(seconds)
+
     def _run(self) -> None:
         started = time.monotonic()
         try:
             manifest = self._manager.run()
         except BaseException as error:
-            self._ended(JobStatus.CANCELED if isinstance(error, JobCancelledError) else JobStatus.FAILED)
-            self._result.set_exception(error)
+            if self._ends(JobStatus.CANCELED if isinstance(error, JobCancelledError) else JobStatus.FAILED):
+                self._result.set_exception(error)
         else:
             millis = int((time.monotonic() - started) * 1000)
-            self._ended(JobStatus.FINISHED if manifest.finished else JobStatus.CANCELED)
-            self._result.set_result(JobExecutionResult(JobID(manifest.job_id), millis, dict(manifest.counters)))
-        finally:
-            running.unregister(self._manager)
+            if self._ends(JobStatus.FINISHED if manifest.finished else JobStatus.CANCELED):
+                self._result.set_result(JobExecutionResult(JobID(manifest.job_id), millis, dict(manifest.counters)))
 
-    def _ended(self, status: JobStatus) -> None:
+    def _leave_behind(self) -> None:
+        """See to it that a job that was cancelled has an end."""
+        self._thread.join(CANCEL_SECONDS)
+        where = innermost(sys._current_frames().get(self._thread.ident or 0))
+        if self._ends(JobStatus.CANCELED):
+            message = (
+                f"job {self._manager.plan.name!r} was cancelled and has not ended within {CANCEL_SECONDS:g} s: its "
+                f"thread is left behind, at {where}"
+            )
+            logger.warning("%s", message)
+            self._result.set_exception(JobCancelledError(message))
+
+    def _ends(self, status: JobStatus) -> bool:
+        """The job has come to its end; False when it had before."""
+        running.unregister(self)
         with self._status_lock:
+            if self._status.is_terminal_state():
+                return False
             self._status = status
+            return True
 
     def _when_ended(self) -> CompletableFuture[None]:
         ended: CompletableFuture[None] = CompletableFuture()

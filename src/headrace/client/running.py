@@ -1,4 +1,4 @@
-"""The jobs of this process that run now, so that Ctrl-C can stop them at an epoch boundary."""
+"""The jobs of this process that run now, so that a signal can stop them at an epoch boundary."""
 
 from __future__ import annotations
 
@@ -6,37 +6,37 @@ import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headrace.jobmanager.job_manager import JobManager
+    from headrace.client.job_client import JobClient
 
 _lock = threading.Lock()
-_running: set[JobManager] = set()
+_running: set[JobClient] = set()
 
 
-def register(manager: JobManager) -> None:
+def register(client: JobClient) -> None:
     """A job begins."""
     with _lock:
-        _running.add(manager)
+        _running.add(client)
 
 
-def unregister(manager: JobManager) -> None:
+def unregister(client: JobClient) -> None:
     """A job has ended."""
     with _lock:
-        _running.discard(manager)
+        _running.discard(client)
 
 
 def stop_all() -> int:
     """Ask every job to stop at the end of its epoch; how many there are."""
     with _lock:
-        managers = list(_running)
-    for manager in managers:
-        manager.stop()
-    return len(managers)
+        clients = list(_running)
+    for client in clients:
+        client.stop()
+    return len(clients)
 
 
 def cancel_all() -> int:
     """Give up the epochs that run; how many jobs there are."""
     with _lock:
-        managers = list(_running)
-    for manager in managers:
-        manager.cancel()
-    return len(managers)
+        clients = list(_running)
+    for client in clients:
+        client.cancel()
+    return len(clients)

@@ -30,6 +30,11 @@ def caller() -> CallSite:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and _is_own(frame.f_code.co_filename):
         frame = frame.f_back
+    return innermost(frame)
+
+
+def innermost(frame: FrameType | None) -> CallSite:
+    """The line that a call stack is at, whoever's it is."""
     if frame is None:
         return UNKNOWN_CALL_SITE
     return CallSite(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)

@@ -248,6 +248,9 @@ class StreamExecutionEnvironment(Dependencies):
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
         """Runs everything that was built since the last job, and waits for its end.
 
+        Meanwhile SIGTERM stops the job at the end of its epoch, and then ends the program (exit code 143), unless the
+        program has a handler for it; a second SIGTERM gives up the epoch, and so does Ctrl-C.
+
         Args:
             job_name: the name of the job; that of the configuration, or a default, when left out.
 
@@ -255,9 +258,11 @@ class StreamExecutionEnvironment(Dependencies):
             InvalidProgramError: when nothing was built, or what was built cannot be run.
             JobExecutionError: when the job fails; a ``UserFunctionError`` when a function of the program raised.
         """
+        from headrace.client.termination import result_of
+
         client = self.execute_async(job_name)
         try:
-            return client.get_job_execution_result().result()
+            return result_of(client)
         except KeyboardInterrupt:
             # In a notebook the process lives on, and nobody has the client.
             client.cancel()

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.errors import HeadraceError
 from headrace.operators.base import EpochScope, Operator
-from headrace.operators.user_code import record_text, user_error
+from headrace.operators.user_code import UserCodeGuard, record_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from headrace.common.batch import Batch
     from headrace.connectors.sink import Sink, SinkWriter, WriterContext
@@ -59,15 +58,9 @@ class SinkOperator(Operator):
             with self._calling_writer():
                 writer.abort()
 
-    @contextmanager
-    def _calling_writer(self, *record: Any) -> Iterator[None]:
+    def _calling_writer(self, *record: Any) -> UserCodeGuard:
         """What is neither told by headrace nor a fault of the machine comes from an encoder, say, of the user."""
-        try:
-            yield
-        except (HeadraceError, OSError):
-            raise
-        except BaseException as error:
-            raise user_error(error, self.context, *record) from error
+        return UserCodeGuard(self.context, *record, passes=(HeadraceError, OSError))
 
 
 class _OneOf:

@@ -10,14 +10,13 @@ import reprlib
 import signal
 import threading
 import traceback
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.call_site import of_traceback
 from headrace.common.errors import FunctionRefusedError, HeadraceError, StateCorruptedError, UserFunctionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from types import TracebackType
 
     from headrace.operators.base import OperatorContext
 
@@ -91,15 +90,45 @@ def record_text(record: Any) -> str:
         return f"<{type(record).__name__} whose __repr__ raised {type(another).__name__}>"
 
 
-@contextmanager
-def calling_user_code(context: OperatorContext) -> Iterator[None]:
-    """Turns whatever is raised inside into a :class:`UserFunctionError`, except damage to state files.
+class UserCodeGuard:
+    """Around calls of user code: turns whatever is raised inside into a :class:`UserFunctionError`.
 
-    Not to be held over a ``yield``: closing the generator would look as if user code had raised ``GeneratorExit``.
+    Not to be held over a ``yield``: closing the generator would look as if user code had raised ``GeneratorExit``. (And
+    a class, since ``contextlib`` loses an error that takes the place of a ``StopIteration``.)
+
+    Args:
+        context: the operator that calls.
+        record: the record that it calls with, if there is one.
+        passes: what is not told of user code.
     """
-    try:
-        yield
-    except StateCorruptedError:
-        raise
-    except BaseException as error:
-        raise user_error(error, context) from error
+
+    __slots__ = ("_context", "_passes", "_record")
+
+    def __init__(
+        self,
+        context: OperatorContext,
+        record: Any = _NO_RECORD,
+        passes: tuple[type[BaseException], ...] = (StateCorruptedError,),
+    ) -> None:
+        self._context = context
+        self._record = record
+        self._passes = passes
+
+    def __enter__(self) -> None:
+        """User code is called from here on."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None and not isinstance(error, self._passes):
+            told = self._told(error)
+            if told is not error:
+                raise told from error
+
+    def _told(self, error: BaseException) -> BaseException:
+        return user_error(error, self._context, self._record)
+
+
+def calling_user_code(context: OperatorContext) -> UserCodeGuard:
+    """The guard of an operator that calls functions of the user."""
+    return UserCodeGuard(context)

@@ -46,10 +46,8 @@ class RollingPreCommit(PreCommit):
         return PreCommitted(tuple(part.to_json() for part in parts), _to_json(waiting))
 
     def due(self, held: Json) -> int | None:
-        ages = (
-            self._policy.complete_at(chunks[0].name.written, chunks[-1].name.written)
-            for chunks in _from_json(held).values()
-        )
+        ends = ((Chunk.from_json(chunks[0]), Chunk.from_json(chunks[-1])) for _, _, chunks in held)
+        ages = (self._policy.complete_at(first.name.written, last.name.written) for first, last in ends)
         return min((age for age in ages if age is not None), default=None)
 
     def _complete(self, chunks: list[Chunk], now: int) -> Iterator[list[Chunk]]:

@@ -142,7 +142,7 @@ class StageInstance:
 
     def _open_state(self, blob: JobBlob, start: PartitionContext) -> TaskState:
         return TaskState.open(
-            DirectoryStorage(blob.state_directory),
+            DirectoryStorage(blob.state_directory, blob.permissions),
             start.versions,
             self.stage.index,
             self.partition,

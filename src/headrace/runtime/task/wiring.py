@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.exchange.keying import KeyFunctionError, keys_of
 from headrace.operators.keyed import KeyedBatch
-from headrace.operators.user_code import calling_user_code, user_error
+from headrace.operators.user_code import UserCodeGuard, user_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from headrace.common.batch import Batch
     from headrace.exchange.sender import EdgeSender
@@ -22,15 +21,20 @@ if TYPE_CHECKING:
     from headrace.runtime.task.rounds import Round, Trace
 
 
-@contextmanager
-def calling_key_function(context: OperatorContext) -> Iterator[None]:
+class _KeyFunctionGuard(UserCodeGuard):
+    """Knows the record that a key function failed with."""
+
+    __slots__ = ()
+
+    def _told(self, error: BaseException) -> BaseException:
+        if isinstance(error, KeyFunctionError):
+            return user_error(error.__cause__ or error, self._context, error.record)
+        return super()._told(error)
+
+
+def calling_key_function(context: OperatorContext) -> UserCodeGuard:
     """Turns what a key function raises, and keys or records that do not fit, into an error that names the operator."""
-    with calling_user_code(context):
-        try:
-            yield
-        except KeyFunctionError as error:
-            cause = error.__cause__ or error
-            raise user_error(cause, context, error.record) from cause
+    return _KeyFunctionGuard(context)
 
 
 class Target(Protocol):

@@ -1,0 +1,94 @@
+"""An owner that goes on after a failure of its own, from what its directory says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headrace.checkpoint import ownership
+from headrace.checkpoint.manifest import Manifest
+from headrace.checkpoint.store import CheckpointStore
+from headrace.checkpoint.unstored import TemporaryStore
+from headrace.common.errors import CheckpointError, JobSupersededError
+
+FIRST = Manifest(0, 0, "job", "numbers", 128, 0)
+
+
+def begun(folder: Path) -> tuple[CheckpointStore, Manifest]:
+    store = CheckpointStore(str(folder))
+    first = store.begin(FIRST)
+    assert first is not None
+    return store, first
+
+
+def epoch(previous: Manifest) -> Manifest:
+    return replace(previous, epoch=previous.epoch + 1)
+
+
+def test_it_goes_on_from_the_newest_manifest_under_a_new_generation(tmp_path: Path) -> None:
+    store, first = begun(tmp_path)
+    store.write(epoch(first))
+    store.write(epoch(epoch(first)))
+    again = store.restart(epoch(first))
+    assert (again.epoch, again.generation) == (3, first.generation + 1)
+    assert store.latest() == again
+
+
+def test_before_the_first_manifest_it_goes_on_with_what_it_began(tmp_path: Path) -> None:
+    store, first = begun(tmp_path)
+    assert store.restart(first) == replace(first, generation=first.generation + 1)
+    assert store.latest() is None
+
+
+def test_who_was_taken_over_does_not_take_over_again(tmp_path: Path) -> None:
+    store, first = begun(tmp_path)
+    store.write(epoch(first))
+    CheckpointStore(str(tmp_path)).take_over(epoch(first))
+    with pytest.raises(JobSupersededError):
+        store.restart(epoch(first))
+
+
+def test_a_generation_that_was_claimed_with_an_error_is_nobody_elses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, first = begun(tmp_path)
+    store.write(epoch(first))
+    original = ownership.create_exclusively
+
+    def create(path: Path, *arguments: object) -> bool:
+        original(path, *arguments)  # type: ignore[arg-type]
+        raise OSError("the folder cannot be synchronised")
+
+    monkeypatch.setattr(ownership, "create_exclusively", create)
+    for _ in range(2):
+        with pytest.raises(OSError, match="synchronised"):
+            store.restart(epoch(first))
+        assert store.is_owned_by(first.generation)
+    monkeypatch.undo()
+    again = store.restart(epoch(first))
+    assert again.generation == first.generation + 3
+    assert store.is_owned_by(again.generation)
+    assert not CheckpointStore(str(tmp_path)).is_owned_by(first.generation), "for anybody else it is"
+
+
+def test_manifests_that_have_gone_are_not_made_up(tmp_path: Path) -> None:
+    store, first = begun(tmp_path)
+    store.write(epoch(first))
+    for path in (tmp_path / "manifests").iterdir():
+        path.unlink()
+    with pytest.raises(CheckpointError, match="have been removed"):
+        store.restart(epoch(first))
+
+
+def test_without_a_directory_the_newest_manifest_is_in_memory() -> None:
+    store = TemporaryStore()
+    assert store.restart(FIRST).generation == 1
+    store.write(epoch(FIRST))
+    assert [store.restart(FIRST).generation for _ in range(2)] == [1, 2], "a failed epoch is of another generation"
+    again = store.restart(FIRST)
+    assert again.epoch == 1
+    (Path(store.state_directory) / "left").touch()
+    assert store.remove_leftovers(again.generation) == ["left"]
+    store.close()
