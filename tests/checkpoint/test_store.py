@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.checkpoint.files import create_exclusively, local_path
+from headrace.checkpoint.files import local_path
 from headrace.checkpoint.manifest import (
     Manifest,
     OperatorProgress,
@@ -28,9 +28,22 @@ def manifest(epoch: int, *files: str, generation: int = 0) -> Manifest:
     stage = StageSnapshot(
         ("op",), (PartitionSnapshot(version, {"op": OperatorProgress(-5, 7)}, 99),), ("op",), {"op": 7}
     )
-    source = SourceSnapshot({"seen": 3}, (SplitSnapshot("split", 0, [1, "x"], {"ts": -(2**63)}, True),))
+    source = SourceSnapshot({"seen": 3}, (SplitSnapshot("split", 0, [1, "x"], {"ts": -(2**63)}, True),), ("old",))
     pending = (PendingCommit(epoch, "sink", 12, ({"file": "a"}, "b")),)
-    return Manifest(epoch, generation, "id", "job", 128, 1000, {"src": source}, (stage,), pending, False, {"n": 4})
+    return Manifest(
+        epoch,
+        generation,
+        "id",
+        "job",
+        128,
+        1000,
+        {"src": source},
+        (stage,),
+        pending,
+        {"sink": [["", 0, []]]},
+        False,
+        {"n": 4},
+    )
 
 
 @pytest.fixture
@@ -51,23 +64,6 @@ def test_a_manifest_comes_back_as_it_was(store: CheckpointStore) -> None:
     assert store.latest() is None
     store.write(manifest(1, "1-0-1-0-aa.state"))
     assert store.latest() == manifest(1, "1-0-1-0-aa.state")
-
-
-def test_a_file_is_created_by_exactly_one(tmp_path: Path) -> None:
-    barrier, won = threading.Barrier(8), []
-
-    def attempt(number: int) -> None:
-        barrier.wait()
-        if create_exclusively(tmp_path / "file", str(number).encode()):
-            won.append(number)
-
-    threads = [threading.Thread(target=attempt, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [(tmp_path / "file").read_text()] == [str(number) for number in won]
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_of_two_that_take_over_the_younger_one_owns(store: CheckpointStore) -> None:
@@ -133,13 +129,109 @@ def test_what_retained_manifests_need_is_kept(tmp_path: Path, retained: int) -> 
 
 def test_what_an_older_life_left_is_removed_after_a_restart(store: CheckpointStore) -> None:
     needed, left, mine = "1-0-1-0-aa.state", "2-0-1-0-bb.state", "3-1-1-0-cc.state"
-    put(store, needed, left, mine, "unfinished.tmp")
+    compacted, random = "compacted-1-0-dd.state", "0" * 32
+    unfinished, of_mine = f".{left}.{random}.tmp", f".{mine}.{random}.tmp"
+    foreign = ["README", "x.tmp", ".snapshot", "lost+found", "1-0-1-0-aa.state.bak", "compacted.state"]
+    put(store, needed, left, mine, compacted, unfinished, of_mine, *foreign)
     store.write(manifest(1, needed))
     again = CheckpointStore(str(store.folder))
     owned = again.take_over(manifest(1, needed))
     assert owned.generation == 1
-    assert set(again.remove_leftovers(owned.generation)) == {left, "unfinished.tmp"}
-    assert state_files(again) == {needed, mine}
+    assert set(again.remove_leftovers(owned.generation)) == {left, compacted}
+    assert state_files(again) == {needed, mine, of_mine, *foreign}
+
+
+def test_unfinished_manifests_and_generations_are_removed(store: CheckpointStore) -> None:
+    store.write(manifest(1))
+    random = "0" * 32
+    over = [
+        store.folder / "manifests" / f".{1:012}.json.{random}.tmp",
+        store.folder / "generations" / f".1.{random}.tmp",
+    ]
+    kept = [
+        store.folder / "manifests" / f".{99:012}.json.{random}.tmp",
+        store.folder / "generations" / f".7.{random}.tmp",
+    ]
+    for path in (*over, *kept):
+        path.write_bytes(b"half")
+    again = CheckpointStore(str(store.folder))
+    again.remove_leftovers(again.take_over(manifest(1)).generation)
+    assert [path for path in (*over, *kept) if path.exists()] == kept, "a living job manager may write the others"
+
+
+def test_a_manifest_under_the_name_of_another_one(store: CheckpointStore) -> None:
+    for epoch in (1, 2):
+        store.write(manifest(epoch))
+    folder = store.folder / "manifests"
+    (folder / "000000000002.json").write_bytes((folder / "000000000001.json").read_bytes())
+    with pytest.raises(CheckpointError, match=r"000000000002\.json is that of epoch 1"):
+        store.latest()
+
+
+def test_a_manifest_of_another_job(tmp_path: Path) -> None:
+    stores = []
+    for number, job in enumerate(("id", "other")):
+        store = CheckpointStore(str(tmp_path / str(number)))
+        begun = store.begin(replace(manifest(0), job_id=job))
+        assert begun is not None
+        store.write(replace(begun, epoch=1))
+        stores.append(store.folder)
+    ours, theirs = (folder / "manifests" / "000000000001.json" for folder in stores)
+    ours.write_bytes(theirs.read_bytes())
+    with pytest.raises(CheckpointError, match=r"000000000001\.json is of job other"):
+        CheckpointStore(str(stores[0])).latest()
+
+
+def test_generations_are_not_used_again_when_their_files_are_lost(store: CheckpointStore) -> None:
+    store.write(manifest(1, generation=3))
+    for path in (store.folder / "generations").iterdir():
+        path.unlink()
+    assert store.take_over(manifest(1, generation=3)).generation == 4
+
+
+def test_a_damaged_note_is_no_more_than_less_certainty(
+    store: CheckpointStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.write(manifest(1))
+    note = store.folder / "manifests" / "newest"
+    content = note.read_bytes()
+    for position in range(len(content)):
+        changed = bytearray(content)
+        changed[position] ^= 1
+        note.write_bytes(bytes(changed))
+        assert store.latest() == manifest(1)
+    assert "newest is damaged" in caplog.text
+
+
+def test_foreign_files_and_folders_are_left_alone(store: CheckpointStore) -> None:
+    for folder in ("manifests", "generations", "state", ""):
+        for name in ("README", "x.tmp", "000000000001.json.bak", "lost+found", "²"):
+            (store.folder / folder / name).mkdir() if name == "lost+found" else (store.folder / folder / name).touch()
+    before = sorted(store.folder.rglob("*"))
+    begun = store.begin(manifest(0))
+    assert begun is not None
+    store.write(replace(begun, epoch=1))
+    store.collect_garbage()
+    again = CheckpointStore(str(store.folder))
+    again.remove_leftovers(again.take_over(replace(begun, epoch=1)).generation)
+    assert set(before) <= set(store.folder.rglob("*"))
+
+
+def test_a_folder_in_the_place_of_a_manifest(store: CheckpointStore) -> None:
+    store.write(manifest(1))
+    (store.folder / "manifests" / "000000000002.json").mkdir()
+    with pytest.raises(CheckpointError, match=r"000000000002\.json is a folder"):
+        store.latest()
+
+
+def test_nobody_else_reads_what_is_in_a_checkpoint(tmp_path: Path) -> None:
+    store = CheckpointStore(str(tmp_path / "checkpoints"))
+    begun = store.begin(manifest(0))
+    assert begun is not None
+    store.write(replace(begun, epoch=1))
+    everything = [store.folder, *store.folder.rglob("*")]
+    assert len(everything) > 5
+    assert {path.stat().st_mode & 0o077 for path in everything} == {0}
 
 
 @pytest.mark.parametrize(
@@ -170,6 +262,15 @@ def test_places_that_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CheckpointStorageError, match="cannot be used"):
         CheckpointStore(str(tmp_path / "file" / "below"))
+
+
+def test_every_source_has_a_folder_of_its_own(store: CheckpointStore) -> None:
+    uids = ["a b", "a_b", "a/b", "..", ".", "", "source", "Ä" * 300, "Ä" * 301, "a\nb"]
+    folders = [Path(store.source_directory(uid)) for uid in uids]
+    assert len(set(folders)) == len(uids)
+    for folder in folders:
+        folder.mkdir()
+        assert folder.parent == store.folder / "sources"
 
 
 def test_a_location_is_a_path_or_a_file_uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

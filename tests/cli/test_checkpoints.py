@@ -59,6 +59,24 @@ def test_it_lists_manifests_and_where_sources_go_on(tmp_path: Path, console: Con
     assert any("file[0]" in line and '{"file": "a.log", "offset": 512}' in line for line in lines)
 
 
+def test_foreign_files_beside_manifests_are_not_taken_for_one(tmp_path: Path, console: Console) -> None:
+    folder = store(tmp_path, manifest()) / "manifests"
+    for name in ("1-copy.json", "000000000007.json.bak", "README", "7.json"):
+        (folder / name).write_text("not ours")
+    assert run_checkpoints(tmp_path, console) == 0
+
+
+def test_splits_that_ended_long_ago_are_counted(tmp_path: Path, console: Console) -> None:
+    sources = {
+        "one": SourceSnapshot(None, (), ("[day]",)),
+        "many": SourceSnapshot(None, (SplitSnapshot("now", 3, 1),), ("a", "b", "c")),
+    }
+    assert run_checkpoints(store(tmp_path, manifest(sources=sources)), console) == 0
+    lines = shown(console).splitlines()
+    assert any("one" in line and "[day]" in line and "finished" in line for line in lines)
+    assert any("many" in line and "3 splits" in line and "finished" in line for line in lines)
+
+
 def test_it_reads_what_a_job_wrote_and_leaves_it_alone(
     script: Callable[..., Path], tmp_path: Path, console: Console, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -92,6 +110,8 @@ def test_the_watermark_is_that_of_the_slowest_split_that_still_reads() -> None:
     assert watermark_of(manifest(done)) == MAX_WATERMARK
     assert watermark_of(manifest()) == MIN_WATERMARK
     assert watermark_of(manifest(slow, finished=True)) == MAX_WATERMARK
+    assert watermark_of(manifest(sources={"orders": SourceSnapshot(None, (), ("a",))})) == MAX_WATERMARK
+    assert watermark_of(manifest(sources={"orders": SourceSnapshot(None, (slow,), ("a",))})) == 10
 
 
 def test_the_state_is_counted_in_files_and_in_the_manifest(tmp_path: Path) -> None:

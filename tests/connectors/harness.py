@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +36,7 @@ class SourceRun:
     now: int = 0
     rows: list[Any] = field(default_factory=list)
     rejected: list[tuple[str, str, str]] = field(default_factory=list)
+    counters: Counter[str] = field(default_factory=Counter)
     snapshots: list[tuple[Any, Any, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -69,6 +71,7 @@ class SourceRun:
                 assert part.columns.schema == layout.schema
             self.rows += part.rows if part.rows is not None else layout.columns_to_rows(part.columns)
             self.rejected += part.rejected
+            self.counters.update(part.counters)
 
     def _checkpoint(self) -> None:
         manifest = json.dumps([self.enumerator.snapshot(), self.positions])
@@ -83,6 +86,7 @@ class SourceRun:
         del self.rejected[rejected:]
         state, self.positions = json.loads(manifest)
         self._start(state)
+        self.enumerator.checkpoint_completed(dict(self.positions))
 
     def is_finished(self) -> bool:
         splits = self.enumerator.discover(self.now)
@@ -113,14 +117,25 @@ class SinkRun:
     parallelism: int = 1
     generation: int = 1
     epoch: int = 0
+    held: Any = None
 
     def __post_init__(self) -> None:
         self.sink = pickle.loads(pickle.dumps(self.sink))
         self.sink.validate(self.kind)
         self.committer = self.new_committer()
 
-    def new_committer(self) -> Committer:
-        return self.sink.create_committer(CommitterContext("job", "sink", self.kind))
+    def new_committer(self, restored_epoch: int | None = None) -> Committer:
+        return self.sink.create_committer(
+            CommitterContext(
+                "job", "sink", self.kind, self.generation, self.epoch if restored_epoch is None else restored_epoch
+            )
+        )
+
+    def restart(self) -> None:
+        """Another job manager takes over, and everything was committed."""
+        self.generation += 1
+        self.committer = self.new_committer(self.epoch)
+        self.committer.recover(self.held)
 
     def write(self, rows: Sequence[Any], now: int = 0, subtask: int = 0, epoch: int | None = None) -> list[Any]:
         """Write some records of an epoch in a task; gives what is to be committed."""
@@ -133,14 +148,28 @@ class SinkRun:
             writer.write(batch_of(self.kind, part))
         return through_json(list(writer.prepare_commit())) if self.sink.is_durable else list(writer.prepare_commit())
 
-    def run_epoch(self, rows: Sequence[Any], now: int = 0) -> list[Any]:
+    def prepare(self, committables: Sequence[Any], now: int = 0, *, is_last: bool = False) -> list[Any]:
+        """What is to be committed with an epoch's manifest."""
+        if self.sink.pre_commit is None:
+            return list(committables)
+        prepared = self.sink.pre_commit.prepare(self.held, committables, now, is_last=is_last)
+        self.held = through_json(prepared.held)
+        return list(through_json(prepared.ready))
+
+    def run_epoch(self, rows: Sequence[Any], now: int = 0, *, is_last: bool = False) -> list[Any]:
         """Write and commit an epoch; the records go to the subtasks in turn."""
         self.epoch += 1
         committables = []
         for subtask in range(self.parallelism):
             committables += self.write(rows[subtask :: self.parallelism], now, subtask)
-        self.committer.commit(self.epoch, committables, now)
-        return committables
+        ready = self.prepare(committables, now, is_last=is_last)
+        self.committer.commit(self.epoch, ready, now)
+        return ready
+
+    def end(self, now: int = 0) -> None:
+        """The job ends with an epoch without records."""
+        self.run_epoch([], now, is_last=True)
+        self.committer.finish()
 
 
 def batch_of(kind: TypeInformation, rows: Sequence[Any], *, columnar: bool = False) -> Batch:

@@ -83,7 +83,7 @@ def test_nothing_is_visible_before_the_commit(tmp_path: Path) -> None:
     committables = run.write(["a"], epoch=1)
     assert visible(tmp_path) == []
     assert len(hidden(tmp_path)) == 1
-    run.committer.commit(1, committables, 0)
+    run.committer.commit(1, run.prepare(committables), 0)
     assert lines(tmp_path) == ["a"]
 
 
@@ -92,9 +92,10 @@ def test_attempts_that_write_the_same_make_one_file(tmp_path: Path) -> None:
     first, second = run.write(["a"], epoch=1), run.write(["a"], epoch=1)
     other = run.write(["b"], epoch=1)
     assert first == second != other
-    run.committer.commit(1, first, 0)
+    ready = run.prepare(first)
+    run.committer.commit(1, ready, 0)
     assert run.write(["a"], epoch=1) == first  # a late attempt
-    run.committer.commit(1, first, 0)
+    run.committer.commit(1, ready, 0)
     run.committer.finish()
     assert lines(tmp_path) == ["a"]
     assert hidden(tmp_path) == []
@@ -117,7 +118,7 @@ def test_a_commit_may_come_again(tmp_path: Path, policy: RollingPolicy) -> None:
         run.committer.commit(run.epoch, committables, now)
         run.new_committer().commit(run.epoch, committables, now)
     run.committer = run.new_committer()
-    run.committer.finish()
+    run.end()
     assert sorted(lines(tmp_path)) == sorted(f"{now}{letter}" for now in (0, 1000, 4000) for letter in "ab")
     assert hidden(tmp_path) == []
 
@@ -127,7 +128,7 @@ def test_what_is_gone_is_refused(tmp_path: Path) -> None:
     committables = run.run_epoch(["a"])
     (file,) = visible(tmp_path)
     file.write_text("something else")
-    with pytest.raises(CommitRefusedError, match="should have 2 bytes"):
+    with pytest.raises(CommitRefusedError, match="what is to be published there has 2"):
         run.committer.commit(1, committables, 0)
     file.unlink()
     with pytest.raises(CommitRefusedError, match="is missing"):
@@ -135,14 +136,12 @@ def test_what_is_gone_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_file_of_another_run_is_not_replaced(tmp_path: Path) -> None:
-    run = job(tmp_path, BY_TIME)
+    run, again = job(tmp_path, BY_TIME), job(tmp_path, BY_TIME)
     run.run_epoch(["a"], 0)
-    run.committer.finish()
-    again = job(tmp_path, RollingPolicy.default_rolling_policy())
-    again.committer.commit(2, again.write(["other"], epoch=2), 0)
-    visible(tmp_path)[0].rename(tmp_path / visible(tmp_path)[0].name.replace("000001-000001", "000002-000002"))
-    with pytest.raises(CommitRefusedError, match="another run"):
-        again.committer.finish()
+    run.end()
+    ready = again.prepare(again.write(["other"], epoch=1), is_last=True)
+    with pytest.raises(CommitRefusedError, match="remove it"):
+        again.committer.commit(1, ready, 0)
     assert lines(tmp_path) == ["a"]
 
 
@@ -150,14 +149,13 @@ def test_recovery_removes_what_failed_attempts_left(tmp_path: Path) -> None:
     run = job(tmp_path)
     run.run_epoch(["a"])
     run.write(["never committed"], epoch=2)
-    temporary = hidden(tmp_path)[0].with_name("0000000002-1-0.abc.tmp")
+    temporary = hidden(tmp_path)[0].with_name(f"0000000002-1-0.{'0' * 32}.tmp")
     temporary.write_text("half")
-    run.generation = 2
+    run.restart()
+    assert hidden(tmp_path) == []
     kept = run.write(["newer"], epoch=2)
-    run.committer = run.new_committer()
-    run.committer.recover(2)
-    assert len(hidden(tmp_path)) == 1
-    run.committer.commit(2, kept, 0)
+    run.committer.recover(None)
+    run.committer.commit(2, run.prepare(kept), 0)
     assert lines(tmp_path) == ["a", "newer"]
 
 
@@ -165,10 +163,10 @@ def test_sinks_of_one_folder_leave_each_other_alone(tmp_path: Path) -> None:
     one = job(tmp_path)
     left_over = one.write(["one"], epoch=1)
     other = file_sink(tmp_path).create_committer
-    committer = other(CommitterContext("other job", "sink", Types.STRING()))
-    committer.recover(9)
+    committer = other(CommitterContext("other job", "sink", Types.STRING(), 9, 5))
+    committer.recover(None)
     committer.finish()
-    one.committer.commit(1, left_over, 0)
+    one.committer.commit(1, one.prepare(left_over), 0)
     assert lines(tmp_path) == ["one"]
 
 
@@ -194,29 +192,43 @@ def test_parts_have_about_their_size(tmp_path: Path) -> None:
     for _ in range(10):
         run.run_epoch(["x" * 29], 0)
     assert [file.stat().st_size for file in visible(tmp_path)] == [120, 120]
-    run.committer.finish()
+    run.end()
     assert [file.stat().st_size for file in visible(tmp_path)] == [120, 120, 60]
 
 
-def test_a_restart_begins_a_new_part_and_keeps_the_old_one(tmp_path: Path) -> None:
+def test_a_part_goes_on_after_a_restart(tmp_path: Path) -> None:
     run = job(tmp_path, BY_TIME)
     run.run_epoch(["a", "b"], 0)
-    run.generation, run.committer = 2, run.new_committer()
-    run.committer.recover(2)
+    run.restart()
     run.run_epoch(["c", "d"], 1000)
     assert visible(tmp_path) == []
-    run.committer.finish()
-    assert sorted(lines(tmp_path)) == ["a", "b", "c", "d"]
+    run.end()
+    assert lines(tmp_path) == ["a", "c", "b", "d"]
+    assert len(visible(tmp_path)) == 2
     assert hidden(tmp_path) == []
 
 
-def test_what_was_held_back_appears_when_the_policy_changes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("header", [False, True])
+def test_what_was_held_back_appears_when_the_policy_changes(tmp_path: Path, header: bool) -> None:
+    kind = Types.ROW_NAMED(["name"], [Types.STRING()])
+    run = SinkRun(file_sink(tmp_path, BY_TIME, encoder=CsvEncoder(header=header)), kind, parallelism=2)
+    run.run_epoch([("a",), ("b",)], 0)
+    run.sink = file_sink(tmp_path, EVERY_EPOCH, encoder=CsvEncoder(header=header))
+    run.restart()
+    run.run_epoch([("c",), ("d",)], 0)
+    assert sorted(line for line in lines(tmp_path) if line != "name") == ["a", "b", "c", "d"]
+    assert all(file.read_text().startswith("name\n") is header for file in visible(tmp_path))
+
+
+def test_a_quiet_job_knows_when_a_part_is_old_enough(tmp_path: Path) -> None:
     run = job(tmp_path, BY_TIME)
-    run.run_epoch(["a", "b"], 0)
-    run.sink = file_sink(tmp_path, EVERY_EPOCH)
-    run.generation, run.committer = 2, run.new_committer()
-    run.committer.recover(2)
-    run.run_epoch(["c", "d"], 0)
+    assert run.sink.pre_commit is not None
+    run.run_epoch(["a", "b"], 1000)
+    assert run.sink.pre_commit.due(run.held) == 3000  # nothing was written for two seconds
+    run.run_epoch(["c", "d"], 2500)
+    assert run.sink.pre_commit.due(run.held) == 4000  # three seconds after the first record
+    run.run_epoch([], 4000)
+    assert run.held is None
     assert sorted(lines(tmp_path)) == ["a", "b", "c", "d"]
 
 
@@ -256,22 +268,24 @@ class CrashingJob:
         self.header = header
         self.sink = file_sink(path, policy, encoder=CsvEncoder(header=header))
         self.kind = Types.ROW_NAMED(["name"], [Types.STRING()])
-        self.manifests: list[tuple[int, Any, int]] = []
+        self.manifests: list[tuple[int, Any, Any, int]] = []
         self.generation = 0
 
     def live(self) -> None:
         """One life of the job: commit what is pending, recover, go on to the end."""
         self.generation += 1
-        run = SinkRun(self.sink, self.kind, parallelism=2, generation=self.generation)
-        for epoch, committables, now in self.manifests[-1:]:  # it was never acknowledged
-            run.committer.commit(epoch, committables, now)
-        run.committer.recover(self.generation)
+        run = SinkRun(self.sink, self.kind, 2, self.generation, epoch=len(self.manifests))
+        for epoch, ready, held, now in self.manifests[-1:]:  # it was never acknowledged
+            run.held = held
+            run.committer.commit(epoch, ready, now)
+        run.committer.recover(run.held)
         for epoch, now in ((1, 0), (2, 1000), (3, 4000))[len(self.manifests) :]:
             run.epoch = epoch
             rows = [(f"{epoch}{letter}",) for letter in "abcd"]
             committables = [item for subtask in (0, 1) for item in run.write(rows[subtask::2], now, subtask)]
-            self.manifests.append((epoch, committables, now))
-            run.committer.commit(epoch, committables, now)
+            ready = run.prepare(committables, now, is_last=epoch == 3)
+            self.manifests.append((epoch, ready, run.held, now))
+            run.committer.commit(epoch, ready, now)
         run.committer.finish()
 
     def check(self) -> None:
@@ -362,7 +376,7 @@ def test_the_machine_s_time_zone_is_the_default(tmp_path: Path) -> None:
     sink = FileSink.for_row_format(tmp_path, Encoder.simple_string_encoder()).build()
     run = SinkRun(sink, Types.STRING())
     run.run_epoch(["a"], 1_700_000_000_000)
-    run.committer.finish()
+    run.end()
     (file,) = visible(tmp_path)
     assert file.parent.name.startswith("2023-11-1")
 

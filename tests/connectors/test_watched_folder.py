@@ -134,7 +134,7 @@ def test_a_file_from_the_future_makes_no_other_too_old(folder: Folder) -> None:
 
 
 def test_the_logs_stay_small_and_few(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.connectors.file_system.enumerator._MIN_ENTRIES", 10)
+    monkeypatch.setattr("headrace.connectors.file_system.file_log._MIN_ENTRIES", 10)
     for number in range(300):
         folder.put(f"{number:03}")
         assert folder.epoch() == [f"{number:03}"]

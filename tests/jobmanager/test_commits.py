@@ -11,7 +11,7 @@ import pytest
 from headrace.checkpoint.manifest import PendingCommit
 from headrace.common.errors import CommitRefusedError, JobCancelledError, JobSupersededError
 from headrace.connectors.sink import Committer
-from headrace.jobmanager.commits import MAX_PENDING_EPOCHS, CommitCoordinator, commits_of
+from headrace.jobmanager.commits import MAX_PENDING_EPOCHS, CommitCoordinator
 
 
 class Recorder(Committer):
@@ -30,8 +30,8 @@ class Recorder(Committer):
             raise self.faults.pop(0)
         self.calls.append((epoch, tuple(committables)))
 
-    def recover(self, generation: int) -> None:
-        self.events.append(f"recover {generation} after {len(self.calls)}")
+    def recover(self, held: Any) -> None:
+        self.events.append(f"recover {held} after {len(self.calls)}")
 
     def finish(self) -> None:
         self.events.append(f"finish after {len(self.calls)}")
@@ -60,7 +60,7 @@ def commits(sink: Recorder, slept: list[float]) -> Iterator[CommitCoordinator]:
 
 
 def of(epoch: int, *items: Any, sink: str = "files") -> list[PendingCommit]:
-    return commits_of(epoch, 5, {sink: items})
+    return [PendingCommit(epoch, sink, 5, items)]
 
 
 def test_epochs_are_committed_in_order(commits: CommitCoordinator, sink: Recorder) -> None:
@@ -69,10 +69,6 @@ def test_epochs_are_committed_in_order(commits: CommitCoordinator, sink: Recorde
     commits.drain()
     assert sink.calls == [(epoch, (epoch,)) for epoch in range(1, 9)]
     assert commits.pending() == ()
-
-
-def test_an_epoch_without_committables_is_none() -> None:
-    assert of(1) == []
 
 
 def test_what_is_not_acknowledged_belongs_into_the_next_manifest(commits: CommitCoordinator, sink: Recorder) -> None:
@@ -142,10 +138,10 @@ def test_leftovers_are_removed_and_the_rest_is_published_after_everything_is_com
     commits: CommitCoordinator, sink: Recorder
 ) -> None:
     commits.submit([*of(1, "a"), *of(2, "b")])
-    commits.recover(3)
+    commits.recover({"files": "b"})
     commits.submit(of(3, "c"))
     commits.finish()
-    assert sink.events == ["recover 3 after 2", "finish after 3"]
+    assert sink.events == ["recover b after 2", "finish after 3"]
 
 
 def coordinator(sink: Recorder, **arguments: Any) -> CommitCoordinator:
@@ -199,7 +195,7 @@ def test_nobody_waits_for_a_sink_once_the_job_is_cancelled(
     waits: dict[str, Callable[[], None]] = {
         "drain": commits.drain,
         "submit": lambda: commits.submit(of(99, 99)),
-        "recover": lambda: commits.recover(1),
+        "recover": lambda: commits.recover({}),
         "finish": commits.finish,
         "settle": commits.settle,
     }

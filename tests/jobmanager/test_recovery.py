@@ -60,6 +60,13 @@ def manifest(first: int, second: int, *, first_groups: int = MAX, **changes: Any
     return replace(Manifest(1, 0, "id", "job", MAX, 0, {"source": source}, (stage,)), **changes)
 
 
+@pytest.mark.parametrize("held", [SourceSnapshot(None, (), ("0",)), SourceSnapshot({"log": "a"})])
+def test_a_source_must_not_be_lost_when_its_splits_have_ended(held: SourceSnapshot) -> None:
+    with pytest.raises(StateMigrationError, match="position of sources with uid gone"):
+        check_compatible(manifest(2, 2, sources={"gone": held}), plan(2, 2))
+    check_compatible(manifest(2, 2, sources={"gone": SourceSnapshot(None)}), plan(2, 2))
+
+
 def test_the_same_parallelism_reads_its_own_state() -> None:
     contexts = partition_contexts(manifest(3, 3), plan(3, 3))
     for number in range(3):

@@ -108,8 +108,8 @@ def test_an_older_checkpoint_is_not_taken_for_the_newest(tmp_path: Path) -> None
 def test_what_a_killed_driver_left_half_written_is_removed(job: SmallJob, tmp_path: Path) -> None:
     newest = newest_manifest(job)
     half_written = [
-        newest.with_name(f".{newest.name}.0123456789abcdef.tmp"),
-        job.folder / "checkpoints" / "state" / ".tmpabcdef.tmp",
+        newest.with_name(f".{newest.name}.{'0123456789abcdef' * 2}.tmp"),
+        job.folder / "checkpoints" / "state" / f".1-0-1-0-00ff.state.{'0123456789abcdef' * 2}.tmp",
     ]
     for path in half_written:
         path.write_bytes(b"half")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.reliability.support.checkpoints import left_overs
 from tests.reliability.support.outputs import hidden_files, lines
 from tests.reliability.support.processes import Launcher
 
@@ -90,10 +91,4 @@ def test_a_word_count_survives(words: Input, programs: Launcher, tmp_path: Path)
     assert ended.code == 0, f"seed {words.seed}: {ended}"
     assert check_upper_bound(output, truth) == words.rows
     assert not hidden_files(output)
-    assert no_left_overs(tmp_path / "checkpoints") == []
-
-
-def no_left_overs(checkpoints: Path) -> list[str]:
-    """Files that killed drivers have left in the checkpoint directory."""
-    every = (path.relative_to(checkpoints) for path in checkpoints.rglob("*") if path.is_file())
-    return [str(path) for path in every if path.name.startswith(".") and not path.name.startswith(".probe-")]
+    assert left_overs(tmp_path / "checkpoints") == []

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ import pytest
 from headrace.checkpoint.store import CheckpointStore
 from headrace.client import submission
 from headrace.common.errors import JobSupersededError
-from headrace.connectors.file_system.rolls import HeldChunks
-from tests.reliability.support.file_sinks import KINDS, Kind
+from headrace.connectors.file_system import committer
+from headrace.connectors.file_system.committer import FileCommitter
+from tests.reliability.support.file_sinks import KINDS, Kind, contents
 from tests.reliability.support.small_jobs import EPOCHS, SmallJob, WatchedSink, expected
 
 PATIENCE = 60.0
@@ -69,8 +71,8 @@ def test_the_older_one_stops_at_its_next_manifest(kind: Kind, tmp_path: Path, ou
 
 
 def test_the_older_one_is_in_the_middle_of_a_commit(kind: Kind, tmp_path: Path, output: Path) -> None:
-    pause = Pause()
-    paused = WatchedSink(kind.make(output), before=lambda epoch: pause.here() if epoch == 4 else None)
+    pause, commits = Pause(), itertools.count(1)
+    paused = WatchedSink(kind.make(output), before=lambda epoch: pause.here() if next(commits) == 2 else None)
     older = SmallJob(tmp_path, paused)
     younger = SmallJob(tmp_path, WatchedSink(kind.make(output)))
     errors: list[BaseException] = []
@@ -84,31 +86,85 @@ def test_the_older_one_is_in_the_middle_of_a_commit(kind: Kind, tmp_path: Path, 
     assert before == kind.records(output) == expected()
 
 
-@pytest.mark.parametrize("step", ["_merge", "_uncover", "_show"])
-def test_the_older_one_is_in_the_middle_of_publishing_a_merged_file(
-    step: str, tmp_path: Path, output: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (kind,) = (kind for kind in KINDS if kind.name == "csv-rolled-by-size")
-    pause, original = Pause(), getattr(HeldChunks, step)
-    is_first = threading.Lock()
+SHOWING = ["_is_there", "_publish", "move", "sync_folders"]
+PUTTING_TOGETHER = [*SHOWING, "_put_together", "AppendedFile", "_checked_blocks"]
+STEPS = {
+    "text-a-file-an-epoch": SHOWING,
+    "text-rolled-by-size": PUTTING_TOGETHER,
+    "csv-rolled-by-size": PUTTING_TOGETHER,
+}
 
-    def paused(self: HeldChunks, *arguments: Any) -> None:
-        if is_first.acquire(blocking=False):
+
+def pause_at(monkeypatch: pytest.MonkeyPatch, step: str, side: str, nth: int, pause: Pause) -> None:
+    """Wait at the beginning, the end, or in the middle, of what a committer of files does."""
+    owner: Any = FileCommitter if hasattr(FileCommitter, step) else committer
+    original, calls = getattr(owner, step), itertools.count(1)
+
+    def paused(*arguments: Any, **named: Any) -> Any:
+        is_it = next(calls) == nth
+        if is_it and side == "before":
             pause.here()
-        original(self, *arguments)
+        found = original(*arguments, **named)
+        if is_it and side == "after":
+            pause.here()
+        return found
 
-    monkeypatch.setattr(HeldChunks, step, paused)
+    def paused_blocks(*arguments: Any) -> Iterator[bytes]:
+        is_it = next(calls) == nth
+        if is_it and side == "before":
+            pause.here()
+        for block in original(*arguments):
+            yield block[: len(block) // 2]
+            if is_it and side == "after":
+                pause.here()
+            yield block[len(block) // 2 :]
+
+    monkeypatch.setattr(owner, step, paused_blocks if step == "_checked_blocks" else paused)
+
+
+@pytest.mark.parametrize("nth", [1, 2])
+@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize(("name", "step"), [(name, step) for name, steps in STEPS.items() for step in steps])
+def test_the_older_one_is_in_the_middle_of_publishing(
+    name: str, step: str, side: str, nth: int, tmp_path: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it goes on with, the younger one has published everything, and nothing appears twice."""
+    (kind,) = (kind for kind in KINDS if kind.name == name)
+    pause = Pause()
+    pause_at(monkeypatch, step, side, nth, pause)
     older, younger = (SmallJob(tmp_path, WatchedSink(kind.make(output))) for _ in range(2))
     errors: list[BaseException] = []
     thread = older.in_background(errors)
     pause.wait_for()
     younger.run()
+    before = contents(output)
+    assert kind.records(output) == expected()
     pause.end()
     thread.join(PATIENCE)
     only_superseded(errors)
-    assert kind.records(output) == expected()
+    assert contents(output) == before
     SmallJob(tmp_path, WatchedSink(kind.make(output))).run()
-    assert kind.records(output) == expected()
+    assert contents(output) == before
+
+
+@pytest.mark.parametrize("step", ["_put_together", "AppendedFile", "_checked_blocks", "move"])
+def test_the_older_one_cannot_show_again_what_a_reader_has_taken_away(
+    step: str, tmp_path: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (kind,) = (kind for kind in KINDS if kind.name == "csv-rolled-by-size")
+    pause = Pause()
+    pause_at(monkeypatch, step, "before" if step == "move" else "after", 1, pause)
+    older, younger = (SmallJob(tmp_path, WatchedSink(kind.make(output))) for _ in range(2))
+    errors: list[BaseException] = []
+    thread = older.in_background(errors)
+    pause.wait_for()
+    younger.run()
+    for name in contents(output):
+        (output / name).unlink()
+    pause.end()
+    thread.join(PATIENCE)
+    only_superseded(errors)
+    assert contents(output) == {}
 
 
 def test_one_that_wakes_up_when_its_next_manifest_has_come_and_gone(

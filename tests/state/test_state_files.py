@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -259,3 +260,27 @@ def test_other_stores_are_rescaled_and_merged_too() -> None:
     assert sorted((row["end"], row["n"]) for row in seen) == [(epoch, n) for epoch in range(3) for n in range(100)]
     with pytest.raises(StateError, match="slash"):
         operator.store("state/x")
+
+
+def test_files_that_change_places_are_found_out(tmp_path: Path) -> None:
+    """Of two partitions, of two epochs: each is a good file, under the name of another one."""
+    storage = DirectoryStorage(tmp_path)
+    job = Job(storage=storage, parallelism=2)
+    write(job, range(40))
+    names = storage.list()
+    assert len(names) == 2
+    contents = [(tmp_path / name).read_bytes() for name in names]
+    for name, content in zip(names, reversed(contents), strict=True):
+        (tmp_path / name).write_bytes(content)
+    for partition, ref in enumerate(job.refs):
+        with pytest.raises(StateCorruptedError, match=rf"{ref.name} has the content of another one"):
+            TaskState.open(storage, [ref], ref.stage, partition, 2, 16)
+
+
+@pytest.mark.parametrize("change", [{"epoch": 9}, {"stage": 2}, {"partition": 1}])
+def test_a_file_that_is_not_the_one_of_the_manifest(change: dict[str, int], storage: StateStorage) -> None:
+    job = Job(storage=storage)
+    write(job, range(3))
+    ref = replace(job.refs[0], **change)
+    with pytest.raises(StateCorruptedError, match="has the content of another one"):
+        TaskState.open(storage, [ref], 1, 0, 1, 16)

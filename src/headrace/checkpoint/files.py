@@ -1,12 +1,14 @@
-"""The few promises of a file system that exactness rests on, made with POSIX calls and tried out at the start."""
+"""Where a checkpoint directory is, and whether it keeps the promises that exactness rests on."""
 
 from __future__ import annotations
 
-import os
+import hashlib
+import re
 import uuid
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from headrace.common.durable import Permissions, create_exclusively, make_folder
 from headrace.common.errors import CheckpointStorageError
 
 
@@ -27,36 +29,20 @@ def local_path(location: str) -> Path:
     )
 
 
-def create_exclusively(path: Path, content: bytes) -> bool:
-    """Create a file with its whole content in one step, unless it exists.
-
-    The content is written and synchronised under another name first; ``link`` then fails when the name is taken, on
-    every POSIX file system and over NFS, so of two processes exactly one succeeds.
-
-    Returns:
-        Whether this call created it.
-    """
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-    try:
-        _write_synchronised(temporary, content)
-        try:
-            os.link(temporary, path)
-        except FileExistsError:
-            return False
-        _synchronise_folder(path.parent)
-        return True
-    finally:
-        temporary.unlink(missing_ok=True)
+def folder_name(uid: str) -> str:
+    """The name of an operator's folder: readable, and another one for every uid, whatever is in it."""
+    readable = re.sub(r"[^A-Za-z0-9_-]", "_", uid)[:60]
+    return f"{readable}-{hashlib.blake2b(uid.encode(), digest_size=8).hexdigest()}"
 
 
-def probe(folder: Path) -> None:
-    """Try what will be relied on.
+def probe(folder: Path, permissions: Permissions = Permissions.OWNER) -> None:
+    """Make the folder if it is missing, and try what will be relied on.
 
     Raises:
         CheckpointStorageError: when the folder cannot be written or does not create files exclusively.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder, permissions)
         name = folder / f".probe-{uuid.uuid4().hex}"
         try:
             if not create_exclusively(name, b"1") or create_exclusively(name, b"2") or name.read_bytes() != b"1":
@@ -70,18 +56,3 @@ def probe(folder: Path) -> None:
         if isinstance(error, CheckpointStorageError):
             raise
         raise CheckpointStorageError(f"checkpoint directory {folder} cannot be used: {error}") from error
-
-
-def _write_synchronised(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _synchronise_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

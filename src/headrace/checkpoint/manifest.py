@@ -14,7 +14,7 @@ from headrace.state.version import VersionRef
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Raised when a manifest of an older version can no longer be read as it is."""
 
 _CHECKSUM = b',"checksum":"%08x"}'
@@ -42,10 +42,17 @@ class SplitSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class SourceSnapshot:
-    """One source: what its enumerator wants to know again, and its splits."""
+    """One source.
+
+    Attributes:
+        enumerator: what its enumerator wants to know again.
+        splits: its splits, but for those that had finished in an earlier epoch.
+        finished: of those, the ids that the enumerator still lists.
+    """
 
     enumerator: Any
     splits: tuple[SplitSnapshot, ...] = ()
+    finished: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +124,8 @@ class Manifest:
         sources: by uid.
         stages: the later stages, in order.
         pending: committables that have to be committed (again) after a restart.
+        held: by uid of the sink, what it holds back until there is more of it; see
+            :class:`headrace.connectors.sink.PreCommit`.
         finished: whether the job came to its end.
         counters: totals since the job's first start, for the user.
     """
@@ -130,6 +139,7 @@ class Manifest:
     sources: Mapping[str, SourceSnapshot] = field(default_factory=dict)
     stages: tuple[StageSnapshot, ...] = ()
     pending: tuple[PendingCommit, ...] = ()
+    held: Mapping[str, Any] = field(default_factory=dict)
     finished: bool = False
     counters: Mapping[str, int] = field(default_factory=dict)
 
@@ -153,6 +163,7 @@ class Manifest:
             "sources": {uid: _source_to_json(source) for uid, source in self.sources.items()},
             "stages": [_stage_to_json(stage) for stage in self.stages],
             "pending": [[c.epoch, c.sink, c.processing_time, list(c.committables)] for c in self.pending],
+            "held": dict(self.held),
             "finished": self.finished,
             "counters": dict(self.counters),
         }
@@ -187,6 +198,7 @@ class Manifest:
                 pending=tuple(
                     PendingCommit(epoch, sink, time, tuple(items)) for epoch, sink, time, items in document["pending"]
                 ),
+                held=document["held"],
                 finished=document["finished"],
                 counters=document["counters"],
             )
@@ -196,11 +208,12 @@ class Manifest:
 
 def _source_to_json(source: SourceSnapshot) -> dict[str, Any]:
     splits = [[s.split_id, s.channel, s.position, dict(s.watermarks), s.finished] for s in source.splits]
-    return {"enumerator": source.enumerator, "splits": splits}
+    return {"enumerator": source.enumerator, "splits": splits, "finished": list(source.finished)}
 
 
 def _source_from_json(document: dict[str, Any]) -> SourceSnapshot:
-    return SourceSnapshot(document["enumerator"], tuple(SplitSnapshot(*split) for split in document["splits"]))
+    splits = tuple(SplitSnapshot(*split) for split in document["splits"])
+    return SourceSnapshot(document["enumerator"], splits, tuple(document.get("finished", ())))
 
 
 def _stage_to_json(stage: StageSnapshot) -> dict[str, Any]:

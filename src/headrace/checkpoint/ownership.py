@@ -1,20 +1,25 @@
 """Who may write to a checkpoint directory: the job manager that has started last.
 
-Each job manager claims a generation before it writes anything: a file with its mark, made exclusively and kept for
-ever. One that finds a younger generation of somebody else's has been superseded. The names of manifests alone would not
-do as a fence: old ones are deleted, so one that wakes up after a long time finds the name of its next manifest free
-again.
+Each job manager claims a generation before it writes anything: a file with the job's id and its own mark, made
+exclusively and kept for ever. One that finds a younger generation of somebody else's has been superseded. The names of
+manifests alone would not do as a fence: old ones are deleted, so one that wakes up after a long time finds the name of
+its next manifest free again.
 """
 
 from __future__ import annotations
 
+import re
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from headrace.checkpoint.files import create_exclusively
+from headrace.common.durable import Permissions, create_exclusively, make_folder
+from headrace.common.errors import CheckpointError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+_NUMBER: Final = re.compile("[0-9]+")
 
 
 class Generations:
@@ -22,24 +27,31 @@ class Generations:
 
     Args:
         folder: where they are kept.
+        permissions: who may read and write them.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._mark = uuid.uuid4().hex.encode()
-        folder.mkdir(exist_ok=True)
+    def __init__(self, folder: Path, permissions: Permissions = Permissions.OWNER) -> None:
+        self.folder = folder
+        self._permissions = permissions
+        self._mark = uuid.uuid4().hex
+        make_folder(folder, permissions)
 
-    def claim(self, at_least: int) -> int:
-        """A generation that nobody had, and younger than all others."""
-        generation = max((number + 1 for number in self._taken()), default=at_least)
-        while not create_exclusively(self._folder / str(generation), self._mark):
+    def claim(self, at_least: int, job_id: str) -> int:
+        """A generation that nobody had, and younger than all others.
+
+        Args:
+            at_least: the first that nobody can have had, by the newest manifest; files may have been lost.
+            job_id: whose it is.
+        """
+        generation = max([at_least, *(taken + 1 for taken in self._taken())])
+        while not self._create(generation, job_id):
             generation += 1
         return generation
 
-    def renew(self) -> int | None:
+    def renew(self, job_id: str) -> int | None:
         """The generation after one's own; None when the youngest is somebody else's."""
-        while self._is_own(youngest := max(self._taken())):
-            if create_exclusively(self._folder / str(youngest + 1), self._mark):
+        while self._is_own(youngest := max(self._taken(), default=0)):
+            if self._create(youngest + 1, job_id):
                 return youngest + 1
         return None
 
@@ -49,14 +61,42 @@ class Generations:
         One's own may be younger: claimed, but not known to be, as an error came after its file had come into being.
         """
         younger = generation + 1
-        while (self._folder / str(younger)).exists():
+        while (self.folder / str(younger)).exists():
             if not self._is_own(younger):
                 return False
             younger += 1
         return True
 
+    def job_id(self) -> str | None:
+        """The job that the directory belongs to, by the youngest generation; None when nobody had it yet."""
+        return self._read(max(self._taken()))[0] if self._taken() else None
+
+    def check(self, generation: int, job_id: str, manifest: str) -> None:
+        """Refuse a manifest that somebody has put here from the checkpoint directory of another job.
+
+        Raises:
+            CheckpointError: naming both files, when the generation was claimed by another job.
+        """
+        try:
+            found, _ = self._read(generation)
+        except FileNotFoundError:  # nothing depends on it: the next generation is above those of all manifests
+            return
+        if found != job_id:
+            raise CheckpointError(
+                f"manifest {manifest} is of job {job_id} and says that it has generation {generation}, but "
+                f"{self.folder / str(generation)} is damaged or of another job: put back what belongs together"
+            )
+
+    def _create(self, generation: int, job_id: str) -> bool:
+        return create_exclusively(self.folder / str(generation), f"{job_id} {self._mark}".encode(), self._permissions)
+
     def _is_own(self, generation: int) -> bool:
-        return (self._folder / str(generation)).read_bytes() == self._mark
+        return self._read(generation)[1] == self._mark
+
+    def _read(self, generation: int) -> tuple[str, str]:
+        """The job and the mark of whoever claimed it."""
+        job_id, _, mark = (self.folder / str(generation)).read_text(errors="replace").partition(" ")
+        return job_id, mark
 
     def _taken(self) -> list[int]:
-        return [int(path.name) for path in self._folder.iterdir() if path.name.isdecimal()]
+        return [int(path.name) for path in self.folder.iterdir() if _NUMBER.fullmatch(path.name)]

@@ -9,21 +9,26 @@ number ``n + 1``: who comes second has been superseded, and so has whoever finds
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from zlib import crc32
 
-from headrace.checkpoint.files import create_exclusively, local_path, probe
+from headrace.checkpoint.files import folder_name, local_path, probe
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.ownership import Generations
+from headrace.common.durable import Permissions, create_exclusively, make_folder, target_of_temporary, write_file
 from headrace.common.errors import CheckpointError, JobSupersededError
+from headrace.state.state_file import CompactedName, VersionName
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-_MANIFEST = re.compile(r"(\d{12})\.json")
-_UNFINISHED_MANIFEST = re.compile(r"\.(\d{12})\.json\.\w+\.tmp")
-_STATE_FILE = re.compile(r"(\d+)-(\d+)-\d+-\d+-[0-9a-f]+\.state")
+logger = logging.getLogger(__name__)
+
+_MANIFEST = re.compile(r"([0-9]{12})\.json")
 
 
 class CheckpointStore:
@@ -32,21 +37,25 @@ class CheckpointStore:
     Args:
         location: the folder; driver and executors must see it under the same path.
         num_retained: how many manifests are kept, with all that they need.
+        permissions: who may read and write what is in it.
 
     Raises:
         CheckpointStorageError: when the folder cannot be used, or does not promise what exactness needs.
     """
 
-    def __init__(self, location: str, num_retained: int = 1) -> None:
+    def __init__(self, location: str, num_retained: int = 1, permissions: Permissions = Permissions.OWNER) -> None:
         self.folder = local_path(location)
+        self.permissions = permissions
         self._num_retained = max(1, num_retained)
-        probe(self.folder)
+        probe(self.folder, permissions)
         self._manifests = self.folder / "manifests"
         self._state = self.folder / "state"
-        self._manifests.mkdir(exist_ok=True)
-        self._state.mkdir(exist_ok=True)
+        make_folder(self._manifests, permissions)
+        make_folder(self._state, permissions)
+        self._sources = self.folder / "sources"
+        make_folder(self._sources, permissions)
         self._newest = self._manifests / "newest"
-        self._generations = Generations(self.folder / "generations")
+        self._generations = Generations(self.folder / "generations", permissions)
         self._retained: dict[int, frozenset[str]] = {}
 
     @property
@@ -56,13 +65,13 @@ class CheckpointStore:
 
     def source_directory(self, uid: str) -> str:
         """The folder that belongs to one source."""
-        return str(self.folder / "sources" / re.sub(r"[^\w.-]", "_", uid))
+        return str(self._sources / folder_name(uid))
 
     def latest(self) -> Manifest | None:
         """The newest manifest; None in a fresh directory.
 
         Raises:
-            CheckpointError: naming the manifest, when it is damaged or has been removed.
+            CheckpointError: naming the manifest, when it is damaged, has been removed, or is of another job.
         """
         while numbers := self._complete_numbers():
             try:
@@ -72,8 +81,12 @@ class CheckpointStore:
         return None
 
     def begin(self, first: Manifest) -> Manifest | None:
-        """Become the owner of a fresh directory; None when another job manager has just done that, and an epoch too."""
-        generation = self._generations.claim(first.generation)
+        """Become the owner of a directory without manifest; None when somebody has just written one.
+
+        A job that has been started before, but came to no manifest, keeps its id, and so finds what it left elsewhere.
+        """
+        first = replace(first, job_id=self._generations.job_id() or first.job_id)
+        generation = self._generations.claim(first.generation, first.job_id)
         return replace(first, generation=generation) if self.latest() is None else None
 
     def take_over(self, previous: Manifest) -> Manifest:
@@ -85,7 +98,7 @@ class CheckpointStore:
         Raises:
             JobSupersededError: when a third job manager has done the same a little later.
         """
-        return self._succeed(previous, self._generations.claim(previous.generation + 1))
+        return self._succeed(previous, self._generations.claim(previous.generation + 1, previous.job_id))
 
     def restart(self, known: Manifest) -> Manifest:
         """Go on from the newest manifest after a failure in the process that owns the directory.
@@ -100,7 +113,7 @@ class CheckpointStore:
             JobSupersededError: when another job manager has taken over.
             CheckpointError: when the manifests are damaged or have been removed.
         """
-        generation = self._generations.renew()
+        generation = self._generations.renew(known.job_id)
         if generation is None:
             raise self._superseded(known)
         newest = self.latest()
@@ -165,21 +178,20 @@ class CheckpointStore:
         Returns:
             The names of the deleted files.
         """
-        for path in self._manifests.glob(".*.tmp"):
-            found = _UNFINISHED_MANIFEST.fullmatch(path.name)
-            if found is not None and int(found[1]) <= max(self._retained):
-                path.unlink(missing_ok=True)
+        newest = max(self._retained, default=0)
+        _remove_unfinished(self._manifests, lambda name: name == "newest" or 0 < number_of(name) <= newest)
+        _remove_unfinished(self._generations.folder, lambda name: name.isdecimal() and int(name) <= generation)
+        _remove_unfinished(self._state, lambda name: _is_state_before(name, generation))
         needed = frozenset().union(*self._retained.values())
         deleted = []
         for path in sorted(self._state.iterdir()):
-            found = _STATE_FILE.fullmatch(path.name)
-            if path.name not in needed and (found is None or int(found[2]) < generation):
+            if path.name not in needed and _is_state_before(path.name, generation):
                 path.unlink(missing_ok=True)
                 deleted.append(path.name)
         return deleted
 
     def _create(self, manifest: Manifest) -> bool:
-        return create_exclusively(self._manifest_path(manifest.epoch), manifest.to_bytes())
+        return create_exclusively(self._manifest_path(manifest.epoch), manifest.to_bytes(), self.permissions)
 
     def _check_owner(self, manifest: Manifest) -> None:
         if not self.is_owned_by(manifest.generation):
@@ -193,13 +205,20 @@ class CheckpointStore:
 
     def _note(self, number: int) -> None:
         """Leave a note that there was a manifest; lost or outdated it only means less certainty."""
-        self._newest.write_text(f"{number}\n")
+        text = b"%d %08x\n" % (number, crc32(b"%d" % number))
+        write_file(self._newest, [text], self.permissions, durable=False)
 
     def _noted(self) -> int:
         try:
-            return int(self._newest.read_text())
-        except (FileNotFoundError, ValueError):
+            number, check = self._newest.read_bytes().split()
+        except FileNotFoundError:
             return 0
+        except ValueError:
+            number = check = b""
+        if not number or check != b"%08x" % crc32(number):
+            logger.warning("%s is damaged: whether a manifest is missing cannot be told", self._newest)
+            return 0
+        return int(number)
 
     def _complete_numbers(self) -> list[int]:
         """The numbers of the manifests, the newest of which is really the newest there was."""
@@ -217,12 +236,39 @@ class CheckpointStore:
         return self._manifests / f"{number:012d}.json"
 
     def _numbers(self) -> list[int]:
-        found = (_MANIFEST.fullmatch(path.name) for path in self._manifests.iterdir())
-        return sorted(int(match[1]) for match in found if match)
+        numbers = (number_of(path.name) for path in self._manifests.iterdir())
+        return sorted(number for number in numbers if number)
 
     def _read(self, number: int) -> Manifest:
         path = self._manifest_path(number)
-        return Manifest.from_bytes(path.read_bytes(), str(path))
+        try:
+            manifest = Manifest.from_bytes(path.read_bytes(), str(path))
+        except IsADirectoryError as error:
+            raise CheckpointError(f"{path} is a folder, where the manifest of epoch {number} has its place") from error
+        if manifest.epoch != number:
+            raise CheckpointError(f"manifest {path} is that of epoch {manifest.epoch} under another name: put it back")
+        self._generations.check(manifest.generation, manifest.job_id, str(path))
+        return manifest
 
     def close(self) -> None:
         """Nothing is held open."""
+
+
+def number_of(name: str) -> int:
+    """The number of the manifest that has a file name; 0 when it is the name of something else."""
+    found = _MANIFEST.fullmatch(name)
+    return int(found[1]) if found else 0
+
+
+def _remove_unfinished(folder: Path, is_over: Callable[[str], bool]) -> None:
+    """Remove what was being written when its writer died, unless a living one may still be at it."""
+    for path in folder.iterdir():
+        target = target_of_temporary(path.name)
+        if target is not None and is_over(target):
+            path.unlink(missing_ok=True)
+
+
+def _is_state_before(name: str, generation: int) -> bool:
+    """Whether a name is that of a state file which an older generation wrote, or of the outcome of a compaction."""
+    version = VersionName.parse(name)
+    return version.generation < generation if version else CompactedName.parse(name) is not None

@@ -5,23 +5,29 @@ The newest manifest is kept in memory, so the job can go on from there after a f
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from headrace.checkpoint.files import folder_name
+from headrace.common.durable import Permissions
+from headrace.common.temporary import TemporaryFolder
 
 if TYPE_CHECKING:
     from headrace.checkpoint.manifest import Manifest
 
 
 class TemporaryStore:
-    """Keeps state files in a temporary folder and the newest manifest in memory; the folder goes with :meth:`close`."""
+    """Keeps state files in a temporary folder, and the newest manifest in memory.
+
+    The folder goes with :meth:`close`, or, when this process is killed, with the next start of a job on this machine.
+    """
 
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="headrace-"))
+        self._temporary = TemporaryFolder()
+        self._folder = self._temporary.path
         self._state = self._folder / "state"
         self._state.mkdir()
+        self.permissions = Permissions.OWNER
         self._newest: Manifest | None = None
         self._obsolete: set[str] = set()
 
@@ -32,7 +38,7 @@ class TemporaryStore:
 
     def source_directory(self, uid: str) -> str:
         """The folder that belongs to one source."""
-        return str(self._folder / "sources" / uid)
+        return str(self._folder / "sources" / folder_name(uid))
 
     def latest(self) -> Manifest | None:
         """Always None: nothing is kept from one run to the next."""
@@ -51,13 +57,15 @@ class TemporaryStore:
         return previous
 
     def restart(self, known: Manifest) -> Manifest:
-        """The newest manifest under a new generation, so that nothing of a failed epoch is taken for part of it.
+        """The newest manifest as the next one, under a new generation, as in :class:`CheckpointStore`.
 
         Args:
             known: what the job began with, in case that it has written no manifest yet.
         """
-        newest = self._newest or known
-        self._newest = replace(newest, generation=max(newest.generation, known.generation) + 1)
+        if self._newest is None:
+            return replace(known, generation=known.generation + 1)
+        generation = max(self._newest.generation, known.generation) + 1
+        self._newest = replace(self._newest, epoch=self._newest.epoch + 1, generation=generation)
         return self._newest
 
     def write(self, manifest: Manifest) -> None:
@@ -82,7 +90,7 @@ class TemporaryStore:
 
     def close(self) -> None:
         """Remove the folder."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._temporary.remove()
 
     def _needed(self) -> frozenset[str]:
         return frozenset() if self._newest is None else frozenset(self._newest.state_files())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -11,10 +12,14 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from headrace.checkpoint.manifest import Manifest, SplitSnapshot
+from headrace.checkpoint.store import number_of
 from headrace.cli.failures import FAILED, OK
 from headrace.cli.progress import wording
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _POSITION_WIDTH = 60
 
@@ -26,7 +31,7 @@ def run_checkpoints(directory: Path, console: Console | None = None) -> int:
         The exit code: 1 when there are none, or one is damaged.
     """
     console = console or Console()
-    paths = sorted((directory / "manifests").glob("[0-9]*.json"))
+    paths = sorted(path for path in (directory / "manifests").glob("*") if number_of(path.name))
     if not paths:
         console.print(Text(f"{directory} holds no checkpoints"), soft_wrap=True)
         return FAILED
@@ -43,7 +48,7 @@ def run_checkpoints(directory: Path, console: Console | None = None) -> int:
 
 def manifests_table(manifests: list[Manifest], directory: Path) -> Table:
     """One line for each manifest."""
-    table = _table("epoch", "generation", "watermark (UTC)", "state", "to commit", "records read")
+    table = _table("epoch", "generation", "watermark (UTC)", "state", "to commit", "sinks that wait", "records read")
     for manifest in manifests:
         table.add_row(
             str(manifest.epoch),
@@ -51,6 +56,7 @@ def manifests_table(manifests: list[Manifest], directory: Path) -> Table:
             _watermark(watermark_of(manifest)),
             wording.size(state_bytes(manifest, directory)),
             str(len(manifest.pending)),
+            str(len(manifest.held)),
             wording.number(manifest.counters.get("numRecordsRead", 0)),
         )
     return table
@@ -65,6 +71,8 @@ def splits_table(manifest: Manifest) -> Table:
             cells = (uid, split.split_id, position, _watermark(_split_watermark(split)))
             # As text: ids and positions may contain brackets, which rich would take for markup
             table.add_row(*map(Text, cells))
+        if source.finished:
+            table.add_row(Text(uid), _finished(source.finished), Text("finished"), _watermark(MAX_WATERMARK))
     return table
 
 
@@ -72,7 +80,8 @@ def watermark_of(manifest: Manifest) -> int:
     """The lowest event time of all splits that have not ended."""
     splits = [split for source in manifest.sources.values() for split in source.splits]
     alive = [_split_watermark(split) for split in splits if not split.finished]
-    if manifest.finished or (splits and not alive):
+    begun = splits or any(source.finished for source in manifest.sources.values())
+    if manifest.finished or (begun and not alive):
         return MAX_WATERMARK
     return min(alive, default=MIN_WATERMARK)
 
@@ -97,6 +106,11 @@ def _table(*columns: Column | str) -> Table:
 
 def _watermark(millis: int) -> str:
     return wording.watermark(millis).removesuffix(" UTC")
+
+
+def _finished(splits: Sequence[str]) -> Text:
+    """The splits that ended before: the one that there is, or how many."""
+    return Text(splits[0] if len(splits) == 1 else f"{len(splits)} splits")
 
 
 def _split_watermark(split: SplitSnapshot) -> int:

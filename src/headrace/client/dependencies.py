@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.common import options
 from headrace.common.errors import ConfigurationError, InvalidProgramError
+from headrace.common.temporary import TemporaryFolder
 from headrace.runtime.task.dependencies import ARCHIVE_FORMATS, Archive, Dependencies, entries_of, put_on_path
 
 if TYPE_CHECKING:
@@ -81,9 +82,9 @@ def check_interpreter(configuration: Configuration) -> None:
 @cache
 def _home() -> str:
     """A folder that lives as long as this process: executors may ask for what is in it at any time."""
-    folder = tempfile.mkdtemp(prefix="headrace-dependencies-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
+    folder = TemporaryFolder("dependencies-")
+    atexit.register(folder.remove)
+    return str(folder.path)
 
 
 def _listed(configuration: Configuration, option: ConfigOption[str | None]) -> list[str]:

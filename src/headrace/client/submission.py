@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 from typing import TYPE_CHECKING, Final
@@ -16,6 +15,7 @@ from headrace.client.dependencies import check_interpreter, gather
 from headrace.client.job_client import JobClient
 from headrace.common import options
 from headrace.common.configuration import Configuration
+from headrace.common.durable import Permissions
 from headrace.common.errors import ConfigurationError, UnsupportedOperationError
 from headrace.common.execution_mode import RuntimeExecutionMode
 from headrace.connectors.source import Boundedness
@@ -71,7 +71,8 @@ def submit(graph: StreamGraph, configuration: Configuration, job_name: str | Non
     plan = plan_graph(graph, configuration, job_name, parallelism)
     _warn_of_derived_uids(plan)
     store = open_store(configuration)
-    blob = blob_of(plan, store.state_directory, dependencies)
+    permissions = configuration.get(options.CHECKPOINT_PERMISSIONS)
+    blob = blob_of(plan, store.state_directory, dependencies, permissions)
     manager = JobManager(plan, blob, runtime, store, job_settings(configuration, plan), defaults.listener)
     client = JobClient(manager)
     client.start()
@@ -112,11 +113,14 @@ def plan_graph(graph: StreamGraph, configuration: Configuration, job_name: str |
     )
 
 
-def blob_of(plan: JobPlan, state_directory: str, dependencies: Dependencies = NOTHING) -> JobBlob:
+def blob_of(
+    plan: JobPlan,
+    state_directory: str,
+    dependencies: Dependencies = NOTHING,
+    permissions: Permissions = Permissions.OWNER,
+) -> JobBlob:
     """The job as it travels to the tasks."""
-    content = cloudpickle.dumps(plan)
-    digest = hashlib.sha256(content + f"{state_directory}\0{dependencies}".encode()).hexdigest()[:16]
-    return JobBlob(digest, content, state_directory, dependencies)
+    return JobBlob(cloudpickle.dumps(plan), state_directory, dependencies, permissions)
 
 
 def open_store(configuration: Configuration) -> CheckpointStore | TemporaryStore:
@@ -128,7 +132,8 @@ def open_store(configuration: Configuration) -> CheckpointStore | TemporaryStore
     location = configuration.get(options.CHECKPOINT_DIR)
     if location is None:
         return TemporaryStore()
-    return CheckpointStore(location, configuration.get(options.CHECKPOINTS_RETAINED))
+    retained = configuration.get(options.CHECKPOINTS_RETAINED)
+    return CheckpointStore(location, retained, configuration.get(options.CHECKPOINT_PERMISSIONS))
 
 
 def open_runtime(configuration: Configuration) -> tuple[Runtime, int]:

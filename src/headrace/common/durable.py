@@ -22,9 +22,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    import pyarrow as pa
-
-    Chunk = bytes | bytearray | memoryview | pa.Buffer
+    from typing_extensions import Buffer
 
 _TEMPORARY: Final = re.compile(r"\.(.+)\.[0-9a-f]{32}\.tmp")
 
@@ -60,19 +58,28 @@ _MODES: Final = {
 }
 
 
-def write_file(path: Path, chunks: Iterable[Chunk], permissions: Permissions = Permissions.UMASK) -> None:
-    """Write a file that is there wholly or not at all, and durable when this returns; one that exists is replaced.
+def write_file(
+    path: Path, chunks: Iterable[Buffer], permissions: Permissions = Permissions.UMASK, *, durable: bool = True
+) -> None:
+    """Write a file that is there wholly or not at all; one that exists is replaced.
+
+    Args:
+        path: the file.
+        chunks: its content.
+        permissions: who may read and write it.
+        durable: whether it is certain to outlast a power failure when this returns.
 
     Raises:
         OSError: when it cannot be written whole; nothing is left of it then.
     """
-    temporary = _written_beside(path, chunks, permissions)
+    temporary = _written_beside(path, chunks, permissions, durable=durable)
     try:
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    sync_folder(path.parent)
+    if durable:
+        sync_folder(path.parent)
 
 
 def create_exclusively(path: Path, content: bytes, permissions: Permissions = Permissions.UMASK) -> bool:
@@ -84,7 +91,7 @@ def create_exclusively(path: Path, content: bytes, permissions: Permissions = Pe
     Raises:
         OSError: when that cannot be told, or the file cannot be written.
     """
-    temporary = _written_beside(path, (content,), permissions)
+    temporary = _written_beside(path, (content,), permissions, durable=True)
     try:
         created = link(temporary, path)
     finally:
@@ -94,7 +101,7 @@ def create_exclusively(path: Path, content: bytes, permissions: Permissions = Pe
     return created
 
 
-def append(path: Path, data: Chunk, at: int, *, durable: bool = False) -> None:
+def append(path: Path, data: Buffer, at: int, *, durable: bool = False) -> None:
     """Append to a file that has ``at`` bytes; 0 creates it.
 
     Raises:
@@ -158,7 +165,7 @@ class AppendedFile:
             os.close(descriptor)
 
 
-def write_all(descriptor: int, data: Chunk) -> None:
+def write_all(descriptor: int, data: Buffer) -> None:
     """Write every byte.
 
     Raises:
@@ -232,8 +239,8 @@ def target_of_temporary(name: str) -> str | None:
     return found[1] if found else None
 
 
-def _written_beside(path: Path, chunks: Iterable[Chunk], permissions: Permissions) -> Path:
-    """A durable file with the content, under a temporary name in the same folder."""
+def _written_beside(path: Path, chunks: Iterable[Buffer], permissions: Permissions, *, durable: bool) -> Path:
+    """A file with the content, under a temporary name in the same folder."""
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     descriptor = _create(temporary, permissions)
     try:
@@ -243,7 +250,8 @@ def _written_beside(path: Path, chunks: Iterable[Chunk], permissions: Permission
                 write_all(descriptor, chunk)
                 size += _length(chunk)
             _expect_size(descriptor, size, temporary)
-            os.fsync(descriptor)
+            if durable:
+                os.fsync(descriptor)
         finally:
             os.close(descriptor)
     except BaseException:
@@ -266,5 +274,5 @@ def _expect_size(descriptor: int, size: int, path: Path) -> None:
         raise OSError(errno.EIO, f"the file has {found} bytes after {size} were written", str(path))
 
 
-def _length(chunk: Chunk) -> int:
+def _length(chunk: Buffer) -> int:
     return memoryview(chunk).nbytes

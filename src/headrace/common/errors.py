@@ -31,6 +31,10 @@ class BadRecordError(HeadraceError, ValueError):
     """A source met a row that it cannot read; the message names file and line, or split and position."""
 
 
+class CorruptFileError(BadRecordError):
+    """An input file cannot be read, or not to its end: it is damaged, cut short or of another kind."""
+
+
 class SourceChangedError(HeadraceError, RuntimeError):
     """Input that was already planned has changed since (a file's size or modification time, say)."""
 

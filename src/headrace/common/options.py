@@ -62,8 +62,8 @@ CHECKPOINT_PERMISSIONS: Final = ConfigOption(
     "headrace.checkpoint.permissions",
     member(Permissions),
     Permissions.OWNER,
-    "Who may read and write what is in the checkpoint directory: the owner alone; the group too, for executors that run "
-    "as another user of it; or whoever the umask lets.",
+    "Who may read and write what is in the checkpoint directory: the owner alone; the group too, for executors that "
+    "run as another user of it; or whoever the umask lets.",
 )
 CHECKPOINTS_RETAINED: Final = ConfigOption(
     "execution.checkpointing.num-retained", _COUNT, 1, "How many of the latest checkpoints are kept."

@@ -3,6 +3,11 @@
 A sink has two halves. The **writer** lives in the task: it makes the records of an epoch durable but not visible, and
 hands over *committables*. The **committer** lives in the driver and makes them visible after the manifest of the epoch
 exists. A committable that the manifest holds may be committed again after a failure, so committing is idempotent.
+
+Between the two a sink may have a **pre-commit**: it decides, before the manifest is written, what of all that was
+written becomes visible and what waits for more. So the manifest says both, and a committer only ever does what a
+manifest says: of two job managers that are alive, the older one cannot make anything visible that the younger one
+would not.
 """
 
 from __future__ import annotations
@@ -68,11 +73,51 @@ class CommitterContext:
         job_id: the job's id.
         operator_id: the sink's uid.
         input_type: the type of the records.
+        generation: how often the job has been taken over. A committer of an older generation may still be alive, even
+            in the middle of a commit: see to it when the committer is made that it can make nothing visible any more,
+            or that what it makes visible is what this one would.
+        restored_epoch: the epoch that the job goes on from; 0 when it begins.
     """
 
     job_id: str
     operator_id: str
     input_type: TypeInformation
+    generation: int = 0
+    restored_epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PreCommitted:
+    """What becomes of the committables of an epoch and of those that were held back before.
+
+    Attributes:
+        ready: what the committer is asked to commit.
+        held: what waits for more; JSON, part of the manifest; None when nothing does.
+    """
+
+    ready: tuple[Json, ...]
+    held: Json | None
+
+
+class PreCommit(ABC):
+    """Decides what of a sink's committables is committed now and what is held back; keeps nothing itself."""
+
+    @abstractmethod
+    def prepare(
+        self, held: Json | None, committables: Sequence[Json], processing_time: int, *, is_last: bool
+    ) -> PreCommitted:
+        """Called before the manifest of every epoch.
+
+        Args:
+            held: what this gave in the epoch before.
+            committables: what the writers gave in this one.
+            processing_time: the epoch's clock reading in milliseconds.
+            is_last: whether the job ends with this epoch; nothing can be held back then.
+        """
+
+    @abstractmethod
+    def due(self, held: Json) -> int | None:
+        """When something that is held back becomes ready by itself, in milliseconds of the job's clock; None: never."""
 
 
 class Committer(ABC):
@@ -82,18 +127,28 @@ class Committer(ABC):
     def commit(self, epoch: int, committables: Sequence[Json], processing_time: int) -> None:
         """Make the committables of an epoch visible; doing it again changes nothing.
 
-        Now and then this is called without committables, so that a sink that holds results back sees the clock go on.
+        A job manager that has been superseded may be doing the same at this moment. So every step that others can see
+        happens exclusively (a transaction, a rename of a file that is there once) or is fenced by the generation.
 
         Raises:
             CommitRefusedError: when they can never be committed; the job stops, naming sink and epoch.
             OSError: on a passing fault; the commit is tried again.
         """
 
-    def recover(self, generation: int) -> None:
-        """Called once after a restart when all pending committables are committed: remove what failed attempts left."""
+    def recover(self, held: Json | None) -> None:
+        """Called once after a restart when all pending committables are committed.
+
+        See to it that what is held back is there, and remove what failed attempts left.
+
+        Args:
+            held: what :class:`PreCommit` holds back.
+
+        Raises:
+            CommitRefusedError: when it is not there.
+        """
 
     def finish(self) -> None:
-        """The job has ended and everything is committed: publish what was held back."""
+        """The job has ended and everything is committed: nothing that the sink keeps for itself is needed any more."""
 
     def close(self) -> None:
         """Let go of connections and files."""
@@ -109,6 +164,11 @@ class Sink(ABC):
     @abstractmethod
     def create_committer(self, context: CommitterContext) -> Committer:
         """The driver's half."""
+
+    @property
+    def pre_commit(self) -> PreCommit | None:
+        """What holds committables back; None for a sink that commits every epoch at once."""
+        return None
 
     @property
     def is_durable(self) -> bool:

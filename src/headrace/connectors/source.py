@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.common.durable import Permissions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import numpy as np
     import numpy.typing as npt
@@ -85,12 +85,14 @@ class SourceRecords:
         rows: the records as Python objects.
         timestamps: the source's own timestamps in milliseconds (a broker's, say), if it has any.
         rejected: rows that could not be read, for the dead-letter output, as ``(where, raw, reason)``.
+        counters: what to add to the job's counters, by name.
     """
 
     columns: pa.RecordBatch | None = None
     rows: list[Any] | None = None
     timestamps: npt.NDArray[np.int64] | None = None
     rejected: list[tuple[str, str, str]] = field(default_factory=list)
+    counters: Mapping[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         if self.rows is not None:
@@ -138,7 +140,21 @@ class SplitEnumerator(ABC):
 
     @abstractmethod
     def discover(self, now: int) -> Sequence[str]:
-        """The ids of all splits known by now, in a stable order (new ones at the end); ``now`` is in milliseconds."""
+        """The ids of the splits known by now, in a stable order (new ones at the end).
+
+        A split that has finished need not be listed any more once :meth:`checkpoint_completed` has told its last
+        position. It is then forgotten, and its id must not be listed again: it would be read from its beginning. Of a
+        finished split that is still listed the id is kept, in memory and in every manifest, so a source of ever new
+        splits should leave them out, and keep them out of :meth:`snapshot`. A split that has not finished is read to
+        its end whether it is listed or not.
+
+        Args:
+            now: the reading of the job's clock in milliseconds.
+
+        Raises:
+            OSError: on a passing fault. An incomplete list would do no harm, but nobody would hear of it.
+            InfrastructureError: likewise.
+        """
 
     @abstractmethod
     def initial_position(self, split_id: str) -> Json:
@@ -161,7 +177,13 @@ class SplitEnumerator(ABC):
         return None
 
     def checkpoint_completed(self, positions: dict[str, Json]) -> None:
-        """The manifest that holds ``positions`` exists; what lies before them will never be read again."""
+        """A manifest exists that holds ``positions``; what lies before them will never be read again.
+
+        After a restart this is called at once, with the positions of the manifest that the job goes on from.
+
+        Args:
+            positions: those of all splits that have not finished, and of those that did in the manifest's own epoch.
+        """
 
     def close(self) -> None:
         """Let go of connections and files."""

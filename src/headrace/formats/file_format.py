@@ -7,6 +7,7 @@ has to look into the file, and every cut of a file gives the same records.
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,13 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from headrace.common.errors import CorruptFileError
     from headrace.common.typeinfo import TypeInformation
+
+
+def shown(path: str) -> str:
+    """A path for messages and records; bytes of it that are no text are shown as escapes."""
+    return os.fsencode(path).decode("utf-8", errors="backslashreplace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +70,13 @@ class Decoded:
         columns: the records as Arrow columns.
         rows: the records as Python objects.
         rejected: what could not be read, as ``(where, raw, reason)``.
+        damage: why some of the file is lost behind these records, where reading goes on after it.
     """
 
     columns: pa.RecordBatch | None = None
     rows: list[Any] | None = None
     rejected: list[tuple[str, str, str]] = field(default_factory=list)
+    damage: CorruptFileError | None = None
 
 
 class FileFormat(ABC):
@@ -91,11 +100,18 @@ class FileFormat(ABC):
 
     @abstractmethod
     def extent(self, path: str, size: int) -> FileExtent:
-        """Measure a file of ``size`` bytes; called in the driver, so it looks at little of the file."""
+        """Measure a file of ``size`` bytes; called in the driver, so it looks at little of the file.
+
+        Raises:
+            CorruptFileError: when nothing of the file can be read.
+            OSError: when the file is gone, or on a passing fault.
+        """
 
     @abstractmethod
     def read(self, part: FileRange, *, reject: bool) -> Iterator[Decoded]:
         """The records of a part of a file, in order, in batches of some ten thousand.
+
+        What is handed over before a damaged place follows from the bytes before it, not from how the file is cut.
 
         Args:
             part: what to read.
@@ -103,6 +119,9 @@ class FileFormat(ABC):
 
         Raises:
             BadRecordError: on a record that cannot be read, naming file and line, unless ``reject``.
+            CorruptFileError: where the file is damaged so that nothing behind can be read. A format that can go on
+                behind such a place says so in :attr:`Decoded.damage` instead.
+            OSError: when the file is gone, or on a passing fault.
         """
 
 

@@ -9,12 +9,12 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.checkpoint.manifest import PendingCommit
 from headrace.common.errors import CommitRefusedError, HeadraceError, JobCancelledError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from headrace.checkpoint.manifest import PendingCommit
     from headrace.connectors.sink import Committer
 
     _Step = Callable[[], None]
@@ -31,7 +31,6 @@ _LOOK_SECONDS = 0.05
 _FIRST_RETRY_SECONDS = 0.1
 _LAST_RETRY_SECONDS = 10.0
 _ATTEMPTS = 8
-_TICK_MILLIS = 1_000
 
 
 class CommitCoordinator:
@@ -68,7 +67,6 @@ class CommitCoordinator:
         self._work: queue.SimpleQueue[list[_Step] | None] = queue.SimpleQueue()
         self._failure: BaseException | None = None
         self._waiting_epochs = 0
-        self._next_tick = 0
         self._doing = ""
         self._thread = threading.Thread(target=self._run, name="headrace-committer", daemon=True)
         self._thread.start()
@@ -97,14 +95,6 @@ class CommitCoordinator:
             self._enqueue([partial(self._commit, commit) for commit in commits])
         self._wait_until(lambda: self._waiting_epochs <= MAX_PENDING_EPOCHS)
 
-    def tick(self, epoch: int, processing_time: int) -> None:
-        """Time goes on: let sinks that hold results back look at the clock, once a second at most."""
-        if self._waiting_epochs or processing_time < self._next_tick:
-            return
-        self._next_tick = processing_time + _TICK_MILLIS
-        quiet = [PendingCommit(epoch, sink, processing_time, ()) for sink in sorted(self._durable)]
-        self._enqueue([partial(self._commit, commit) for commit in quiet])
-
     def check(self) -> None:
         """Raise what a commit failed with."""
         if self._failure is not None:
@@ -125,13 +115,13 @@ class CommitCoordinator:
         """How many epochs wait for their sinks."""
         return self._waiting_epochs
 
-    def recover(self, generation: int) -> None:
-        """After everything pending is committed: let sinks remove what failed attempts left."""
-        self._have_done("clean-up", lambda committer: committer.recover(generation))
+    def recover(self, held: Mapping[str, Any]) -> None:
+        """After everything pending is committed: let sinks check what they hold back, and remove what attempts left."""
+        self._have_done("recovery", lambda sink, committer: committer.recover(held.get(sink)))
 
     def finish(self) -> None:
         """The job has ended: commit the rest and let sinks publish what they held back."""
-        self._have_done("last publication", lambda committer: committer.finish())
+        self._have_done("last publication", lambda _, committer: committer.finish())
 
     def settle(self) -> None:
         """Stop the thread before another coordinator takes its place, however long its sinks take.
@@ -162,10 +152,10 @@ class CommitCoordinator:
             )
             self._failure = self._failure or JobCancelledError("the job is over")  # nothing follows when it wakes up
 
-    def _have_done(self, what: str, call: Callable[[Committer], None]) -> None:
+    def _have_done(self, what: str, call: Callable[[str, Committer], None]) -> None:
         self.drain()
         for sink, committer in self._committers.items():
-            self._enqueue([partial(self._do, f"{what} of {self._label(sink)}", partial(call, committer))])
+            self._enqueue([partial(self._do, f"{what} of {self._label(sink)}", partial(call, sink, committer))])
         self.drain()
 
     def _enqueue(self, steps: list[_Step]) -> None:
@@ -213,9 +203,8 @@ class CommitCoordinator:
             self._attempt(f"the commit of {label}", call)
         except CommitRefusedError as error:
             raise CommitRefusedError(f"{label}: {error}") from error
-        if commit.committables:
-            with self._lock:
-                self._unacknowledged.remove(commit)
+        with self._lock:
+            self._unacknowledged.remove(commit)
 
     def _attempt(self, what: str, call: _Step) -> None:
         delay = _FIRST_RETRY_SECONDS
@@ -236,12 +225,3 @@ class CommitCoordinator:
 
     def _label(self, sink: str) -> str:
         return f"sink {self._names.get(sink, sink)!r} (uid {sink})"
-
-
-def commits_of(epoch: int, processing_time: int, by_sink: Mapping[str, Sequence[Any]]) -> list[PendingCommit]:
-    """The committables of an epoch, one entry for each sink that has any."""
-    return [
-        PendingCommit(epoch, sink, processing_time, tuple(committables))
-        for sink, committables in by_sink.items()
-        if committables
-    ]

@@ -9,11 +9,12 @@ from headrace.jobmanager.recovery import partition_contexts
 from headrace.runtime.task.messages import EpochContext
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from headrace.checkpoint.manifest import Manifest
     from headrace.jobmanager.compaction import CompactionCoordinator
     from headrace.jobmanager.epoch_size import EpochSizer
+    from headrace.jobmanager.pre_commits import PreCommits
     from headrace.jobmanager.sources import SourceCoordinator, SplitPlan
     from headrace.plan.job_plan import JobPlan
     from headrace.runtime.task.messages import PieceTurn
@@ -42,6 +43,7 @@ class EpochPlanner:
         sources: its sources.
         sizer: says how much may be read.
         compaction: has runs merged in the background.
+        pre_commits: tell when sinks want to go on.
     """
 
     def __init__(
@@ -50,7 +52,9 @@ class EpochPlanner:
         sources: Sequence[SourceCoordinator],
         sizer: EpochSizer,
         compaction: CompactionCoordinator,
+        pre_commits: PreCommits,
     ) -> None:
+        self._pre_commits = pre_commits
         self._compaction = compaction
         self._plan = plan
         self._sources = sources
@@ -63,8 +67,8 @@ class EpochPlanner:
         is_complete = all(source.is_complete() for source in self._sources)
         every = [planned for plans in splits.values() for planned in plans]
         is_last = is_complete and all(planned.ends for planned in every)
-        has_timers_due = any(timer <= now for timer in _timers(manifest))
-        if not (force or is_last or has_timers_due or any(planned.changes_something for planned in every)):
+        is_due = any(time <= now for time in self._times(manifest))
+        if not (force or is_last or is_due or any(planned.changes_something for planned in every)):
             return None
         context = EpochContext(
             job_id=manifest.job_id,
@@ -80,9 +84,16 @@ class EpochPlanner:
         return EpochPlan(context, splits, sum(planned.read.records for planned in every if planned.read is not None))
 
     def next_due(self, manifest: Manifest) -> int | None:
-        """When something happens without input: a processing-time timer, or a split that becomes idle."""
+        """When something happens without input: as :meth:`_times` says, or a split becomes idle."""
         idle = (source.next_idle_at() for source in self._sources)
-        return min([*_timers(manifest), *(time for time in idle if time is not None)], default=None)
+        return min([*self._times(manifest), *(time for time in idle if time is not None)], default=None)
+
+    def _times(self, manifest: Manifest) -> Iterator[int]:
+        """When an epoch is due without input: for the processing-time timers of each task, for what sinks hold back."""
+        yield from _timers(manifest)
+        due = self._pre_commits.next_due(manifest)
+        if due is not None:
+            yield due
 
     def _held(self, splits: Mapping[int, list[SplitPlan]]) -> frozenset[int]:
         """The operators that read from stage 0 what comes of a source that has no split for now, but will have one.
@@ -101,14 +112,14 @@ class EpochPlanner:
         behind = (operator.node.id for operator in later if any(edge.source in reached for edge in operator.inputs))
         return frozenset(behind)
 
-    def _turns(self, splits: Mapping[int, list[SplitPlan]]) -> tuple[tuple[PieceTurn, ...], ...]:
+    def _turns(self, splits: Mapping[int, list[SplitPlan]]) -> dict[int, tuple[PieceTurn, ...]]:
         """Splits stick to tasks by their number; the pieces of a split go round from there."""
         tasks: list[list[PieceTurn]] = [[] for _ in range(self._plan.stages[0].parallelism)]
         for source in self._sources:
             for planned in splits[source.planned.node.id]:
                 for turn in source.turns(planned):
                     tasks[(turn.channel + turn.phase) % source.planned.parallelism].append(turn)
-        return tuple(tuple(turns) for turns in tasks)
+        return {subtask: tuple(turns) for subtask, turns in enumerate(tasks)}
 
 
 def _timers(manifest: Manifest) -> list[int]:

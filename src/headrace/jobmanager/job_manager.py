@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from headrace.common.errors import JobCancelledError, JobExecutionError, JobSupersededError
 from headrace.jobmanager.attempts import Attempts
-from headrace.jobmanager.commits import commits_of
 from headrace.jobmanager.compaction import CompactionCoordinator
 from headrace.jobmanager.epoch_run import EpochRun
 from headrace.jobmanager.epoch_size import EpochSizer
@@ -207,7 +206,6 @@ class JobManager:
         statistics = self._epoch()
         commits = self._parts().commits
         commits.check()
-        commits.tick(self._known().epoch, self._now())
         if statistics is None:
             self._check_owner()
         return statistics
@@ -238,17 +236,20 @@ class JobManager:
                 [channel for report in reports for channel in report.channels],
                 context.processing_time,
             )
-        commits = commits_of(context.epoch, context.processing_time, committables_by_sink(self.plan, reports))
+        written = committables_by_sink(self.plan, reports)
+        output = parts.pre_commits.prepare(
+            self._known(), context.epoch, context.processing_time, written, is_last=context.is_last
+        )
         manifest = next_manifest(
             self._known(),
             self.plan,
             context,
             reports,
             sources={source.planned.uid: source.snapshot() for source in parts.sources},
-            pending=parts.commits.pending(commits),
+            sinks=replace(output, commits=parts.commits.pending(output.commits)),
             read=records_read(self.plan, reports),
         )
-        self._write(manifest, commits)
+        self._write(manifest, output.commits)
         for source in parts.sources:
             source.checkpoint_completed()
         self._compaction.epoch_completed(manifest)
@@ -330,12 +331,13 @@ class JobManager:
         """Go on from the manifest; whoever recovers removes what failed epochs have left."""
         manifest = self._known()
         opened = self._opened = self._opener.open(manifest, self._now())
+        self._check_owner()  # who has taken over since would not know of the committers
         self._tell_started()
         self._tell_started = _nothing
         only_here, self._only_here = opened.commits.only_here(self._only_here), []
         opened.commits.submit([*manifest.pending, *only_here])
         if recovers:
-            opened.commits.recover(manifest.generation)
+            opened.commits.recover(manifest.held)
             self._store.remove_leftovers(manifest.generation)
             self._compaction.restarted()
 

@@ -12,6 +12,7 @@ from headrace.connectors.sink import CommitterContext
 from headrace.graph.specs import SinkSpec
 from headrace.jobmanager.commits import CommitCoordinator
 from headrace.jobmanager.epoch import EpochPlanner
+from headrace.jobmanager.pre_commits import PreCommits
 from headrace.jobmanager.sources import SourceCoordinator
 
 if TYPE_CHECKING:
@@ -35,11 +36,13 @@ class Opened:
     Attributes:
         sources: positions and enumerators.
         planner: plans epochs of them.
+        pre_commits: decide what of an epoch is committed.
         commits: the second phase.
     """
 
     sources: tuple[SourceCoordinator, ...]
     planner: EpochPlanner
+    pre_commits: PreCommits
     commits: CommitCoordinator
 
     def close(self) -> None:
@@ -91,8 +94,9 @@ class Opener:
             for source in self._sources(manifest, now):
                 sources.append(source)
                 failed.callback(source.close)
-            planner = EpochPlanner(self._plan, sources, self._sizer, self._compaction)
-            opened = Opened(tuple(sources), planner, self._commits(manifest))
+            pre_commits = PreCommits(self._plan)
+            planner = EpochPlanner(self._plan, sources, self._sizer, self._compaction, pre_commits)
+            opened = Opened(tuple(sources), planner, pre_commits, self._commits(manifest))
             failed.pop_all()
             return opened
 
@@ -103,14 +107,23 @@ class Opener:
             if not planned.node.inputs:
                 directory = self._store.source_directory(planned.uid)
                 snapshot = manifest.sources.get(planned.uid)
-                yield SourceCoordinator(planned, self._plan, directory, snapshot, channels, now)
+                yield SourceCoordinator(
+                    planned, self._plan, directory, snapshot, channels, now, self._store.permissions
+                )
 
     def _commits(self, manifest: Manifest) -> CommitCoordinator:
+        restored_epoch = max(0, manifest.epoch - 1)  # taking over takes a number of its own
         committers, durable, names = {}, set(), {}
         for planned in self._plan.operators():
             spec = planned.node.spec
             if isinstance(spec, SinkSpec):
-                context = CommitterContext(manifest.job_id, planned.uid, planned.inputs[0].record_type)
+                context = CommitterContext(
+                    manifest.job_id,
+                    planned.uid,
+                    planned.inputs[0].record_type,
+                    manifest.generation,
+                    restored_epoch,
+                )
                 committers[planned.uid] = spec.sink.create_committer(context)
                 names[planned.uid] = planned.node.name
                 if spec.sink.is_durable:

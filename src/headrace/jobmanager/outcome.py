@@ -10,7 +10,6 @@ from headrace.checkpoint.manifest import (
     Manifest,
     OperatorProgress,
     PartitionSnapshot,
-    PendingCommit,
     SourceSnapshot,
     StageSnapshot,
 )
@@ -19,6 +18,7 @@ from headrace.runtime.task.failures import restore
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from headrace.jobmanager.pre_commits import SinkOutput
     from headrace.plan.job_plan import JobPlan, Stage
     from headrace.runtime.task.messages import EpochContext, TaskReport
 
@@ -70,10 +70,10 @@ def next_manifest(
     reports: Sequence[TaskReport],
     *,
     sources: Mapping[str, SourceSnapshot],
-    pending: tuple[PendingCommit, ...],
+    sinks: SinkOutput,
     read: int,
 ) -> Manifest:
-    """The manifest of an epoch that has succeeded."""
+    """The manifest of an epoch that has succeeded; ``sinks`` have all of this to commit, of earlier epochs too."""
     by_task = {(report.stage, report.partition): report for report in reports}
     return Manifest(
         epoch=context.epoch,
@@ -84,7 +84,8 @@ def next_manifest(
         processing_time=context.processing_time,
         sources=sources,
         stages=tuple(_stage(stage, plan.max_parallelism, by_task) for stage in plan.stages[1:]),
-        pending=pending,
+        pending=sinks.commits,
+        held=sinks.held,
         finished=context.is_last,
         counters=_counters(manifest.counters, plan, reports, read),
     )

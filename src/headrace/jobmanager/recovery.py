@@ -13,7 +13,7 @@ from headrace.state.key_groups import hash_bounds_of_partition
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from headrace.checkpoint.manifest import Manifest, PartitionSnapshot, StageSnapshot
+    from headrace.checkpoint.manifest import Manifest, PartitionSnapshot, SourceSnapshot, StageSnapshot
     from headrace.plan.job_plan import JobPlan, PlannedOperator, Stage
     from headrace.state.compaction import CompactionResult
     from headrace.state.version import VersionRef
@@ -35,7 +35,7 @@ def check_compatible(manifest: Manifest, plan: JobPlan) -> None:
     _check_key_groups(manifest, plan)
     _check_none_lost("state of operators", {uid for stage in manifest.stages for uid in _stateful(stage)}, plan)
     _check_none_lost(
-        "the position of sources", {uid for uid, source in manifest.sources.items() if source.splits}, plan
+        "the position of sources", {uid for uid, held in manifest.sources.items() if _is_begun(held)}, plan
     )
 
 
@@ -112,6 +112,11 @@ def _stateful(stage: StageSnapshot) -> Iterator[str]:
     versions = (partition.version for partition in stage.partitions)
     if any(version is not None and (version.files or version.inline) for version in versions):
         yield from stage.stateful
+
+
+def _is_begun(source: SourceSnapshot) -> bool:
+    """Whether there is anything to go on from."""
+    return bool(source.splits or source.finished) or source.enumerator is not None
 
 
 def _check_key_groups(manifest: Manifest, plan: JobPlan) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.checkpoint.manifest import SourceSnapshot, SplitSnapshot
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
+from headrace.common.durable import Permissions
 from headrace.connectors.source import EnumeratorContext, ReadBudget, SplitRead
 from headrace.graph.specs import SourceSpec, TimestampsSpec
 from headrace.runtime.task.branching import branchings
@@ -75,6 +76,7 @@ class SourceCoordinator:
         snapshot: what an earlier manifest knew of it.
         channels: gives a number to each new split.
         now: the reading of the job's clock in milliseconds.
+        permissions: who may read what the enumerator keeps in its folder.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class SourceCoordinator:
         snapshot: SourceSnapshot | None,
         channels: Iterator[int],
         now: int,
+        permissions: Permissions = Permissions.OWNER,
     ) -> None:
         assert isinstance(planned.node.spec, SourceSpec)
         self.planned = planned
@@ -95,11 +98,15 @@ class SourceCoordinator:
         self._channels = channels
         enumerator_state = None if snapshot is None else snapshot.enumerator
         self._enumerator = self._source.create_enumerator(
-            EnumeratorContext(planned.parallelism, directory, enumerator_state)
+            EnumeratorContext(planned.parallelism, directory, enumerator_state, permissions)
         )
         self._splits: dict[str, Split] = {}
-        for split in () if snapshot is None else snapshot.splits:
-            self._restore(split, now)
+        self._finished: dict[str, None] = {}  # a set in the order in which they finished
+        if snapshot is not None:
+            for split in snapshot.splits:
+                self._restore(split, now)
+            self._finished = dict.fromkeys(snapshot.finished)
+            self.checkpoint_completed()
 
     def plan(self, budget: ReadBudget, now: int) -> list[SplitPlan]:
         """What an epoch reads of the source; the splits that lag behind most come first."""
@@ -154,11 +161,15 @@ class SourceCoordinator:
                 )
                 for split in self._splits.values()
             ),
+            tuple(self._finished),
         )
 
     def checkpoint_completed(self) -> None:
-        """The manifest with the last snapshot exists."""
+        """The manifest with the last snapshot exists; of splits that have finished by it, only the ids are kept."""
         self._enumerator.checkpoint_completed({split.split_id: split.position for split in self._splits.values()})
+        for split_id in [split.split_id for split in self._splits.values() if split.finished]:
+            del self._splits[split_id]
+            self._finished[split_id] = None
 
     def watermark(self) -> int:
         """The lowest event time of the splits that count."""
@@ -169,6 +180,8 @@ class SourceCoordinator:
         """Say by hand how far a split's event time has come; the next epoch starts from there. It never goes back."""
         if split_id not in self._splits:
             self._discover(now)
+        if split_id in self._finished:
+            return
         reached = self._splits[split_id].watermarks
         for node in self._timestamps:
             reached[node] = max(watermark, reached.get(node, MIN_WATERMARK))
@@ -227,10 +240,12 @@ class SourceCoordinator:
         )
 
     def _discover(self, now: int) -> None:
-        for split_id in self._enumerator.discover(now):
-            if split_id not in self._splits:
+        listed = dict.fromkeys(self._enumerator.discover(now))
+        for split_id in listed:
+            if split_id not in self._splits and split_id not in self._finished:
                 position = self._enumerator.initial_position(split_id)
                 self._add(Split(split_id, next(self._channels), position), now)
+        self._finished = {split_id: None for split_id in self._finished if split_id in listed}
 
     def _restore(self, snapshot: SplitSnapshot, now: int) -> None:
         watermarks = {node: snapshot.watermarks[uid] for node, uid in self._uids.items() if uid in snapshot.watermarks}

@@ -18,7 +18,7 @@ from headrace.state.inline_merge import GROWTH, INLINE_ROWS, MANY_RUNS
 from headrace.state.mergers import merge_runs
 from headrace.state.runs import Run
 from headrace.state.sections import Section
-from headrace.state.state_file import SUFFIX, ImageWriter, read_index
+from headrace.state.state_file import CompactedName, ImageWriter, read_index
 from headrace.state.timer_runs import FLOOR, LOW, NEXT, TIMERS, due_rows
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def plan_compaction(storage: StateStorage, ref: VersionRef, now: int = 0) -> lis
     if not ref.name and not ref.inline:
         return []
     image = _mapped(storage, ref.name) if ref.name else pa.py_buffer(ref.inline)
-    index = read_index(image, ref.name or "(inline)")
+    index = read_index(image, ref)
     stores: dict[tuple[str, str], list[Entry]] = {}
     for entry in index["runs"]:
         named = {**entry, "file": ref.name if entry["file"] < 0 else index["files"][entry["file"]]}
@@ -144,7 +144,7 @@ def run_compaction(storage: StateStorage, task: CompactionTask) -> CompactionRes
     low, high = min(run.hashes[0] for run in runs), max(run.hashes[1] for run in runs)
     entry = {"hashes": [low, high], "whole": True, "origin": task.partition, "meta": meta, **place}
     chunks = writer.finish({"compacted": task.to_json(), "runs": [entry]})
-    name = f"compacted-{task.stage}-{task.partition}-{writer.digest}{SUFFIX}"
+    name = str(CompactedName(task.stage, task.partition, writer.digest))
     storage.write(name, chunks)
     return CompactionResult(task, {**entry, "file": name})
 

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+from dataclasses import dataclass
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
@@ -28,10 +30,62 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.state.sections import Section
+    from headrace.state.version import VersionRef
 
 MAGIC: Final = b"HRSTATE1"
 SUFFIX: Final = ".state"
+_VERSION: Final = re.compile(rf"([0-9]+)-([0-9]+)-([0-9]+)-([0-9]+)-([0-9a-f]+)\{SUFFIX}")
+_COMPACTED: Final = re.compile(rf"compacted-([0-9]+)-([0-9]+)-([0-9a-f]+)\{SUFFIX}")
 _TRAILER: Final = Struct("<QIQ8s")
+
+
+@dataclass(frozen=True, slots=True)
+class VersionName:
+    """The name of the file that holds a version.
+
+    Attributes:
+        epoch: the epoch in which it was written.
+        generation: how often the job had been taken over.
+        stage: the stage of the task that wrote it.
+        partition: the partition of the task.
+        digest: that of the index, which holds the checksums of all that is new in the file.
+    """
+
+    epoch: int
+    generation: int
+    stage: int
+    partition: int
+    digest: str
+
+    def __str__(self) -> str:
+        return f"{self.epoch}-{self.generation}-{self.stage}-{self.partition}-{self.digest}{SUFFIX}"
+
+    @staticmethod
+    def parse(name: str) -> VersionName | None:
+        """The parts of a name; None when it is none of these."""
+        found = _VERSION.fullmatch(name)
+        if found is None:
+            return None
+        epoch, generation, stage, partition = map(int, found.groups()[:4])
+        return VersionName(epoch, generation, stage, partition, found[5])
+
+
+@dataclass(frozen=True, slots=True)
+class CompactedName:
+    """The name of the file that holds the outcome of a compaction; attributes as in :class:`VersionName`."""
+
+    stage: int
+    partition: int
+    digest: str
+
+    def __str__(self) -> str:
+        return f"compacted-{self.stage}-{self.partition}-{self.digest}{SUFFIX}"
+
+    @staticmethod
+    def parse(name: str) -> CompactedName | None:
+        """The parts of a name; None when it is none of these."""
+        found = _COMPACTED.fullmatch(name)
+        return CompactedName(int(found[1]), int(found[2]), found[3]) if found else None
 
 
 class ImageWriter:
@@ -54,8 +108,7 @@ class ImageWriter:
         data = json.dumps(index, sort_keys=True, separators=(",", ":")).encode()
         self._append(data)
         self._append(_TRAILER.pack(len(data), crc32(data), self._size, MAGIC))
-        # The index holds the checksums of everything that is new in this file.
-        self.digest = hashlib.blake2b(data, digest_size=8).hexdigest()
+        self.digest = _digest(data)
         return self._chunks
 
     @property
@@ -68,20 +121,46 @@ class ImageWriter:
         self._size += len(chunk) if isinstance(chunk, bytes) else chunk.size
 
 
-def read_index(image: pa.Buffer, name: str) -> dict[str, Any]:
-    """The index of a state file.
+def read_index(image: pa.Buffer, ref: VersionRef) -> dict[str, Any]:
+    """The index of a version.
+
+    Args:
+        image: the version's bytes.
+        ref: what the manifest says of it.
 
     Raises:
-        StateCorruptedError: when the file is truncated, damaged or none of ours; the message names it.
+        StateCorruptedError: when the file is truncated, damaged, none of ours or that of another version; the message
+            names it.
     """
+    name = ref.name or "(inline)"
     if image.size < len(MAGIC) + _TRAILER.size:
         raise StateCorruptedError(f"the state file {name} is truncated: {image.size} bytes")
     view = memoryview(image).cast("B")
     length, check, size, magic = _TRAILER.unpack(view[-_TRAILER.size :])
     if magic != MAGIC or bytes(view[: len(MAGIC)]) != MAGIC or size != image.size - _TRAILER.size or length > size:
         raise StateCorruptedError(f"the state file {name} is truncated or damaged, or is no state file")
-    data = view[size - length : size]
+    data = bytes(view[size - length : size])
     if crc32(data) != check:
         raise StateCorruptedError(f"the index of the state file {name} is damaged")
-    index: dict[str, Any] = json.loads(bytes(data))
+    index: dict[str, Any] = json.loads(data)
+    if not _is_of(ref, index, _digest(data)):
+        raise StateCorruptedError(
+            f"the state file {name} has the content of another one: files were swapped, or one was put back under this "
+            "name"
+        )
     return index
+
+
+def _is_of(ref: VersionRef, index: dict[str, Any], digest: str) -> bool:
+    if (index["stage"], index["partition"]) != (ref.stage, ref.partition):
+        return False
+    if not ref.name:
+        return True
+    name = VersionName.parse(ref.name)
+    wanted = (ref.epoch, ref.stage, ref.partition, digest)
+    return name is not None and (name.epoch, name.stage, name.partition, name.digest) == wanted
+
+
+def _digest(index: bytes) -> str:
+    """A digest of a file: its index holds the checksums of everything that is new in it."""
+    return hashlib.blake2b(index, digest_size=8).hexdigest()

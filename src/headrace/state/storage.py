@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
+from headrace.common.durable import Permissions, make_folder, write_file
 from headrace.common.errors import StateError
 
 if TYPE_CHECKING:
@@ -41,27 +41,25 @@ class StateStorage(Protocol):
 
 
 class DirectoryStorage:
-    """State files in a directory of a file system, which is created when it is missing."""
+    """State files in a directory of a file system, which is created when it is missing.
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    Args:
+        path: the directory.
+        permissions: who may read and write what is in it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], permissions: Permissions = Permissions.OWNER) -> None:
         self.path = Path(path)
+        self._permissions = permissions
         self._made = False
 
     def write(self, name: str, chunks: Chunks) -> None:
         """Stores a file through a temporary one, which is flushed to disk and renamed."""
         target = self._file(name)
-        self._make_directory()
-        handle, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=self.path)
-        try:
-            with os.fdopen(handle, "wb", buffering=0) as file:
-                for chunk in chunks:
-                    _write_all(file.fileno(), chunk)
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
-        self._sync_directory()
+        if not self._made:
+            make_folder(self.path, self._permissions)
+            self._made = True
+        write_file(target, chunks, self._permissions)
 
     def map(self, name: str) -> pa.Buffer:
         """The bytes of a file, mapped into memory."""
@@ -89,19 +87,6 @@ class DirectoryStorage:
         if not name or name.startswith(".") or "/" in name or "\\" in name:
             raise StateError(f"{name!r} cannot be the name of a state file")
         return self.path / name
-
-    def _make_directory(self) -> None:
-        if not self._made:
-            self.path.mkdir(parents=True, exist_ok=True)
-            self._made = True
-
-    def _sync_directory(self) -> None:
-        # The rename itself is durable only once the directory is.
-        handle = os.open(self.path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 class MemoryStorage:
@@ -132,9 +117,3 @@ class MemoryStorage:
     def list(self) -> list[str]:
         """The names of all files, sorted."""
         return sorted(self.files)
-
-
-def _write_all(descriptor: int, chunk: bytes | pa.Buffer) -> None:
-    view = memoryview(chunk).cast("B")
-    while view:
-        view = view[os.write(descriptor, view) :]

@@ -11,7 +11,7 @@ from headrace.state.key_groups import hash_bounds_of_partition
 from headrace.state.operator_state import OperatorState
 from headrace.state.runs import Run, RunStore
 from headrace.state.sections import Section
-from headrace.state.state_file import SUFFIX, ImageWriter, read_index
+from headrace.state.state_file import ImageWriter, VersionName, read_index
 from headrace.state.version import VersionRef
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class TaskState:
     def _file_version(
         self, image: _VersionImage, chunks: Sequence[bytes | pa.Buffer], epoch: int, generation: int
     ) -> VersionRef:
-        name = f"{epoch}-{generation}-{self._stage}-{self._partition}-{image.digest}{SUFFIX}"
+        name = str(VersionName(epoch, generation, self._stage, self._partition, image.digest))
         self._storage.write(name, chunks)
         for section, offset in image.added:
             section.moved_to(name, offset, self._loader(name))
@@ -170,7 +170,7 @@ class TaskState:
         if not ref.name and not ref.inline:
             return False
         load = _inline_loader(ref.inline) if ref.inline else self._loader(ref.name)
-        index = read_index(load(), ref.name or "(inline)")
+        index = read_index(load(), ref)
         for key, run in self._read_runs(index, ref, load):
             restricted = run.restricted(self._hashes_of(key[0]))
             if restricted is not None:

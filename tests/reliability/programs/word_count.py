@@ -12,20 +12,10 @@ from headrace.client.defaults import submission_defaults
 from headrace.common import Types, WatermarkStrategy
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors.file_system import FileSource, StreamFormat
-from headrace.jobmanager.progress import EpochStatistics, SilentListener
 from tests.reliability.support import canonical
+from tests.reliability.support.reporting import Reporter
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
-
-
-class Reporter(SilentListener):
-    """Prints a line for each epoch, for who wants to kill the program at some point."""
-
-    def job_started(self, job_name: str, job_id: str, restored_epoch: int | None, generation: int) -> None:
-        print("started", flush=True)
-
-    def epoch_completed(self, statistics: EpochStatistics) -> None:
-        print("epoch", flush=True)
 
 
 def main(folder: str, runtime: str, rows: str) -> None:

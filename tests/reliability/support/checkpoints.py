@@ -31,3 +31,9 @@ def wait_for_manifest(number: int, running: Running, folder: Path) -> None:
         assert time.monotonic() < end, running.kill()
         assert running.code is None, running.wait()
         time.sleep(0.02)
+
+
+def left_overs(checkpoints: Path) -> list[str]:
+    """Files that killed drivers have left in the checkpoint directory."""
+    every = (path.relative_to(checkpoints) for path in checkpoints.rglob("*") if path.is_file())
+    return [str(path) for path in every if path.name.startswith(".") and not path.name.startswith(".probe-")]

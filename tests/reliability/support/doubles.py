@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headrace.checkpoint.manifest import Manifest
     from headrace.common.configuration import Configuration
     from headrace.common.typeinfo import TypeInformation
-    from headrace.connectors.sink import CommitterContext, SinkWriter, WriterContext
+    from headrace.connectors.sink import CommitterContext, PreCommit, SinkWriter, WriterContext
 
 BEFORE_MANIFEST = "tasks have written state and output, the manifest is not written"
 AFTER_MANIFEST = "the manifest is written, the sinks are not asked"
@@ -69,6 +69,10 @@ class DyingSink(Sink):
         return _DyingCommitter(self._sink.create_committer(context), self._plan)
 
     @property
+    def pre_commit(self) -> PreCommit | None:
+        return self._sink.pre_commit
+
+    @property
     def is_durable(self) -> bool:
         return self._sink.is_durable
 
@@ -87,10 +91,10 @@ class _DyingCommitter(Committer):
             die()
         self._committer.commit(epoch, committables, processing_time)
 
-    def recover(self, generation: int) -> None:
+    def recover(self, held: Any) -> None:
         if self._plan.strikes(BEFORE_CLEANING):
             die()
-        self._committer.recover(generation)
+        self._committer.recover(held)
 
     def finish(self) -> None:
         if self._plan.strikes(BEFORE_FINISH):

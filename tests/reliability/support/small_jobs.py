@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from headrace.common.typeinfo import TypeInformation
-    from headrace.connectors.sink import CommitterContext, SinkWriter, WriterContext
+    from headrace.connectors.sink import CommitterContext, PreCommit, SinkWriter, WriterContext
     from headrace.jobmanager.progress import EpochStatistics
 
 SPLITS = 2
@@ -64,6 +64,10 @@ class WatchedSink(Sink):
         return _WatchedCommitter(self.sink.create_committer(context), self)
 
     @property
+    def pre_commit(self) -> PreCommit | None:
+        return self.sink.pre_commit
+
+    @property
     def is_durable(self) -> bool:
         return self.sink.is_durable
 
@@ -77,16 +81,13 @@ class _WatchedCommitter(Committer):
         self._sink = sink
 
     def commit(self, epoch: int, committables: Sequence[Any], processing_time: int) -> None:
-        if not committables:  # a quiet sink looks at the clock
-            self._committer.commit(epoch, committables, processing_time)
-            return
         self._sink.asked.append(epoch)
         self._sink.before(epoch)
         self._committer.commit(epoch, committables, processing_time)
         self._sink.after(epoch)
 
-    def recover(self, generation: int) -> None:
-        self._committer.recover(generation)
+    def recover(self, held: Any) -> None:
+        self._committer.recover(held)
 
     def finish(self) -> None:
         self._committer.finish()
@@ -189,7 +190,7 @@ class SmallJob:
         for number in self.epochs():
             if number > epoch:
                 (self.manifests / f"{number:012}.json").unlink()
-        (self.manifests / "newest").write_text(f"{epoch}\n")
+        (self.manifests / "newest").unlink()
         assert self.epochs()[-1] == epoch
 
     def _environment(self) -> StreamExecutionEnvironment:

@@ -1,7 +1,8 @@
-"""How what an epoch starts from reaches its tasks: along with them, or in the query when it is big."""
+"""How what an epoch starts from reaches its tasks: along with them, or in a file of which each reads its part."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +11,7 @@ from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.connectors.collect import CollectSink
 from headrace.datastream import StreamExecutionEnvironment
-from headrace.runtime.spark import runtime
+from headrace.runtime.spark import runtime, shipping
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,40 +22,91 @@ NUMBERS = 900
 EPOCHS = 3
 
 
-def sums_per_key() -> list[Any]:
+def sums_per_key(folder: Path | None = None, parallelism: int = 2) -> list[Any]:
     settings = Configuration()
     settings.set(options.RUNTIME, "spark")
-    settings.set(options.PARALLELISM, 2)
-    settings.set(options.EPOCH_MAX_RECORDS, NUMBERS // EPOCHS // 2)
+    settings.set(options.PARALLELISM, parallelism)
+    settings.set(options.EPOCH_MAX_RECORDS, NUMBERS // EPOCHS // parallelism)
+    if folder is not None:
+        settings.set(options.CHECKPOINT_DIR, str(folder))
     env = StreamExecutionEnvironment.get_execution_environment(settings)
     collected: list[Any] = []
     numbers = env.from_collection([(number % 7, number) for number in range(NUMBERS)])
-    numbers.key_by(lambda pair: pair[0]).sum(1).sink_to(CollectSink(collected.extend))
+    numbers.key_by(lambda pair: pair[0]).sum(1).map(with_settings).sink_to(CollectSink(collected.extend))
     env.execute()
     return sorted(collected)
 
 
-def test_a_big_context_takes_the_other_way_and_changes_nothing(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shipped = sums_per_key()
-    built: list[bytes | None] = []
-    build = runtime.SparkRuntime._build
+def with_settings(pair: Any) -> Any:
+    """The pair, and how many bytes of headrace's Spark has sent along with the task."""
+    from pyspark import TaskContext
 
-    def counting(self: runtime.SparkRuntime, context: bytes | None) -> Any:
-        built.append(context)
-        return build(self, context)
+    task = TaskContext.get()
+    assert task is not None
+    sent = {key: value for key, value in task._localProperties.items() if key.startswith("spark.headrace.")}
+    return pair, sum(map(len, sent.values()))
+
+
+def test_a_big_context_takes_the_other_way_and_changes_nothing(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    shipped = [pair for pair, _ in sums_per_key()]
+    written: list[list[bytes]] = []
+    built: list[object] = []
+    build, write = runtime.SparkRuntime._build, shipping.ShippedFiles.write_parts
+
+    def counting(self: runtime.SparkRuntime) -> Any:
+        built.append(self)
+        return build(self)
+
+    def recording(self: shipping.ShippedFiles, parts: list[bytes]) -> shipping.Parts:
+        written.append(parts)
+        return write(self, parts)
 
     monkeypatch.setattr(runtime.SparkRuntime, "_build", counting)
-    assert sums_per_key() == shipped
-    assert built == [None]  # one query for all epochs
-    monkeypatch.setattr(runtime, "SHIPPED_CONTEXT_BYTES", 0)
-    built.clear()
-    assert sums_per_key() == shipped
-    assert len(built) >= EPOCHS
-    assert None not in built
+    monkeypatch.setattr(shipping.ShippedFiles, "write_parts", recording)
+    assert [pair for pair, _ in sums_per_key()] == shipped
+    assert written == []
+    monkeypatch.setattr(runtime, "SENT_WITH_TASKS_BYTES", 0)
+    found = sums_per_key(tmp_path / "checkpoint", parallelism=5)
+    assert [pair for pair, _ in found] == shipped
+    assert len(written) >= EPOCHS
+    assert {len(parts) for parts in written} == {5}
+    assert len(built) == 2, "each job has one query for all its epochs"
+    assert {size for _, size in found if size > 500} == set(), "Spark sends where to find it, and no more"
+    assert list((tmp_path / "checkpoint" / "shipped").iterdir()) == []
 
 
 def test_no_setting_is_left_behind(spark: SparkSession) -> None:
     sums_per_key()
     assert [key for key in spark.conf.getAll if key.startswith("spark.headrace.headrace-")] == []
+
+
+def test_a_job_file_that_somebody_has_changed_is_not_used(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from headrace.common.errors import JobExecutionError
+
+    monkeypatch.setattr(runtime, "INLINE_JOB_BYTES", 0)
+    assert len(sums_per_key(tmp_path / "right")) == NUMBERS
+    write = shipping.ShippedFiles.write_job
+
+    def swapped(self: shipping.ShippedFiles, content: bytes) -> Path:
+        path = write(self, content)
+        path.write_bytes(b"cos\nsystem\n(S'touch " + str(tmp_path / "run").encode() + b"'\ntR.")
+        return path
+
+    monkeypatch.setattr(shipping.ShippedFiles, "write_job", swapped)
+    with pytest.raises(JobExecutionError, match="has been changed since the driver wrote it"):
+        sums_per_key(tmp_path / "wrong")
+    assert not (tmp_path / "run").exists()
+    assert list((tmp_path / "wrong" / "shipped").iterdir()) == []
+
+
+def test_what_a_killed_run_has_left_is_removed_at_the_next_start(spark: SparkSession, tmp_path: Path) -> None:
+    left = [tmp_path / "shipped" / f"job-{'0' * 64}.pickle", tmp_path / "state" / f".probe-{'0' * 32}"]
+    for path in left:
+        path.parent.mkdir()
+        path.write_bytes(b"")
+    assert len(sums_per_key(tmp_path)) == NUMBERS
+    assert [path for path in left if path.exists()] == []

@@ -1,138 +1,194 @@
-"""The driver's half of the file sink: hidden files become visible, each record once."""
+"""The driver's half of the file sink: chunks become visible files, each record once."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import contextlib
+import shutil
+import uuid
 from typing import TYPE_CHECKING
 
-from headrace.common.errors import CommitRefusedError
-from headrace.connectors.file_system.durable import make_folder, size_of, sync_folders
-from headrace.connectors.file_system.rolls import HeldChunks
-from headrace.connectors.file_system.staging import ChunkName, single_roll
+from headrace.common.durable import AppendedFile, make_folder, move, size_of, sync_folders
+from headrace.common.errors import CheckpointError, CommitRefusedError, JobSupersededError
+from headrace.connectors.file_system.pre_commit import held_chunks
+from headrace.connectors.file_system.staging import Part, content_digest
 from headrace.connectors.sink import Committer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from headrace.connectors.file_system.rolling import RollingPolicy
-    from headrace.connectors.file_system.staging import Staging
+    from headrace.connectors.file_system.staging import Chunk, Staging
     from headrace.connectors.sink import Json
 
-
-@dataclass(frozen=True, slots=True)
-class _Committable:
-    bucket: str
-    chunk: ChunkName
-    size: int
-
-    @staticmethod
-    def parse(committable: Json) -> _Committable:
-        return _Committable(committable["bucket"], ChunkName.parse(committable["chunk"]), committable["size"])
+_BLOCK = 1 << 20
 
 
 class FileCommitter(Committer):
-    """Renames files, at once or when a rolling policy finds that there is enough for a file.
+    """Shows the parts that manifests name.
 
-    Every step is a rename or a removal that finds out by itself whether it was done before, so a commit that was
-    interrupted anywhere is simply done again.
+    What is shown, and under which name, follows from the manifest alone, so whoever commits it shows the same. A part
+    of one chunk is shown by renaming that chunk, which can happen once. One that has to be put together is renamed out
+    of a folder that belongs to this generation, and that the next one takes away.
 
     Args:
         staging: where files are.
-        policy: when a file is complete.
-        header: what a file begins with that is put together from several chunks.
-    """
-
-    def __init__(self, staging: Staging, policy: RollingPolicy, header: bytes) -> None:
-        self._staging = staging
-        self._policy = policy
-        self._held = HeldChunks(staging, header)
-        make_folder(staging.root)
-
-    def commit(self, epoch: int, committables: Sequence[Json], processing_time: int) -> None:
-        parsed = [_Committable.parse(committable) for committable in committables]
-        self._held.mend()
-        if self._policy.holds_back:
-            self._hold(parsed)
-            self._held.roll(self._policy, processing_time)
-        else:
-            self._publish(parsed)
-
-    def _publish(self, committables: list[_Committable]) -> None:
-        """Every chunk becomes a visible file."""
-        moves = [(item, self._staging.visible(item.bucket, single_roll(item.chunk))) for item in committables]
-        self._move(moves)
-
-    def _hold(self, committables: list[_Committable]) -> None:
-        """Every chunk waits for more."""
-        new = [item for item in committables if not self._held.is_published(item.bucket, item.chunk)]
-        moves = [(item, self._hidden(item, "held")) for item in new]
-        self._move(moves)
-        for item, target in moves:
-            self._held.add(item.bucket, item.chunk, target, item.size)
-
-    def _move(self, moves: list[tuple[_Committable, Path]]) -> None:
-        for item, target in moves:
-            make_folder(target.parent)
-            _move_once(self._hidden(item, "part"), target, item)
-        sync_folders(target.parent for _, target in moves)
-        sources = {self._hidden(item, "part").parent for item, _ in moves}
-        sync_folders(folder for folder in sources if folder.exists())
-
-    def _hidden(self, item: _Committable, state: str) -> Path:
-        return self._staging.hidden(item.bucket, item.chunk.stem, state)
-
-    def recover(self, generation: int) -> None:
-        self._held.mend()
-        if not self._policy.holds_back:  # the policy was another one before the restart
-            self._held.roll_all()
-        self._remove_left_overs(before=generation)
-
-    def finish(self) -> None:
-        self._held.mend()
-        self._held.roll_all()
-        self._remove_left_overs(before=None)
-        _remove_empty(self._staging.root)
-
-    def _remove_left_overs(self, before: int | None) -> None:
-        """Remove what failed attempts left, of the generations before the given one or of all."""
-        for state in ("tmp", "part"):
-            for _, path in self._staging.files(state):
-                if before is None or _generation(path) < before:
-                    path.unlink(missing_ok=True)
-
-
-def _move_once(source: Path, target: Path, item: _Committable) -> None:
-    """Rename a file unless it was done before.
+        header: what a file begins with that is put together.
+        generation: that of the job manager.
+        restored_epoch: the epoch that the job goes on from; 0 when it begins.
 
     Raises:
-        CommitRefusedError: when neither file is what was committed.
+        CheckpointError: when there is output of later epochs than that.
     """
-    there, done = size_of(source), size_of(target)
-    if there == item.size and done is None:
-        source.rename(target)
-    elif done != item.size:
-        found = f"the hidden file {_bytes(there)}, the target {_bytes(done)}"
-        raise CommitRefusedError(f"{target} cannot be published: it should have {item.size} bytes, but {found}")
-    elif there is not None:  # a late attempt of the task has written the same content again
-        source.unlink()
+
+    def __init__(self, staging: Staging, header: bytes, generation: int, restored_epoch: int) -> None:
+        self._staging = staging
+        self._header = header
+        self._generation = generation
+        self._publishing = staging.publishing(generation)
+        make_folder(self._publishing)
+        self._fence()
+        _refuse_future(staging, restored_epoch)
+
+    def commit(self, epoch: int, committables: Sequence[Json], processing_time: int) -> None:
+        parts = [Part.from_json(committable) for committable in committables]
+        for part in parts:
+            self._show(part, self._staging.visible(part))
+        sync_folders(self._staging.visible(part).parent for part in parts)
+        for part in parts:  # only now: if they were gone and the part was not there after a power failure, it was lost
+            for chunk in part.chunks:
+                self._staging.hidden(part.bucket, chunk.name).unlink(missing_ok=True)
+
+    def recover(self, held: Json | None) -> None:
+        needed = {self._staging.hidden(bucket, chunk.name): chunk for bucket, chunk in held_chunks(held)}
+        for path, chunk in needed.items():
+            try:
+                _check_size(path, chunk)
+            except FileNotFoundError as error:
+                raise CommitRefusedError(f"{path} is missing, which waits to be published; put it back") from error
+        for path in self._staging.written_before(self._generation):
+            if path not in needed:
+                path.unlink(missing_ok=True)
+
+    def finish(self) -> None:
+        for path in list(self._staging.written_before(self._generation + 1)):
+            path.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            self._publishing.rmdir()
+        _remove_empty_folders(self._staging)
+
+    def _fence(self) -> None:
+        """From now on nothing that an older generation has put together can become visible."""
+        for folder in list(self._staging.publishing_before(self._generation)):
+            with contextlib.suppress(FileNotFoundError):  # another one that starts has just done it
+                move(folder, self._staging.fenced())
+        for folder in self._staging.all_fenced():
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _show(self, part: Part, target: Path) -> None:
+        size = part.size if part.is_complete else part.size + len(self._header)
+        try:
+            if not _is_there(target, size):
+                make_folder(target.parent)
+                self._publish(part, target)
+        except FileNotFoundError as error:
+            if not self._publishing.exists():
+                raise JobSupersededError(
+                    f"another job manager has taken over; this one leaves {target} to it"
+                ) from error
+            if not _is_there(target, size):  # else somebody has just shown it
+                raise CommitRefusedError(
+                    f"{target} cannot be published: {error.filename} is missing, which the checkpoint names; put it "
+                    f"back. Where {target.name} was published and has been removed since: do not do so within seconds"
+                ) from error
+
+    def _publish(self, part: Part, target: Path) -> None:
+        if len(part.chunks) == 1 and (part.is_complete or not self._header):
+            (chunk,) = part.chunks
+            source = self._staging.hidden(part.bucket, chunk.name)
+            _check_size(source, chunk)
+            if chunk.name.generation != self._generation:  # who knows what has happened to it since
+                for _ in _checked_blocks(source, chunk):
+                    pass
+            move(source, target)
+        else:
+            move(self._put_together(part), target)
+
+    def _put_together(self, part: Part) -> Path:
+        merged = AppendedFile(self._publishing / uuid.uuid4().hex)
+        try:
+            if not part.is_complete:
+                merged.append(self._header)
+            for chunk in part.chunks:
+                for block in _checked_blocks(self._staging.hidden(part.bucket, chunk.name), chunk):
+                    merged.append(block)
+            merged.make_durable()
+        except BaseException:
+            merged.path.unlink(missing_ok=True)
+            raise
+        finally:
+            merged.close()
+        return merged.path
 
 
-def _bytes(size: int | None) -> str:
-    return "is missing" if size is None else f"has {size} bytes"
+def _is_there(target: Path, size: int) -> bool:
+    """Whether a part is visible.
+
+    Raises:
+        CommitRefusedError: when something else has its name.
+    """
+    found = size_of(target)
+    if found not in (None, size):
+        raise CommitRefusedError(f"{target} has {found} bytes, but what is to be published there has {size}; remove it")
+    return found is not None
 
 
-def _generation(path: Path) -> int:
-    """The generation that wrote a hidden file, by its name; what is being merged is of no use after a restart."""
-    fields = path.name.split(".")[0].split("-")
-    is_merge = len(fields) == 4
-    return -1 if is_merge else int(fields[1])
+def _check_size(path: Path, chunk: Chunk) -> None:
+    """See whether a chunk is there as a task wrote it, by its size.
+
+    Raises:
+        FileNotFoundError: when it is missing.
+        CommitRefusedError: when it has another size.
+    """
+    found = path.stat().st_size
+    if found != chunk.size:
+        raise CommitRefusedError(f"{path} has {found} bytes, but a task wrote {chunk.size}; put it back as it was")
 
 
-def _remove_empty(folder: Path) -> None:
-    """Remove a tree of folders as far as there are no files in it."""
-    for path in sorted(folder.rglob("*"), reverse=True):
-        if path.is_dir() and not any(path.iterdir()):
-            path.rmdir()
-    if folder.exists() and not any(folder.iterdir()):
-        folder.rmdir()
+def _checked_blocks(path: Path, chunk: Chunk) -> Iterator[bytes]:
+    """The content of a chunk, which at its end is known to be what the task wrote.
+
+    Raises:
+        CommitRefusedError: when it is not.
+    """
+    digest = content_digest()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+            yield block
+    if digest.hexdigest() != chunk.name.digest:
+        raise CommitRefusedError(f"{path} is damaged: its content is not what a task wrote; put it back as it was")
+
+
+def _refuse_future(staging: Staging, epoch: int) -> None:
+    """Notice that a checkpoint is older than the output.
+
+    Raises:
+        CheckpointError: naming a file of a later epoch.
+    """
+    later = max(((last, str(path)) for path, last in staging.shown() if last > epoch), default=None)
+    if later is not None:
+        raise CheckpointError(
+            f"the checkpoint directory is at epoch {epoch}, but {later[1]} holds output up to epoch {later[0]}: the "
+            "directory is an old copy, or newer checkpoints were removed, and going on would write that output again. "
+            "Put the newest checkpoint directory back; or, if this is the one to go on from, move all files of epochs "
+            f"after {epoch} away from {staging.base} (*-{staging.sink}-<subtask>-<first epoch>-<last epoch>-*)"
+        )
+
+
+def _remove_empty_folders(staging: Staging) -> None:
+    """Remove our own folders as far as they are empty; one among the chunks is ours if the output has that bucket."""
+    found = [path for path in staging.chunks.rglob("*") if path.is_dir() and not path.is_symlink()]
+    buckets = [path for path in found if (staging.base / path.relative_to(staging.chunks)).is_dir()]
+    for folder in [*sorted(buckets, reverse=True), staging.chunks, staging.root]:
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()

@@ -6,22 +6,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.common.errors import SourceChangedError
-from headrace.connectors.file_system import file_log
-from headrace.connectors.file_system.file_log import FileLog, KnownFiles
-from headrace.connectors.file_system.paths import check_exist, list_files
-from headrace.connectors.file_system.planning import plan_files
+from headrace.common.errors import CorruptFileError, SourceChangedError
+from headrace.connectors.file_system.file_log import FileJournal
+from headrace.connectors.file_system.listing import check_still_there, list_files
+from headrace.connectors.file_system.paths import check_exist, is_pattern
+from headrace.connectors.file_system.planning import PlannedFile, plan_files
+from headrace.connectors.file_system.reader import check_unchanged
+from headrace.connectors.file_system.tolerance import GONE
 from headrace.connectors.source import SplitEnumerator
+from headrace.formats.file_format import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headrace.connectors.file_system.paths import FileStatus
+    from headrace.connectors.file_system.listing import FileStatus
+    from headrace.connectors.file_system.tolerance import Tolerance
     from headrace.connectors.source import EnumeratorContext, Json, ReadBudget, SplitRead
     from headrace.formats.file_format import FileExtent, FileFormat
 
 SPLIT = "files"
-_MIN_ENTRIES = 1000
 _NANOS_PER_MILLI = 1_000_000
 
 
@@ -72,6 +75,7 @@ class FileEnumerator(SplitEnumerator):
         fmt: the format of the files.
         watch: how to look for new files; None to look once.
         context: where to keep the list of files, and what is known from before.
+        tolerance: what the source can do without.
         splittable: whether files may be cut.
     """
 
@@ -81,6 +85,7 @@ class FileEnumerator(SplitEnumerator):
         fmt: FileFormat,
         watch: Watch | None,
         context: EnumeratorContext,
+        tolerance: Tolerance,
         *,
         splittable: bool = True,
     ) -> None:
@@ -88,20 +93,15 @@ class FileEnumerator(SplitEnumerator):
         self._format = fmt
         self._splittable = splittable
         self._watch = watch
-        self._directory = Path(context.directory)
-        self._extents: dict[str, FileExtent] = {}
-        self._log: FileLog | None = None
-        self._reference: Json | None = context.state
-        self._restored_log: str | None = None if context.state is None else context.state["log"]
-        self._new_log: FileLog | None = None
+        self._tolerance = tolerance
+        self._journal = FileJournal(Path(context.directory), context.permissions, context.state)
+        self._known = self._journal.known
+        self._seen = {status.path: status for status in self._known.pending} | self._known.consumed
+        self._planned: dict[str, PlannedFile] = {}
+        self._folders = [path for path in paths if path not in self._seen and _is_folder(path)]
         self._last_scan: int | None = None
         self._swept_at = 0
-        if context.state is not None:
-            self._known = file_log.load(self._directory, context.state)
-            self._seen = {status.path: status for status in self._known.pending} | self._known.consumed
-        else:
-            self._known = KnownFiles()
-            self._seen = {}
+        if context.state is None:
             check_exist(paths)
             if watch is None:
                 self._add(list_files(paths), self._known.newest)
@@ -122,60 +122,62 @@ class FileEnumerator(SplitEnumerator):
         return self._watch is None and position[0] >= self._known.first + len(self._known.pending)
 
     def snapshot(self) -> Json:
-        if self._log is not None:
-            self._reference = self._log.reference()
-        return self._reference
+        return self._journal.reference()
 
     def checkpoint_completed(self, positions: dict[str, Json]) -> None:
-        if SPLIT not in positions:
-            return
-        self._consume(positions[SPLIT][0])
-        if self._log is None:
-            return
-        if self._new_log is not self._log:
-            self._new_log = self._log
-            self._log.remove_older(keep=self._restored_log)
-        if self._log.entries > max(_MIN_ENTRIES, 2 * len(self._known)):
-            self._log.close()
-            self._log = FileLog(self._directory, self._known)
+        if SPLIT in positions:
+            self._consume(positions[SPLIT][0])
+            self._journal.manifest_written()
 
     def close(self) -> None:
-        if self._log is not None:
-            self._log.close()
+        self._journal.close()
 
-    def _file_at(self, ordinal: int) -> tuple[FileStatus, FileExtent] | None:
+    def _file_at(self, ordinal: int) -> PlannedFile | None:
         index = ordinal - self._known.first
         if index >= len(self._known.pending):
             return None
         status = self._known.pending[index]
-        if status.path not in self._extents:
-            try:
-                extent = self._format.extent(status.path, status.size)
-            except FileNotFoundError as error:
-                raise SourceChangedError(f"{status.path} was deleted before it was read") from error
-            self._extents[status.path] = extent if self._splittable else replace(extent, divisible=False)
-        return status, self._extents[status.path]
+        planned = self._planned.get(status.path)
+        if planned is None or planned.lost is None:  # what was given up stays so
+            planned = self._planned[status.path] = self._look_at(status, planned)
+        return planned
+
+    def _look_at(self, status: FileStatus, before: PlannedFile | None) -> PlannedFile:
+        try:
+            check_unchanged(status)
+            return before or PlannedFile(status, self._measure(status))
+        except (CorruptFileError, *GONE) as error:
+            return PlannedFile.without(status, self._tolerance.loss(status.path, error))
+
+    def _measure(self, status: FileStatus) -> FileExtent:
+        try:
+            extent = self._format.extent(status.path, status.size)
+        except CorruptFileError:
+            check_unchanged(status)  # that it was changed meanwhile says more
+            raise
+        return extent if self._splittable else replace(extent, divisible=False)
 
     def _scan(self, now: int) -> None:
         """Look for new files when it is time to."""
         if self._watch is None or (self._last_scan is not None and now < self._last_scan + self._watch.interval):
             return
-        self._last_scan = now
+        check_still_there(self._folders)
         cutoff = self._cutoff()
         new = [status for status in list_files(self._paths) if self._is_new(status, cutoff)]
         if new:
             # A file from the future must not make those of today too old.
             newest = min(max(status.mtime_ns for status in new), now * _NANOS_PER_MILLI)
             self._add(sorted(new, key=lambda status: (status.mtime_ns, status.path)), newest)
+        self._last_scan = now  # after all that may fail, so that a second try looks again
 
     def _is_new(self, status: FileStatus, cutoff: int | None) -> bool:
         seen = self._seen.get(status.path)
         if seen is None:
             return cutoff is None or status.mtime_ns >= cutoff
-        if seen.size != status.size:
+        if seen != status:
             raise SourceChangedError(
-                f"{status.path} had {seen.size} bytes when it was first seen and has {status.size} now: files must not "
-                "be changed. Write a file under a name that starts with a dot and rename it when it is complete"
+                f"{shown(status.path)} {_difference(seen, status)}: files must not be changed. Write a file under a "
+                "name that starts with a dot and rename it when it is complete"
             )
         return False
 
@@ -186,12 +188,7 @@ class FileEnumerator(SplitEnumerator):
         return self._known.newest - self._watch.horizon * _NANOS_PER_MILLI
 
     def _add(self, files: list[FileStatus], newest: int) -> None:
-        known = self._known
-        known.newest = max(known.newest, newest)
-        if self._log is None:
-            self._log = FileLog(self._directory, known)
-        self._log.append(files, known.newest)
-        known.pending += files
+        self._journal.add(files, newest)
         self._seen.update((status.path, status) for status in files)
 
     def _consume(self, ordinal: int) -> None:
@@ -202,7 +199,7 @@ class FileEnumerator(SplitEnumerator):
         del known.pending[:count]
         known.first += count
         for status in done:
-            self._extents.pop(status.path, None)
+            self._planned.pop(status.path, None)
             known.consumed[status.path] = status
         self._forget()
 
@@ -218,3 +215,14 @@ class FileEnumerator(SplitEnumerator):
         for path in [path for path, status in consumed.items() if status.mtime_ns < cutoff]:
             del consumed[path]
             del self._seen[path]
+
+
+def _is_folder(path: str) -> bool:
+    """Whether a path is or was a folder, as far as can be told when it is gone."""
+    return not is_pattern(path) and not Path(path).is_file()
+
+
+def _difference(seen: FileStatus, now: FileStatus) -> str:
+    if seen.size != now.size:
+        return f"had {seen.size} bytes when it was first seen and has {now.size} now"
+    return "was written to after it was first seen"

@@ -1,31 +1,42 @@
 """The files that a source has seen, in an append-only log beside the checkpoints.
 
-The manifest holds a reference only: the log's name and how long it was. Since a log only grows, a restart from an older
-manifest finds in the shorter prefix exactly the files that were known then. After a restart, and when most of a log is
-out of date, what is still of use is copied into a new log and the old one is left alone.
+The manifest holds a reference only: the log's name, how long it was and the checksum of what it held. Since a log only
+grows, a restart from an older manifest finds in the shorter prefix exactly the files that were known then. After a
+restart, after a failure to write, and when most of a log is out of date, what is still of use is put into a new log and
+the old one is left alone.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
+import re
+import zlib
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Final
 
+from headrace.common.durable import AppendedFile, make_folder
 from headrace.common.errors import StateCorruptedError
-from headrace.connectors.file_system.paths import FileStatus
+from headrace.connectors.file_system.listing import FileStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Self
+    from collections.abc import Iterator
+    from pathlib import Path
 
+    from headrace.common.durable import Permissions
     from headrace.connectors.source import Json
 
-_KEPT_LOGS = 8
+_KEPT_LOGS: Final = 8
 """How many older logs are kept, for restarts from older manifests."""
 
+_MIN_ENTRIES: Final = 1000
+"""A log of fewer entries is not worth being replaced."""
+
+_NAME: Final = re.compile(r"files-([0-9]{8,})\.log")
 _PENDING, _CONSUMED = "p", "c"
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -48,79 +59,194 @@ class KnownFiles:
         return len(self.consumed) + len(self.pending)
 
 
-class FileLog:
+class FileJournal:
+    """What is known of files, in memory and in a log that is written when a manifest is about to refer to it.
+
+    Memory is ahead of the log until then. When writing fails, the log is given up, and the next one begins with all
+    that is known: so nothing half-written is ever referred to.
+
+    Args:
+        directory: the folder for logs; created on demand.
+        permissions: who may read them.
+        reference: what :meth:`reference` gave when the manifest was written that the job goes on from, if any.
+
+    Attributes:
+        known: what is known now. Files that are new are told to :meth:`add`; the rest may be changed.
+
+    Raises:
+        StateCorruptedError: when the log is not as the manifest knows it, naming it.
+    """
+
+    def __init__(self, directory: Path, permissions: Permissions, reference: Json | None) -> None:
+        self._directory = directory
+        self._permissions = permissions
+        self._reference = reference
+        self._restored = None if reference is None else reference["log"]
+        self.known = KnownFiles() if reference is None else load(directory, reference)
+        self._unwritten: list[FileStatus] = []
+        self._is_written = True
+        self._log: _Log | None = None
+        self._cleaned_for: _Log | None = None
+
+    def add(self, files: list[FileStatus], newest: int) -> None:
+        """Add files that are to be read after all others; ``newest`` as in :class:`KnownFiles`."""
+        self.known.newest = max(self.known.newest, newest)
+        self.known.pending += files
+        self._unwritten += files
+        self._is_written = False
+
+    def reference(self) -> Json | None:
+        """Make all that is known durable, and say what the manifest has to hold; None when nothing ever was known.
+
+        Raises:
+            OSError: when it cannot be written; it can be tried again.
+        """
+        if self._is_written:
+            return self._reference
+        try:
+            if self._log is None:
+                self._log = _Log(self._directory, self._permissions)
+                self._log.begin(self.known)
+            else:
+                self._log.append(self._unwritten, self.known.newest)
+            self._reference = self._log.reference()
+        except BaseException:
+            self._give_up()
+            raise
+        self._unwritten = []
+        self._is_written = True
+        return self._reference
+
+    def manifest_written(self) -> None:
+        """A manifest holds the last reference: older logs may go, and this one when most of it is out of date."""
+        log = self._log
+        if log is None:
+            return
+        if self._cleaned_for is not log:
+            self._cleaned_for = log
+            remove_older(self._directory, log.name, keep=self._restored)
+        if log.entries > max(_MIN_ENTRIES, 2 * len(self.known)):
+            self.close()
+
+    def close(self) -> None:
+        """Let go of the log."""
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+    def _give_up(self) -> None:
+        log = self._log
+        self.close()
+        if log is not None and not log.is_referred_to:
+            _remove(log.path)
+
+
+class _Log:
     """A log that is being written.
 
     Args:
         directory: the folder for logs; created on demand.
-        known: what the log begins with.
+        permissions: who may read it.
+
+    Attributes:
+        entries: how many files it tells of.
+        is_referred_to: whether a manifest may refer to it.
     """
 
-    def __init__(self, directory: Path, known: KnownFiles) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
-        self._directory = directory
-        self._file, self._path = _create_next(directory)
-        self._is_durable = False
-        self.entries = len(known)
+    def __init__(self, directory: Path, permissions: Permissions) -> None:
+        make_folder(directory, permissions)
+        self._file = _create_next(directory, permissions)
+        self._checksum = 0
+        self.entries = 0
+        self.is_referred_to = False
+
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+        return self._file.path
+
+    @property
+    def name(self) -> str:
+        """Its name in the folder."""
+        return self._file.path.name
+
+    def begin(self, known: KnownFiles) -> None:
+        """Write what is known."""
         self._write([{"first": known.first, "newest": known.newest}])
         self._write([[_CONSUMED, *_fields(status)] for status in known.consumed.values()])
         self._write([[_PENDING, *_fields(status)] for status in known.pending])
+        self.entries += len(known)
 
-    def append(self, files: Iterable[FileStatus], newest: int) -> None:
-        """Add files that are to be read after all others; ``newest`` as in :class:`KnownFiles`."""
-        lines: list[Json] = [[_PENDING, *_fields(status)] for status in files]
-        self.entries += len(lines)
-        self._write([*lines, {"newest": newest}])
-
-    def _write(self, lines: list[Json]) -> None:
-        self._is_durable = False
-        self._file.write("".join(f"{json.dumps(line)}\n" for line in lines).encode())
+    def append(self, files: list[FileStatus], newest: int) -> None:
+        """Add files that are to be read after all others."""
+        self._write([*([_PENDING, *_fields(status)] for status in files), {"newest": newest}])
+        self.entries += len(files)
 
     def reference(self) -> Json:
-        """Make the log durable and say what the manifest has to hold."""
-        if not self._is_durable:
-            self._file.flush()
-            os.fsync(self._file.fileno())
-            self._is_durable = True
-        return {"log": self._path.name, "length": self._file.tell()}
-
-    def remove_older(self, keep: str | None) -> None:
-        """Remove logs that no manifest is likely to refer to any more; called when one refers to this log.
-
-        Args:
-            keep: the log that this life of the job was restored from.
-        """
-        older = [path for path in sorted(self._directory.glob("files-*.log")) if path.name < self._path.name]
-        for path in older[:-_KEPT_LOGS]:
-            if path.name != keep:
-                path.unlink(missing_ok=True)
+        """Make it durable and say what the manifest has to hold."""
+        self._file.make_durable()
+        self.is_referred_to = True
+        return {"log": self.name, "length": self._file.size, "checksum": self._checksum}
 
     def close(self) -> None:
         """Let go of the file."""
         self._file.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def _write(self, lines: list[Json]) -> None:
+        # ASCII alone: bytes of a path that are no text, and newlines in it, are escapes.
+        data = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
+        self._file.append(data)
+        self._checksum = zlib.crc32(data, self._checksum)
 
 
 def load(directory: Path, reference: Json) -> KnownFiles:
     """What a manifest's reference stands for.
 
     Raises:
-        StateCorruptedError: when the log is missing or shorter than it was, naming it.
+        StateCorruptedError: when the log is missing, too short or not the one that was written, naming it.
     """
     path = directory / reference["log"]
+    length = reference["length"]
     try:
         with path.open("rb") as file:
-            data = file.read(reference["length"])
-    except FileNotFoundError as error:
+            data = file.read(length)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
         raise StateCorruptedError(f"the list of files that the source has seen is missing: {path}") from error
-    if len(data) != reference["length"]:
-        raise StateCorruptedError(f"{path} has {len(data)} bytes, but the checkpoint knows {reference['length']}")
+    if len(data) != length:
+        raise StateCorruptedError(f"{path} has {len(data)} bytes, but the checkpoint knows {length}")
+    if zlib.crc32(data) != reference.get("checksum"):
+        raise StateCorruptedError(
+            f"{path} is damaged, or another source's: the checksum of its first {length} bytes is not the one that the "
+            "checkpoint knows"
+        )
     return _parse(data, path)
+
+
+def remove_older(directory: Path, name: str, keep: str | None) -> None:
+    """Remove logs that no manifest is likely to refer to any more; called when one refers to the log ``name``.
+
+    Args:
+        directory: the folder of logs.
+        name: the log.
+        keep: the log that this life of the job was restored from.
+    """
+    number = _number_of(name)
+    assert number is not None
+    try:
+        older = sorted((found, path) for found, path in _logs(directory) if found < number)
+    except OSError as error:
+        logger.warning("older lists of files in %s are left there: %s", directory, error)
+        return
+    for _, path in older[:-_KEPT_LOGS]:
+        if path.name != keep:
+            _remove(path)
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        logger.warning("%s is of no use any more, but cannot be removed: %s", path, error)
 
 
 def _parse(data: bytes, path: Path) -> KnownFiles:
@@ -150,24 +276,27 @@ def _fields(status: FileStatus) -> Json:
     return [status.path, status.size, status.mtime_ns]
 
 
-def _create_next(directory: Path) -> tuple[BinaryIO, Path]:
+def _number_of(name: str) -> int | None:
+    """The number of a log; None for whatever else there is."""
+    found = _NAME.fullmatch(name)
+    return int(found[1]) if found else None
+
+
+def _logs(directory: Path) -> Iterator[tuple[int, Path]]:
+    """The logs in a folder, which may hold what others have put there."""
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            number = _number_of(entry.name)
+            if number is not None and entry.is_file(follow_symlinks=False):
+                yield number, directory / entry.name
+
+
+def _create_next(directory: Path, permissions: Permissions) -> AppendedFile:
     """A new file after all others; never one that exists, for an older job manager may still write to it."""
-    numbers = [int(path.stem.removeprefix("files-")) for path in directory.glob("files-*.log")]
-    number = max(numbers, default=0)
+    number = max((number for number, _ in _logs(directory)), default=0)
     while True:
         number += 1
-        path = directory / f"files-{number:08}.log"
         try:
-            file = path.open("xb")
+            return AppendedFile(directory / f"files-{number:08}.log", permissions)
         except FileExistsError:
             continue
-        _sync_folder(directory)
-        return file, path
-
-
-def _sync_folder(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

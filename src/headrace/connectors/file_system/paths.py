@@ -1,34 +1,19 @@
-"""Paths as users write them, and the files they stand for."""
+"""Paths as users write them."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from headrace.common.errors import InvalidProgramError, UnsupportedOperationError
+from headrace.formats.file_format import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
 _GLOB = frozenset("*?[")
-
-
-@dataclass(frozen=True, slots=True)
-class FileStatus:
-    """A file as it was found.
-
-    Attributes:
-        path: the absolute path.
-        size: bytes.
-        mtime_ns: when it was modified, in nanoseconds since the epoch.
-    """
-
-    path: str
-    size: int
-    mtime_ns: int
 
 
 def local_path(path: str | os.PathLike[str]) -> str:
@@ -50,97 +35,25 @@ def local_path(path: str | os.PathLike[str]) -> str:
 
 
 def check_exist(paths: Iterable[str]) -> None:
-    """Refuse paths that name nothing, which is a mistake more often than not; a pattern may match nothing.
+    """Refuse paths that name nothing to read, which is a mistake more often than not; a pattern may match nothing.
 
     Raises:
         InvalidProgramError: naming the path.
     """
-    for path in paths:
-        if not is_pattern(path) and not Path(path).exists():
-            raise InvalidProgramError(f"there is no file or folder {path}")
+    for path in map(Path, paths):
+        if is_pattern(str(path)):
+            continue
+        if not path.exists():
+            raise InvalidProgramError(f"there is no file or folder {shown(str(path))}")
+        if not path.is_file() and not path.is_dir():
+            raise InvalidProgramError(f"{shown(str(path))} is neither a file nor a folder")
 
 
 def is_pattern(path: str) -> bool:
     """Whether a path is a pattern of ``*``, ``?``, ``[...]`` and ``**``, and not the name of a file that exists."""
-    return not _GLOB.isdisjoint(path) and not Path(path).exists()
+    return has_wildcards(path) and not Path(path).exists()
 
 
-def list_files(paths: Iterable[str]) -> list[FileStatus]:
-    """All files that the paths stand for, each once, in path order.
-
-    A folder stands for the files in it and in its folders. Files and folders whose names start with ``.`` or ``_`` are
-    hidden, unless they are named in full. Empty files are left out: they hold no records, and may be about to be
-    written.
-    """
-    found: dict[str, FileStatus] = {}
-    for path in paths:
-        for status in _matches(path):
-            found.setdefault(status.path, status)
-    return [found[path] for path in sorted(found)]
-
-
-def _matches(path: str) -> Iterator[FileStatus]:
-    if not is_pattern(path):
-        yield from _below(path)
-        return
-    root = Path(path).anchor
-    fixed = sum(1 for _ in _fixed_parts(path))
-    for match in sorted(Path(root).glob(os.path.relpath(path, root))):
-        if not any(map(_is_hidden, match.parts[fixed:])):
-            yield from _below(str(match))
-
-
-def _fixed_parts(path: str) -> Iterator[str]:
-    """The leading parts of a pattern that are not patterns."""
-    for part in Path(path).parts:
-        if not _GLOB.isdisjoint(part):
-            return
-        yield part
-
-
-def _below(path: str) -> Iterator[FileStatus]:
-    """The file ``path``, or all visible files below the folder ``path``."""
-    if not Path(path).is_dir():
-        status = stat_file(path)
-        if status is not None and status.size:
-            yield status
-        return
-    folders, seen = [path], set()
-    while folders:
-        folder = folders.pop()
-        real = os.path.realpath(folder)
-        if real in seen:  # a symbolic link to a folder above
-            continue
-        seen.add(real)
-        yield from _visible(folder, folders)
-
-
-def _visible(folder: str, folders: list[str]) -> Iterator[FileStatus]:
-    """The visible files of one folder; its visible folders are put into ``folders``."""
-    try:
-        entries = os.scandir(folder)
-    except FileNotFoundError:  # removed since it was listed
-        return
-    with entries:
-        for entry in entries:
-            if _is_hidden(entry.name):
-                continue
-            if entry.is_dir():
-                folders.append(entry.path)
-                continue
-            status = stat_file(entry)
-            if status is not None and status.size:
-                yield status
-
-
-def stat_file(entry: str | os.DirEntry[str]) -> FileStatus | None:
-    """The file's status now; None when it is gone."""
-    try:
-        info = entry.stat() if isinstance(entry, os.DirEntry) else Path(entry).stat()
-    except FileNotFoundError:
-        return None
-    return FileStatus(os.fspath(entry), info.st_size, info.st_mtime_ns)
-
-
-def _is_hidden(name: str) -> bool:
-    return name.startswith((".", "_"))
+def has_wildcards(part: str) -> bool:
+    """Whether there are characters in a path, or in one part of it, that stand for others."""
+    return not _GLOB.isdisjoint(part)

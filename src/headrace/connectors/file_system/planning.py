@@ -10,16 +10,37 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headrace.connectors.source import SplitRead
+from headrace.formats.file_format import FileExtent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from headrace.connectors.file_system.paths import FileStatus
+    from headrace.connectors.file_system.listing import FileStatus
+    from headrace.connectors.file_system.tolerance import Loss
     from headrace.connectors.source import Json, ReadBudget
-    from headrace.formats.file_format import FileExtent
 
 MAX_FILES = 10_000
 """How many files an epoch reads at most, so that a piece stays small whatever the budget."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFile:
+    """A file that is to be read.
+
+    Attributes:
+        status: the file.
+        extent: how it can be cut.
+        lost: why the source goes on without what was not read of it yet.
+    """
+
+    status: FileStatus
+    extent: FileExtent
+    lost: Loss | None = None
+
+    @staticmethod
+    def without(status: FileStatus, lost: Loss) -> PlannedFile:
+        """A file of which nothing is left to read."""
+        return PlannedFile(status, FileExtent(0, divisible=False), lost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +49,18 @@ class Segment:
 
     Attributes:
         file: the file.
-        extent: how it can be cut.
         start: the first unit.
         end: the unit after the last one.
     """
 
-    file: FileStatus
-    extent: FileExtent
+    file: PlannedFile
     start: int
     end: int
+
+    @property
+    def extent(self) -> FileExtent:
+        """How the file can be cut."""
+        return self.file.extent
 
     @property
     def bytes(self) -> float:
@@ -50,7 +74,9 @@ class Segment:
 
     def to_json(self) -> Json:
         """What the reader needs."""
-        return [self.file.path, self.file.size, self.file.mtime_ns, self.start, self.end]
+        status, lost = self.file.status, self.file.lost
+        told = [] if lost is None else [lost.to_json()]
+        return [status.path, status.size, status.mtime_ns, self.start, self.end, *told]
 
 
 @dataclass(slots=True)
@@ -83,7 +109,7 @@ def plan_files(
     split_id: str,
     position: tuple[int, int],
     budget: ReadBudget,
-    file_at: Callable[[int], tuple[FileStatus, FileExtent] | None],
+    file_at: Callable[[int], PlannedFile | None],
 ) -> SplitRead | None:
     """An epoch's share of the files from ``position`` on.
 
@@ -91,16 +117,17 @@ def plan_files(
         split_id: the split.
         position: the first file and where to go on in it.
         budget: how much the epoch may take; one unit, or one file that cannot be cut, is taken in any case.
-        file_at: gives a file and its extent by ordinal; None beyond the last one.
+        file_at: gives a file by ordinal; None beyond the last one.
     """
     share = _Share(budget)
     ordinal, offset = position
-    while not share.is_full and (found := file_at(ordinal)) is not None:
-        file, extent = found
+    while not share.is_full and (file := file_at(ordinal)) is not None:
+        extent = file.extent
+        offset = min(offset, extent.length)  # a file that was lost halfway has no length any more
         end = _end_within(extent, offset, share.units_left(extent), must=not share.segments)
         if end is None:
             break
-        share.add(Segment(file, extent, offset, end))
+        share.add(Segment(file, offset, end))
         ordinal, offset = (ordinal, end) if end < extent.length else (ordinal + 1, 0)
         if offset:
             break
@@ -172,8 +199,8 @@ def _split(segment: Segment, target: float) -> tuple[Segment | None, Segment | N
     if middle >= segment.end:
         return segment, None
     return (
-        Segment(segment.file, extent, segment.start, middle),
-        Segment(segment.file, extent, middle, segment.end),
+        Segment(segment.file, segment.start, middle),
+        Segment(segment.file, middle, segment.end),
     )
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.common.errors import SourceChangedError
-from headrace.connectors.file_system.paths import FileStatus, stat_file
+from headrace.common.errors import CorruptFileError, SourceChangedError
+from headrace.connectors.file_system.listing import FileStatus, stat_file
+from headrace.connectors.file_system.tolerance import GONE, Loss
 from headrace.connectors.source import SourceReader, SourceRecords
-from headrace.formats.file_format import FileRange
+from headrace.formats.file_format import Decoded, FileRange, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from headrace.connectors.file_system.tolerance import Tolerance
     from headrace.connectors.source import Json
     from headrace.formats.file_format import FileFormat
 
@@ -21,39 +23,69 @@ class FileReader(SourceReader):
 
     Args:
         fmt: the format of the files.
+        tolerance: what the source can do without.
         reject: whether to hand over bad records instead of failing.
     """
 
-    def __init__(self, fmt: FileFormat, *, reject: bool) -> None:
+    def __init__(self, fmt: FileFormat, tolerance: Tolerance, *, reject: bool) -> None:
         self._format = fmt
+        self._tolerance = tolerance
         self._reject = reject
 
     def read(self, piece: Json) -> Iterator[SourceRecords]:
-        for path, size, mtime_ns, start, end in piece:
-            planned = FileStatus(path, size, mtime_ns)
-            check_unchanged(planned)
-            try:
-                yield from self._records(FileRange(path, size, start, end))
-            except FileNotFoundError as error:
-                raise SourceChangedError(f"{path} was deleted while it was read") from error
-            check_unchanged(planned)
+        for path, size, mtime_ns, start, end, *lost in piece:
+            if lost:
+                yield Loss(path, *lost[0]).records(reject=self._reject)
+            else:
+                yield from self._read_file(FileStatus(path, size, mtime_ns), FileRange(path, size, start, end))
 
-    def _records(self, part: FileRange) -> Iterator[SourceRecords]:
-        for decoded in self._format.read(part, reject=self._reject):
+    def _read_file(self, planned: FileStatus, part: FileRange) -> Iterator[SourceRecords]:
+        for decoded in self._decoded(planned, part):
+            if isinstance(decoded, Exception):
+                yield self._tolerance.loss(planned.path, decoded).records(reject=self._reject)
+                continue
             rows = [] if decoded.columns is None and decoded.rows is None else decoded.rows
             yield SourceRecords(columns=decoded.columns, rows=rows, rejected=decoded.rejected)
+
+    def _decoded(self, planned: FileStatus, part: FileRange) -> Iterator[Decoded | Exception]:
+        """The records of a file that is as it was planned; in their place, what is wrong with it where it is not."""
+        try:
+            check_unchanged(planned)
+            for decoded in self._format.read(part, reject=self._reject):
+                if decoded.damage is None:
+                    yield decoded
+                else:
+                    check_unchanged(planned)
+                    yield decoded.damage
+            self._check_after(planned)
+        except GONE as error:
+            yield error
+        except (CorruptFileError, OSError) as error:
+            check_unchanged(planned)  # that it was changed meanwhile says more
+            if not isinstance(error, CorruptFileError):
+                raise
+            yield error
+
+    def _check_after(self, planned: FileStatus) -> None:
+        try:
+            check_unchanged(planned)
+        except FileNotFoundError:
+            if not self._tolerance.missing:
+                raise  # were the epoch to run again, it would be lost
 
 
 def check_unchanged(planned: FileStatus) -> None:
     """Refuse a file that is not the one that was planned.
 
     Raises:
+        FileNotFoundError: when it is gone.
         SourceChangedError: naming the file and what changed.
     """
     now = stat_file(planned.path)
     if now is None:
-        raise SourceChangedError(f"{planned.path} was deleted before it was read")
+        raise FileNotFoundError(planned.path)
+    path = shown(planned.path)
     if now.size != planned.size:
-        raise SourceChangedError(f"{planned.path} had {planned.size} bytes when it was seen and has {now.size} now")
+        raise SourceChangedError(f"{path} had {planned.size} bytes when it was seen and has {now.size} now")
     if now.mtime_ns != planned.mtime_ns:
-        raise SourceChangedError(f"{planned.path} was written to after it was seen")
+        raise SourceChangedError(f"{path} was written to after it was seen")

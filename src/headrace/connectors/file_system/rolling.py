@@ -35,8 +35,8 @@ class RollingPolicy(ABC):
         return OnCheckpointRollingPolicy()
 
     @property
-    def holds_back(self) -> bool:
-        """Whether what an epoch wrote may have to wait for more."""
+    def merges(self) -> bool:
+        """Whether what several epochs wrote may become one file."""
         return True
 
     @abstractmethod
@@ -49,6 +49,13 @@ class RollingPolicy(ABC):
             last_written: when its last one was.
             now: the clock.
         """
+
+    def complete_at(self, first_written: int, last_written: int) -> int | None:
+        """When a part is complete by its age, in milliseconds of the job's clock, so that a quiet job looks at it then.
+
+        None, the default: it is looked at only when the job has something to do.
+        """
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +77,20 @@ class DefaultRollingPolicy(RollingPolicy):
             or now - last_written >= self.inactivity_interval
         )
 
+    def complete_at(self, first_written: int, last_written: int) -> int | None:
+        return min(first_written + self.rollover_interval, last_written + self.inactivity_interval)
+
 
 @dataclass(frozen=True, slots=True)
 class OnCheckpointRollingPolicy(RollingPolicy):
     """Rolls at every epoch."""
 
     @property
-    def holds_back(self) -> bool:
+    def merges(self) -> bool:
         return False
 
     def is_complete(self, size: int, first_written: int, last_written: int, now: int) -> bool:
         return True
+
+    def complete_at(self, first_written: int, last_written: int) -> int | None:
+        return last_written

@@ -10,6 +10,7 @@ from headrace.connectors.file_system.buckets import BucketAssigner
 from headrace.connectors.file_system.committer import FileCommitter
 from headrace.connectors.file_system.output_config import OutputFileConfig
 from headrace.connectors.file_system.paths import local_path
+from headrace.connectors.file_system.pre_commit import RollingPreCommit
 from headrace.connectors.file_system.rolling import OnCheckpointRollingPolicy, RollingPolicy
 from headrace.connectors.file_system.staging import Staging, sink_digest
 from headrace.connectors.file_system.writer import FileParts, FileSinkWriter
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from headrace.common.serialization import Encoder
     from headrace.common.typeinfo import TypeInformation
-    from headrace.connectors.sink import Committer, CommitterContext, SinkWriter, WriterContext
+    from headrace.connectors.sink import Committer, CommitterContext, PreCommit, SinkWriter, WriterContext
     from headrace.formats.encoders import BulkWriterFactory
 
 
@@ -56,7 +57,7 @@ class FileSink(Sink):
         self._assigner = assigner
         self._policy = policy
         self._config = config
-        self._parts = FileParts(encoder, bulk, with_header=not policy.holds_back)
+        self._parts = FileParts(encoder, bulk, is_complete=not policy.merges)
 
     @staticmethod
     def for_row_format(base_path: str | os.PathLike[str], encoder: Encoder) -> RowFormatBuilder:
@@ -80,7 +81,12 @@ class FileSink(Sink):
 
     def create_committer(self, context: CommitterContext) -> Committer:
         staging = self._staging(context.job_id, context.operator_id)
-        return FileCommitter(staging, self._policy, self._parts.header(context.input_type))
+        header = self._parts.header(context.input_type)
+        return FileCommitter(staging, header, context.generation, context.restored_epoch)
+
+    @property
+    def pre_commit(self) -> PreCommit | None:
+        return RollingPreCommit(self._policy)
 
     def _staging(self, job_id: str, operator_id: str) -> Staging:
         digest = sink_digest(job_id, operator_id)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.common.errors import InvalidProgramError
 from headrace.common.time import Duration, to_millis
 from headrace.connectors.file_system.enumerator import FileEnumerator, FileEnumeratorProvider, Watch
-from headrace.connectors.file_system.paths import list_files, local_path
+from headrace.connectors.file_system.listing import list_files
+from headrace.connectors.file_system.paths import local_path
 from headrace.connectors.file_system.reader import FileReader
+from headrace.connectors.file_system.tolerance import STRICT, Tolerance
 from headrace.connectors.source import Boundedness, Source
 
 if TYPE_CHECKING:
@@ -41,6 +44,7 @@ class FileSource(Source):
         paths: tuple[str, ...],
         watch: Watch | None = None,
         dead_letter: OutputTag | None = None,
+        tolerance: Tolerance = STRICT,
         *,
         splittable: bool = True,
     ) -> None:
@@ -48,6 +52,7 @@ class FileSource(Source):
         self._paths = paths
         self._watch = watch
         self._dead_letter = dead_letter
+        self._tolerance = tolerance
         self._splittable = splittable
 
     @staticmethod
@@ -77,10 +82,12 @@ class FileSource(Source):
         return True
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
-        return FileEnumerator(self._paths, self._format, self._watch, context, splittable=self._splittable)
+        return FileEnumerator(
+            self._paths, self._format, self._watch, context, self._tolerance, splittable=self._splittable
+        )
 
     def create_reader(self) -> SourceReader:
-        return FileReader(self._format, reject=self._dead_letter is not None)
+        return FileReader(self._format, self._tolerance, reject=self._dead_letter is not None)
 
     def __repr__(self) -> str:
         return f"FileSource({', '.join(self._paths)})"
@@ -101,6 +108,7 @@ class FileSourceBuilder:
         self._paths = tuple(map(local_path, paths))
         self._watch: Watch | None = None
         self._dead_letter: OutputTag | None = None
+        self._tolerance = STRICT
         self._splittable = True
 
     def monitor_continuously(
@@ -137,8 +145,32 @@ class FileSourceBuilder:
         return self
 
     def set_dead_letter(self, output_tag: OutputTag) -> FileSourceBuilder:
-        """Send what cannot be read to a side output, as ``(where, raw, reason)``, and go on; else it fails the job."""
+        """Send what cannot be read to a side output, as ``(where, raw, reason)``, and go on; else it fails the job.
+
+        That is for records. What is lost of whole files appears there too, when the source may go on without it:
+        :meth:`ignore_missing_files`, :meth:`ignore_corrupt_files`.
+        """
         self._dead_letter = output_tag
+        return self
+
+    def ignore_missing_files(self) -> FileSourceBuilder:
+        """Go on without files that were deleted before they were read; else one fails the job.
+
+        Each is logged, counted in ``numFilesMissing``, and a record of the dead-letter output if there is one. Which
+        part of a file is lost that is deleted while it is read depends on timing.
+        """
+        self._tolerance = replace(self._tolerance, missing=True)
+        return self
+
+    def ignore_corrupt_files(self) -> FileSourceBuilder:
+        """Go on without what cannot be read of damaged files; else one fails the job.
+
+        Those are compressed files that are damaged or cut short, Parquet files likewise (or of another kind, or without
+        the columns), and CSV files with another header. The records before the damage are kept, and in a Parquet file
+        those of later row groups. What is lost is logged, counted in ``numFilesCorrupt``, and a record of the
+        dead-letter output if there is one; a file that several tasks read is told of by each that meets the damage.
+        """
+        self._tolerance = replace(self._tolerance, corrupt=True)
         return self
 
     def build(self) -> FileSource:
@@ -148,7 +180,9 @@ class FileSourceBuilder:
             InvalidTypeError: when the files have to tell the type of the records but do not.
         """
         fmt = self._format.resolve(self._list)
-        return FileSource(fmt, self._paths, self._watch, self._dead_letter, splittable=self._splittable)
+        return FileSource(
+            fmt, self._paths, self._watch, self._dead_letter, self._tolerance, splittable=self._splittable
+        )
 
     def _list(self) -> list[str]:
         return [status.path for status in list_files(self._paths)]

@@ -1,32 +1,48 @@
 """The hidden folder of a file sink, and the names of the files in it.
 
 Below the sink's path there is a folder ``.headrace-<sink>`` for every sink that writes there, ``<sink>`` being a digest
-of the job's and the operator's ids, and in it one folder per bucket. A file in it goes through these states:
+of the job's and the operator's ids. In it there are
 
-* ``….tmp``: it is being written. The name has a random part, as several attempts of a task may write at the same time.
-* ``….part``: a task has written it; the epoch's manifest may refer to it. The name holds a digest of the content, so
-  that attempts that wrote the same thing wrote the same file.
-* ``….held``: its epoch is committed; it waits for more, to become visible as one file with later ones.
-* ``….roll``: the complete content of several held files, which are to be removed before it becomes visible.
+* ``chunks``, with one folder per bucket. A *chunk* is what one subtask wrote into the bucket in one epoch: ``….tmp``
+  while it is being written, under a random name as several attempts of a task may write at the same time; ``….part``
+  from then on, under a name that holds a digest of the content, so that attempts that wrote the same wrote the same
+  file;
+* ``publish-<generation>``, where the committer of a generation puts chunks together, and from where it shows them. Who
+  takes the job over takes this folder away: a rename out of it then fails, whenever it comes.
+
+Anything else that lies there is not ours, and is left alone.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
+import re
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-_FOLDER = ".headrace-"
+    from headrace.connectors.sink import Json
+
+_FOLDER: Final = ".headrace-"
+_CHUNK: Final = re.compile(r"([0-9]{10,})-([0-9]+)-([0-9]+)-(-?[0-9]+)-([0-9a-f]{16})\.part")
+_UNFINISHED: Final = re.compile(r"[0-9]{10,}-([0-9]+)-[0-9]+\.[0-9a-f]{32}\.tmp")
+_PUBLISHING: Final = re.compile(r"publish-([0-9]+)")
+_FENCED: Final = re.compile(r"fenced-[0-9a-f]{32}")
 
 
 def sink_digest(job_id: str, operator_id: str) -> str:
     """A short name of a sink of a job, part of the names of its files."""
     return hashlib.blake2b(f"{job_id}\0{operator_id}".encode(), digest_size=4).hexdigest()
+
+
+def content_digest() -> hashlib.blake2b:
+    """What chunks' names know their content by; to be fed with it."""
+    return hashlib.blake2b(digest_size=8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,56 +64,74 @@ class ChunkName:
     digest: str
 
     @property
-    def stem(self) -> str:
-        """The name without its state."""
-        return f"{self.epoch:010}-{self.generation}-{self.subtask}-{self.written}-{self.digest}"
+    def file(self) -> str:
+        """The name of the file."""
+        return f"{self.epoch:010}-{self.generation}-{self.subtask}-{self.written}-{self.digest}.part"
 
     @staticmethod
-    def parse(stem: str) -> ChunkName:
-        """The name that ``stem`` is.
-
-        Raises:
-            ValueError: when it is none.
-        """
-        epoch, generation, subtask, written, digest = stem.split("-")
-        return ChunkName(int(epoch), int(generation), int(subtask), int(written), digest)
+    def parse(file: str) -> ChunkName | None:
+        """The name that ``file`` is; None when it is none."""
+        found = _CHUNK.fullmatch(file)
+        if found is None:
+            return None
+        epoch, generation, subtask, written = map(int, found.groups()[:4])
+        return ChunkName(epoch, generation, subtask, written, found[5])
 
 
 @dataclass(frozen=True, slots=True)
-class RollName:
-    """The name of what a subtask wrote in several epochs.
+class Chunk:
+    """A chunk as the manifest knows it.
 
     Attributes:
-        first: the first epoch.
-        last: the last epoch.
-        generation: the generation of the job that wrote it.
-        subtask: the subtask that wrote it.
+        name: its name.
+        size: its bytes.
     """
 
-    first: int
-    last: int
-    generation: int
-    subtask: int
+    name: ChunkName
+    size: int
 
-    @property
-    def stem(self) -> str:
-        """The name without its state."""
-        return f"{self.first:010}-{self.last:010}-{self.generation}-{self.subtask}"
+    def to_json(self) -> Json:
+        """For the manifest."""
+        return [self.name.file, self.size]
 
     @staticmethod
-    def parse(stem: str) -> RollName:
-        """The name that ``stem`` is.
+    def from_json(document: Json) -> Chunk:
+        """What :meth:`to_json` gave."""
+        file, size = document
+        name = ChunkName.parse(file)
+        assert name is not None, f"{file!r} is no chunk"
+        return Chunk(name, size)
 
-        Raises:
-            ValueError: when it is none.
-        """
-        first, last, generation, subtask = map(int, stem.split("-"))
-        return RollName(first, last, generation, subtask)
 
-    def covers(self, chunk: ChunkName) -> bool:
-        """Whether a chunk is part of it. Other generations may have written the same epochs, which does not count."""
-        same = (self.subtask, self.generation) == (chunk.subtask, chunk.generation)
-        return same and self.first <= chunk.epoch <= self.last
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A file that becomes visible: chunks that one subtask wrote into one bucket, in the order of their epochs.
+
+    Attributes:
+        bucket: the bucket.
+        chunks: the chunks.
+        is_complete: whether its one chunk is a file as it stands; else what files begin with has to come before them.
+    """
+
+    bucket: str
+    chunks: tuple[Chunk, ...]
+    is_complete: bool
+
+    @property
+    def size(self) -> int:
+        """The bytes of all chunks."""
+        return sum(chunk.size for chunk in self.chunks)
+
+    def to_json(self) -> Json:
+        """As a committable."""
+        chunks = [chunk.to_json() for chunk in self.chunks]
+        return {"bucket": self.bucket, "chunks": chunks, "complete": self.is_complete}
+
+    @staticmethod
+    def from_json(document: Json) -> Part:
+        """What :meth:`to_json` gave."""
+        chunks = tuple(map(Chunk.from_json, document["chunks"]))
+        return Part(document["bucket"], chunks, document["complete"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,36 +155,60 @@ class Staging:
         """The hidden folder."""
         return self.base / f"{_FOLDER}{self.sink}"
 
-    def hidden(self, bucket: str, stem: str, state: str) -> Path:
-        """A hidden file."""
-        return self.root / bucket / f"{stem}.{state}"
+    @property
+    def chunks(self) -> Path:
+        """The folder of the chunks."""
+        return self.root / "chunks"
 
-    def temporary(self, bucket: str, stem: str) -> Path:
-        """A new name for a file that is being written."""
-        return self.hidden(bucket, f"{stem}.{uuid.uuid4().hex}", "tmp")
+    def hidden(self, bucket: str, chunk: ChunkName) -> Path:
+        """The file of a chunk."""
+        return self.chunks / bucket / chunk.file
 
-    def visible(self, bucket: str, roll: RollName) -> Path:
+    def temporary(self, bucket: str, epoch: int, generation: int, subtask: int) -> Path:
+        """A new name for a chunk that is being written."""
+        return self.chunks / bucket / f"{epoch:010}-{generation}-{subtask}.{uuid.uuid4().hex}.tmp"
+
+    def visible(self, part: Part) -> Path:
         """The file that readers see: ``part-<sink>-<subtask>-<first epoch>-<last epoch>-<generation>``."""
-        epochs = f"{roll.first:06}-{roll.last:06}"
-        name = f"{self.prefix}-{self.sink}-{roll.subtask}-{epochs}-{roll.generation}{self.suffix}"
-        return self.base / bucket / name
+        first, last = part.chunks[0].name, part.chunks[-1].name
+        epochs = f"{first.epoch:06}-{last.epoch:06}"
+        name = f"{self.prefix}-{self.sink}-{last.subtask}-{epochs}-{last.generation}{self.suffix}"
+        return self.base / part.bucket / name
 
-    def visible_rolls(self, bucket: str) -> Iterator[RollName]:
-        """What the visible files of a bucket hold, by their names."""
-        start = f"{self.prefix}-{self.sink}-"
-        for path in (self.base / bucket).glob(f"{start}*{self.suffix}"):
-            parts = path.name.removeprefix(start).removesuffix(self.suffix).split("-")
-            if len(parts) == 4 and all(map(str.isdecimal, parts)):
-                subtask, first, last, generation = map(int, parts)
-                yield RollName(first, last, generation, subtask)
+    def shown(self) -> Iterator[tuple[Path, int]]:
+        """All visible files of the sink, whatever prefix and suffix they got, with their last epochs."""
+        name = re.compile(rf"-{self.sink}-[0-9]+-[0-9]+-([0-9]+)-[0-9]")
+        for folder, folders, files in os.walk(self.base):
+            folders[:] = [inner for inner in folders if not inner.startswith(_FOLDER)]
+            for file in files:
+                found = name.search(file)
+                if found is not None:
+                    yield Path(folder, file), int(found[1])
 
-    def files(self, state: str) -> Iterator[tuple[str, Path]]:
-        """All hidden files in a state, with their buckets."""
-        for path in sorted(self.root.rglob(f"*.{state}")):
-            bucket = path.parent.relative_to(self.root)
-            yield ("" if bucket == Path() else bucket.as_posix()), path
+    def publishing(self, generation: int) -> Path:
+        """The folder from which the committer of a generation shows files."""
+        return self.root / f"publish-{generation}"
 
+    def publishing_before(self, generation: int) -> Iterator[Path]:
+        """Such folders of older generations."""
+        for path in self.root.iterdir():
+            found = _PUBLISHING.fullmatch(path.name)
+            if found is not None and int(found[1]) < generation:
+                yield path
 
-def single_roll(chunk: ChunkName) -> RollName:
-    """The name of a part that is one chunk."""
-    return RollName(chunk.epoch, chunk.epoch, chunk.generation, chunk.subtask)
+    def fenced(self) -> Path:
+        """A new name for such a folder that was taken away."""
+        return self.root / f"fenced-{uuid.uuid4().hex}"
+
+    def all_fenced(self) -> Sequence[Path]:
+        """Folders that were taken away and not removed yet."""
+        return [path for path in self.root.iterdir() if _FENCED.fullmatch(path.name)]
+
+    def written_before(self, generation: int) -> Iterator[Path]:
+        """The chunks that were written, or begun, by older generations."""
+        for folder, _, files in os.walk(self.chunks):
+            for file in files:
+                chunk, unfinished = ChunkName.parse(file), _UNFINISHED.fullmatch(file)
+                found = chunk.generation if chunk else int(unfinished[1]) if unfinished else generation
+                if found < generation:
+                    yield Path(folder, file)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
-import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +10,9 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 
 import numpy as np
 
+from headrace.common.durable import append, make_folder, move, sync_folders
 from headrace.connectors.file_system.buckets import check_bucket
-from headrace.connectors.file_system.durable import make_folder, sync_folders
-from headrace.connectors.file_system.staging import ChunkName
+from headrace.connectors.file_system.staging import Chunk, ChunkName, Part, content_digest
 from headrace.connectors.sink import SinkWriter
 from headrace.formats.encoders import BatchEncoder, encode_records
 
@@ -32,8 +30,8 @@ if TYPE_CHECKING:
 _BUFFER_BYTES = 1 << 20
 
 
-class _HashedFile(io.RawIOBase):
-    """Appends to a file and keeps a digest of what was written.
+class _AppendedFile(io.RawIOBase):
+    """Appends to a file.
 
     The file is open only while something is written to it, so that a sink with very many buckets does not need as
     many open files.
@@ -41,53 +39,61 @@ class _HashedFile(io.RawIOBase):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.size = 0
-        self._digest = hashlib.blake2b(digest_size=8)
+        self._written = 0
         self._buffer = bytearray()
+        self._is_discarded = False
 
     def writable(self) -> bool:
         return True
 
     def write(self, data: object, /) -> int:
         view = memoryview(cast("bytes", data))
-        self._digest.update(view)
-        self._buffer += view
-        self.size += view.nbytes
+        if not self._is_discarded:
+            self._buffer += view
         if len(self._buffer) >= _BUFFER_BYTES:
             self._spill()
         return view.nbytes
 
     def tell(self) -> int:
-        return self.size
+        return self._written + len(self._buffer)
 
     def _spill(self, *, durable: bool = False) -> None:
-        with self.path.open("ab", buffering=0) as file:
-            file.write(self._buffer)
-            if durable:
-                os.fsync(file.fileno())
+        append(self.path, self._buffer, self._written, durable=durable)
+        self._written += len(self._buffer)
         self._buffer = bytearray()
 
-    def finish(self) -> str:
-        """Make the file durable; gives the digest of its content."""
+    def discard(self) -> None:
+        """Remove the file. Writers of formats may still want to end it when they are collected; it stays away then."""
+        self._is_discarded = True
+        self._buffer = bytearray()
+        self.path.unlink(missing_ok=True)
+
+    def finish(self) -> tuple[int, str]:
+        """Make the file durable; gives its size and the digest of its content, both as they are on the disk."""
         self._spill(durable=True)
-        return self._digest.hexdigest()
+        digest, size = content_digest(), 0
+        with self.path.open("rb") as file:
+            while block := file.read(_BUFFER_BYTES):
+                digest.update(block)
+                size += len(block)
+        return size, digest.hexdigest()
 
 
-class _Part(ABC):
+class _OpenPart(ABC):
     """A file that is being written."""
 
     def __init__(self, path: Path) -> None:
-        self.file = _HashedFile(path)
+        self.file = _AppendedFile(path)
 
     @abstractmethod
     def write(self, batch: Batch) -> None: ...
 
-    def finish(self) -> str:
-        """Make the file complete and durable; gives the digest of its content."""
+    def finish(self) -> tuple[int, str]:
+        """Make the file complete and durable; gives its size and the digest of its content."""
         return self.file.finish()
 
 
-class _RowPart(_Part):
+class _RowPart(_OpenPart):
     def __init__(self, path: Path, encoder: Encoder, header: bytes) -> None:
         super().__init__(path)
         self._encoder = encoder
@@ -97,7 +103,7 @@ class _RowPart(_Part):
         self.file.write(encode_records(self._encoder, batch))
 
 
-class _BulkPart(_Part):
+class _BulkPart(_OpenPart):
     def __init__(self, path: Path, factory: BulkWriterFactory, input_type: TypeInformation) -> None:
         super().__init__(path)
         self._writer = factory.create(cast("BinaryIO", self.file), input_type)
@@ -105,7 +111,7 @@ class _BulkPart(_Part):
     def write(self, batch: Batch) -> None:
         self._writer.add_batch(batch)
 
-    def finish(self) -> str:
+    def finish(self) -> tuple[int, str]:
         self._writer.finish()
         return super().finish()
 
@@ -117,19 +123,19 @@ class FileParts:
     Attributes:
         encoder: for row formats; None for bulk formats.
         bulk: for bulk formats; None for row formats.
-        with_header: whether every chunk becomes a file of its own, and so begins as one.
+        is_complete: whether every chunk is a file of its own, and so begins as one.
     """
 
     encoder: Encoder | None
     bulk: BulkWriterFactory | None
-    with_header: bool
+    is_complete: bool
 
-    def open(self, path: Path, input_type: TypeInformation) -> _Part:
+    def open(self, path: Path, input_type: TypeInformation) -> _OpenPart:
         """A new file."""
         if self.bulk is not None:
             return _BulkPart(path, self.bulk, input_type)
         assert self.encoder is not None
-        return _RowPart(path, self.encoder, self.header(input_type) if self.with_header else b"")
+        return _RowPart(path, self.encoder, self.header(input_type) if self.is_complete else b"")
 
     def header(self, input_type: TypeInformation) -> bytes:
         """What a file begins with."""
@@ -151,7 +157,7 @@ class FileSinkWriter(SinkWriter):
         self._staging = staging
         self._assigner = assigner
         self._files = parts
-        self._open: dict[str, _Part] = {}
+        self._open: dict[str, _OpenPart] = {}
 
     def write(self, batch: Batch) -> None:
         if not len(batch):
@@ -164,11 +170,11 @@ class FileSinkWriter(SinkWriter):
         for index, bucket in enumerate(names.tolist()):
             self._part(bucket).write(batch.filter(which == index))
 
-    def _part(self, bucket: str) -> _Part:
+    def _part(self, bucket: str) -> _OpenPart:
         part = self._open.get(bucket)
         if part is None:
-            stem = f"{self._context.epoch:010}-{self._context.generation}-{self._context.subtask}"
-            path = self._staging.temporary(check_bucket(bucket), stem)
+            context = self._context
+            path = self._staging.temporary(check_bucket(bucket), context.epoch, context.generation, context.subtask)
             make_folder(path.parent)
             part = self._open[bucket] = self._files.open(path, self._context.input_type)
         return part
@@ -179,14 +185,14 @@ class FileSinkWriter(SinkWriter):
         self._open.clear()
         return committables
 
-    def _finish(self, bucket: str, part: _Part) -> Json:
+    def _finish(self, bucket: str, part: _OpenPart) -> Json:
         context = self._context
-        digest = part.finish()
-        chunk = ChunkName(context.epoch, context.generation, context.subtask, context.processing_time, digest)
-        part.file.path.rename(self._staging.hidden(bucket, chunk.stem, "part"))
-        return {"bucket": bucket, "chunk": chunk.stem, "size": part.file.size}
+        size, digest = part.finish()
+        name = ChunkName(context.epoch, context.generation, context.subtask, context.processing_time, digest)
+        move(part.file.path, self._staging.hidden(bucket, name))
+        return Part(bucket, (Chunk(name, size),), self._files.is_complete).to_json()
 
     def abort(self) -> None:
         for part in self._open.values():
-            part.file.path.unlink(missing_ok=True)
+            part.file.discard()
         self._open.clear()

@@ -12,10 +12,10 @@ import pyarrow as pa
 from pyarrow import csv
 
 from headrace.common.columns import layout_of, values_to_array
-from headrace.common.errors import BadRecordError, ConfigurationError
+from headrace.common.errors import ConfigurationError, CorruptFileError
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, Types
 from headrace.formats.csv.schema import CsvColumn, CsvSchema
-from headrace.formats.file_format import Decoded
+from headrace.formats.file_format import Decoded, shown
 from headrace.formats.lines.blocks import Newlines, NewlinesOutsideQuotes
 from headrace.formats.lines.format import DEFAULT_MAX_LINE_BYTES, LineFormat
 from headrace.formats.values import value_of_text
@@ -100,10 +100,10 @@ class CsvReaderFormat(LineFormat):
         found = _cells(header, self._schema)
         names = [column.name for column in self._schema.columns]
         if self._schema.strict_headers and found != names:
-            raise BadRecordError(f"{path}:1: the header has the columns {found}, not {names}")
+            raise CorruptFileError(f"{shown(path)}:1: the header has the columns {found}, not {names}")
         missing = [name for name in names if name not in found]
         if missing:
-            raise BadRecordError(f"{path}:1: the header has no column {missing[0]!r}; it has {found}")
+            raise CorruptFileError(f"{shown(path)}:1: the header has no column {missing[0]!r}; it has {found}")
         return found
 
 

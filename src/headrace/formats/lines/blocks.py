@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,6 +115,9 @@ def file_blocks(path: str, size: int, start: int, end: int, max_line: int) -> It
         start: the first byte of the part.
         end: the byte after the part; a line that starts before it is read to its end.
         max_line: a longer line is given as its beginning only.
+
+    Raises:
+        OSError: when the file ends before ``size`` bytes.
     """
     with Path(path).open("rb", buffering=0) as stream:
         begin, stop = _line_start(stream, start, size), _line_start(stream, end, size)
@@ -170,7 +174,8 @@ def _line_start(stream: io.RawIOBase, position: int, size: int) -> int:
         return min(max(position, 0), size)
     position -= 1
     stream.seek(position)
-    while position < size and (data := stream.read(min(_SEEK_BYTES, size - position))):
+    limited = _Limited(stream, size - position)
+    while data := limited.read(_SEEK_BYTES):
         found = data.find(b"\n")
         if found >= 0:
             return position + found + 1
@@ -179,13 +184,17 @@ def _line_start(stream: io.RawIOBase, position: int, size: int) -> int:
 
 
 class _Limited:
-    """The next ``length`` bytes of a stream."""
+    """The next ``length`` bytes of a stream, and not fewer."""
 
     def __init__(self, stream: io.RawIOBase, length: int) -> None:
         self._stream = stream
         self._left = length
 
     def read(self, size: int, /) -> bytes:
-        data = self._stream.read(min(size, self._left)) if self._left > 0 else b""
-        self._left -= len(data or b"")
-        return data or b""
+        if self._left <= 0:
+            return b""
+        data = self._stream.read(min(size, self._left))
+        if not data:
+            raise OSError(errno.EIO, f"the file ends {self._left} bytes too early")
+        self._left -= len(data)
+        return data

@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Protocol
 
-from headrace.common.errors import BadRecordError
-from headrace.formats.file_format import Decoded, FileExtent, StreamFormat
+from headrace.common.errors import BadRecordError, CorruptFileError
+from headrace.formats.file_format import Decoded, FileExtent, StreamFormat, shown
 from headrace.formats.lines.bad_lines import LineNumbers, decode_good_lines, joined, shorten
 from headrace.formats.lines.blocks import Newlines, file_blocks, stream_blocks
 from headrace.formats.lines.streams import compression_of, is_line_safe, normal_charset, open_stream
@@ -66,7 +66,7 @@ class LineFormat(StreamFormat):
             header: its first :attr:`header_lines` lines as UTF-8.
 
         Raises:
-            BadRecordError: when the header does not fit.
+            CorruptFileError: when the header does not fit.
         """
 
     def extent(self, path: str, size: int) -> FileExtent:
@@ -77,7 +77,10 @@ class LineFormat(StreamFormat):
 
     def _lines_per_byte(self, path: str) -> float:
         with open_stream(path, self._charset) as stream:
-            sample = stream.read(_SAMPLE_BYTES)
+            try:
+                sample = stream.read(_SAMPLE_BYTES)
+            except CorruptFileError:  # whoever reads it comes to it, and tells
+                sample = b""
         return max(sample.count(b"\n"), 1) / max(len(sample), 1)
 
     def read(self, part: FileRange, *, reject: bool) -> Iterator[Decoded]:
@@ -113,7 +116,7 @@ class _LineReader:
     """Reads the blocks of one part of one file."""
 
     def __init__(self, fmt: LineFormat, path: str, charset: str, header: bytes, *, reject: bool) -> None:
-        self._path = path
+        self._shown = shown(path)
         self._boundary = fmt.boundary
         self._charset = charset if is_line_safe(charset) else "utf-8"
         self._header = len(header)
@@ -165,5 +168,5 @@ class _LineReader:
         """What to hand over about a bad line that starts ``before`` bytes into the block."""
         line = self._numbers.line_at(block.offset) + block.data[:before].count(b"\n")
         if not self._reject:
-            raise BadRecordError(f"{self._path}:{line}: {reason}; the line is {shorten(raw)!r}")
-        return f"{self._path}:{line}", shorten(raw), reason
+            raise BadRecordError(f"{self._shown}:{line}: {reason}; the line is {shorten(raw)!r}")
+        return f"{self._shown}:{line}", shorten(raw), reason

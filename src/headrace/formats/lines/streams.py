@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import codecs
 import lzma
+import os
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from headrace.common.errors import BadRecordError, ConfigurationError
+from headrace.common.errors import ConfigurationError, CorruptFileError
+from headrace.formats.file_format import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +26,9 @@ _COMPRESSIONS = {
     ".lz4": "lz4",
     ".xz": "xz",
 }
+_STEP_BYTES = 1 << 14
+"""How much is decompressed at once: what comes before damage is given, but for the step that meets it."""
+
 _PROBE = '\n\r,;"0aZ'
 
 
@@ -70,28 +75,43 @@ def _open_raw(path: str) -> Any:
         return Path(path).open("rb", buffering=0)
     if compression == "xz":
         return lzma.open(path, "rb")
-    return pa.input_stream(path, compression=compression)
+    # As bytes, for a name may hold bytes that are no text.
+    return pa.CompressedInputStream(pa.OSFile(os.fsencode(path)), compression)
 
 
 class _Checked:
-    """Tells damaged compressed data from a passing fault of the disk."""
+    """Tells damaged compressed data from a passing fault of the disk, and gives what comes before it."""
 
     def __init__(self, stream: ByteStream, path: str) -> None:
         self._stream = stream
         self._path = path
+        self._damage: CorruptFileError | None = None
 
     def read(self, size: int, /) -> bytes:
+        """The next ``size`` bytes, fewer at the end and before damage.
+
+        Raises:
+            CorruptFileError: when there is nothing before the damage any more.
+        """
+        data = bytearray()
+        while len(data) < size and (step := self._step(min(_STEP_BYTES, size - len(data)))):
+            data += step
+        if self._damage is not None and not data:
+            raise self._damage
+        return bytes(data)
+
+    def _step(self, size: int) -> bytes:
+        """At most ``size`` bytes; none at the end and at damage."""
+        if self._damage is not None:
+            return b""
         try:
             return self._stream.read(size)
-        except (lzma.LZMAError, EOFError) as error:
-            raise self._damaged(error) from error
-        except OSError as error:
-            if error.errno is not None:
+        except (lzma.LZMAError, EOFError, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
                 raise
-            raise self._damaged(error) from error
-
-    def _damaged(self, error: Exception) -> BadRecordError:
-        return BadRecordError(f"{self._path} cannot be decompressed: {error}")
+            self._damage = CorruptFileError(f"{shown(self._path)} cannot be decompressed: {error}")
+            self._damage.__cause__ = error
+            return b""
 
 
 class _Transcoder:
@@ -110,6 +130,6 @@ class _Transcoder:
             try:
                 text = self._decoder.decode(data, final=not data)
             except UnicodeDecodeError as error:
-                raise BadRecordError(f"{self._path} is not {self._charset}: {error.reason}") from error
+                raise CorruptFileError(f"{shown(self._path)} is not {self._charset}: {error.reason}") from error
             if text or not data:
                 return text.encode()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import contextmanager
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
@@ -9,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.common.columns import layout_of
-from headrace.common.errors import BadRecordError, InvalidTypeError
+from headrace.common.errors import CorruptFileError, InvalidTypeError
 from headrace.common.typeinfo import Types
-from headrace.formats.file_format import BulkFormat, Decoded, FileExtent
+from headrace.formats.file_format import BulkFormat, Decoded, FileExtent, shown
 from headrace.formats.parquet.types import type_of_schema
 
 if TYPE_CHECKING:
@@ -77,16 +79,17 @@ class ParquetFormat(BulkFormat):
 
     def extent(self, path: str, size: int) -> FileExtent:
         with _open(path) as file:
-            ends = _group_ends(file)
+            ends = _group_ends(file, path)
         rows = ends[-1]
         return FileExtent(rows, bytes_per_unit=size / max(rows, 1), preferred_cuts=tuple(ends[1:-1]))
 
     def read(self, part: FileRange, *, reject: bool) -> Iterator[Decoded]:
         schema = layout_of(self.produced_type).schema
         with _open(part.path) as file:
-            names = self._names_in(file, part.path, schema.names)
-            for batch in _rows(file, part, names, self._batch_size):
-                yield Decoded(_conform(batch, names, schema, part.path))
+            reader = _GroupReader(file, part, self._names_in(file, part.path, schema.names), schema, self._batch_size)
+            for index, (first, end) in enumerate(pairwise(_group_ends(file, part.path))):
+                if end > part.start and first < part.end:
+                    yield from reader.rows(index, first, end)
 
     def _names_in(self, file: pq.ParquetFile, path: str, wanted: Sequence[str]) -> list[str]:
         """The names that the file gives to the wanted columns."""
@@ -96,7 +99,7 @@ class ParquetFormat(BulkFormat):
             wanted = [by_lower.get(name.lower(), name) for name in wanted]
         missing = [name for name in wanted if name not in found]
         if missing:
-            raise BadRecordError(f"{path} has no column {missing[0]!r}; it has {', '.join(found)}")
+            raise CorruptFileError(f"{shown(path)} has no column {missing[0]!r}; it has {', '.join(found)}")
         return list(wanted)
 
 
@@ -122,41 +125,96 @@ class ParquetColumnarRowInputFormat(ParquetFormat):
         super().__init__(type_info=row_type, batch_size=batch_size, case_sensitive=is_case_sensitive)
 
 
-def _open(path: str) -> pq.ParquetFile:
+@contextmanager
+def _open(path: str) -> Iterator[pq.ParquetFile]:
+    # Not mapped into memory: if the file were cut short meanwhile, touching it would kill the process. The path as
+    # bytes, for a name may hold bytes that are no text.
+    with pa.OSFile(os.fsencode(path)) as stream:
+        with _telling_damage(f"{shown(path)} is not a Parquet file"):
+            file = pq.ParquetFile(stream, page_checksum_verification=True)
+        with file:
+            yield file
+
+
+@contextmanager
+def _telling_damage(message: str) -> Iterator[None]:
+    """Tell what Arrow says of damaged data from a passing fault of the disk."""
     try:
-        return pq.ParquetFile(path, memory_map=True)
-    except pa.ArrowInvalid as error:
-        raise BadRecordError(f"{path} is not a Parquet file: {error}") from error
+        yield
+    except pa.ArrowMemoryError:
+        raise
+    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise CorruptFileError(f"{message}: {error}") from error
 
 
-def _group_ends(file: pq.ParquetFile) -> list[int]:
+def _group_ends(file: pq.ParquetFile, path: str) -> list[int]:
     """Where row groups begin and end: 0, the ends, the last of which is the number of rows."""
     groups = range(file.metadata.num_row_groups)
-    return list(accumulate((file.metadata.row_group(index).num_rows for index in groups), initial=0))
+    ends = list(accumulate((file.metadata.row_group(index).num_rows for index in groups), initial=0))
+    if ends != sorted(ends) or ends[-1] != file.metadata.num_rows:
+        raise CorruptFileError(f"{shown(path)} is damaged: its row groups do not have as many rows as it says")
+    return ends
 
 
-def _rows(file: pq.ParquetFile, part: FileRange, names: list[str], batch_size: int) -> Iterator[pa.RecordBatch]:
-    """The rows of a part. Within a row group reading begins at its first row, for pages have no index."""
-    for index, (first, end) in enumerate(pairwise(_group_ends(file))):
-        if end <= part.start or first >= part.end:
-            continue
-        at = first
-        for batch in file.iter_batches(batch_size, row_groups=[index], columns=names, use_threads=False):
-            start, stop = max(part.start - at, 0), min(part.end - at, batch.num_rows)
-            if start < stop:
-                yield batch.slice(start, stop - start)
-            at += batch.num_rows
-            if at >= part.end:
-                break
+class _GroupReader:
+    """Reads the row groups of a part of a file.
 
+    Args:
+        file: the file.
+        part: the part.
+        names: the columns as the file names them.
+        schema: the columns of the produced type.
+        batch_size: how many rows are read at once.
+    """
 
-def _conform(batch: pa.RecordBatch, names: list[str], schema: pa.Schema, path: str) -> pa.RecordBatch:
-    """The columns under the schema of the produced type."""
-    try:
-        arrays = [_cast(batch.column(name), field.type) for name, field in zip(names, schema, strict=True)]
-    except pa.ArrowException as error:
-        raise BadRecordError(f"{path} does not fit the type of the records: {error}") from error
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    def __init__(
+        self, file: pq.ParquetFile, part: FileRange, names: list[str], schema: pa.Schema, batch_size: int
+    ) -> None:
+        self._file = file
+        self._part = part
+        self._names = names
+        self._schema = schema
+        self._batch_size = batch_size
+
+    def rows(self, index: int, first: int, end: int) -> Iterator[Decoded]:
+        """The rows of one group that are in the part. Those behind damage are lost, up to the end of the group.
+
+        Reading begins at the group's first row, for pages have no index; so the batches, and with them what is lost,
+        are the same whatever the part.
+
+        Args:
+            index: which group.
+            first: its first row.
+            end: the row after its last one.
+        """
+        part, at = self._part, first
+        try:
+            with _telling_damage(f"{shown(part.path)} is damaged"):
+                batches = self._file.iter_batches(
+                    self._batch_size, row_groups=[index], columns=self._names, use_threads=False
+                )
+            while at < min(part.end, end):
+                batch = self._next(batches, end - at)
+                start, stop = max(part.start - at, 0), min(part.end - at, batch.num_rows)
+                if start < stop:
+                    yield Decoded(batch.slice(start, stop - start))
+                at += batch.num_rows
+        except CorruptFileError as error:
+            yield Decoded(damage=CorruptFileError(f"{error} (rows {at} to {end} of the file)"))
+
+    def _next(self, batches: Iterator[pa.RecordBatch], left: int) -> pa.RecordBatch:
+        path = shown(self._part.path)
+        with _telling_damage(f"{path} is damaged"):
+            batch = next(batches, None)
+        if batch is None or not 0 < batch.num_rows <= left:
+            raise CorruptFileError(f"{path} is damaged: a row group does not have as many rows as it says")
+        with _telling_damage(f"{path} does not fit the type of the records"):
+            arrays = [
+                _cast(batch.column(name), field.type) for name, field in zip(self._names, self._schema, strict=True)
+            ]
+            return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:

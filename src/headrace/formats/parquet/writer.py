@@ -65,7 +65,7 @@ class _ParquetWriter(BulkWriter):
 
     def __init__(self, out: BinaryIO, schema: pa.Schema, compression: str) -> None:
         self._schema = schema
-        self._writer = pq.ParquetWriter(out, schema, compression=compression)
+        self._writer = pq.ParquetWriter(out, schema, compression=compression, write_page_checksum=True)
         self._waiting: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
 

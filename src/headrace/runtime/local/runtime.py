@@ -6,12 +6,11 @@ It is the oracle of the tests and the harness of the users; the exchange is a so
 from __future__ import annotations
 
 import pickle
-import shutil
-import tempfile
 from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.common.errors import InfrastructureError
+from headrace.common.temporary import TemporaryFolder
 from headrace.exchange.envelope import Envelope, Kind, sort_key
 from headrace.operators.user_code import GivenUp
 from headrace.runtime.local.interruption import Interruption
@@ -35,7 +34,7 @@ class LocalRuntime:
     def __init__(self) -> None:
         self._runner: TaskRunner | None = None
         self._parallelism: list[int] = []
-        self._unpacked: str | None = None
+        self._unpacked: TemporaryFolder | None = None
         self._interruption = Interruption()
 
     def start(self, blob: JobBlob) -> None:
@@ -78,13 +77,13 @@ class LocalRuntime:
             self._runner.close()
             self._runner = None
         if self._unpacked is not None:
-            shutil.rmtree(self._unpacked, ignore_errors=True)
+            self._unpacked.remove()
             self._unpacked = None
 
     def _unpack(self, dependencies: Dependencies) -> None:
         if dependencies != NOTHING:
-            into = self._unpacked = tempfile.mkdtemp(prefix="headrace-unpacked-")
-            folders = {archive.name: unpack(archive, into) for archive in dependencies.all()}
+            into = self._unpacked = TemporaryFolder("unpacked-")
+            folders = {archive.name: unpack(archive, str(into.path)) for archive in dependencies.all()}
             enter(dependencies, folders.__getitem__)
 
     def _run_stage(self, stage: int, envelopes: Iterable[Envelope]) -> list[Envelope]:

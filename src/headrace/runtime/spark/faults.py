@@ -24,10 +24,11 @@ else:
 
 _DEFECTS: Final = re.compile(
     r"^(TypeError|AttributeError|NameError|KeyError|IndexError|AssertionError|UnboundLocalError|NotImplementedError"
-    r"|ModuleNotFoundError|ImportError|RecursionError)\b",
+    r"|ModuleNotFoundError|ImportError|RecursionError|headrace\.common\.errors\.JobExecutionError)\b",
     re.MULTILINE,
 )
-"""Errors of Python that no other machine would do better on: a defect of headrace, or an executor without it."""
+"""Errors that no other machine would do better on: a defect of headrace, an executor without it, a job that somebody
+has changed."""
 
 _CRASHED: Final = "Python worker exited unexpectedly"
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
+import hashlib
 import logging
 import pickle
+import re
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as sql
 
+from headrace.common.durable import make_folder, write_file
 from headrace.common.errors import CheckpointStorageError, JobExecutionError
 from headrace.exchange.envelope import DDL, SORT_COLUMNS, Kind
 from headrace.runtime.spark.faults import SPARK_ERRORS, failure, first_line
+from headrace.runtime.spark.shipping import Parts, ShippedFiles, forget
 from headrace.runtime.spark.worker import CompactionStage, LaterStage, ShippedJob, SourceStage
 
 if TYPE_CHECKING:
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+    from headrace.common.durable import Permissions
     from headrace.plan.job_plan import JobPlan
     from headrace.runtime.spark.session import SessionHandle
     from headrace.runtime.task.instance import JobBlob
@@ -35,11 +39,21 @@ logger = logging.getLogger(__name__)
 _STOPPED: tuple[type[Exception], ...] = (AttributeError, *SPARK_ERRORS)
 """What a context raises that has been stopped: PySpark lets go of its Java half."""
 
-SHIPPED_CONTEXT_BYTES = 256 * 1024
-"""A larger context is not sent along with every task, but lies in the plan of a query that is built for it."""
+_HINDRANCES: tuple[type[Exception], ...] = (OSError, *SPARK_ERRORS)
+"""What a compaction may be given up for."""
+
+SENT_WITH_TASKS_BYTES = 1 << 20
+"""What Spark may send for an epoch's context, over all tasks, each of which then gets all of it. Where that would be
+more, the context lies in a file, of which every task of stage 0 reads its part."""
 
 INLINE_JOB_BYTES = 512 * 1024
 """A larger job lies in a file: PySpark broadcasts closures above 1 MiB, and leaves a file behind each time."""
+
+
+_PROBE: Final = re.compile(r"\.probe-[0-9a-f]{32}")
+
+_PROBES: Final = 3
+"""Another job manager that starts at the same time may take our probe for one that was left behind."""
 
 
 class SparkRuntime:
@@ -55,6 +69,8 @@ class SparkRuntime:
         self._background = ThreadPoolExecutor(max_workers=1, thread_name_prefix="headrace-background")
         self._parallelism: list[int] = []
         self._job: ShippedJob | None = None
+        self._files: ShippedFiles | None = None
+        self._big_job: bytes | None = None
         self._job_file: Path | None = None
         self._prepared: DataFrame | None = None
         self._context_key = f"spark.headrace.{self._tag}"
@@ -65,14 +81,10 @@ class SparkRuntime:
             self._session.sparkContext.addArchive(f"{archive.path}#{archive.name}")
         plan: JobPlan = pickle.loads(blob.plan)
         self._parallelism = [stage.parallelism for stage in plan.stages]
-        content = pickle.dumps(blob, protocol=5)
-        if len(content) <= INLINE_JOB_BYTES:
-            self._job = ShippedJob(blob.digest, content, None)
-        else:
-            self._job_file = Path(blob.state_directory).parent / f"job-{blob.digest}.pickle"
-            self._job_file.write_bytes(content)
-            self._job = ShippedJob(blob.digest, None, str(self._job_file))
-        self._probe(blob.state_directory)
+        self._files = ShippedFiles(blob.state_directory, blob.permissions)
+        self._files.remove_leftovers()
+        self._job = self._ship(pickle.dumps(blob, protocol=5))
+        self._probe(blob)
 
     def run_epoch(self, context: EpochContext) -> list[TaskReport]:
         """Run the epoch as one query.
@@ -80,11 +92,14 @@ class SparkRuntime:
         Raises:
             InfrastructureError: on a fault that Spark's own retries did not mend.
         """
+        context_parts = self._ship_context(context)
         try:
             self._tag_queries()
-            table = self._query(context).toArrow()
+            table = self._query(context_parts).toArrow()
         except SPARK_ERRORS as error:
             raise failure(f"epoch {context.epoch}", error) from error
+        finally:
+            forget(context_parts)
         payloads = table.column("payload")
         kinds = table.column("kind").to_pylist()
         return [pickle.loads(payloads[row].as_buffer()) for row, kind in enumerate(kinds) if kind == Kind.REPORT]
@@ -118,26 +133,45 @@ class SparkRuntime:
         except AttributeError as error:
             raise JobExecutionError("the Spark session was stopped while the job ran; run the program again") from error
 
-    def _query(self, context: EpochContext) -> DataFrame:
-        """The epoch's query: the one that was analysed once, or one of its own for a context that is too big to ship.
+    def _ship(self, content: bytes) -> ShippedJob:
+        assert self._files is not None
+        digest = hashlib.sha256(content).hexdigest()
+        if len(content) <= INLINE_JOB_BYTES:
+            return ShippedJob(digest, content, None)
+        self._big_job = content
+        self._job_file = self._files.write_job(content)
+        return ShippedJob(digest, None, str(self._job_file))
+
+    def _ship_context(self, context: EpochContext) -> Parts:
+        assert self._files is not None, "start() comes first"
+        whole = Parts(here=context.to_bytes())
+        if len(whole.to_text()) * sum(self._parallelism) <= SENT_WITH_TASKS_BYTES:
+            return whole
+        return self._files.write_parts([part.to_bytes() for part in context.for_sources()])
+
+    def _query(self, context: Parts) -> DataFrame:
+        """The epoch's query: the one that was analysed once, with another context.
 
         ``select`` makes a new query of the old DataFrame: running the DataFrame itself again would take the shuffle
         files of the epoch before.
         """
-        payload = context.to_bytes()
-        if len(payload) > SHIPPED_CONTEXT_BYTES:
-            return self._build(payload)
         if self._prepared is None:
-            self._prepared = self._build(None)
-        self._session.conf.set(self._context_key, base64.b64encode(payload).decode())
+            self._prepared = self._build()
+        self._session.conf.set(self._context_key, context.to_text())
+        self._bring_back_the_job()
         return self._prepared.select("*")
 
-    def _build(self, context: bytes | None) -> DataFrame:
+    def _bring_back_the_job(self) -> None:
+        """A job manager that was slow to find itself superseded may have taken the job's file for one of an old run."""
+        if self._job_file is not None and not self._job_file.exists():
+            assert self._files is not None
+            assert self._big_job is not None
+            self._files.write_job(self._big_job)
+
+    def _build(self) -> DataFrame:
         assert self._job is not None, "start() comes first"
         tasks = self._parallelism[0]
-        column = sql.lit(context).cast("binary").alias("context")
-        rows = self._session.range(0, tasks, 1, tasks).select("id", column)
-        query = rows.mapInArrow(SourceStage(self._job, self._context_key), DDL)
+        query = self._session.range(0, tasks, 1, tasks).mapInArrow(SourceStage(self._job, self._context_key), DDL)
         for stage in range(1, len(self._parallelism)):
             query = (
                 query.repartitionById(self._parallelism[stage], sql.col("partition"))
@@ -147,44 +181,56 @@ class SparkRuntime:
         return query
 
     def _compact(self, state_directory: str, tasks: list[CompactionTask]) -> list[CompactionResult]:
-        self._tag_queries()
-        content = pickle.dumps(tasks, protocol=5)
-        rows = self._session.range(0, len(tasks), 1, len(tasks)).select("id", sql.lit(content).alias("tasks"))
+        assert self._files is not None
+        parts = None
         try:
-            found = rows.mapInArrow(CompactionStage(state_directory), "result binary").toArrow()
-        except SPARK_ERRORS as error:
+            self._tag_queries()
+            parts = self._files.write_parts([pickle.dumps(task, protocol=5) for task in tasks])
+            numbers = self._session.range(0, len(tasks), 1, len(tasks))
+            found = numbers.mapInArrow(CompactionStage(state_directory, parts), "result binary").toArrow()
+        except _HINDRANCES as error:
             logger.info("a compaction is given up, the next one makes up for it: %s", first_line(error))
             return []
+        finally:
+            if parts is not None:
+                forget(parts)
         return [pickle.loads(result) for result in found.column(0).to_pylist()]
 
-    def _probe(self, state_directory: str) -> None:
-        """Write and read a file of the state directory on an executor."""
-        name = f".probe-{uuid.uuid4().hex}"
-        try:
-            self._session.range(0, 1, 1, 1).mapInArrow(_Probe(state_directory, name), "ok boolean").collect()
-        except SPARK_ERRORS as error:
-            raise failure(f"writing to {state_directory} from a task", error) from error
-        written = Path(state_directory) / name
-        if not written.exists():
+    def _probe(self, blob: JobBlob) -> None:
+        """Write a file of the state directory on an executor, and look for it here."""
+        folder = Path(blob.state_directory)
+        leftovers = [path for path in folder.iterdir() if _PROBE.fullmatch(path.name)]
+        written = any(self._probe_once(folder, blob.permissions) for _ in range(_PROBES))
+        for path in leftovers:
+            path.unlink(missing_ok=True)
+        if not written:
             raise CheckpointStorageError(
-                f"a task wrote to {state_directory}, the driver does not see it: executors and driver must share the "
+                f"a task wrote to {folder}, the driver does not see it: executors and driver must share the "
                 "checkpoint directory; set execution.checkpointing.dir to a shared path"
             )
-        written.unlink()
+
+    def _probe_once(self, folder: Path, permissions: Permissions) -> bool:
+        written = folder / f".probe-{uuid.uuid4().hex}"
+        try:
+            self._session.range(0, 1, 1, 1).mapInArrow(_Probe(str(written), permissions), "ok boolean").collect()
+        except SPARK_ERRORS as error:
+            raise failure(f"writing to {folder} from a task", error) from error
+        seen = written.exists()
+        written.unlink(missing_ok=True)
+        return seen
 
 
 class _Probe:
     """Writes a file from a task."""
 
-    def __init__(self, folder: str, name: str) -> None:
-        self._folder = folder
-        self._name = name
+    def __init__(self, path: str, permissions: Permissions) -> None:
+        self._path = Path(path)
+        self._permissions = permissions
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow
 
         for _ in batches:
-            folder = Path(self._folder)
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / self._name).write_bytes(b"")
+            make_folder(self._path.parent, self._permissions)
+            write_file(self._path, (), self._permissions)
             yield pyarrow.RecordBatch.from_arrays([pyarrow.array([True])], names=["ok"])

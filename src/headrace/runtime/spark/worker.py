@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import base64
 import gc
 import pickle
 import signal
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark import SparkFiles, TaskContext
 
 from headrace.exchange.envelope import MAX_CELL_BYTES, Envelope, from_record_batch, to_record_batch
+from headrace.runtime.spark.shipping import Parts, read_job
 from headrace.runtime.task.compaction import compact
 from headrace.runtime.task.dependencies import enter
 from headrace.runtime.task.messages import EpochContext
@@ -64,7 +63,7 @@ class ShippedJob:
     """A job in the closure of a Spark function: the blob itself when it is small, else where to find it.
 
     Args:
-        digest: names the content.
+        digest: of the content.
         content: the pickled blob; None when it lies in a file.
         path: the file.
     """
@@ -96,18 +95,18 @@ class ShippedJob:
         content = self._content
         if content is None:
             assert self._path is not None
-            content = Path(self._path).read_bytes()
+            content = read_job(self._path)
         blob: JobBlob = pickle.loads(content)
         return blob
 
 
 class SourceStage:
-    """Stage 0 as a function of Arrow batches ``(subtask, context)``.
+    """Stage 0 as a function of Arrow batches of subtasks.
 
     Args:
         job: the job.
-        context_key: the Spark setting that holds the context where the batch has none. Settings reach a task as its
-            local properties, as they were when its query was started; also when the task is run again.
+        context_key: the Spark setting that tells where the context is. Settings reach a task as its local properties,
+            as they were when its query was started; also when the task is run again.
     """
 
     def __init__(self, job: ShippedJob, context_key: str) -> None:
@@ -116,17 +115,18 @@ class SourceStage:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         runner = self._job.runner()
+        contexts = Parts.from_text(self._setting())
         for batch in batches:
-            for subtask, context in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
-                payload = context or self._shipped_context()
-                yield from _batched(runner.run_source_task(subtask, EpochContext.from_bytes(payload)))
+            for subtask in batch.column(0).to_pylist():
+                context = EpochContext.from_bytes(contexts.part(subtask))
+                yield from _batched(runner.run_source_task(subtask, context))
 
-    def _shipped_context(self) -> bytes:
+    def _setting(self) -> str:
         task = TaskContext.get()
         text = task.getLocalProperty(self._context_key) if task else None
         if text is None:
             raise RuntimeError(f"Spark has not handed the setting {self._context_key} on to its task")
-        return base64.b64decode(text)
+        return str(text)
 
 
 class LaterStage:
@@ -147,19 +147,21 @@ class LaterStage:
 
 
 class CompactionStage:
-    """Merges runs: a function of Arrow batches ``(number, all tasks)``.
+    """Merges runs: a function of Arrow batches of numbers of tasks.
 
     Args:
         state_directory: where state files are.
+        tasks: the tasks, pickled one by one.
     """
 
-    def __init__(self, state_directory: str) -> None:
+    def __init__(self, state_directory: str, tasks: Parts) -> None:
         self._state_directory = state_directory
+        self._tasks = tasks
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for number, content in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
-                results = compact(self._state_directory, [pickle.loads(content)[number]])
+            for number in batch.column(0).to_pylist():
+                results = compact(self._state_directory, [pickle.loads(self._tasks.part(number))])
                 cells = [pickle.dumps(result, protocol=5) for result in results]
                 yield pa.RecordBatch.from_arrays([pa.array(cells, pa.binary())], names=["result"])
 

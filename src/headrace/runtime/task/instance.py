@@ -1,11 +1,13 @@
 """The operators of one task with their functions opened, kept in the worker from epoch to epoch.
 
 Keeping them is a saving, not a promise: a worker process may be another one in the next epoch, and an instance that did
-not do exactly the epoch before is dropped and made anew. So fields of a user function are not state.
+not do exactly the epoch before, or not in the attempt that counts, is dropped and made anew. So fields of a user
+function are not state.
 """
 
 from __future__ import annotations
 
+import logging
 import pickle
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -13,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.common.constants import MIN_WATERMARK
+from headrace.common.durable import Permissions
 from headrace.exchange.sender import EdgeSender
 from headrace.operators.base import EpochScope, OperatorContext
 from headrace.operators.sink import SinkOperator
@@ -29,6 +32,9 @@ if TYPE_CHECKING:
     from headrace.plan.job_plan import JobPlan, PlannedOperator
     from headrace.runtime.task.dependencies import Dependencies
     from headrace.runtime.task.messages import EpochContext, PartitionContext
+    from headrace.state.operator_state import OperatorState
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +42,16 @@ class JobBlob:
     """A job as it travels to the tasks: constant for the job's life, so it is unpickled once in a worker.
 
     Attributes:
-        digest: names the content.
         plan: the pickled :class:`JobPlan`.
         state_directory: where the state files are.
         dependencies: what its functions need besides.
+        permissions: who may read what its tasks and its driver write beside the state.
     """
 
-    digest: str
     plan: bytes
     state_directory: str
     dependencies: Dependencies = NOTHING
+    permissions: Permissions = Permissions.OWNER
 
 
 class StageInstance:
@@ -100,6 +106,18 @@ class StageInstance:
             )
             member.operator.begin_epoch(scope)
 
+    @property
+    def operator_states(self) -> list[OperatorState]:
+        """The state of each operator that has some."""
+        contexts = (member.operator.context for member in self.members.values())
+        return [context.state for context in contexts if context.state is not None]
+
+    def stands_at(self, start: PartitionContext | None) -> bool:
+        """Whether what it holds in memory is what an epoch starts from."""
+        if start is None or self.state is None or not self.operator_states:
+            return True
+        return start.versions == (self.state.ref,)
+
     def abort(self) -> None:
         """The epoch failed: sinks let go of what they opened."""
         for member in self.members.values():
@@ -112,9 +130,19 @@ class StageInstance:
             for member in reversed(self.members.values()):
                 stack.callback(member.operator.close)
 
+    def drop(self) -> None:
+        """It is of no use any more; what its functions raise in ``close`` must not hide why."""
+        try:
+            try:
+                self.abort()
+            finally:
+                self.close()
+        except Exception:
+            logger.warning("closing the functions of a task that was given up failed", exc_info=True)
+
     def _open_state(self, blob: JobBlob, start: PartitionContext) -> TaskState:
         return TaskState.open(
-            DirectoryStorage(blob.state_directory),
+            DirectoryStorage(blob.state_directory, blob.permissions),
             start.versions,
             self.stage.index,
             self.partition,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.constants import MIN_WATERMARK
@@ -67,7 +67,7 @@ class EpochContext:
         generation: how often the job was taken over.
         processing_time: the clock's reading in milliseconds.
         turns: for each task of stage 0, what it reads.
-        partitions: for each later stage, for each task, what it starts from.
+        partitions: for each task of a later stage, what it starts from.
         held: node ids of operators behind a source that waits for its next split: their event time stands still.
         is_last: whether every source ends in this epoch.
     """
@@ -77,7 +77,7 @@ class EpochContext:
     previous: int
     generation: int
     processing_time: int
-    turns: tuple[tuple[PieceTurn, ...], ...]
+    turns: Mapping[int, tuple[PieceTurn, ...]]
     partitions: Mapping[tuple[int, int], PartitionContext]
     held: frozenset[int] = frozenset()
     is_last: bool = False
@@ -92,19 +92,24 @@ class EpochContext:
         context: EpochContext = pickle.loads(payload)
         return context
 
+    def for_sources(self) -> list[EpochContext]:
+        """For each task of stage 0, only what it needs: what it reads, and what it hands on to later tasks."""
+        handed_on: list[dict[tuple[int, int], PartitionContext]] = [{} for _ in self.turns]
+        for (stage, partition), start in self.partitions.items():
+            handed_on[hands_on(partition, len(self.turns))][stage, partition] = start
+        return [
+            replace(self, turns={subtask: self.turns[subtask]}, partitions=partitions)
+            for subtask, partitions in enumerate(handed_on)
+        ]
+
     def for_partition(self, stage: int, partition: int) -> EpochContext:
         """Only what one task of a later stage needs."""
-        return EpochContext(
-            job_id=self.job_id,
-            epoch=self.epoch,
-            previous=self.previous,
-            generation=self.generation,
-            processing_time=self.processing_time,
-            turns=(),
-            partitions={(stage, partition): self.partitions.get((stage, partition), PartitionContext())},
-            held=self.held,
-            is_last=self.is_last,
-        )
+        return replace(self, turns={}, partitions={(stage, partition): self.partitions[stage, partition]})
+
+
+def hands_on(partition: int, sources: int) -> int:
+    """Which of the ``sources`` tasks of stage 0 tells a later task what it starts from: each has a fair share."""
+    return partition % sources
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import pickle
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,8 @@ from headrace.common.garbage import gc_relaxed
 from headrace.exchange.envelope import Envelope, Kind
 from headrace.runtime.task.failures import REPORTED, describe
 from headrace.runtime.task.instance import JobBlob, StageInstance
-from headrace.runtime.task.messages import EpochContext, PartitionContext, TaskReport
+from headrace.runtime.task.kept import KeptInstances
+from headrace.runtime.task.messages import EpochContext, PartitionContext, TaskReport, hands_on
 from headrace.runtime.task.source_task import SourceTask
 from headrace.runtime.task.stage_task import StageTask
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from headrace.plan.job_plan import JobPlan
 
 _CONTEXT_EDGE = -1
-
-logger = logging.getLogger(__name__)
 
 
 class TaskRunner:
@@ -34,17 +32,21 @@ class TaskRunner:
 
     def __init__(self, blob: JobBlob) -> None:
         self.blob = blob
-        self._instances: dict[tuple[int, int], tuple[StageInstance, tuple[str, int, int]]] = {}
+        self._kept = KeptInstances()
         plan: JobPlan = pickle.loads(blob.plan)
         self._stages = len(plan.stages)
         self._parallelism = [stage.parallelism for stage in plan.stages]
         self._fresh = plan.fresh_instances
 
     def run_source_task(self, subtask: int, context: EpochContext) -> Iterator[Envelope]:
-        """One task of stage 0; the first one also hands the later stages what they start from."""
+        """One task of stage 0, which also hands its share of the later tasks what they start from.
+
+        Args:
+            subtask: which task.
+            context: the epoch; what is meant for other tasks of stage 0 may be left out.
+        """
         with gc_relaxed():
-            if subtask == 0:
-                yield from self._contexts(context)
+            yield from self._contexts(subtask, context)
             yield from self._source_task(subtask, context)
 
     def run_stage_task(self, stage: int, envelopes: Iterable[Envelope]) -> Iterator[Envelope]:
@@ -54,9 +56,7 @@ class TaskRunner:
 
     def close(self) -> None:
         """Close every instance."""
-        instances, self._instances = self._instances, {}
-        for instance, _ in instances.values():
-            _close(instance)
+        self._kept.close()
 
     def _source_task(self, subtask: int, context: EpochContext) -> Iterator[Envelope]:
         instance: StageInstance | None = None
@@ -72,7 +72,8 @@ class TaskRunner:
             report = self._failed(0, subtask, instance, error)
             yield from self._call_off(0)
         except BaseException:
-            _drop(instance)
+            if instance is not None:
+                instance.drop()
             raise
         yield self._report(subtask, report)
 
@@ -95,32 +96,27 @@ class TaskRunner:
             for partition in range(self._parallelism[later]):
                 yield Envelope(later, partition, -1, MIN_WATERMARK, _CONTEXT_EDGE, 1, 0, Kind.FAILURE, b"")
 
-    def _contexts(self, context: EpochContext) -> Iterator[Envelope]:
-        for stage in range(1, self._stages):
-            for partition in range(self._parallelism[stage]):
+    def _contexts(self, subtask: int, context: EpochContext) -> Iterator[Envelope]:
+        for stage, partition in context.partitions:
+            if hands_on(partition, self._parallelism[0]) == subtask:
                 payload = context.for_partition(stage, partition).to_bytes()
                 yield Envelope(stage, partition, -1, MIN_WATERMARK, _CONTEXT_EDGE, 0, 0, Kind.CONTEXT, payload)
 
     def _take(self, stage: int, partition: int, context: EpochContext, start: PartitionContext | None) -> StageInstance:
         """The instance that did the epoch before, or a new one."""
-        kept = self._instances.pop((stage, partition), None)
-        if kept is not None:
-            if kept[1] == (context.job_id, context.generation, context.previous):
-                return kept[0]
-            _drop(kept[0])
-        return StageInstance(self.blob, context.job_id, stage, partition, start)
+        kept = self._kept.take((stage, partition), context, start)
+        return kept or StageInstance(self.blob, context.job_id, stage, partition, start)
 
     def _keep(self, stage: int, partition: int, context: EpochContext, instance: StageInstance) -> None:
         if context.is_last or self._fresh:
             instance.close()
         else:
-            mark = (context.job_id, context.generation, context.epoch)
-            self._instances[stage, partition] = (instance, mark)
+            self._kept.keep((stage, partition), context, instance)
 
     def _failed(self, stage: int, partition: int, instance: StageInstance | None, error: BaseException) -> TaskReport:
         if instance is not None:
             instance.outbox.clear()
-            _drop(instance)
+            instance.drop()
         return TaskReport(stage=stage, partition=partition, error=describe(error))
 
     def _report(self, partition: int, report: TaskReport) -> Envelope:
@@ -192,32 +188,14 @@ class _RunningStage:
 
     def drop(self) -> None:
         """The task cannot go on."""
-        if self._report is None:
-            _drop(self._instance)
+        if self._report is None and self._instance is not None:
+            self._instance.drop()
             self._instance = None
 
     def _fail(self, error: BaseException) -> Iterator[Envelope]:
         self._report = self._runner._failed(self._stage, self._partition, self._instance, error)
         self._instance = None
         return self._runner._call_off(self._stage)
-
-
-def _drop(instance: StageInstance | None) -> None:
-    """Let go of an instance that is of no use any more; what its functions raise in ``close`` must not hide why."""
-    if instance is not None:
-        try:
-            instance.abort()
-        except Exception:
-            logger.warning("a sink failed while a task was given up", exc_info=True)
-        _close(instance)
-
-
-def _close(instance: StageInstance) -> None:
-    """Close functions when nobody waits for them any more."""
-    try:
-        instance.close()
-    except Exception:
-        logger.warning("closing the functions of a task that has ended failed", exc_info=True)
 
 
 def _emptied(instance: StageInstance) -> Iterator[Envelope]:

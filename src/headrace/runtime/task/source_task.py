@@ -40,6 +40,7 @@ class SourceTask:
         self._context = context
         self._channels: list[ChannelReport] = []
         self._source_records: dict[int, int] = {}
+        self._source_counters: dict[int, dict[str, int]] = {}
         self._reach = {node: _Reach(instance, node) for node in instance.sources}
         self._readers: dict[int, SourceReader] = {}
 
@@ -67,7 +68,7 @@ class SourceTask:
             partition=self._instance.partition,
             channels=tuple(self._channels),
             committables=committables_of(members),
-            counters={node: dict(member.operator.counters) for node, member in members.items()},
+            counters={node: dict(member.operator.counters) for node, member in members.items()} | self._source_counters,
             records={node: member.gate.records for node, member in members.items()} | self._source_records,
         )
 
@@ -94,6 +95,9 @@ class SourceTask:
             watermarks = np.full(count, MIN_WATERMARK, dtype=np.int64)
             type_ = planned.node.type_of(None)
             fanout.emit(Batch(type_, timestamps, watermarks, rows=records.rows, columns=records.columns))
+        for name, amount in records.counters.items():
+            counters = self._source_counters.setdefault(node, {})
+            counters[name] = counters.get(name, 0) + amount
         if records.rejected:
             self._emit_rejected(planned, records.rejected)
 

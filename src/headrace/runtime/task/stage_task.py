@@ -73,7 +73,7 @@ class StageTask:
         instance, context = self._instance, self._context
         state = instance.state
         assert state is not None
-        kept = [m.operator.context.state for m in instance.members.values() if m.operator.context.state is not None]
+        kept = instance.operator_states
         for operator_state in kept:
             operator_state.end_epoch()
         version = state.snapshot(context.epoch, context.generation, instance.plan.inline_threshold)

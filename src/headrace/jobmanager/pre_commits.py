@@ -1,0 +1,77 @@
+"""What sinks hold back: decided before the manifest is written, and kept in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from headrace.checkpoint.manifest import PendingCommit
+from headrace.graph.specs import SinkSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from headrace.checkpoint.manifest import Manifest
+    from headrace.connectors.sink import PreCommit
+    from headrace.plan.job_plan import JobPlan
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOutput:
+    """What the sinks of a job do with an epoch.
+
+    Attributes:
+        commits: what is committed once the manifest exists.
+        held: by uid of the sink, what waits for more.
+    """
+
+    commits: tuple[PendingCommit, ...]
+    held: Mapping[str, Any]
+
+
+class PreCommits:
+    """The pre-commits of all sinks of a job; all that they know is in the manifest.
+
+    Args:
+        plan: the job.
+    """
+
+    def __init__(self, plan: JobPlan) -> None:
+        self._sinks: dict[str, PreCommit | None] = {
+            operator.uid: operator.node.spec.sink.pre_commit
+            for operator in plan.operators()
+            if isinstance(operator.node.spec, SinkSpec)
+        }
+
+    def prepare(
+        self, manifest: Manifest, epoch: int, now: int, written: Mapping[str, Sequence[Any]], *, is_last: bool
+    ) -> SinkOutput:
+        """Decide what is committed with an epoch.
+
+        Args:
+            manifest: that of the epoch before.
+            epoch: the epoch.
+            now: its clock reading in milliseconds.
+            written: what the writers gave, by uid of the sink.
+            is_last: whether the job ends with it.
+        """
+        commits, held = [], {}
+        for uid, pre_commit in self._sinks.items():
+            ready: Sequence[Any] = written.get(uid, ())
+            if pre_commit is not None:
+                prepared = pre_commit.prepare(manifest.held.get(uid), ready, now, is_last=is_last)
+                ready = prepared.ready
+                if prepared.held is not None:
+                    held[uid] = prepared.held
+            if ready:
+                commits.append(PendingCommit(epoch, uid, now, tuple(ready)))
+        return SinkOutput(tuple(commits), held)
+
+    def next_due(self, manifest: Manifest) -> int | None:
+        """When something that is held back becomes ready by itself, in milliseconds; None for never."""
+        times = (
+            pre_commit.due(manifest.held[uid])
+            for uid, pre_commit in self._sinks.items()
+            if pre_commit is not None and uid in manifest.held
+        )
+        return min((time for time in times if time is not None), default=None)

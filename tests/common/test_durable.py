@@ -1,0 +1,211 @@
+"""Durable writing: what was written is there whole, or an error says that it is not."""
+
+from __future__ import annotations
+
+import ast
+import errno
+import os
+import resource
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import headrace
+from headrace.common.durable import (
+    AppendedFile,
+    Permissions,
+    append,
+    create_exclusively,
+    make_folder,
+    size_of,
+    target_of_temporary,
+    write_file,
+)
+
+CONTENT = bytes(range(256)) * 40
+
+
+@contextmanager
+def full_disk_after(size: int) -> Iterator[None]:
+    """Files cannot grow beyond a size: the write that comes to it is short, the next one fails, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def appended(path: Path) -> None:
+    """Through a file that stays open."""
+    file = AppendedFile(path)
+    try:
+        for start in range(0, len(CONTENT), 1000):
+            file.append(CONTENT[start : start + 1000])
+        file.make_durable()
+    finally:
+        file.close()
+
+
+def appended_in_turns(path: Path) -> None:
+    """Through one that is opened each time."""
+    for start in range(0, len(CONTENT), 1000):
+        append(path, CONTENT[start : start + 1000], start, durable=True)
+
+
+WAYS: dict[str, Callable[[Path], object]] = {
+    "write_file": lambda path: write_file(path, [CONTENT[:100], memoryview(CONTENT)[100:]]),
+    "create_exclusively": lambda path: create_exclusively(path, CONTENT),
+    "appended": appended,
+    "appended_in_turns": appended_in_turns,
+}
+
+
+@pytest.fixture(params=WAYS)
+def write(request: pytest.FixtureRequest) -> Callable[[Path], object]:
+    return WAYS[request.param]
+
+
+def test_short_writes_are_gone_on_with(
+    write: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, short = os.write, []
+
+    def write_less(descriptor: int, data: memoryview) -> int:
+        count = original(descriptor, data[: max(1, len(data) // 3)])
+        short.append(count < len(data))
+        return count
+
+    monkeypatch.setattr(os, "write", write_less)
+    write(tmp_path / "file")
+    assert (tmp_path / "file").read_bytes() == CONTENT
+    assert sum(short) > 5
+
+
+@pytest.mark.parametrize("room", [0, 1, 4096, len(CONTENT) - 1])
+def test_a_full_disk_is_told(write: Callable[[Path], object], tmp_path: Path, room: int) -> None:
+    with full_disk_after(room), pytest.raises(OSError, match="File too large") as caught:
+        write(tmp_path / "file")
+    assert caught.value.errno == errno.EFBIG
+    assert (size_of(tmp_path / "file") or 0) <= room
+
+
+@pytest.mark.parametrize("way", ["write_file", "create_exclusively"])
+def test_a_whole_file_or_none(way: str, tmp_path: Path) -> None:
+    (tmp_path / "before").write_bytes(b"old")
+    with full_disk_after(4096), pytest.raises(OSError, match="File too large"):
+        WAYS[way](tmp_path / "file")
+    with full_disk_after(4096), pytest.raises(OSError, match="File too large"):
+        write_file(tmp_path / "before", [CONTENT])
+    assert [path.name for path in tmp_path.iterdir()] == ["before"]
+    assert (tmp_path / "before").read_bytes() == b"old"
+
+
+def test_a_write_that_pretends_is_found_out(
+    write: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file system that says it wrote and did not."""
+    original = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: original(descriptor, data[:-1]) + 1)
+    with pytest.raises(OSError, match="bytes after"):
+        write(tmp_path / "file")
+
+
+def test_appending_to_another_file_than_was_thought(tmp_path: Path) -> None:
+    append(tmp_path / "file", b"abc", 0)
+    with pytest.raises(OSError, match="3 bytes after 2 were written"):
+        append(tmp_path / "file", b"def", 2)
+    with pytest.raises(FileExistsError):
+        append(tmp_path / "file", b"def", 0)
+    assert (tmp_path / "file").read_bytes() == b"abc"
+
+
+def test_a_file_is_created_by_exactly_one(tmp_path: Path) -> None:
+    barrier, won = threading.Barrier(8), []
+
+    def attempt(number: int) -> None:
+        barrier.wait()
+        if create_exclusively(tmp_path / "file", str(number).encode()):
+            won.append(number)
+
+    threads = [threading.Thread(target=attempt, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [(tmp_path / "file").read_text()] == [str(number) for number in won]
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize(
+    ("permissions", "file", "folder"),
+    [(Permissions.OWNER, 0o600, 0o700), (Permissions.GROUP, 0o660, 0o770), (Permissions.UMASK, 0o644, 0o755)],
+)
+def test_who_may_read_it(permissions: Permissions, file: int, folder: int, tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        make_folder(tmp_path / "a" / "b", permissions)
+        inner = tmp_path / "a" / "b"
+        write_file(inner / "one", [b""], permissions)
+        create_exclusively(inner / "two", b"", permissions)
+        AppendedFile(inner / "three", permissions).close()
+    finally:
+        os.umask(before)
+    assert {stat.S_IMODE(path.stat().st_mode) for path in inner.iterdir()} == {file}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (inner, inner.parent)} == {folder}
+
+
+def test_names_of_unfinished_files() -> None:
+    assert target_of_temporary(f".a.json.{'0a' * 16}.tmp") == "a.json"
+    for foreign in ("a.tmp", ".a.tmp", ".a.json.xyz.tmp", f"a.json.{'0a' * 16}.tmp", f".a.json.{'0a' * 16}.tmp.old"):
+        assert target_of_temporary(foreign) is None
+
+
+RAW = {
+    "rename",
+    "replace",
+    "link",
+    "symlink",
+    "fsync",
+    "fdatasync",
+    "write_bytes",
+    "write_text",
+    "hardlink_to",
+    "truncate",
+}
+MAY = {
+    "common/durable.py",
+    # What these write is made anew when it is lost or damaged.
+    "client/dependencies.py",
+    "runtime/spark/java.py",
+}
+
+
+def raw_writes(path: Path) -> Iterator[str]:
+    """Calls that write, rename or synchronise files without going through durable.py."""
+    text = path.read_text()
+    knows_paths = "import Path" in text
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        name, arguments = node.func.attr, [argument for argument in node.args if isinstance(argument, ast.Constant)]
+        modes = [value.value for value in arguments if isinstance(value.value, str) and len(value.value) <= 3]
+        opens_to_write = name == "open" and any(set(mode) & set("wax+") for mode in modes)
+        # Strings and dataclasses can be replaced too, with other arguments.
+        is_raw = name in RAW and (name != "replace" or (knows_paths and len(node.args) == 1 and not node.keywords))
+        if is_raw or opens_to_write:
+            yield f"{node.lineno}: {ast.unparse(node)}"
+
+
+def test_nobody_else_writes_files() -> None:
+    sources = Path(headrace.__file__).parent
+    found = {
+        str(path.relative_to(sources)): calls
+        for path in sorted(sources.rglob("*.py"))
+        if str(path.relative_to(sources)) not in MAY and (calls := list(raw_writes(path)))
+    }
+    assert not found

@@ -1,0 +1,83 @@
+"""A full disk is told, and once there is room again the job goes on exactly: no committed epoch is destroyed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headrace.common.errors import HeadraceError
+from headrace.connectors.file_system import writer
+from headrace.jobmanager import commits
+from tests.reliability.support.file_sinks import KINDS, Kind
+from tests.reliability.support.outputs import hidden_files
+from tests.reliability.support.small_jobs import SmallJob, WatchedSink, expected
+
+NO_RESTARTS = {"restart-strategy.type": "none"}
+
+
+@pytest.fixture(params=KINDS, ids=str)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    found: Kind = request.param
+    return found
+
+
+class FullDisk:
+    """``os.write`` on a disk that fills up: one write to a matching file is short, those after it fail.
+
+    Args:
+        matches: tells by the path of a file whether it lies on that disk.
+        after: so many bytes find room.
+    """
+
+    def __init__(self, matches: Callable[[str], bool], after: int) -> None:
+        self._matches = matches
+        self._room = after
+        self._original = os.write
+        self.is_full = True
+        self.short = self.failed = 0
+
+    def write(self, descriptor: int, data: memoryview) -> int:
+        if not self.is_full or not self._matches(os.readlink(f"/proc/self/fd/{descriptor}")):
+            return self._original(descriptor, data)
+        if self._room <= 0:
+            self.failed += 1
+            raise OSError(28, "No space left on device")
+        count = self._original(descriptor, data[: self._room])
+        self._room -= count
+        self.short += count < len(data)
+        return count
+
+
+@pytest.mark.parametrize("room", [100, 3_000, 6_000])
+def test_the_disk_of_a_sink_is_full(kind: Kind, room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = tmp_path / "output"
+    disk = FullDisk(lambda path: path.startswith(str(output)), room)
+    monkeypatch.setattr(os, "write", disk.write)
+    monkeypatch.setattr(writer, "_BUFFER_BYTES", 256)
+    monkeypatch.setattr(commits, "_LAST_RETRY_SECONDS", 0.01)
+    job = SmallJob(tmp_path, WatchedSink(kind.make(output)), NO_RESTARTS)
+    with pytest.raises((OSError, HeadraceError), match="No space left"):
+        job.run()
+    assert (disk.short, disk.failed > 0) == (1, True)
+    assert set(kind.records(output)) <= set(expected())
+    disk.is_full = False
+    SmallJob(tmp_path, WatchedSink(kind.make(output))).run()
+    assert kind.records(output) == expected()
+    assert not hidden_files(output)
+
+
+@pytest.mark.parametrize("room", [100, 10_000, 30_000])
+def test_the_disk_of_the_checkpoints_is_full(room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind, output = KINDS[0], tmp_path / "output"
+    disk = FullDisk(lambda path: path.startswith(str(tmp_path / "checkpoints")), room)
+    monkeypatch.setattr(os, "write", disk.write)
+    job = SmallJob(tmp_path, WatchedSink(kind.make(output)), NO_RESTARTS)
+    with pytest.raises((OSError, HeadraceError), match="No space left"):
+        job.run()
+    assert disk.failed > 0
+    disk.is_full = False
+    SmallJob(tmp_path, WatchedSink(kind.make(output))).run()
+    assert kind.records(output) == expected()
