@@ -88,7 +88,7 @@ def test_without_a_directory_the_newest_manifest_is_in_memory() -> None:
     store.write(epoch(FIRST))
     assert [store.restart(FIRST).generation for _ in range(2)] == [1, 2], "a failed epoch is of another generation"
     again = store.restart(FIRST)
-    assert again.epoch == 1
+    assert again.epoch == 4, "a restart takes a number, as with a directory"
     (Path(store.state_directory) / "left").touch()
     assert store.remove_leftovers(again.generation) == ["left"]
     store.close()

@@ -59,6 +59,13 @@ def test_it_lists_manifests_and_where_sources_go_on(tmp_path: Path, console: Con
     assert any("file[0]" in line and '{"file": "a.log", "offset": 512}' in line for line in lines)
 
 
+def test_foreign_files_beside_manifests_are_not_taken_for_one(tmp_path: Path, console: Console) -> None:
+    folder = store(tmp_path, manifest()) / "manifests"
+    for name in ("1-copy.json", "000000000007.json.bak", "README", "7.json"):
+        (folder / name).write_text("not ours")
+    assert run_checkpoints(tmp_path, console) == 0
+
+
 def test_splits_that_ended_long_ago_are_counted(tmp_path: Path, console: Console) -> None:
     sources = {
         "one": SourceSnapshot(None, (), ("[day]",)),

@@ -122,8 +122,18 @@ def test_sigterm_ends_a_program_that_runs_no_job(start: Start, script: Callable[
     assert "Traceback" not in errors
 
 
+def test_a_job_ends_when_nobody_reads_what_it_prints(start: Start, script: Callable[..., Path]) -> None:
+    path = script("execute(doubling(10**9, rate=2000))\n")
+    process = start("run", "--runtime", "local", "--checkpoint-dir", "checkpoints", path)
+    wait_for_output(process)
+    assert process.stdout is not None
+    process.stdout.close()
+    process.stdout = None
+    _, errors = process.communicate(timeout=50)
+    assert "nobody reads any more what is printed" in errors
+
+
 PROGRAM = """
-import sys
 from headrace.common import Configuration, Types, WatermarkStrategy
 from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
 from headrace.datastream import StreamExecutionEnvironment

@@ -177,12 +177,12 @@ def test_failure_of_a_job_is_raised(env: StreamExecutionEnvironment, jobs: Submi
 def test_interrupted_execute_cancels_the_job(
     env: StreamExecutionEnvironment, jobs: Submissions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupt(self: Any) -> Any:
+    def interrupt(*_: Any) -> Any:
         raise KeyboardInterrupt
 
     jobs.finish_at_once = False
     env.from_sequence(1, 3).print()
-    monkeypatch.setattr("headrace.common.completable_future.CompletableFuture.result", interrupt)
+    monkeypatch.setattr("headrace.common.completable_future.CompletableFuture.exception", interrupt)
     with pytest.raises(KeyboardInterrupt):
         env.execute()
     assert jobs[0].is_cancelled

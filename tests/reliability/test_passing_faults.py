@@ -14,7 +14,7 @@ from headrace.checkpoint.ownership import Generations
 from headrace.checkpoint.store import CheckpointStore
 from headrace.checkpoint.unstored import TemporaryStore
 from headrace.client import submission
-from headrace.common.errors import CheckpointError, JobSupersededError
+from headrace.common.errors import CheckpointError, JobExecutionError, JobSupersededError
 from headrace.connectors.collect import CollectSink
 from headrace.connectors.file_system.committer import FileCommitter
 from headrace.connectors.file_system.sink import FileSink
@@ -253,4 +253,17 @@ def test_damage_is_for_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(CheckpointStore, "write", write)
     with pytest.raises(CheckpointError, match=r"000003\.json is damaged"):
+        SmallJob(tmp_path, KINDS[0].make(tmp_path / "output"), PATIENT).run()
+
+
+@pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
+@pytest.mark.parametrize("where", [numbers._Enumerator, FileCommitter])
+def test_what_would_end_whoever_waits_is_an_error_of_the_job(
+    raised: BaseException, where: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any) -> None:
+        raise raised
+
+    monkeypatch.setattr(where, "commit" if where is FileCommitter else "plan", fails)
+    with pytest.raises(JobExecutionError, match=f"raised {type(raised).__name__}"):
         SmallJob(tmp_path, KINDS[0].make(tmp_path / "output"), PATIENT).run()

@@ -50,7 +50,7 @@ class Generations:
 
     def renew(self, job_id: str) -> int | None:
         """The generation after one's own; None when the youngest is somebody else's."""
-        while self._is_own(youngest := max(self._taken())):
+        while self._is_own(youngest := max(self._taken(), default=0)):
             if self._create(youngest + 1, job_id):
                 return youngest + 1
         return None

@@ -186,7 +186,7 @@ class CheckpointStore:
             The names of the deleted files.
         """
         newest = max(self._retained, default=0)
-        _remove_unfinished(self._manifests, lambda name: name == "newest" or 0 < _number_of(name) <= newest)
+        _remove_unfinished(self._manifests, lambda name: name == "newest" or 0 < number_of(name) <= newest)
         _remove_unfinished(self._generations.folder, lambda name: name.isdecimal() and int(name) <= generation)
         _remove_unfinished(self._state, lambda name: _is_state_before(name, generation))
         needed = frozenset().union(*self._retained.values())
@@ -241,7 +241,7 @@ class CheckpointStore:
         return self._manifests / f"{number:012d}.json"
 
     def _numbers(self) -> list[int]:
-        numbers = (_number_of(path.name) for path in self._manifests.iterdir())
+        numbers = (number_of(path.name) for path in self._manifests.iterdir())
         return sorted(number for number in numbers if number)
 
     def _read(self, number: int) -> Manifest:
@@ -259,8 +259,8 @@ class CheckpointStore:
         """Nothing is held open."""
 
 
-def _number_of(name: str) -> int:
-    """The number of the manifest that has a name; 0 when it is the name of something else."""
+def number_of(name: str) -> int:
+    """The number of the manifest that has a file name; 0 when it is the name of something else."""
     found = _MANIFEST.fullmatch(name)
     return int(found[1]) if found else 0
 

@@ -62,9 +62,9 @@ class TemporaryStore:
         Args:
             known: what the job began with, in case that it has written no manifest yet.
         """
-        generation = known.generation + 1
         if self._newest is None:
-            return replace(known, generation=generation)
+            return replace(known, generation=known.generation + 1)
+        generation = max(self._newest.generation, known.generation) + 1
         self._newest = replace(self._newest, epoch=self._newest.epoch + 1, generation=generation)
         return self._newest
 

@@ -12,6 +12,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from headrace.checkpoint.manifest import Manifest, SplitSnapshot
+from headrace.checkpoint.store import number_of
 from headrace.cli.failures import FAILED, OK
 from headrace.cli.progress import wording
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
@@ -30,7 +31,7 @@ def run_checkpoints(directory: Path, console: Console | None = None) -> int:
         The exit code: 1 when there are none, or one is damaged.
     """
     console = console or Console()
-    paths = sorted((directory / "manifests").glob("[0-9]*.json"))
+    paths = sorted(path for path in (directory / "manifests").glob("*") if number_of(path.name))
     if not paths:
         console.print(Text(f"{directory} holds no checkpoints"), soft_wrap=True)
         return FAILED
@@ -47,7 +48,7 @@ def run_checkpoints(directory: Path, console: Console | None = None) -> int:
 
 def manifests_table(manifests: list[Manifest], directory: Path) -> Table:
     """One line for each manifest."""
-    table = _table("epoch", "generation", "watermark (UTC)", "state", "to commit", "records read")
+    table = _table("epoch", "generation", "watermark (UTC)", "state", "to commit", "sinks that wait", "records read")
     for manifest in manifests:
         table.add_row(
             str(manifest.epoch),
@@ -55,6 +56,7 @@ def manifests_table(manifests: list[Manifest], directory: Path) -> Table:
             _watermark(watermark_of(manifest)),
             wording.size(state_bytes(manifest, directory)),
             str(len(manifest.pending)),
+            str(len(manifest.held)),
             wording.number(manifest.counters.get("numRecordsRead", 0)),
         )
     return table

@@ -37,8 +37,6 @@ class JobClient:
         self._status = JobStatus.CREATED
         self._status_lock = threading.Lock()
         self._result: CompletableFuture[JobExecutionResult] = CompletableFuture()
-        self._has_result = threading.Event()
-        self._result.add_done_callback(lambda _: self._has_result.set())
         self._job_id = JobID()
         self._thread = threading.Thread(target=self._run, name=f"headrace-job-{manager.plan.name}", daemon=True)
 
@@ -104,10 +102,6 @@ class JobClient:
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
         """The result, when the job has ended; the error, when it has failed; a ``JobCancelledError`` when cancelled."""
         return self._result
-
-    def join(self, seconds: float) -> None:
-        """Wait so long, or until the job has its result."""
-        self._has_result.wait(seconds)
 
     def _run(self) -> None:
         started = time.monotonic()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import signal
 import threading
@@ -55,7 +56,8 @@ def _result(client: JobClient, received: list[int]) -> JobExecutionResult:
     result = client.get_job_execution_result()
     # Python runs handlers in the main thread only, and nothing wakes that when the system gives the signal to another.
     while not result.done():
-        client.join(_LOOK_SECONDS)
+        with contextlib.suppress(TimeoutError):
+            result.exception(_LOOK_SECONDS)
     if received:
         error = result.exception()
         if error is not None:

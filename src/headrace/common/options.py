@@ -96,7 +96,8 @@ RESTART_STRATEGY: Final = ConfigOption[str | None](
     "restart-strategy.type",
     choice("none", "fixed-delay", "failure-rate", "exponential-delay"),
     None,
-    "What happens after a failure of the infrastructure. When not set, exponential-delay; a job without a checkpoint "
+    "What happens after a failure that may pass. Set, it covers what functions of the program raise as well. When not "
+    "set, exponential-delay, and a function that raises ends the job; a job without a checkpoint "
     "directory then gets ten restarts in a row at most.",
 )
 FIXED_DELAY_ATTEMPTS: Final = ConfigOption(

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from headrace.common.errors import JobCancelledError, JobSupersededError
+from headrace.common.errors import JobCancelledError, JobExecutionError, JobSupersededError
 from headrace.jobmanager.attempts import Attempts
 from headrace.jobmanager.compaction import CompactionCoordinator
 from headrace.jobmanager.epoch_run import EpochRun
@@ -353,7 +353,15 @@ class JobManager:
             return failure if isinstance(failure, JobSupersededError) else superseded
         except OSError:
             logger.info("whether job %r has been taken over cannot be told", self.plan.name, exc_info=True)
-        return self._cancellation() if self._cancelled.is_set() else failure
+        if self._cancelled.is_set():
+            return self._cancellation()
+        if isinstance(failure, SystemExit | KeyboardInterrupt | GeneratorExit):
+            # Whoever waits for the job would take it for his own.
+            return JobExecutionError(
+                f"job {self.plan.name!r}: the driver's half of a source or a sink raised {type(failure).__name__}: "
+                f"{failure}; it has to raise an exception instead"
+            )
+        return failure
 
     def _cancellation(self) -> JobCancelledError:
         epoch = 0 if self.manifest is None else self.manifest.epoch

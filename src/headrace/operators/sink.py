@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.common.errors import HeadraceError
 from headrace.operators.base import EpochScope, Operator
-from headrace.operators.user_code import UserCodeGuard, record_text
+from headrace.operators.user_code import NO_RECORD, UserCodeGuard, record_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,9 +58,9 @@ class SinkOperator(Operator):
             with self._calling_writer():
                 writer.abort()
 
-    def _calling_writer(self, *record: Any) -> UserCodeGuard:
+    def _calling_writer(self, record: Any = NO_RECORD) -> UserCodeGuard:
         """What is neither told by headrace nor a fault of the machine comes from an encoder, say, of the user."""
-        return UserCodeGuard(self.context, *record, passes=(HeadraceError, OSError))
+        return UserCodeGuard(self.context, record, (HeadraceError, OSError))
 
 
 class _OneOf:

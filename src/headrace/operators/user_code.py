@@ -24,7 +24,8 @@ _repr = reprlib.Repr()
 _repr.maxstring = _repr.maxother = 200
 _repr.maxtuple = _repr.maxlist = _repr.maxdict = 20
 
-_NO_RECORD = object()
+NO_RECORD: Final = object()
+"""Stands for a record where there is none."""
 
 _NO_EXIT: Final = "a function cannot end the process, which is not its own: raise an exception instead"
 
@@ -45,7 +46,7 @@ def is_interruption(error: BaseException) -> bool:
     return isinstance(error, GivenUp)
 
 
-def user_error(error: BaseException, context: OperatorContext, record: Any = _NO_RECORD) -> BaseException:
+def user_error(error: BaseException, context: OperatorContext, record: Any = NO_RECORD) -> BaseException:
     """The failure of a user function, told so that its author can mend it; what is none is given back as it is.
 
     Args:
@@ -61,7 +62,7 @@ def user_error(error: BaseException, context: OperatorContext, record: Any = _NO
         f"  {type(error).__name__}: {text_of(error)}",
         f"  {_NO_EXIT}" if isinstance(error, SystemExit) else "",
         f"  at {site}" if site else "",
-        "" if record is _NO_RECORD else f"  record: {record_text(record)}",
+        "" if record is NO_RECORD else f"  record: {record_text(record)}",
         f"  operator defined at {context.call_site}",
     ]
     kind = FunctionRefusedError if isinstance(error, HeadraceError) else UserFunctionError
@@ -107,7 +108,7 @@ class UserCodeGuard:
     def __init__(
         self,
         context: OperatorContext,
-        record: Any = _NO_RECORD,
+        record: Any = NO_RECORD,
         passes: tuple[type[BaseException], ...] = (StateCorruptedError,),
     ) -> None:
         self._context = context

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from headrace.common.errors import CommitRefusedError
 from headrace.common.record_text import printed, python_text
 from headrace.connectors.sink import Committer, Sink, SinkWriter
 
@@ -85,6 +86,9 @@ class _PrintCommitter(Committer):
             return
         # Looked up each time: tests and notebooks exchange the streams.
         stream = sys.stderr if self._to_stderr else sys.stdout
-        stream.writelines(committables)
-        stream.flush()
+        try:
+            stream.writelines(committables)
+            stream.flush()
+        except BrokenPipeError as error:
+            raise CommitRefusedError("nobody reads any more what is printed") from error
         self._printed = epoch
