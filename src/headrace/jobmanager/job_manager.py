@@ -21,16 +21,14 @@ from headrace.jobmanager.attempts import Attempts
 from headrace.jobmanager.compaction import CompactionCoordinator
 from headrace.jobmanager.epoch_run import EpochRun
 from headrace.jobmanager.epoch_size import EpochSizer
-from headrace.jobmanager.opened import Opened, Opener
+from headrace.jobmanager.opened import Opened, Opener, own
 from headrace.jobmanager.outcome import (
     committables_by_sink,
-    first_manifest,
     next_manifest,
     raise_reported,
     records_read,
 )
 from headrace.jobmanager.progress import EpochStatistics, SilentListener
-from headrace.jobmanager.recovery import check_compatible
 from headrace.time.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -126,8 +124,8 @@ class JobManager:
 
     def open(self) -> None:
         """Restore or begin, take the directory over, commit what is pending."""
-        restored = self._own()
-        manifest = self._known()
+        manifest, restored = own(self._store, self.plan)
+        self.manifest = manifest
         self._clock = self._clock or SystemClock(manifest.processing_time)
         restarts = self._settings.restart.begin(self._clock, random.Random(manifest.job_id))
         self._attempts = Attempts(
@@ -379,18 +377,6 @@ class JobManager:
             )
 
     # --- what there is -----------------------------------------------------------------------------------------------
-
-    def _own(self) -> Manifest | None:
-        """Become the owner of the directory; gives the manifest that was found there."""
-        restored = self._store.latest()
-        manifest = self._store.begin(first_manifest(self.plan)) if restored is None else None
-        if manifest is None:
-            restored = restored or self._store.latest()
-            assert restored is not None
-            check_compatible(restored, self.plan)
-            manifest = self._store.take_over(restored)
-        self.manifest = manifest
-        return restored
 
     def _known(self) -> Manifest:
         """The newest manifest that is known to exist, or what a fresh directory began with."""
