@@ -39,6 +39,12 @@ Parallelism = Annotated[
 Definitions = Annotated[
     list[str] | None, typer.Option("-D", metavar="KEY=VALUE", help="A setting; wins over the program's own.")
 ]
+PropertiesFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", exists=True, dir_okay=False, help="A file of settings, which nobody sees as they see -D."
+    ),
+]
 Master = Annotated[
     str | None, typer.Option(help="The master of the Spark session, such as local[4] or spark://host:7077.")
 ]
@@ -56,6 +62,7 @@ def run(  # noqa: PLR0913, PLR0917 - an option is an argument
     args: Arguments = None,
     parallelism: Parallelism = None,
     define: Definitions = None,
+    properties_file: PropertiesFile = None,
     master: Master = None,
     runtime: Runtime = None,
     checkpoint_dir: CheckpointDir = None,
@@ -63,12 +70,12 @@ def run(  # noqa: PLR0913, PLR0917 - an option is an argument
     traceback: Traceback = False,
 ) -> None:
     """Run a program. Ctrl-C stops its jobs at the end of an epoch; the same command goes on from there."""
-    settings = _settings(define, parallelism, master, runtime, checkpoint_dir)
+    settings = _settings(define, properties_file, parallelism, master, runtime, checkpoint_dir)
     raise typer.Exit(run_program(script, args or [], settings, progress=progress, full_traceback=traceback))
 
 
 @app.command(context_settings=_PROGRAM)
-def explain(
+def explain(  # noqa: PLR0913, PLR0917 - as above
     script: Script,
     args: Arguments = None,
     fmt: Annotated[Format, typer.Option("--format", help="How to show it.")] = Format.TEXT,
@@ -77,17 +84,18 @@ def explain(
     ] = False,
     parallelism: Parallelism = None,
     define: Definitions = None,
+    properties_file: PropertiesFile = None,
     traceback: Traceback = False,
 ) -> None:
     """Show the job that a program would run, without running it."""
-    settings = _settings(define, parallelism)
+    settings = _settings(define, properties_file, parallelism)
     raise typer.Exit(explain_program(script, args or [], settings, fmt=fmt, logical=logical, full_traceback=traceback))
 
 
 @app.command()
-def doctor(define: Definitions = None, master: Master = None) -> None:
+def doctor(define: Definitions = None, properties_file: PropertiesFile = None, master: Master = None) -> None:
     """Look whether headrace can run here, and say what to do where it cannot."""
-    settings = _settings(define)
+    settings = _settings(define, properties_file)
     raise typer.Exit(run_doctor(spark_settings(settings), master))
 
 
@@ -108,6 +116,7 @@ def show_version() -> None:
 
 def _settings(
     define: list[str] | None,
+    properties_file: Path | None,
     parallelism: int | None = None,
     master: str | None = None,
     runtime: str | None = None,
@@ -115,7 +124,12 @@ def _settings(
 ) -> dict[str, str]:
     try:
         return job_settings(
-            define or [], parallelism=parallelism, master=master, runtime=runtime, checkpoint_dir=checkpoint_dir
+            define or [],
+            properties_file=properties_file,
+            parallelism=parallelism,
+            master=master,
+            runtime=runtime,
+            checkpoint_dir=checkpoint_dir,
         )
     except HeadraceError as error:
         raise typer.Exit(report(error, Console(stderr=True))) from None
