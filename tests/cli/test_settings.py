@@ -18,6 +18,7 @@ def test_named_options_win_over_definitions() -> None:
         master="local[4]",
         runtime="local",
         checkpoint_dir="/var/checkpoints",
+        allow_non_restored_state=True,
     )
     assert settings == {
         "parallelism.default": "4",
@@ -26,6 +27,7 @@ def test_named_options_win_over_definitions() -> None:
         "headrace.spark.master": "local[4]",
         "headrace.runtime": "local",
         "execution.checkpointing.dir": "/var/checkpoints",
+        "execution.state-recovery.ignore-unclaimed-state": "true",
     }
 
 

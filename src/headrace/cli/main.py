@@ -50,6 +50,12 @@ Master = Annotated[
 ]
 Runtime = Annotated[str | None, typer.Option(metavar="spark|local", help="What executes the job.")]
 CheckpointDir = Annotated[str | None, typer.Option(metavar="DIR", help="Where the job's checkpoints are kept.")]
+NonRestored = Annotated[
+    bool,
+    typer.Option(
+        "-n", "--allow-non-restored-state", help="Leave behind what the checkpoint holds of operators that are gone."
+    ),
+]
 Progress = Annotated[
     bool | None, typer.Option("--progress/--no-progress", show_default=False, help="Whether to show progress.")
 ]
@@ -66,11 +72,14 @@ def run(  # noqa: PLR0913, PLR0917 - an option is an argument
     master: Master = None,
     runtime: Runtime = None,
     checkpoint_dir: CheckpointDir = None,
+    allow_non_restored_state: NonRestored = False,
     progress: Progress = None,
     traceback: Traceback = False,
 ) -> None:
     """Run a program. Ctrl-C stops its jobs at the end of an epoch; the same command goes on from there."""
-    settings = _settings(define, properties_file, parallelism, master, runtime, checkpoint_dir)
+    settings = _settings(
+        define, properties_file, parallelism, master, runtime, checkpoint_dir, allow_non_restored_state
+    )
     raise typer.Exit(run_program(script, args or [], settings, progress=progress, full_traceback=traceback))
 
 
@@ -121,6 +130,7 @@ def _settings(
     master: str | None = None,
     runtime: str | None = None,
     checkpoint_dir: str | None = None,
+    allow_non_restored_state: bool = False,
 ) -> dict[str, str]:
     try:
         return job_settings(
@@ -130,6 +140,7 @@ def _settings(
             master=master,
             runtime=runtime,
             checkpoint_dir=checkpoint_dir,
+            allow_non_restored_state=allow_non_restored_state,
         )
     except HeadraceError as error:
         raise typer.Exit(report(error, Console(stderr=True))) from None

@@ -21,6 +21,7 @@ def job_settings(
     master: str | None = None,
     runtime: str | None = None,
     checkpoint_dir: str | None = None,
+    allow_non_restored_state: bool = False,
 ) -> dict[str, str]:
     """The configuration that the options of a command stand for; named options win over ``-D``, both over the file.
 
@@ -31,6 +32,7 @@ def job_settings(
         master: of ``--master``.
         runtime: of ``--runtime``.
         checkpoint_dir: of ``--checkpoint-dir``.
+        allow_non_restored_state: whether there is ``--allow-non-restored-state``.
 
     Raises:
         typer.BadParameter: when a definition has no ``=``.
@@ -43,6 +45,7 @@ def job_settings(
         options.SPARK_MASTER.key: master,
         options.RUNTIME.key: runtime,
         options.CHECKPOINT_DIR.key: checkpoint_dir,
+        options.IGNORE_UNCLAIMED_STATE.key: "true" if allow_non_restored_state else None,
     }
     settings |= {key: value for key, value in named.items() if value is not None}
     Configuration.from_dict(settings).validate()

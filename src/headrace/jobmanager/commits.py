@@ -9,6 +9,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from headrace.checkpoint.manifest import PendingCommit
+from headrace.common import options
 from headrace.common.errors import CommitRefusedError
 
 if TYPE_CHECKING:
@@ -144,7 +145,8 @@ class CommitCoordinator:
         if committer is None:
             raise CommitRefusedError(
                 f"epoch {commit.epoch} has committables of a sink with uid {commit.sink}, which the program no longer "
-                "has; add it again (same uid) and let the job run once, then take it out"
+                "has; add it again (same uid) and let the job run once, then take it out; to leave them unpublished "
+                f"for good, set {options.IGNORE_UNCLAIMED_STATE.key}=true"
             )
         self._attempt(committer, commit)
         if commit.committables:

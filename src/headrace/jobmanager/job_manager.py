@@ -25,7 +25,7 @@ from headrace.jobmanager.epoch import EpochPlan, EpochPlanner
 from headrace.jobmanager.epoch_size import EpochLimits, EpochSizer
 from headrace.jobmanager.outcome import next_manifest
 from headrace.jobmanager.progress import EpochStatistics, SilentListener
-from headrace.jobmanager.recovery import check_compatible
+from headrace.jobmanager.recovery import check_compatible, without_unclaimed
 from headrace.jobmanager.sources import SourceCoordinator
 from headrace.time.clock import SystemClock
 
@@ -51,6 +51,7 @@ class JobSettings:
         poll_seconds: how often sources are looked at while nothing happens.
         min_interval_seconds: the shortest time between two epochs.
         epoch_timeout_seconds: an epoch that takes longer is given up and run again.
+        ignore_unclaimed_state: whether what the program has no operators for may be left behind.
     """
 
     limits: EpochLimits
@@ -58,6 +59,7 @@ class JobSettings:
     poll_seconds: float = 0.1
     min_interval_seconds: float = 0.0
     epoch_timeout_seconds: float = 600.0
+    ignore_unclaimed_state: bool = False
 
 
 class JobManager:
@@ -162,8 +164,10 @@ class JobManager:
         if manifest is None:
             restored = restored or self._store.latest()
             assert restored is not None
-            check_compatible(restored, self.plan)
+            ignores = self._settings.ignore_unclaimed_state
+            check_compatible(restored, self.plan, ignore_unclaimed=ignores)
             manifest = self._store.take_over(restored)
+            manifest = without_unclaimed(manifest, self.plan) if ignores else manifest
         self.manifest = manifest
         self._clock = self._clock or SystemClock(manifest.processing_time)
         self._attempts = self._open_attempts(manifest, self._clock)
