@@ -30,7 +30,8 @@ from headrace.jobmanager.outcome import (
     records_read,
 )
 from headrace.jobmanager.progress import EpochStatistics, SilentListener
-from headrace.jobmanager.recovery import check_compatible
+from headrace.jobmanager.recovery import check_compatible, without_unclaimed
+from headrace.state.storage import DirectoryStorage
 from headrace.time.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -135,7 +136,9 @@ class JobManager:
         )
         self._sizer = EpochSizer(self._settings.limits)
         self._runtime.start(self._blob)
-        self._compaction = CompactionCoordinator(self._runtime, self._store.state_directory)
+        self._compaction = CompactionCoordinator(
+            self._runtime, DirectoryStorage(self._store.state_directory, self._store.permissions)
+        )
         self._opener = Opener(self.plan, self._store, self._sizer, self._compaction, self._check_owner, self._cancelled)
         self._tell_started: Callable[[], None] = partial(
             self._listener.job_started,
@@ -318,7 +321,7 @@ class JobManager:
             self._opened.close_sources()
             self._only_here = self._opened.commits.only_here()
             self._opened = None
-        manifest = self._store.restart(self._known())
+        manifest = without_unclaimed(self._store.restart(self._known()), self.plan)
         if self._in_doubt is not None:
             written, commits = self._in_doubt
             self._in_doubt = None
@@ -387,8 +390,8 @@ class JobManager:
         if manifest is None:
             restored = restored or self._store.latest()
             assert restored is not None
-            check_compatible(restored, self.plan)
-            manifest = self._store.take_over(restored)
+            check_compatible(restored, self.plan, ignore_unclaimed=self._settings.ignore_unclaimed_state)
+            manifest = without_unclaimed(self._store.take_over(restored), self.plan)
         self.manifest = manifest
         return restored
 
