@@ -21,6 +21,7 @@ from headrace.common.durable import (
     append,
     create_exclusively,
     make_folder,
+    remove,
     size_of,
     target_of_temporary,
     write_file,
@@ -199,6 +200,14 @@ def raw_writes(path: Path) -> Iterator[str]:
         is_raw = name in RAW and (name != "replace" or (knows_paths and len(node.args) == 1 and not node.keywords))
         if is_raw or opens_to_write:
             yield f"{node.lineno}: {ast.unparse(node)}"
+
+
+def test_only_files_are_removed(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    found = [remove(tmp_path / name) for name in ("file", "file", "folder", "missing")]
+    assert found == [True, False, False, False]
+    assert os.listdir(tmp_path) == ["folder"]
 
 
 def test_nobody_else_writes_files() -> None:

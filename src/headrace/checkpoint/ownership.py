@@ -94,8 +94,9 @@ class Generations:
         return self._read(generation)[1] == self._mark
 
     def _read(self, generation: int) -> tuple[str, str]:
-        """The job and the mark of whoever claimed it."""
-        job_id, _, mark = (self.folder / str(generation)).read_text(errors="replace").partition(" ")
+        """The job and the mark of whoever claimed it; empty when that is a folder, which none of ours is."""
+        path = self.folder / str(generation)
+        job_id, _, mark = ("" if path.is_dir() else path.read_text(errors="replace")).partition(" ")
         return job_id, mark
 
     def _taken(self) -> list[int]:

@@ -18,7 +18,14 @@ from zlib import crc32
 from headrace.checkpoint.files import folder_name, local_path, probe
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.ownership import Generations
-from headrace.common.durable import Permissions, create_exclusively, make_folder, target_of_temporary, write_file
+from headrace.common.durable import (
+    Permissions,
+    create_exclusively,
+    make_folder,
+    remove,
+    target_of_temporary,
+    write_file,
+)
 from headrace.common.errors import CheckpointError, JobSupersededError
 from headrace.state.state_file import CompactedName, VersionName
 
@@ -151,7 +158,7 @@ class CheckpointStore:
             self._check_owner(manifest)
         except JobSupersededError:
             # Nobody was told of it. Who has just read it goes on from there, which is as good.
-            self._manifest_path(manifest.epoch).unlink(missing_ok=True)
+            remove(self._manifest_path(manifest.epoch))
             raise
         self._note(manifest.epoch)
         self._retained[manifest.epoch] = frozenset(manifest.state_files())
@@ -166,10 +173,10 @@ class CheckpointStore:
         candidates = {file for number in forgotten for file in self._retained.pop(number)}
         needed = frozenset().union(*self._retained.values())
         for number in forgotten:
-            self._manifest_path(number).unlink(missing_ok=True)
+            remove(self._manifest_path(number))
         deleted = sorted(candidates - needed)
         for name in deleted:
-            (self._state / name).unlink(missing_ok=True)
+            remove(self._state / name)
         return deleted
 
     def remove_leftovers(self, generation: int) -> list[str]:
@@ -183,12 +190,8 @@ class CheckpointStore:
         _remove_unfinished(self._generations.folder, lambda name: name.isdecimal() and int(name) <= generation)
         _remove_unfinished(self._state, lambda name: _is_state_before(name, generation))
         needed = frozenset().union(*self._retained.values())
-        deleted = []
-        for path in sorted(self._state.iterdir()):
-            if path.name not in needed and _is_state_before(path.name, generation):
-                path.unlink(missing_ok=True)
-                deleted.append(path.name)
-        return deleted
+        left = (path for path in sorted(self._state.iterdir()) if path.name not in needed)
+        return [path.name for path in left if _is_state_before(path.name, generation) and remove(path)]
 
     def _create(self, manifest: Manifest) -> bool:
         return create_exclusively(self._manifest_path(manifest.epoch), manifest.to_bytes(), self.permissions)
@@ -213,6 +216,8 @@ class CheckpointStore:
             number, check = self._newest.read_bytes().split()
         except FileNotFoundError:
             return 0
+        except IsADirectoryError as error:
+            raise CheckpointError(f"{self._newest} is a folder, where a file has its place: remove it") from error
         except ValueError:
             number = check = b""
         if not number or check != b"%08x" % crc32(number):
@@ -265,7 +270,7 @@ def _remove_unfinished(folder: Path, is_over: Callable[[str], bool]) -> None:
     for path in folder.iterdir():
         target = target_of_temporary(path.name)
         if target is not None and is_over(target):
-            path.unlink(missing_ok=True)
+            remove(path)
 
 
 def _is_state_before(name: str, generation: int) -> bool:

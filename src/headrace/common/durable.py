@@ -193,6 +193,19 @@ def move(source: Path, target: Path) -> None:
     source.rename(target)
 
 
+def remove(path: Path) -> bool:
+    """Remove a file; whether there was one. A folder that has its name is none of ours, and is left alone."""
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return False
+    except (IsADirectoryError, PermissionError):  # what POSIX says, and what Linux says, of a folder
+        if not path.is_dir():
+            raise
+        return False
+    return True
+
+
 def make_folder(folder: Path, permissions: Permissions = Permissions.UMASK) -> None:
     """Make a folder and those above it, durably; what exists is left alone."""
     missing = []

@@ -29,6 +29,8 @@ from headrace.jobmanager.outcome import (
     records_read,
 )
 from headrace.jobmanager.progress import EpochStatistics, SilentListener
+from headrace.jobmanager.recovery import without_unclaimed
+from headrace.state.storage import DirectoryStorage
 from headrace.time.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -124,7 +126,7 @@ class JobManager:
 
     def open(self) -> None:
         """Restore or begin, take the directory over, commit what is pending."""
-        manifest, restored = own(self._store, self.plan)
+        manifest, restored = own(self._store, self.plan, ignore_unclaimed=self._settings.ignore_unclaimed_state)
         self.manifest = manifest
         self._clock = self._clock or SystemClock(manifest.processing_time)
         restarts = self._settings.restart.begin(self._clock, random.Random(manifest.job_id))
@@ -133,7 +135,9 @@ class JobManager:
         )
         self._sizer = EpochSizer(self._settings.limits)
         self._runtime.start(self._blob)
-        self._compaction = CompactionCoordinator(self._runtime, self._store.state_directory)
+        self._compaction = CompactionCoordinator(
+            self._runtime, DirectoryStorage(self._store.state_directory, self._store.permissions)
+        )
         self._opener = Opener(self.plan, self._store, self._sizer, self._compaction, self._check_owner, self._cancelled)
         self._tell_started: Callable[[], None] = partial(
             self._listener.job_started,
@@ -316,7 +320,7 @@ class JobManager:
             self._opened.close_sources()
             self._only_here = self._opened.commits.only_here()
             self._opened = None
-        manifest = self._store.restart(self._known())
+        manifest = without_unclaimed(self._store.restart(self._known()), self.plan)
         if self._in_doubt is not None:
             written, commits = self._in_doubt
             self._in_doubt = None

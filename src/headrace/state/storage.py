@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from headrace.common.durable import Permissions, make_folder, write_file
+from headrace.common.durable import Permissions, make_folder, remove, write_file
 from headrace.common.errors import StateError
 
 if TYPE_CHECKING:
@@ -66,6 +66,8 @@ class DirectoryStorage:
         path = self._file(name)
         if not path.stat().st_size:
             return pa.py_buffer(b"")
+        if path.is_dir():
+            raise FileNotFoundError(name)
         with pa.memory_map(str(path), "r") as file:
             return file.read_buffer()
 
@@ -75,7 +77,7 @@ class DirectoryStorage:
 
     def delete(self, name: str) -> None:
         """Removes a file, if there is one."""
-        self._file(name).unlink(missing_ok=True)
+        remove(self._file(name))
 
     def list(self) -> list[str]:
         """The names of all files, sorted; what a writer has not finished is left out."""

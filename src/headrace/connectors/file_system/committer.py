@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import uuid
 from typing import TYPE_CHECKING
 
-from headrace.common.durable import AppendedFile, make_folder, move, size_of, sync_folders
+from headrace.common.durable import AppendedFile, make_folder, move, remove, size_of, sync_folders
 from headrace.common.errors import CheckpointError, CommitRefusedError, JobSupersededError
 from headrace.connectors.file_system.pre_commit import held_chunks
-from headrace.connectors.file_system.staging import Part, content_digest
+from headrace.connectors.file_system.staging import Part, content_digest, is_put_together
 from headrace.connectors.sink import Committer
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ class FileCommitter(Committer):
         sync_folders(self._staging.visible(part).parent for part in parts)
         for part in parts:  # only now: if they were gone and the part was not there after a power failure, it was lost
             for chunk in part.chunks:
-                self._staging.hidden(part.bucket, chunk.name).unlink(missing_ok=True)
+                remove(self._staging.hidden(part.bucket, chunk.name))
 
     def recover(self, held: Json | None) -> None:
         needed = {self._staging.hidden(bucket, chunk.name): chunk for bucket, chunk in held_chunks(held)}
@@ -67,13 +66,12 @@ class FileCommitter(Committer):
                 raise CommitRefusedError(f"{path} is missing, which waits to be published; put it back") from error
         for path in self._staging.written_before(self._generation):
             if path not in needed:
-                path.unlink(missing_ok=True)
+                remove(path)
 
     def finish(self) -> None:
         for path in list(self._staging.written_before(self._generation + 1)):
-            path.unlink(missing_ok=True)
-        with contextlib.suppress(FileNotFoundError):
-            self._publishing.rmdir()
+            remove(path)
+        _clear(self._publishing)
         _remove_empty_folders(self._staging)
 
     def _fence(self) -> None:
@@ -82,7 +80,7 @@ class FileCommitter(Committer):
             with contextlib.suppress(FileNotFoundError):  # another one that starts has just done it
                 move(folder, self._staging.fenced())
         for folder in self._staging.all_fenced():
-            shutil.rmtree(folder, ignore_errors=True)
+            _clear(folder)
 
     def _show(self, part: Part, target: Path) -> None:
         size = part.size if part.is_complete else part.size + len(self._header)
@@ -183,6 +181,16 @@ def _refuse_future(staging: Staging, epoch: int) -> None:
             "Put the newest checkpoint directory back; or, if this is the one to go on from, move all files of epochs "
             f"after {epoch} away from {staging.base} (*-{staging.sink}-<subtask>-<first epoch>-<last epoch>-*)"
         )
+
+
+def _clear(folder: Path) -> None:
+    """Remove what was put together in a folder, and the folder as well unless somebody else has put something there."""
+    with contextlib.suppress(FileNotFoundError):  # another one that starts has just done it
+        for path in folder.iterdir():
+            if is_put_together(path.name):
+                remove(path)
+        if not any(folder.iterdir()):
+            folder.rmdir()
 
 
 def _remove_empty_folders(staging: Staging) -> None:

@@ -32,6 +32,7 @@ _FOLDER: Final = ".headrace-"
 _CHUNK: Final = re.compile(r"([0-9]{10,})-([0-9]+)-([0-9]+)-(-?[0-9]+)-([0-9a-f]{16})\.part")
 _UNFINISHED: Final = re.compile(r"[0-9]{10,}-([0-9]+)-[0-9]+\.[0-9a-f]{32}\.tmp")
 _PUBLISHING: Final = re.compile(r"publish-([0-9]+)")
+_PUT_TOGETHER: Final = re.compile(r"[0-9a-f]{32}")
 _FENCED: Final = re.compile(r"fenced-[0-9a-f]{32}")
 
 
@@ -43,6 +44,11 @@ def sink_digest(job_id: str, operator_id: str) -> str:
 def content_digest() -> hashlib.blake2b:
     """What chunks' names know their content by; to be fed with it."""
     return hashlib.blake2b(digest_size=8)
+
+
+def is_put_together(file: str) -> bool:
+    """Whether a file in a folder of a committer has a name that it gives to what it puts together."""
+    return _PUT_TOGETHER.fullmatch(file) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,52 @@
+"""What happens when a file of a job is damaged, by its kind and by the damage; ``docs/damage.md`` shows the same."""
+
+from __future__ import annotations
+
+from typing import Final
+
+EXACT: Final = "exact"
+"""It does not matter: the job goes on, and its output is exact."""
+
+LEFT: Final = "left"
+"""It belongs to readers by then: the job goes on and does not look at it; all else is exact."""
+
+NOT_THERE: Final = "n/a"
+"""There is no such thing."""
+
+_X: Final = EXACT
+_L: Final = LEFT
+_N: Final = NOT_THERE
+_C: Final = "CheckpointError"
+_S: Final = "StateCorruptedError"
+_R: Final = "CommitRefusedError"
+_XC: Final = f"{EXACT} or {_C}"
+_XS: Final = f"{EXACT} or {_S}"
+
+DAMAGES: Final = [
+    "a bit flipped",
+    "cut short",
+    "extended",
+    "two swapped",
+    "deleted",
+    "an old copy in its place",
+    "an old copy beside it",
+    "a folder in its place",
+    "a folder with such a name beside it",
+    "strangers beside it",
+]
+
+TABLE: Final = {
+    "manifest": [_C, _C, _C, _C, _C, _C, _X, _C, _C, _X],
+    "older manifest": [_C, _C, _C, _N, _X, _C, _X, _C, _X, _X],
+    "note": [_X, _X, _X, _N, _X, _X, _N, _C, _X, _X],
+    "generation": [_XC, _XC, _X, _X, _X, _X, _N, _C, _X, _X],
+    "state file": [_S, _S, _S, _S, _S, _S, _X, _S, _X, _X],
+    "older state file": [_XS, _XS, _X, _S, _S, _S, _X, _S, _X, _X],
+    "compacted state file": [_XS, _XS, _X, _S, _S, _S, _X, _S, _X, _X],
+    "source log": [_S, _S, _X, _S, _S, _S, _X, _S, _X, _X],
+    "hidden part": [_R, _R, _R, _R, _R, _R, _X, _R, _X, _X],
+    "waiting part": [_R, _R, _R, _R, _R, _R, _X, _R, _X, _X],
+    "part just shown": [_L, _R, _R, _R, _R, _R, _N, _R, _X, _X],
+    "visible part": [_L, _L, _L, _L, _L, _L, _N, _L, _X, _X],
+}
+"""By kind, the outcome of each damage: one of the above, or an error that names the file."""

@@ -1,0 +1,295 @@
+"""Damage to any file of a job is no matter, or an error that names the file; the answer is never silently wrong."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import headrace.jobmanager.compaction
+import headrace.state.compaction
+import headrace.state.inline_merge
+from headrace.checkpoint.manifest import Manifest
+from headrace.common.errors import CheckpointError, HeadraceError
+from tests.reliability.support.damage import CRASHED_AT, FILES, SINKS, STOPPED_AT, Job, Kinds, expected, write_input
+from tests.reliability.support.damage_table import DAMAGES, EXACT, LEFT, NOT_THERE, TABLE
+
+MINE = "this is mine"
+DIGEST = "0123456789abcdef"
+
+NAMESAKES = {
+    "manifest": "000000000099.json",
+    "older manifest": f".000000000003.json.{DIGEST * 2}.tmp",
+    "note": f".newest.{DIGEST * 2}.tmp",
+    "generation": "99",
+    "state file": f"1-0-1-0-{DIGEST}.state",
+    "older state file": f".1-0-1-0-{DIGEST}.state.{DIGEST * 2}.tmp",
+    "compacted state file": f"compacted-1-0-{DIGEST}.state",
+    "source log": "files-00000099.log",
+    "hidden part": f"0000000001-0-0-5-{DIGEST}.part",
+    "waiting part": f"0000000001-0-0.{DIGEST * 2}.tmp",
+    "part just shown": "part-01234567-0-000099-000099-0",
+    "visible part": "part-01234567-0-000001-000001-0",
+}
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A job that was interrupted, and the files of one kind that it has.
+
+    Attributes:
+        kind: the kind.
+        job: the job.
+        files: the files; the first one is to be damaged.
+        old: such a file as it was when the job was stopped for the first time.
+    """
+
+    kind: str
+    job: Job
+    files: list[Path]
+    old: Path
+
+    @property
+    def file(self) -> Path:
+        return self.files[0]
+
+    @property
+    def namesake(self) -> Path:
+        """A name beside the file that a file of its kind, or one that is being written, could have."""
+        return self.file.with_name(NAMESAKES[self.kind])
+
+    @property
+    def may_be_named(self) -> list[Path]:
+        """What an error may name: the file, one that it was swapped with, or what lies beside it."""
+        return [*self.files[:2], self.namesake]
+
+
+Damage = Callable[[Scene], None]
+
+
+def flip(share: float) -> Damage:
+    """Change one bit of the byte at such a place."""
+
+    def damage(scene: Scene) -> None:
+        content = bytearray(scene.file.read_bytes())
+        content[min(int(len(content) * share), len(content) - 1)] ^= 1
+        scene.file.write_bytes(bytes(content))
+
+    return damage
+
+
+def cut(length: Callable[[int], int]) -> Damage:
+    """Keep so many bytes."""
+    return lambda scene: os.truncate(scene.file, length(scene.file.stat().st_size))
+
+
+def extend(by: Callable[[bytes], bytes]) -> Damage:
+    """Append something."""
+
+    def damage(scene: Scene) -> None:
+        content = scene.file.read_bytes()
+        scene.file.write_bytes(content + by(content))
+
+    return damage
+
+
+def swap(scene: Scene) -> None:
+    one, other = scene.files[:2]
+    aside = one.with_name("aside")
+    one.rename(aside)
+    other.rename(one)
+    aside.rename(other)
+
+
+def put_in_place(scene: Scene) -> None:
+    shutil.copy2(scene.old, scene.file)
+
+
+def put_beside(scene: Scene) -> None:
+    target = scene.file.with_name(scene.old.name)
+    if not target.exists():
+        shutil.copy2(scene.old, target)
+
+
+def replace(scene: Scene) -> None:
+    scene.file.unlink()
+    make_folder(scene.file)
+
+
+def make_folder(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "README").write_text(MINE)
+
+
+def add_strangers(scene: Scene) -> None:
+    """What administrators, tools and file systems put into folders."""
+    folder = scene.file.parent
+    for name in ("lost+found", ".snapshot", "a folder"):
+        make_folder(folder / name)
+    for name in ("README", "x.tmp", ".x.tmp", ".nfs0001", "x.state", "x.part", "files-x.log", "x.json", "²"):
+        (folder / name).write_text(MINE)
+
+
+CASES: dict[str, tuple[str, Damage]] = {
+    "flipped-at-the-start": ("a bit flipped", flip(0.0)),
+    "flipped-in-the-middle": ("a bit flipped", flip(0.5)),
+    "flipped-at-the-end": ("a bit flipped", flip(1.0)),
+    "empty": ("cut short", cut(lambda size: 0)),
+    "half": ("cut short", cut(lambda size: size // 2)),
+    "without-the-last-byte": ("cut short", cut(lambda size: size - 1)),
+    "a-newline-more": ("extended", extend(lambda content: b"\n")),
+    "twice": ("extended", extend(lambda content: content)),
+    "swapped": ("two swapped", swap),
+    "deleted": ("deleted", lambda scene: scene.file.unlink()),
+    "old-copy-in-place": ("an old copy in its place", put_in_place),
+    "old-copy-beside": ("an old copy beside it", put_beside),
+    "folder-in-place": ("a folder in its place", replace),
+    "namesake": ("a folder with such a name beside it", lambda scene: make_folder(scene.namesake)),
+    "strangers": ("strangers beside it", add_strangers),
+}
+"""By name, the damage and where the table tells its outcome."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compaction() -> Iterator[None]:
+    """Runs are compacted after a few epochs, however small they are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(headrace.jobmanager.compaction, "EPOCHS_BETWEEN_LOOKS", 4)
+        patch.setattr(headrace.state.compaction, "INLINE_ROWS", 0)
+        patch.setattr(headrace.state.inline_merge, "INLINE_ROWS", 0)
+        yield
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory, _compaction: None) -> Job:
+    """A job that was stopped after some epochs."""
+    folder = tmp_path_factory.mktemp("damage")
+    write_input(folder / "input", range(FILES // 2))
+    job = Job(folder / "stopped", folder / "input")
+    job.run_until(STOPPED_AT)
+    return job
+
+
+@pytest.fixture(scope="module")
+def crashed(stopped: Job) -> Job:
+    """The same job after it has gone on, and died between two commits."""
+    write_input(stopped.input, range(FILES // 2, FILES))
+    job = Job(Path(shutil.copytree(stopped.folder, stopped.folder.with_name("crashed"))), stopped.input)
+    job.crash_at(CRASHED_AT)
+    return job
+
+
+@pytest.fixture
+def job(crashed: Job, tmp_path: Path) -> Job:
+    """A job of one's own that is like that one."""
+    return Job(Path(shutil.copytree(crashed.folder, tmp_path / "job")), crashed.input)
+
+
+CELLS = [
+    (kind, case, outcome)
+    for kind, outcomes in TABLE.items()
+    for case, (damage, _) in CASES.items()
+    if (outcome := outcomes[DAMAGES.index(damage)]) != NOT_THERE
+]
+"""Every kind and case, with what the table tells of them."""
+
+
+@pytest.mark.parametrize(("kind", "case", "outcome"), CELLS)
+def test_damage(kind: str, case: str, outcome: str, stopped: Job, crashed: Job, job: Job) -> None:
+    scene = Scene(kind, job, Kinds(job).find(kind), old_copy(kind, stopped))
+    CASES[case][1](scene)
+    damaged, mine = content(scene.file), [path for path in job.folder.rglob("*") if content(path) == MINE.encode()]
+    error = failure_of(job)
+    if error is None:
+        found = LEFT if outcome == LEFT else EXACT
+    else:
+        found = type(error).__name__
+        assert any(path.name in str(error) for path in scene.may_be_named), error
+    assert found in outcome.split(" or ")
+    assert all(content(path) == MINE.encode() for path in mine), "what others have put there is not ours to remove"
+    if found == LEFT:
+        assert content(scene.file) == damaged, "what is visible is not ours to change"
+    if found != EXACT:
+        put_back(scene, crashed)
+    if error is not None:
+        job.finish()
+    for sink in SINKS:
+        assert job.shown(sink) == expected(), f"{sink} is wrong"
+
+
+def failure_of(job: Job) -> HeadraceError | None:
+    """Run a job to its end; gives what it fails with."""
+    try:
+        job.finish()
+    except HeadraceError as error:
+        return error
+    return None
+
+
+def test_every_cell_is_tried() -> None:
+    assert {damage for damage, _ in CASES.values()} == set(DAMAGES)
+    assert all(len(outcomes) == len(DAMAGES) for outcomes in TABLE.values())
+
+
+def old_copy(kind: str, stopped: Job) -> Path:
+    """A file of a kind as it was some epochs ago."""
+    elsewhere = {"hidden part": "waiting part", "part just shown": "visible part"}  # none was under way then
+    return Kinds(stopped).find(elsewhere.get(kind, kind))[0]
+
+
+def content(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() else None
+
+
+def put_back(scene: Scene, crashed: Job) -> None:
+    """Restore what was damaged, and remove what was put beside it."""
+    if scene.namesake.exists():
+        shutil.rmtree(scene.namesake)
+    for file in scene.files[:2]:
+        if file.is_dir():
+            shutil.rmtree(file)
+        intact = crashed.folder / file.relative_to(scene.job.folder)
+        if file is scene.file or file.exists():
+            shutil.copy2(intact, file)
+
+
+@pytest.mark.parametrize("case", ["namesake", "strangers"])
+def test_the_folders_of_committers(case: str, crashed: Job, job: Job) -> None:
+    """What lies in them is ours only if it has such a name."""
+    (publishing,) = (job.folder / "rolled").glob(".headrace-*/publish-1")
+    scene = Scene("hidden part", job, [publishing / "nothing"], publishing)
+    CASES[case][1](scene)
+    mine = [path.name for path in publishing.rglob("*") if path.is_file()]
+    (publishing / (DIGEST * 2)).write_text("put together")
+    job.finish()
+    left = {path.name: path.read_text() for path in (job.folder / "rolled").rglob(".headrace-*/**/*") if path.is_file()}
+    assert left == dict.fromkeys(mine, MINE)
+
+
+def test_no_changed_byte_of_a_manifest_goes_unnoticed(crashed: Job) -> None:
+    (file, *_) = Kinds(crashed).find("manifest")
+    content = file.read_bytes()
+    Manifest.from_bytes(content, "intact")
+    for place in range(len(content)):
+        changed = bytearray(content)
+        changed[place] ^= 1
+        with pytest.raises(CheckpointError, match=r"the-manifest\.json"):
+            Manifest.from_bytes(bytes(changed), "the-manifest.json")
+
+
+def test_what_a_killed_driver_left_half_written_is_removed(job: Job) -> None:
+    newest = Kinds(job).find("manifest")[0]
+    half_written = [
+        newest.with_name(f".{newest.name}.{DIGEST * 2}.tmp"),
+        newest.with_name(f".newest.{DIGEST * 2}.tmp"),
+        job.folder / "checkpoints" / "generations" / f".1.{DIGEST * 2}.tmp",
+        job.folder / "checkpoints" / "state" / f".1-0-1-0-{DIGEST}.state.{DIGEST * 2}.tmp",
+    ]
+    for path in half_written:
+        path.write_bytes(b"half")
+    job.finish()
+    assert not [path for path in half_written if path.exists()]
