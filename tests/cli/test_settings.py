@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import typer
 
@@ -16,6 +18,7 @@ def test_named_options_win_over_definitions() -> None:
         master="local[4]",
         runtime="local",
         checkpoint_dir="/var/checkpoints",
+        allow_non_restored_state=True,
     )
     assert settings == {
         "parallelism.default": "4",
@@ -24,7 +27,33 @@ def test_named_options_win_over_definitions() -> None:
         "headrace.spark.master": "local[4]",
         "headrace.runtime": "local",
         "execution.checkpointing.dir": "/var/checkpoints",
+        "execution.state-recovery.ignore-unclaimed-state": "true",
     }
+
+
+def test_a_file_of_settings_as_spark_and_flink_write_them(tmp_path: Path) -> None:
+    file = tmp_path / "job.conf"
+    file.write_text(
+        "# secrets\nspark.hadoop.password   s3 cret\nparallelism.default: 2\n\npipeline.name=sums\nspark.ui.port 4041\n"
+    )
+    settings = job_settings(["spark.ui.port=4042"], properties_file=file, parallelism=4)
+    assert settings == {
+        "spark.hadoop.password": "s3 cret",
+        "parallelism.default": "4",
+        "pipeline.name": "sums",
+        "spark.ui.port": "4042",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("\nspark.ui.port\n", r"job\.conf, line 2: expected a key"), ("parallelism.defualt 4", r"did you mean")],
+)
+def test_a_file_that_is_wrong_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "job.conf"
+    file.write_text(text)
+    with pytest.raises(ConfigurationError, match=message):
+        job_settings(properties_file=file)
 
 
 def test_what_is_not_given_is_not_set() -> None:

@@ -53,3 +53,40 @@ def test_the_limit_is_kept(epochs: list[tuple[int, float]], limit: int) -> None:
         sizer.took(records, seconds)
         assert 1 <= sizer.budget().records <= min(limit, max(4 * before, 1000))
     assert sizer.budget().bytes == 10**6
+
+
+def settled(target: float, *, fixed: float = 0.0, a_second: int = 100_000) -> EpochSizer:
+    """One that has found out what epochs cost."""
+    sizer = EpochSizer(EpochLimits(10**9, 10**9, target))
+    for _ in range(20):
+        records = sizer.budget().records
+        sizer.took(records, fixed + records / a_second)
+    return sizer
+
+
+@pytest.mark.parametrize(
+    ("seconds_left", "records"),
+    [(0.2, 20_000), (5.0, 500_000), (10.0, 1_000_000), (60.0, 1_000_000), (None, 1_000_000), (0.001, 10_000)],
+)
+def test_an_epoch_is_over_when_a_timer_is_due(seconds_left: float | None, records: int) -> None:
+    """Of epochs that take ten seconds otherwise; and no timer makes one shorter than a tenth of a second."""
+    assert settled(10.0).budget(seconds_left).records == pytest.approx(records, rel=0.01)
+
+
+def test_timers_do_not_leave_an_epoch_with_its_fixed_cost_only() -> None:
+    """Three times the fixed cost is the least, so two thirds are for records."""
+    sizer = settled(10.0, fixed=1.0)
+    for _ in range(3):
+        for seconds_left in (None, 0.2):  # two sizes, which tell what is fixed
+            records = sizer.budget(seconds_left).records
+            sizer.took(records, 1.0 + records / 100_000)
+    assert sizer.budget(0.2).records == pytest.approx(200_000, rel=0.1)
+
+
+def test_a_job_that_always_has_a_timer_finds_its_size_all_the_same() -> None:
+    sizer = EpochSizer(EpochLimits(10**9, 10**9, 1.0))
+    for _ in range(20):
+        records = sizer.budget(0.1).records
+        sizer.took(records, records / 1_000_000)
+    assert sizer.budget(0.1).records == pytest.approx(100_000, rel=0.01)
+    assert sizer.budget().records == pytest.approx(1_000_000, rel=0.01)

@@ -12,8 +12,10 @@ import pytest
 
 from headrace.common.errors import InfrastructureError, JobSupersededError
 from headrace.common.typeinfo import Types
+from headrace.connectors.source import ReadBudget
 from headrace.datastream.functions import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.state import ValueStateDescriptor
+from headrace.jobmanager.epoch_size import EpochSizer
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.progress import SilentListener
 from headrace.jobmanager.restart import FixedDelay, NoRestart, Restarts
@@ -234,3 +236,28 @@ def test_an_older_job_manager_publishes_nothing_any_more() -> None:
             young.push("in", ("a", 0))
             young.run_epoch()
             assert young.take("out") == [("a", 2)]
+
+
+def test_the_next_epoch_is_sized_by_the_next_timer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The earliest one that is still to come: what is due fires at the beginning of the epoch, however long it is."""
+    asked: list[float | None] = []
+    budget = EpochSizer.budget
+
+    def noting(self: EpochSizer, seconds_left: float | None = None) -> ReadBudget:
+        asked.append(seconds_left)
+        return budget(self, seconds_left)
+
+    monkeypatch.setattr(EpochSizer, "budget", noting)
+    with JobHarness(alarms) as job:
+        job.run_epoch()
+        job.push_all("in", [("a", 1_200), ("b", 1_500)])
+        job.set_processing_time(1_000)
+        job.run_epoch()
+        job.run_epoch()
+        job.set_processing_time(1_300)
+        job.run_epoch()
+        job.run_epoch()
+        job.set_processing_time(1_500)
+        job.run_epoch()
+        job.run_epoch()
+    assert asked == [None, None, 0.2, None, 0.2, None, None]

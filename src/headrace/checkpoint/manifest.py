@@ -184,7 +184,8 @@ class Manifest:
                 raise CheckpointError(f"manifest {name} is damaged: its checksum is not that of its content")
             if document["format"] != FORMAT_VERSION:
                 raise CheckpointError(
-                    f"manifest {name} has format {document['format']}, this headrace reads format {FORMAT_VERSION}"
+                    f"manifest {name} has format {document['format']}, this headrace reads format {FORMAT_VERSION}: go "
+                    "on with the version that wrote it, or start with a fresh checkpoint directory and a fresh output"
                 )
             return cls(
                 epoch=document["epoch"],

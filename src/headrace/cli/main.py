@@ -39,11 +39,23 @@ Parallelism = Annotated[
 Definitions = Annotated[
     list[str] | None, typer.Option("-D", metavar="KEY=VALUE", help="A setting; wins over the program's own.")
 ]
+PropertiesFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", exists=True, dir_okay=False, help="A file of settings, which nobody sees as they see -D."
+    ),
+]
 Master = Annotated[
     str | None, typer.Option(help="The master of the Spark session, such as local[4] or spark://host:7077.")
 ]
 Runtime = Annotated[str | None, typer.Option(metavar="spark|local", help="What executes the job.")]
 CheckpointDir = Annotated[str | None, typer.Option(metavar="DIR", help="Where the job's checkpoints are kept.")]
+NonRestored = Annotated[
+    bool,
+    typer.Option(
+        "-n", "--allow-non-restored-state", help="Leave behind what the checkpoint holds of operators that are gone."
+    ),
+]
 Progress = Annotated[
     bool | None, typer.Option("--progress/--no-progress", show_default=False, help="Whether to show progress.")
 ]
@@ -56,19 +68,23 @@ def run(  # noqa: PLR0913, PLR0917 - an option is an argument
     args: Arguments = None,
     parallelism: Parallelism = None,
     define: Definitions = None,
+    properties_file: PropertiesFile = None,
     master: Master = None,
     runtime: Runtime = None,
     checkpoint_dir: CheckpointDir = None,
+    allow_non_restored_state: NonRestored = False,
     progress: Progress = None,
     traceback: Traceback = False,
 ) -> None:
     """Run a program. Ctrl-C or SIGTERM stops its jobs at the end of an epoch; the same command goes on from there."""
-    settings = _settings(define, parallelism, master, runtime, checkpoint_dir)
+    settings = _settings(
+        define, properties_file, parallelism, master, runtime, checkpoint_dir, allow_non_restored_state
+    )
     raise typer.Exit(run_program(script, args or [], settings, progress=progress, full_traceback=traceback))
 
 
 @app.command(context_settings=_PROGRAM)
-def explain(
+def explain(  # noqa: PLR0913, PLR0917 - as above
     script: Script,
     args: Arguments = None,
     fmt: Annotated[Format, typer.Option("--format", help="How to show it.")] = Format.TEXT,
@@ -77,17 +93,18 @@ def explain(
     ] = False,
     parallelism: Parallelism = None,
     define: Definitions = None,
+    properties_file: PropertiesFile = None,
     traceback: Traceback = False,
 ) -> None:
     """Show the job that a program would run, without running it."""
-    settings = _settings(define, parallelism)
+    settings = _settings(define, properties_file, parallelism)
     raise typer.Exit(explain_program(script, args or [], settings, fmt=fmt, logical=logical, full_traceback=traceback))
 
 
 @app.command()
-def doctor(define: Definitions = None, master: Master = None) -> None:
+def doctor(define: Definitions = None, properties_file: PropertiesFile = None, master: Master = None) -> None:
     """Look whether headrace can run here, and say what to do where it cannot."""
-    settings = _settings(define)
+    settings = _settings(define, properties_file)
     raise typer.Exit(run_doctor(spark_settings(settings), master))
 
 
@@ -108,14 +125,22 @@ def show_version() -> None:
 
 def _settings(
     define: list[str] | None,
+    properties_file: Path | None,
     parallelism: int | None = None,
     master: str | None = None,
     runtime: str | None = None,
     checkpoint_dir: str | None = None,
+    allow_non_restored_state: bool = False,
 ) -> dict[str, str]:
     try:
         return job_settings(
-            define or [], parallelism=parallelism, master=master, runtime=runtime, checkpoint_dir=checkpoint_dir
+            define or [],
+            properties_file=properties_file,
+            parallelism=parallelism,
+            master=master,
+            runtime=runtime,
+            checkpoint_dir=checkpoint_dir,
+            allow_non_restored_state=allow_non_restored_state,
         )
     except HeadraceError as error:
         raise typer.Exit(report(error, Console(stderr=True))) from None

@@ -3,40 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import typer
 
 from headrace.common import options
 from headrace.common.configuration import Configuration
+from headrace.common.errors import ConfigurationError
+from headrace.runtime.spark.settings import read_spark_defaults
 
 
 def job_settings(
     definitions: Sequence[str] = (),
     *,
+    properties_file: Path | None = None,
     parallelism: int | None = None,
     master: str | None = None,
     runtime: str | None = None,
     checkpoint_dir: str | None = None,
+    allow_non_restored_state: bool = False,
 ) -> dict[str, str]:
-    """The configuration that the options of a command stand for; named options win over ``-D``.
+    """The configuration that the options of a command stand for; named options win over ``-D``, both over the file.
 
     Args:
         definitions: ``key=value`` of each ``-D``.
+        properties_file: of ``--properties-file``.
         parallelism: of ``-p``.
         master: of ``--master``.
         runtime: of ``--runtime``.
         checkpoint_dir: of ``--checkpoint-dir``.
+        allow_non_restored_state: whether there is ``--allow-non-restored-state``.
 
     Raises:
         typer.BadParameter: when a definition has no ``=``.
-        ConfigurationError: when a key is unknown or a value cannot be read.
+        ConfigurationError: when a key is unknown, or a value or the file cannot be read.
     """
-    settings = dict(map(_definition, definitions))
+    settings = {} if properties_file is None else _settings_in(properties_file)
+    settings |= dict(map(_definition, definitions))
     named = {
         options.PARALLELISM.key: None if parallelism is None else str(parallelism),
         options.SPARK_MASTER.key: master,
         options.RUNTIME.key: runtime,
         options.CHECKPOINT_DIR.key: checkpoint_dir,
+        options.IGNORE_UNCLAIMED_STATE.key: "true" if allow_non_restored_state else None,
     }
     settings |= {key: value for key, value in named.items() if value is not None}
     Configuration.from_dict(settings).validate()
@@ -53,3 +62,17 @@ def _definition(text: str) -> tuple[str, str]:
     if not separator or not key.strip():
         raise typer.BadParameter(f"-D {text}: expected key=value, such as -D parallelism.default=4")
     return key.strip(), value
+
+
+def _settings_in(file: Path) -> dict[str, str]:
+    """What a file says, a key and a value a line as in ``spark-defaults.conf``; ``key: value`` as Flink has it, too."""
+    settings: dict[str, str] = {}
+    for number, line in enumerate(file.read_text().splitlines(), start=1):
+        found = read_spark_defaults(line)
+        if not found and line.strip() and line.lstrip()[0] not in "#!":
+            raise ConfigurationError(
+                f"{file}, line {number}: expected a key and a value, such as `spark.executor.memory 4g`, "
+                "`parallelism.default: 4` or `parallelism.default=4`"
+            )
+        settings |= found
+    return settings

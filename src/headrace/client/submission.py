@@ -171,6 +171,7 @@ def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
         poll_seconds=configuration.get(options.SOURCE_POLL_INTERVAL) / 1000,
         min_interval_seconds=configuration.get(options.EPOCH_MIN_INTERVAL) / 1000,
         epoch_timeout_seconds=configuration.get(options.CHECKPOINT_TIMEOUT) / 1000,
+        ignore_unclaimed_state=configuration.get(options.IGNORE_UNCLAIMED_STATE),
     )
 
 

@@ -20,12 +20,14 @@ class ConfigOption(Generic[T]):
         parse: makes the value of the text that stands in a configuration, or raises ``ValueError``.
         default: what holds when the key is not set.
         description: what it is for, for people.
+        deprecated_keys: older names, which count where ``key`` is not set.
     """
 
     key: str
     parse: Callable[[str], T]
     default: T
     description: str = ""
+    deprecated_keys: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"Key: '{self.key}' , default: {self.default}"

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, overload
 from headrace.common import config_values
 from headrace.common.config_options import ConfigOption
 from headrace.common.errors import ConfigurationError
-from headrace.common.options import OPTIONS, OWN_NAMESPACES, SPARK_NAMESPACE
+from headrace.common.options import DEPRECATED, OPTIONS, OWN_NAMESPACES, SPARK_NAMESPACE
 from headrace.common.time import Duration, Time, to_millis
 
 T = TypeVar("T")
@@ -71,7 +71,8 @@ class Configuration:
         """
         if isinstance(key, str):
             return self._values.get(key, default)
-        return self._read(key.key, key.parse, key.default if default is None else default)
+        name = next((name for name in (key.key, *key.deprecated_keys) if name in self._values), key.key)
+        return self._read(name, key.parse, key.default if default is None else default)
 
     def get_string(self, key: str, default_value: str) -> str:
         """The text that is set for a key."""
@@ -154,7 +155,7 @@ class Configuration:
             raise ConfigurationError("\n".join(problems))
 
     def _problem(self, key: str) -> str | None:
-        option = OPTIONS.get(key)
+        option = OPTIONS.get(key) or DEPRECATED.get(key)
         if option is None:
             return _unknown(key) if key.startswith(OWN_NAMESPACES) else None
         try:

@@ -86,6 +86,14 @@ CHECKPOINT_MODE: Final = ConfigOption(
     "EXACTLY_ONCE",
     "The guarantee that is asked for. Every job gets exactly once, which is at least once and more; so both are met.",
 )
+IGNORE_UNCLAIMED_STATE: Final = ConfigOption(
+    "execution.state-recovery.ignore-unclaimed-state",
+    boolean,
+    False,
+    "Whether a job may leave behind what its checkpoint holds of operators, sources and sinks that the program no "
+    "longer has. A warning names it. The older key `execution.savepoint.ignore-unclaimed-state` will do as well.",
+    ("execution.savepoint.ignore-unclaimed-state",),
+)
 STATE_BACKEND: Final = ConfigOption(
     "state.backend.type",
     choice("hashmap", "rocksdb"),
@@ -232,3 +240,8 @@ OPTIONS: Final[dict[str, ConfigOption[Any]]] = {
     option.key: option for option in tuple(globals().values()) if isinstance(option, ConfigOption)
 }
 """All options by key."""
+
+DEPRECATED: Final[dict[str, ConfigOption[Any]]] = {
+    key: option for option in OPTIONS.values() for key in option.deprecated_keys
+}
+"""The options that have older keys, by these."""

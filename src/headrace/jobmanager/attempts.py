@@ -61,7 +61,7 @@ class Attempts:
             raise error
         if self._stop.is_set():
             return False
-        logger.warning("epoch %d failed, the job begins it again in %.1f s: %s", epoch, delay, error)
+        logger.warning("epoch %d failed, it is run again in %.1f s: %s", epoch, delay, error)
         self._listener.epoch_failed(epoch, error, delay)
         return not self._stop.wait(delay)
 

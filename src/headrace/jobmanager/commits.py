@@ -9,6 +9,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.common import options
 from headrace.common.errors import CommitRefusedError, HeadraceError, JobCancelledError
 
 if TYPE_CHECKING:
@@ -195,7 +196,8 @@ class CommitCoordinator:
         if committer is None:
             raise CommitRefusedError(
                 f"epoch {commit.epoch} has committables of a sink with uid {commit.sink}, which the program no longer "
-                "has; add it again (same uid) and let the job run once, then take it out"
+                "has; add it again (same uid) and let the job run once, then take it out; to leave them unpublished "
+                f"for good, set {options.IGNORE_UNCLAIMED_STATE.key}=true"
             )
         label = f"{self._label(commit.sink)}, epoch {commit.epoch}"
         call = partial(committer.commit, commit.epoch, commit.committables, commit.processing_time)

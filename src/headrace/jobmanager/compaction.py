@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.state.compaction import plan_compaction
-from headrace.state.storage import DirectoryStorage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -14,6 +12,7 @@ if TYPE_CHECKING:
     from headrace.checkpoint.manifest import Manifest
     from headrace.jobmanager.runtime import Runtime
     from headrace.state.compaction import CompactionResult, CompactionTask
+    from headrace.state.storage import DirectoryStorage
 
 EPOCHS_BETWEEN_LOOKS = 8
 """How often the state is looked at for runs to merge: reading the indexes costs a millisecond a partition."""
@@ -24,13 +23,12 @@ class CompactionCoordinator:
 
     Args:
         runtime: does the work.
-        state_directory: where state files are.
+        storage: where state files are.
     """
 
-    def __init__(self, runtime: Runtime, state_directory: str) -> None:
+    def __init__(self, runtime: Runtime, storage: DirectoryStorage) -> None:
         self._runtime = runtime
-        self._directory = state_directory
-        self._storage = DirectoryStorage(state_directory)
+        self._storage = storage
         self._running: Callable[[], list[CompactionResult] | None] | None = None
         self._offered: list[CompactionResult] = []
         self._epochs = 0
@@ -52,7 +50,7 @@ class CompactionCoordinator:
         if self._running is None and self._epochs % EPOCHS_BETWEEN_LOOKS == 0:
             tasks = self._plan(manifest)
             if tasks:
-                self._running = self._runtime.start_compaction(self._directory, tasks)
+                self._running = self._runtime.start_compaction(self._storage, tasks)
 
     def restarted(self) -> None:
         """The job goes on from its newest manifest, and no file is there any more that the manifest does not need."""
@@ -87,4 +85,4 @@ class CompactionCoordinator:
     def _delete(self, results: Iterable[CompactionResult], needed: Collection[str]) -> None:
         for result in results:
             if result.run is not None and result.run["file"] not in needed:
-                (Path(self._directory) / result.run["file"]).unlink(missing_ok=True)
+                self._storage.delete(result.run["file"])

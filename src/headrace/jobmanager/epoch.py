@@ -62,7 +62,7 @@ class EpochPlanner:
 
     def plan(self, manifest: Manifest, now: int, *, force: bool = False) -> EpochPlan | None:
         """The epoch after ``manifest``; None when nothing could come of it, unless ``force`` wants it all the same."""
-        budget = self._sizer.budget()
+        budget = self._sizer.budget(_seconds_to_next_timer(manifest, now))
         splits = {source.planned.node.id: source.plan(budget, now) for source in self._sources}
         is_complete = all(source.is_complete() for source in self._sources)
         every = [planned for plans in splits.values() for planned in plans]
@@ -120,6 +120,13 @@ class EpochPlanner:
                 for turn in source.turns(planned):
                     tasks[(turn.channel + turn.phase) % source.planned.parallelism].append(turn)
         return {subtask: tuple(turns) for subtask, turns in enumerate(tasks)}
+
+
+def _seconds_to_next_timer(manifest: Manifest, now: int) -> float | None:
+    """How soon another epoch will be needed; what is due already fires at the beginning of this one."""
+    later = (timer for timer in _timers(manifest) if timer > now)
+    soonest = min(later, default=None)
+    return None if soonest is None else (soonest - now) / 1000
 
 
 def _timers(manifest: Manifest) -> list[int]:

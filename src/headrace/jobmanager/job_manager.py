@@ -21,16 +21,16 @@ from headrace.jobmanager.attempts import Attempts
 from headrace.jobmanager.compaction import CompactionCoordinator
 from headrace.jobmanager.epoch_run import EpochRun
 from headrace.jobmanager.epoch_size import EpochSizer
-from headrace.jobmanager.opened import Opened, Opener
+from headrace.jobmanager.opened import Opened, Opener, own
 from headrace.jobmanager.outcome import (
     committables_by_sink,
-    first_manifest,
     next_manifest,
     raise_reported,
     records_read,
 )
 from headrace.jobmanager.progress import EpochStatistics, SilentListener
-from headrace.jobmanager.recovery import check_compatible
+from headrace.jobmanager.recovery import without_unclaimed
+from headrace.state.storage import DirectoryStorage
 from headrace.time.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -126,8 +126,8 @@ class JobManager:
 
     def open(self) -> None:
         """Restore or begin, take the directory over, commit what is pending."""
-        restored = self._own()
-        manifest = self._known()
+        manifest, restored = own(self._store, self.plan, ignore_unclaimed=self._settings.ignore_unclaimed_state)
+        self.manifest = manifest
         self._clock = self._clock or SystemClock(manifest.processing_time)
         restarts = self._settings.restart.begin(self._clock, random.Random(manifest.job_id))
         self._attempts = Attempts(
@@ -135,7 +135,9 @@ class JobManager:
         )
         self._sizer = EpochSizer(self._settings.limits)
         self._runtime.start(self._blob)
-        self._compaction = CompactionCoordinator(self._runtime, self._store.state_directory)
+        self._compaction = CompactionCoordinator(
+            self._runtime, DirectoryStorage(self._store.state_directory, self._store.permissions)
+        )
         self._opener = Opener(self.plan, self._store, self._sizer, self._compaction, self._check_owner, self._cancelled)
         self._tell_started: Callable[[], None] = partial(
             self._listener.job_started,
@@ -318,7 +320,7 @@ class JobManager:
             self._opened.close_sources()
             self._only_here = self._opened.commits.only_here()
             self._opened = None
-        manifest = self._store.restart(self._known())
+        manifest = without_unclaimed(self._store.restart(self._known()), self.plan)
         if self._in_doubt is not None:
             written, commits = self._in_doubt
             self._in_doubt = None
@@ -379,18 +381,6 @@ class JobManager:
             )
 
     # --- what there is -----------------------------------------------------------------------------------------------
-
-    def _own(self) -> Manifest | None:
-        """Become the owner of the directory; gives the manifest that was found there."""
-        restored = self._store.latest()
-        manifest = self._store.begin(first_manifest(self.plan)) if restored is None else None
-        if manifest is None:
-            restored = restored or self._store.latest()
-            assert restored is not None
-            check_compatible(restored, self.plan)
-            manifest = self._store.take_over(restored)
-        self.manifest = manifest
-        return restored
 
     def _known(self) -> Manifest:
         """The newest manifest that is known to exist, or what a fresh directory began with."""

@@ -12,7 +12,9 @@ from headrace.connectors.sink import CommitterContext
 from headrace.graph.specs import SinkSpec
 from headrace.jobmanager.commits import CommitCoordinator
 from headrace.jobmanager.epoch import EpochPlanner
+from headrace.jobmanager.outcome import first_manifest
 from headrace.jobmanager.pre_commits import PreCommits
+from headrace.jobmanager.recovery import check_compatible, without_unclaimed
 from headrace.jobmanager.sources import SourceCoordinator
 
 if TYPE_CHECKING:
@@ -57,6 +59,31 @@ class Opened:
                 source.close()
             except Exception:
                 logger.warning("closing source %r failed", source.planned.node.name, exc_info=True)
+
+
+def own(
+    store: CheckpointStore | TemporaryStore, plan: JobPlan, *, ignore_unclaimed: bool
+) -> tuple[Manifest, Manifest | None]:
+    """Become the owner of a directory.
+
+    Args:
+        store: the directory.
+        plan: the job.
+        ignore_unclaimed: whether what no operator of the program takes over may be left behind.
+
+    Returns:
+        The manifest to begin with, and the one that was found, if any.
+
+    Raises:
+        StateMigrationError: when the program cannot go on from there.
+    """
+    found = store.latest()
+    if found is None and (fresh := store.begin(first_manifest(plan))) is not None:
+        return fresh, None
+    found = found or store.latest()
+    assert found is not None, "begin() has seen it"
+    check_compatible(found, plan, ignore_unclaimed=ignore_unclaimed)
+    return without_unclaimed(store.take_over(found), plan), found
 
 
 class Opener:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from headrace.common import options
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import StateMigrationError
 from headrace.runtime.task.messages import PartitionContext
@@ -20,9 +22,16 @@ if TYPE_CHECKING:
 
     Adoptions = Mapping[tuple[int, int], tuple[CompactionResult, ...]]
 
+logger = logging.getLogger(__name__)
 
-def check_compatible(manifest: Manifest, plan: JobPlan) -> None:
+
+def check_compatible(manifest: Manifest, plan: JobPlan, *, ignore_unclaimed: bool = False) -> None:
     """Refuse a program that cannot go on from a manifest.
+
+    Args:
+        manifest: where the job had come to.
+        plan: the job.
+        ignore_unclaimed: whether what nobody takes may be left behind; a warning then names it.
 
     Raises:
         StateMigrationError: naming what does not fit, and what to do.
@@ -33,10 +42,25 @@ def check_compatible(manifest: Manifest, plan: JobPlan) -> None:
             "max parallelism is fixed for the life of the state; set it back, or start with a fresh directory"
         )
     _check_key_groups(manifest, plan)
-    _check_none_lost("state of operators", {uid for stage in manifest.stages for uid in _stateful(stage)}, plan)
-    _check_none_lost(
-        "the position of sources", {uid for uid, held in manifest.sources.items() if _is_begun(held)}, plan
-    )
+    unclaimed = list(_unclaimed(manifest, plan))
+    if unclaimed and not ignore_unclaimed:
+        raise StateMigrationError(
+            f"the checkpoint holds {'; '.join(unclaimed)}, which the program does not have; give the operators the "
+            "uids they had, or start with a fresh checkpoint directory; to leave it behind for good, set "
+            f"{options.IGNORE_UNCLAIMED_STATE.key}=true (headrace run --allow-non-restored-state)"
+        )
+    for what in unclaimed:
+        logger.warning("%s is set, so the job leaves behind %s", options.IGNORE_UNCLAIMED_STATE.key, what)
+
+
+def without_unclaimed(manifest: Manifest, plan: JobPlan) -> Manifest:
+    """A manifest without the committables of sinks that the program does not have; nobody could commit them.
+
+    State, positions and what sinks hold back need no such care: the next manifest has those of the program's own
+    operators. :func:`check_compatible` has asked whether anything may be left behind.
+    """
+    known = {operator.uid for operator in plan.operators()}
+    return replace(manifest, pending=tuple(commit for commit in manifest.pending if commit.sink in known))
 
 
 def partition_contexts(
@@ -133,13 +157,21 @@ def _check_key_groups(manifest: Manifest, plan: JobPlan) -> None:
                 )
 
 
-def _check_none_lost(what: str, held: set[str], plan: JobPlan) -> None:
-    lost = held - {operator.uid for operator in plan.operators()}
+def _unclaimed(manifest: Manifest, plan: JobPlan) -> Iterator[str]:
+    """What the program has no operators for, in words."""
+    known = {operator.uid for operator in plan.operators()}
+    lost = {uid for stage in manifest.stages for uid in _stateful(stage)} - known
     if lost:
-        raise StateMigrationError(
-            f"the checkpoint holds {what} with uid {', '.join(sorted(lost))}, which the program does not have; give "
-            "the operators the uids they had, or start with a fresh checkpoint directory"
-        )
+        yield f"state of operators with uid {', '.join(sorted(lost))}"
+    lost = {uid for uid, source in manifest.sources.items() if _is_begun(source)} - known
+    if lost:
+        yield f"the position of sources with uid {', '.join(sorted(lost))}"
+    for sink in sorted({commit.sink for commit in manifest.pending} - known):
+        epochs = sorted({commit.epoch for commit in manifest.pending if commit.sink == sink})
+        yield f"what the sink with uid {sink} has yet to publish of epochs {', '.join(map(str, epochs))}"
+    lost = set(manifest.held) - known
+    if lost:
+        yield f"output that sinks with uid {', '.join(sorted(lost))} hold back until there is more of it"
 
 
 def operator_watermark(manifest: Manifest, uid: str) -> int:

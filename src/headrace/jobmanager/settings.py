@@ -21,6 +21,7 @@ class JobSettings:
         poll_seconds: how often sources are looked at while nothing happens.
         min_interval_seconds: the shortest time between two epochs.
         epoch_timeout_seconds: an epoch that takes longer is given up and run again.
+        ignore_unclaimed_state: whether what the program has no operators for is left behind.
     """
 
     limits: EpochLimits
@@ -29,3 +30,4 @@ class JobSettings:
     poll_seconds: float = 0.1
     min_interval_seconds: float = 0.0
     epoch_timeout_seconds: float = 600.0
+    ignore_unclaimed_state: bool = False

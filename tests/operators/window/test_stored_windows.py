@@ -11,7 +11,7 @@ from headrace.common.errors import StateMigrationError
 from headrace.common.typeinfo import Types
 from headrace.datastream.aggregates import max, sum
 from headrace.testing import JobHarness
-from headrace.time.windows import TumblingEventTimeWindows
+from headrace.time.windows import AlignedWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 
 EVENT = Types.TUPLE([Types.STRING(), Types.LONG()])
 
@@ -56,3 +56,64 @@ def test_another_declaration_is_refused(before: str) -> None:
             else:
                 with pytest.raises(StateMigrationError, match="stored with"):
                     harness.run_epoch()
+
+
+ASSIGNERS: dict[str, AlignedWindows] = {
+    "tumbling": TumblingEventTimeWindows.of(10),
+    "shifted": TumblingEventTimeWindows.of(10, 3),
+    "sliding": SlidingEventTimeWindows.of(10, 5),
+    "sliding otherwise": SlidingEventTimeWindows.of(10, 2),
+    "sliding and shifted": SlidingEventTimeWindows.of(10, 5, 2),
+    "with gaps": SlidingEventTimeWindows.of(10, 15),
+}
+
+
+def over(assigner: AlignedWindows, contents: str) -> Callable[[JobHarness], None]:
+    def build(harness: JobHarness) -> None:
+        stream = harness.add_source("events", EVENT).key_by("f0").window(assigner)
+        made = stream.reduce(larger) if contents == "reduced" else stream.aggregate(sum("f1"))
+        harness.add_sink("out", made.uid("windows"))
+
+    return build
+
+
+@pytest.mark.parametrize("contents", ["summed", "reduced"])
+@pytest.mark.parametrize("before", ASSIGNERS)
+def test_another_slide_or_offset_is_refused_as_another_size_is(before: str, contents: str) -> None:
+    """Windows of both declarations would fire, and records be counted in windows that nobody asked for."""
+    with JobHarness(over(ASSIGNERS[before], contents)) as harness:
+        harness.push("events", ("a", 7), 4)
+        checkpoint = harness.checkpoint()
+    for after, assigner in ASSIGNERS.items():
+        with JobHarness(over(assigner, contents), restore=checkpoint) as harness:
+            harness.push("events", ("a", 7), 4)
+            if before == after:
+                harness.finish()
+                assert harness.results("out")
+            else:
+                what = "slide" if assigner.slide != ASSIGNERS[before].slide else "offset"
+                with pytest.raises(StateMigrationError, match=f"stored with another {what} in milliseconds"):
+                    harness.run_epoch()
+
+
+def test_an_offset_that_comes_to_the_same_may_be_written_otherwise() -> None:
+    """Eight hours back and sixteen hours on are the same days."""
+    with JobHarness(over(TumblingEventTimeWindows.of(24, -8), "summed")) as harness:
+        harness.push("events", ("a", 7), 4)
+        checkpoint = harness.checkpoint()
+    with JobHarness(over(TumblingEventTimeWindows.of(24, 16), "summed"), restore=checkpoint) as harness:
+        harness.push("events", ("a", 1), 4)
+        harness.finish()
+        assert [row[-1] for row in harness.results("out")] == [8]
+
+
+def test_the_same_holds_for_what_was_merged_in_the_background() -> None:
+    with JobHarness(over(ASSIGNERS["sliding"], "summed")) as harness:
+        for number in range(40):
+            harness.push("events", (f"key {number}", 7), 4)
+            harness.run_epoch()
+        checkpoint = harness.checkpoint()
+    with JobHarness(over(ASSIGNERS["tumbling"], "summed"), restore=checkpoint) as harness:
+        harness.push("events", ("a", 7), 4)
+        with pytest.raises(StateMigrationError, match="another slide"):
+            harness.run_epoch()

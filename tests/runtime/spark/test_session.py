@@ -31,6 +31,9 @@ def run_script(tmp_path: Path) -> RunScript:
     environment = os.environ | {
         "JAVA_HOME": str(find_java(os.environ, bundled_java_home()).home),
         "PYSPARK_PYTHON": sys.executable,
+        # PySpark sets these itself
+        "SPARK_AUTH_SOCKET_TIMEOUT": "15",
+        "SPARK_BUFFER_SIZE": "65536",
     }
 
     def run(source: str, *launcher: str) -> dict[str, Any]:
@@ -166,4 +169,47 @@ def test_what_spark_submit_was_told_wins_over_headrace_s_wishes(run_script: RunS
         "spark.scheduler.mode": "FIFO",
         "spark.sql.adaptive.enabled": "false",
         "owned": True,
+    }
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("master", ["local[1]", "local-cluster[1,1,1024]"])
+def test_settings_are_in_nobody_s_command_line(run_script: RunScript, tmp_path: Path, master: str) -> None:
+    """Everybody on the machine can read those; Java is told by a file, which does not stay."""
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "spark-defaults.conf").write_text(
+        "spark.of.defaults  from defaults\nspark.of.both  from defaults\nspark.driver.memory  777m\n"
+    )
+    (tmp_path / "temporary").mkdir()
+    answer = run_script(f"""
+        import json, os, psutil, tempfile
+        os.environ["SPARK_CONF_DIR"] = {str(tmp_path / "conf")!r}
+        tempfile.tempdir = {str(tmp_path / "temporary")!r}
+        from headrace.runtime.spark.session import acquire_session
+
+        secret = " s3cret=\\\\u0041 "
+        own = acquire_session({{"spark.hadoop.x.password": secret, "spark.of.both": "mine"}}, master={master!r})
+        count = own.session.range(10).mapInArrow(lambda batches: batches, "id long").count()
+        living = [p for p in psutil.Process().children(recursive=True) if p.status() != psutil.STATUS_ZOMBIE]
+        lines = [" ".join(process.cmdline()) for process in living]
+        found = {{key: own.session.conf.get(key) for key in ("spark.of.defaults", "spark.of.both")}}
+        print(json.dumps({{
+            "password": own.session.sparkContext.getConf().get("spark.hadoop.x.password") == secret,
+            "count": count,
+            "processes": len(lines),
+            "telling": [line for line in lines if "s3cret" in line or "mine" in line],
+            "memory": [word for line in lines for word in line.split() if word == "-Xmx777m"],
+            "left": os.listdir(tempfile.tempdir),
+        }} | found))
+        own.stop()
+        """)
+    assert answer.pop("processes") >= (2 if master == "local[1]" else 3)
+    assert answer == {
+        "password": True,
+        "count": 10,
+        "telling": [],
+        "memory": ["-Xmx777m"],
+        "left": [],
+        "spark.of.defaults": "from defaults",
+        "spark.of.both": "mine",
     }

@@ -72,7 +72,7 @@ class ColumnarWindowOperator(Operator):
         super().open(context, output)
         assert context.state is not None
         self._store = WindowStore(
-            self._layout, self._assigner.size, self._lateness, context.state.store("windows"), self._panes
+            self._layout, self._assigner, self._lateness, context.state.store("windows"), self._panes
         )
         self._late = LateRecords(self, self._lateness, self._late_tag)
 

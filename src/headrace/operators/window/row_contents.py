@@ -17,7 +17,14 @@ from headrace.operators.window.assign import cleanup_time
 from headrace.operators.window.kernels import group_rows
 from headrace.operators.window.mergers import ELEMENTS_KIND, VALUES_KIND, newest, sorted_rows
 from headrace.operators.window.partials import Partials
-from headrace.operators.window.window_tables import StoredTable, check_stored, description, live_rows, small_runs
+from headrace.operators.window.window_tables import (
+    StoredTable,
+    about_windows,
+    check_stored,
+    description,
+    live_rows,
+    small_runs,
+)
 from headrace.state.keys import KeyColumn
 
 if TYPE_CHECKING:
@@ -54,7 +61,7 @@ class RowContents:
         self._about = {
             "kind": self._kind,
             "keys": layout.codec.to_json(),
-            "size": layout.assigner.size,
+            **about_windows(layout.assigner),
             "types": layout.contents_type.to_json(),
         }
         self._runs = runs

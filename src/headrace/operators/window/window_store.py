@@ -17,6 +17,7 @@ from headrace.operators.window.window_tables import (
     MemoryTable,
     StoredTable,
     WindowTable,
+    about_windows,
     check_stored,
     description,
     live_rows,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from headrace.operators.window.layout import WindowLayout
     from headrace.operators.window.panes import Panes, Spreadable
     from headrace.state.runs import Run, RunStore
+    from headrace.time.windows import AlignedWindows
 
     Longs = npt.NDArray[np.int64]
 
@@ -47,14 +49,14 @@ class WindowStore:
 
     Args:
         layout: the columns.
-        size: how long a window is, in milliseconds.
+        windows: the windows.
         lateness: how long contents are kept after the window has fired, in milliseconds.
         runs: the state.
         panes: those that the windows share, if they share any.
     """
 
     def __init__(
-        self, layout: WindowLayout, size: int, lateness: int, runs: RunStore, panes: Panes | None = None
+        self, layout: WindowLayout, windows: AlignedWindows, lateness: int, runs: RunStore, panes: Panes | None = None
     ) -> None:
         self._parts = layout.parts
         self._schema = layout.state_schema
@@ -63,7 +65,7 @@ class WindowStore:
         self._about = {
             "kind": PARTIALS_KIND,
             "keys": layout.codec.to_json(),
-            "size": size,
+            **about_windows(windows),
             "parts": self._parts.to_json(),
         }
         check_stored(runs, self._about, self._schema)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.state.runs import Run, RunStore
+    from headrace.time.windows import AlignedWindows
 
     Longs = npt.NDArray[np.int64]
 
@@ -138,6 +139,11 @@ def description(kind: str, partials: Partials) -> dict[str, Any]:
     return {"kind": kind, "sort": ["window_end", "hash", "key"], "ends": ends.tolist(), "offsets": offsets.tolist()}
 
 
+def about_windows(windows: AlignedWindows) -> dict[str, int]:
+    """What a run says about the windows whose contents it has: those of other windows must not be mixed with them."""
+    return {"size": windows.size, "slide": windows.slide, "offset": windows.offset % windows.slide}
+
+
 def check_stored(store: RunStore, about: Mapping[str, Any], schema: pa.Schema) -> None:
     """Whether what is stored is what the program declares now.
 
@@ -162,6 +168,8 @@ _WORDS: Final = {
     "kind": "kind of contents",
     "keys": "key type",
     "size": "size in milliseconds",
+    "slide": "slide in milliseconds (that of tumbling windows is their size)",
+    "offset": "offset in milliseconds",
     "parts": "set of aggregates",
     "types": "type of contents",
 }

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from headrace.runtime.task.instance import JobBlob
     from headrace.runtime.task.messages import EpochContext, TaskReport
     from headrace.state.compaction import CompactionResult, CompactionTask
+    from headrace.state.storage import DirectoryStorage
 
 
 class LocalRuntime:
@@ -61,10 +62,10 @@ class LocalRuntime:
         return [pickle.loads(envelope.payload) for envelope in envelopes if envelope.kind == Kind.REPORT]
 
     def start_compaction(
-        self, state_directory: str, tasks: list[CompactionTask]
+        self, storage: DirectoryStorage, tasks: list[CompactionTask]
     ) -> Callable[[], list[CompactionResult] | None]:
         """Merge runs at once: there is nobody to wait."""
-        results = compact(state_directory, tasks)
+        results = compact(storage, tasks)
         return lambda: results
 
     def cancel(self) -> None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from headrace.runtime.task.instance import JobBlob
     from headrace.runtime.task.messages import EpochContext, TaskReport
     from headrace.state.compaction import CompactionResult, CompactionTask
+    from headrace.state.storage import DirectoryStorage
 
 logger = logging.getLogger(__name__)
 
@@ -105,10 +106,10 @@ class SparkRuntime:
         return [pickle.loads(payloads[row].as_buffer()) for row, kind in enumerate(kinds) if kind == Kind.REPORT]
 
     def start_compaction(
-        self, state_directory: str, tasks: list[CompactionTask]
+        self, storage: DirectoryStorage, tasks: list[CompactionTask]
     ) -> Callable[[], list[CompactionResult] | None]:
         """Merge runs in a query of their own, which runs beside the epochs."""
-        future = self._background.submit(self._compact, state_directory, tasks)
+        future = self._background.submit(self._compact, storage, tasks)
         return lambda: future.result() if future.done() else None
 
     def cancel(self) -> None:
@@ -180,14 +181,14 @@ class SparkRuntime:
             )
         return query
 
-    def _compact(self, state_directory: str, tasks: list[CompactionTask]) -> list[CompactionResult]:
+    def _compact(self, storage: DirectoryStorage, tasks: list[CompactionTask]) -> list[CompactionResult]:
         assert self._files is not None
         parts = None
         try:
             self._tag_queries()
             parts = self._files.write_parts([pickle.dumps(task, protocol=5) for task in tasks])
             numbers = self._session.range(0, len(tasks), 1, len(tasks))
-            found = numbers.mapInArrow(CompactionStage(state_directory, parts), "result binary").toArrow()
+            found = numbers.mapInArrow(CompactionStage(storage, parts), "result binary").toArrow()
         except _HINDRANCES as error:
             logger.info("a compaction is given up, the next one makes up for it: %s", first_line(error))
             return []

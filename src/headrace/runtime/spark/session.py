@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from headrace.common.errors import ConfigurationError
 from headrace.runtime.spark.java import bundled_java_home, find_java
+from headrace.runtime.spark.launch import SubmitArguments, settings_by_file
 from headrace.runtime.spark.settings import (
     CHECKED_SETTINGS,
     SettingMismatch,
@@ -148,7 +149,16 @@ def _start_session(settings: Mapping[str, str], master: str | None) -> SparkSess
     if _GATEWAY_PORT not in os.environ:
         chosen |= quiet_logging(given | chosen, _configuration_directory(os.environ))
     with _environment(_launch_variables(chosen, os.environ)), _own_interrupt_handler():
+        _start_java(chosen)
         return SparkSession.builder.config(map={**chosen}).getOrCreate()
+
+
+def _start_java(settings: Mapping[str, str]) -> None:
+    """Start the Java process, unless there is one already; left to itself PySpark would tell everybody the settings."""
+    if _GATEWAY_PORT in os.environ or SparkContext._gateway is not None:
+        return
+    with settings_by_file(settings, os.environ) as variables, _environment(variables):
+        SparkContext._ensure_initialized()
 
 
 def _given_to_spark(environment: Mapping[str, str]) -> dict[str, str]:
@@ -156,9 +166,11 @@ def _given_to_spark(environment: Mapping[str, str]) -> dict[str, str]:
     if _GATEWAY_PORT in environment:
         SparkContext._ensure_initialized()  # connects to the JVM, which knows what spark-submit was told
         return dict(SparkConf().getAll())
+    arguments = SubmitArguments.of(environment)
     directory = _configuration_directory(environment)
-    defaults = directory / "spark-defaults.conf" if directory else None
-    return read_spark_defaults(defaults.read_text()) if defaults and defaults.is_file() else {}
+    defaults = directory / "spark-defaults.conf" if directory and arguments.reads_defaults else None
+    found = read_spark_defaults(defaults.read_text()) if defaults and defaults.is_file() else {}
+    return found | read_spark_defaults(arguments.text())
 
 
 def _configuration_directory(environment: Mapping[str, str]) -> Path | None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from headrace.runtime.task.instance import JobBlob
+    from headrace.state.storage import DirectoryStorage
 
 _KEPT_RUNNERS = 4
 """A worker serves few jobs; those it has not seen for longest are closed."""
@@ -150,18 +151,18 @@ class CompactionStage:
     """Merges runs: a function of Arrow batches of numbers of tasks.
 
     Args:
-        state_directory: where state files are.
+        storage: where state files are.
         tasks: the tasks, pickled one by one.
     """
 
-    def __init__(self, state_directory: str, tasks: Parts) -> None:
-        self._state_directory = state_directory
+    def __init__(self, storage: DirectoryStorage, tasks: Parts) -> None:
+        self._storage = storage
         self._tasks = tasks
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                results = compact(self._state_directory, [pickle.loads(self._tasks.part(number))])
+                results = compact(self._storage, [pickle.loads(self._tasks.part(number))])
                 cells = [pickle.dumps(result, protocol=5) for result in results]
                 yield pa.RecordBatch.from_arrays([pa.array(cells, pa.binary())], names=["result"])
 

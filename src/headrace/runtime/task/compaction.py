@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING
 import headrace.operators.window.mergers  # noqa: F401 - tells compaction how runs of windows are merged
 from headrace.common.errors import StateCorruptedError
 from headrace.state.compaction import run_compaction
-from headrace.state.storage import DirectoryStorage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from headrace.state.compaction import CompactionResult, CompactionTask
+    from headrace.state.storage import StateStorage
 
 logger = logging.getLogger(__name__)
 
 
-def compact(state_directory: str, tasks: Iterable[CompactionTask]) -> list[CompactionResult]:
+def compact(storage: StateStorage, tasks: Iterable[CompactionTask]) -> list[CompactionResult]:
     """Merge runs; a task whose files have gone meanwhile is of no use any more and is left out."""
-    storage = DirectoryStorage(state_directory)
     results = []
     for task in tasks:
         try:
