@@ -115,7 +115,7 @@ class Manifest:
 
     Attributes:
         epoch: the epoch's number.
-        generation: how often the job was taken over until then.
+        generation: a number that rises with each start of the job, and each restart within a process.
         job_id: the job's id, the same for its whole life.
         job_name: the job's name.
         max_parallelism: the number of key groups of an operator that has none of its own, fixed for the life of the

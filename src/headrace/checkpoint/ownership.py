@@ -12,7 +12,7 @@ import re
 import uuid
 from typing import TYPE_CHECKING, Final
 
-from headrace.common.durable import Permissions, create_exclusively, make_folder
+from headrace.common.durable import Permissions, create_exclusively, make_folder, size_of
 from headrace.common.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Generations:
         One's own may be younger: claimed, but not known to be, as an error came after its file had come into being.
         """
         younger = generation + 1
-        while (self.folder / str(younger)).exists():
+        while size_of(self.folder / str(younger)) is not None:
             if not self._is_own(younger):
                 return False
             younger += 1

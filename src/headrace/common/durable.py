@@ -15,6 +15,7 @@ import enum
 import errno
 import os
 import re
+import stat
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -70,7 +71,7 @@ def write_file(
         durable: whether it is certain to outlast a power failure when this returns.
 
     Raises:
-        OSError: when it cannot be written whole; nothing is left of it then.
+        OSError: when it cannot be written whole, and is not there then; or when it is, but not known to be durable.
     """
     temporary = _written_beside(path, chunks, permissions, durable=durable)
     try:
@@ -93,7 +94,7 @@ def create_exclusively(path: Path, content: bytes, permissions: Permissions = Pe
     """
     temporary = _written_beside(path, (content,), permissions, durable=True)
     try:
-        created = link(temporary, path)
+        created = _link(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
     if created:
@@ -102,7 +103,7 @@ def create_exclusively(path: Path, content: bytes, permissions: Permissions = Pe
 
 
 def append(path: Path, data: Buffer, at: int, *, durable: bool = False) -> None:
-    """Append to a file that has ``at`` bytes; 0 creates it.
+    """Append to a file that has ``at`` bytes; 0 creates it, under a name that is not durable before its folder is.
 
     Raises:
         OSError: when not all of it could be written, or the file had another size; it is of no use any more then.
@@ -179,15 +180,6 @@ def write_all(descriptor: int, data: Buffer) -> None:
         view = view[written:]
 
 
-def link(source: Path, target: Path) -> bool:
-    """Give a file a second name, unless that is taken; whether it was free. Not durable before the folder is."""
-    try:
-        os.link(source, target)
-    except FileExistsError:
-        return False
-    return True
-
-
 def move(source: Path, target: Path) -> None:
     """Rename a file; one that has the name is replaced. Not durable before both folders are."""
     source.rename(target)
@@ -213,9 +205,12 @@ def make_folder(folder: Path, permissions: Permissions = Permissions.UMASK) -> N
         missing.append(folder)
         folder = folder.parent
     for path in reversed(missing):
-        path.mkdir(exist_ok=True)
+        try:
+            path.mkdir()
+        except FileExistsError:  # somebody else has just made it
+            continue
         if permissions.of_folders is not None:
-            path.chmod(permissions.of_folders)
+            path.chmod(permissions.of_folders | path.stat().st_mode & stat.S_ISGID)  # inherited, with the group
         sync_folder(path.parent)
 
 
@@ -250,6 +245,19 @@ def target_of_temporary(name: str) -> str | None:
     """
     found = _TEMPORARY.fullmatch(name)
     return found[1] if found else None
+
+
+def _link(source: Path, target: Path) -> bool:
+    """Give a file a second name, unless that is taken; whether this call did so. Not durable before the folder is."""
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        # Over NFS the answer to a call that succeeded may be lost, and the same call made again: link(2) says to look.
+        try:
+            return source.samefile(target)
+        except FileNotFoundError:  # it was somebody else's, who has removed it since
+            return False
+    return True
 
 
 def _written_beside(path: Path, chunks: Iterable[Buffer], permissions: Permissions, *, durable: bool) -> Path:

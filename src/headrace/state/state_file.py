@@ -45,7 +45,7 @@ class VersionName:
 
     Attributes:
         epoch: the epoch in which it was written.
-        generation: how often the job had been taken over.
+        generation: that of the job manager.
         stage: the stage of the task that wrote it.
         partition: the partition of the task.
         digest: that of the index, which holds the checksums of all that is new in the file.

@@ -184,7 +184,7 @@ class Staging:
     def shown(self) -> Iterator[tuple[Path, int]]:
         """All visible files of the sink, whatever prefix and suffix they got, with their last epochs."""
         name = re.compile(rf"-{self.sink}-[0-9]+-[0-9]+-([0-9]+)-[0-9]")
-        for folder, folders, files in os.walk(self.base):
+        for folder, folders, files in os.walk(self.base, onerror=_unless_forbidden):
             folders[:] = [inner for inner in folders if not inner.startswith(_FOLDER)]
             for file in files:
                 found = name.search(file)
@@ -218,3 +218,9 @@ class Staging:
                 found = chunk.generation if chunk else int(unfinished[1]) if unfinished else generation
                 if found < generation:
                     yield Path(folder, file)
+
+
+def _unless_forbidden(error: OSError) -> None:
+    """What may not be looked into is nobody's of ours, ``lost+found`` say; what cannot may hide output."""
+    if not isinstance(error, PermissionError):
+        raise error

@@ -64,7 +64,7 @@ class EpochContext:
         job_id: the job's id.
         epoch: the epoch's number.
         previous: the epoch that the state is of; an instance that did not do that one is made anew.
-        generation: how often the job was taken over.
+        generation: that of the job manager, as in :class:`headrace.checkpoint.manifest.Manifest`.
         processing_time: the clock's reading in milliseconds.
         turns: for each task of stage 0, what it reads.
         partitions: for each task of a later stage, what it starts from.
