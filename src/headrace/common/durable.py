@@ -11,6 +11,7 @@ promises are those of POSIX:
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import errno
 import os
@@ -213,10 +214,16 @@ def make_folder(folder: Path, permissions: Permissions = Permissions.UMASK) -> N
         missing.append(folder)
         folder = folder.parent
     for path in reversed(missing):
-        path.mkdir(exist_ok=True)
-        if permissions.of_folders is not None:
-            path.chmod(permissions.of_folders)
-        sync_folder(path.parent)
+        mode = permissions.of_folders
+        path.mkdir(0o777 if mode is None else mode, exist_ok=True)
+        try:
+            if mode is not None:
+                path.chmod(mode)  # the umask may have taken from it
+            sync_folder(path.parent)
+        except BaseException:  # who tries again would find it there, and take it to be durable
+            with contextlib.suppress(OSError):
+                path.rmdir()
+            raise
 
 
 def sync_folder(folder: Path) -> None:
