@@ -7,7 +7,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from headrace.common.durable import AppendedFile, make_folder, move, remove, size_of, sync_folders
-from headrace.common.errors import CheckpointError, CommitRefusedError, JobSupersededError
+from headrace.common.errors import CheckpointError, CommitRefusedError, InfrastructureError
 from headrace.connectors.file_system.pre_commit import held_chunks
 from headrace.connectors.file_system.staging import Part, content_digest, is_put_together
 from headrace.connectors.sink import Committer
@@ -90,8 +90,10 @@ class FileCommitter(Committer):
                 self._publish(part, target)
         except FileNotFoundError as error:
             if not self._publishing.exists():
-                raise JobSupersededError(
-                    f"another job manager has taken over; this one leaves {target} to it"
+                # The job manager knows which it is, and begins again with a folder of its own where it is the second.
+                raise InfrastructureError(
+                    f"{self._publishing} has been taken away, by another job manager that has taken over or by "
+                    f"somebody else; {target} is left to whoever goes on"
                 ) from error
             if not _is_there(target, size):  # else somebody has just shown it
                 raise CommitRefusedError(
