@@ -58,6 +58,7 @@ class FileCommitter(Committer):
                 remove(self._staging.hidden(part.bucket, chunk.name))
 
     def recover(self, held: Json | None) -> None:
+        _refuse_shown(self._staging, held)
         needed = {self._staging.hidden(bucket, chunk.name): chunk for bucket, chunk in held_chunks(held)}
         for path, chunk in needed.items():
             try:
@@ -175,7 +176,7 @@ def _refuse_future(staging: Staging, epoch: int) -> None:
     Raises:
         CheckpointError: naming a file of a later epoch.
     """
-    later = max(((last, str(path)) for path, last in staging.shown() if last > epoch), default=None)
+    later = max(((shown.last, str(shown.path)) for shown in staging.shown() if shown.last > epoch), default=None)
     if later is not None:
         raise CheckpointError(
             f"the checkpoint directory is at epoch {epoch}, but {later[1]} holds output up to epoch {later[0]}: the "
@@ -183,6 +184,24 @@ def _refuse_future(staging: Staging, epoch: int) -> None:
             "Put the newest checkpoint directory back; or, if this is the one to go on from, move all files of epochs "
             f"after {epoch} away from {staging.base} (*-{staging.sink}-<subtask>-<first epoch>-<last epoch>-*)"
         )
+
+
+def _refuse_shown(staging: Staging, held: Json | None) -> None:
+    """Notice that what waits to be published is visible: a later epoch may have published it by itself.
+
+    Raises:
+        CheckpointError: naming the file.
+    """
+    waiting: dict[tuple[str, int], set[int]] = {}
+    for bucket, chunk in held_chunks(held):
+        waiting.setdefault((bucket, chunk.name.subtask), set()).add(chunk.name.epoch)
+    for shown in staging.shown() if waiting else ():
+        if any(shown.first <= epoch <= shown.last for epoch in waiting.get((shown.bucket, shown.subtask), ())):
+            raise CheckpointError(
+                f"{shown.path} holds output that waits to be published by the checkpoint: the checkpoint directory is "
+                "an old copy, and going on would write that output again. Put the newest checkpoint directory back; "
+                "or, if this is the one to go on from, move that file away"
+            )
 
 
 def _clear(folder: Path) -> None:
