@@ -49,8 +49,17 @@ class Generations:
         return generation
 
     def renew(self, job_id: str) -> int | None:
-        """The generation after one's own; None when the youngest is somebody else's."""
-        while self._is_own(youngest := max(self._taken(), default=0)):
+        """The generation after one's own; None when the youngest is somebody else's.
+
+        Raises:
+            CheckpointError: when there is none any more.
+        """
+        if not self._taken():
+            raise CheckpointError(
+                f"the generations have been removed from {self.folder} while the job was running: whether another job "
+                "manager has taken over cannot be told; see to it that there is none, and start the job again"
+            )
+        while self._is_own(youngest := max(self._taken())):
             if self._create(youngest + 1, job_id):
                 return youngest + 1
         return None

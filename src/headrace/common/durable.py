@@ -11,6 +11,7 @@ promises are those of POSIX:
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import errno
 import os
@@ -205,13 +206,19 @@ def make_folder(folder: Path, permissions: Permissions = Permissions.UMASK) -> N
         missing.append(folder)
         folder = folder.parent
     for path in reversed(missing):
+        mode = permissions.of_folders
         try:
-            path.mkdir()
+            path.mkdir(0o777 if mode is None else mode)
         except FileExistsError:  # somebody else has just made it
             continue
-        if permissions.of_folders is not None:
-            path.chmod(permissions.of_folders | path.stat().st_mode & stat.S_ISGID)  # inherited, with the group
-        sync_folder(path.parent)
+        try:
+            if mode is not None:  # the umask may have taken from it; a set-group-id bit is inherited, with the group
+                path.chmod(mode | path.stat().st_mode & stat.S_ISGID)
+            sync_folder(path.parent)
+        except BaseException:  # who tries again would find it there, and take it to be durable
+            with contextlib.suppress(OSError):
+                path.rmdir()
+            raise
 
 
 def sync_folder(folder: Path) -> None:
