@@ -205,6 +205,7 @@ MAY = {
     "common/durable.py",
     # What these write is made anew when it is lost or damaged.
     "client/dependencies.py",
+    "common/temporary.py",
     "runtime/spark/java.py",
 }
 
@@ -221,7 +222,9 @@ def raw_writes(path: Path) -> Iterator[str]:
         opens_to_write = name == "open" and any(set(mode) & set("wax+") for mode in modes)
         # Strings and dataclasses can be replaced too, with other arguments.
         is_raw = name in RAW and (name != "replace" or (knows_paths and len(node.args) == 1 and not node.keywords))
-        if is_raw or opens_to_write:
+        called = ast.unparse(node.func)
+        is_low_level = called == "os.write" or (called == "os.open" and "O_RDONLY" not in ast.unparse(node))
+        if is_raw or opens_to_write or is_low_level or called in ("shutil.copy", "shutil.copyfileobj", "shutil.move"):
             yield f"{node.lineno}: {ast.unparse(node)}"
 
 
