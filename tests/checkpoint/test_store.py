@@ -141,22 +141,19 @@ def test_what_an_older_life_left_is_removed_after_a_restart(store: CheckpointSto
     assert state_files(again) == {needed, mine, its, of_mine, *foreign}
 
 
-def test_unfinished_manifests_and_generations_are_removed(store: CheckpointStore) -> None:
+def test_unfinished_manifests_are_removed(store: CheckpointStore) -> None:
     store.write(manifest(1))
     random = "0" * 32
-    over = [
-        store.folder / "manifests" / f".{1:012}.json.{random}.tmp",
-        store.folder / "generations" / f".1.{random}.tmp",
-    ]
+    over = store.folder / "manifests" / f".{1:012}.json.{random}.tmp"
     kept = [
         store.folder / "manifests" / f".{99:012}.json.{random}.tmp",
-        store.folder / "generations" / f".7.{random}.tmp",
+        store.folder / "generations" / f".1.{random}.tmp",
     ]
-    for path in (*over, *kept):
+    for path in (over, *kept):
         path.write_bytes(b"half")
     again = CheckpointStore(str(store.folder))
     again.remove_leftovers(again.take_over(manifest(1)).generation)
-    assert [path for path in (*over, *kept) if path.exists()] == kept, "a living job manager may write the others"
+    assert [path for path in (over, *kept) if path.exists()] == kept, "a living job manager may write the others"
 
 
 def test_a_manifest_under_the_name_of_another_one(store: CheckpointStore) -> None:

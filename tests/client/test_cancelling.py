@@ -312,7 +312,7 @@ def test_a_commit_that_hangs_is_left_behind(
         assert not client.get_job_execution_result().done(), "a job that is stopped waits for its sinks"
     client.cancel().result(timeout=60)
     assert_cancelled(client)
-    what = "the commit of sink 'stuck' (uid stuck-sink), epoch 1" if hangs == "commit" else "last publication of sink"
+    what = "the commit of sink 'stuck' (uid stuck-sink), epoch 1" if hangs == "commit" else "clean-up of sink"
     assert f"{what}" in caplog.text
     assert "left behind" in caplog.text
     sink.over.set()

@@ -331,7 +331,9 @@ def test_buckets_are_folders(tmp_path: Path) -> None:
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
-@pytest.mark.parametrize("bucket", ["/etc", "../up", "a//b", "a/./b", "a/..", "."])
+@pytest.mark.parametrize(
+    "bucket", ["/etc", "../up", "a//b", "a/./b", "a/..", ".", ".headrace-x", "a/.headrace-x", "ä" * 128]
+)
 def test_a_bucket_outside_is_refused(tmp_path: Path, bucket: str) -> None:
     class Bad(BucketAssigner):
         def get_bucket_id(self, element: Any, context: BucketContext) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from headrace.checkpoint.store import CheckpointStore
 from headrace.common.errors import InfrastructureError, JobSupersededError
 from headrace.common.typeinfo import Types
 from headrace.connectors.source import ReadBudget
@@ -209,13 +210,18 @@ def test_chance_is_the_same_in_every_run_of_a_job_and_differs_between_jobs() -> 
     assert first == again != other
 
 
+def use_directory_of(young: JobHarness, old: JobHarness) -> None:
+    store = CheckpointStore(str(old._folder))
+    manager(young)._store = manager(young)._checkpoints._store = store
+
+
 def test_an_older_job_manager_does_not_try_again_for_ever() -> None:
     """Its state is being deleted by the younger one, so its epochs fail, and no manifest of it would tell why."""
     old = JobHarness(alarms)
     flaky(old, Flaky(10**9, late=False), 10**9)
     with old:
         young = JobHarness(alarms)
-        young._manager._store = type(manager(old)._store)(str(old._folder))
+        use_directory_of(young, old)
         with young:
             old.push("in", ("a", 0))
             with pytest.raises(JobSupersededError):
@@ -227,7 +233,7 @@ def test_an_older_job_manager_publishes_nothing_any_more() -> None:
         old.push("in", ("a", 0))
         old.run_epoch()
         young = JobHarness(alarms)
-        young._manager._store = type(manager(old)._store)(str(old._folder))
+        use_directory_of(young, old)
         with young:
             old.push("in", ("a", 0))
             with pytest.raises(JobSupersededError):

@@ -424,14 +424,15 @@ def test_an_epoch_that_is_given_up_is_nobodys_failure() -> None:
 
 
 def test_ctrl_c_in_the_main_thread_is_nobodys_failure() -> None:
-    assert is_interruption(KeyboardInterrupt())
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background ignores it
     found: list[bool] = []
     thread = threading.Thread(target=lambda: found.append(is_interruption(KeyboardInterrupt())))
     thread.start()
     thread.join()
     assert found == [False], "Python interrupts the main thread only, so a function has raised it"
-    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
+        assert is_interruption(KeyboardInterrupt())
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         assert not is_interruption(KeyboardInterrupt()), "no handler of Python's would raise one"
     finally:
         signal.signal(signal.SIGINT, before)

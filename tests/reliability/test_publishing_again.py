@@ -206,7 +206,8 @@ def test_readers_take_files_away_long_before_an_idle_job_begins_again(dies: bool
         for path in found:
             path.unlink()
 
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, pytest.MonkeyPatch.context() as always:
+        always.setattr("headrace.jobmanager.job_manager.ACKNOWLEDGE_SECONDS", 0.0)
         thread = threading.Thread(target=run)
         thread.start()
         take(1)

@@ -26,7 +26,7 @@ from headrace.common.durable import (
     target_of_temporary,
     write_file,
 )
-from headrace.common.errors import CheckpointError, JobSupersededError
+from headrace.common.errors import CheckpointError, InfrastructureError, JobSupersededError
 from headrace.state.state_file import CompactedName, VersionName
 
 if TYPE_CHECKING:
@@ -139,8 +139,15 @@ class CheckpointStore:
         self._note(mine.epoch)
         for number in self._numbers():
             with contextlib.suppress(FileNotFoundError):  # the owner before may just forget it
-                self._retained[number] = frozenset(self._read(number).state_files())
+                self._retained[number] = self._needed_by(number)
         return mine
+
+    def _needed_by(self, number: int) -> frozenset[str]:
+        try:
+            return frozenset(self._read(number).state_files())
+        except CheckpointError as error:
+            logger.warning("an older manifest is of no use and goes with the next epochs: %s", error)
+            return frozenset()
 
     def is_owned_by(self, generation: int) -> bool:
         """Whether no younger job manager has taken over."""
@@ -151,9 +158,14 @@ class CheckpointStore:
 
         Raises:
             JobSupersededError: when another job manager has taken over the directory.
+            InfrastructureError: when an older one, which does not know yet that it is none any more, has just written
+                that manifest; :meth:`restart` goes on from it.
         """
         if not self._create(manifest):
-            raise self._superseded(manifest)
+            self._check_owner(manifest)
+            raise InfrastructureError(
+                f"manifest {self._manifest_path(manifest.epoch)} has just been written by an older job manager"
+            )
         try:
             self._check_owner(manifest)
         except JobSupersededError:
@@ -187,7 +199,6 @@ class CheckpointStore:
         """
         newest = max(self._retained, default=0)
         _remove_unfinished(self._manifests, lambda name: name == "newest" or 0 < number_of(name) <= newest)
-        _remove_unfinished(self._generations.folder, lambda name: name.isdecimal() and int(name) <= generation)
         _remove_unfinished(self._state, lambda name: _is_state_before(name, generation))
         needed = frozenset().union(*self._retained.values())
         left = (path for path in sorted(self._state.iterdir()) if path.name not in needed)

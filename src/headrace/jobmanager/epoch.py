@@ -54,6 +54,7 @@ class EpochPlanner:
         compaction: CompactionCoordinator,
         pre_commits: PreCommits,
     ) -> None:
+        self._previous = -1
         self._pre_commits = pre_commits
         self._compaction = compaction
         self._plan = plan
@@ -73,6 +74,7 @@ class EpochPlanner:
         context = EpochContext(
             job_id=manifest.job_id,
             epoch=manifest.epoch + 1,
+            previous=self._previous,
             generation=manifest.generation,
             processing_time=now,
             turns=self._turns(splits),
@@ -81,6 +83,10 @@ class EpochPlanner:
             is_last=is_last,
         )
         return EpochPlan(context, splits, sum(planned.read.records for planned in every if planned.read is not None))
+
+    def epoch_completed(self, epoch: int) -> None:
+        """The manifest of an epoch exists."""
+        self._previous = epoch
 
     def next_due(self, manifest: Manifest) -> int | None:
         """When something happens without input: as :meth:`_times` says, or a split becomes idle."""

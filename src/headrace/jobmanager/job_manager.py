@@ -54,6 +54,9 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
+ACKNOWLEDGE_SECONDS = 0.25
+"""After so long without an epoch, whose manifest would say it, one of its own says what has been committed."""
+
 
 class JobManager:
     """Runs one job.
@@ -90,6 +93,7 @@ class JobManager:
         self._checkpoints = CheckpointCoordinator(store, plan, ignore_unclaimed=settings.ignore_unclaimed_state)
         self._parts: JobParts | None = None
         self._only_here: list[PendingCommit] = []
+        self._active_at = 0.0
 
     @property
     def manifest(self) -> Manifest | None:
@@ -212,8 +216,12 @@ class JobManager:
         statistics = self._epoch()
         commits = self._open_parts().commits
         commits.check()
-        if statistics is None:
+        if statistics is not None:
+            self._active_at = time.monotonic()
+        else:
             self._checkpoints.check_owner()
+            if time.monotonic() - self._active_at >= ACKNOWLEDGE_SECONDS:
+                self._acknowledge()
         return statistics
 
     def _epoch(self, *, force: bool = False) -> EpochStatistics | None:
@@ -256,6 +264,7 @@ class JobManager:
             read=records_read(self.plan, reports),
         )
         self._write(manifest, output.commits)
+        parts.planner.epoch_completed(context.epoch)
         for source in parts.sources:
             source.checkpoint_completed()
         self._compaction.epoch_completed(manifest)
@@ -271,10 +280,15 @@ class JobManager:
     def _complete_commits(self) -> None:
         if self._checkpoints.is_in_doubt:
             self._restart()
-        known, commits = self._checkpoints.known(), self._open_parts().commits
-        commits.finish() if known.finished else commits.drain()
-        left = commits.pending()
-        if left != known.pending and not self._cancelled.is_set():
+        commits = self._open_parts().commits
+        commits.finish() if self._checkpoints.known().finished else commits.drain()
+        if not self._cancelled.is_set():
+            self._acknowledge()
+
+    def _acknowledge(self) -> None:
+        """Let a manifest say what has been committed: from then on readers may take it away."""
+        known, left = self._checkpoints.known(), self._open_parts().commits.pending()
+        if left != known.pending:
             self._write(replace(known, epoch=known.epoch + 1, pending=left), ())
             self._store.collect_garbage()
 

@@ -6,15 +6,19 @@ import datetime
 import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import InvalidProgramError
 from headrace.connectors.file_system.date_pattern import DatePattern
+from headrace.connectors.file_system.staging import HIDDEN_FOLDER
 
 if TYPE_CHECKING:
     from headrace.common.batch import Batch
+
+_LONGEST_NAME: Final = 255
+"""Bytes; the limit of all usual file systems."""
 
 _OFFSET = re.compile(r"(?:GMT|UTC|UT)?([+-])(\d{1,2})(?::?(\d{2}))?")
 
@@ -138,4 +142,8 @@ def check_bucket(bucket: str) -> str:
     parts = bucket.split("/") if bucket else []
     if any(part in ("", ".", "..") for part in parts) or "\0" in bucket:
         raise InvalidProgramError(f"the bucket {bucket!r} is not a relative path below the sink's path")
+    if any(part.startswith(HIDDEN_FOLDER) for part in parts):
+        raise InvalidProgramError(f"the bucket {bucket!r} has the name of a folder in which sinks keep what is hidden")
+    if any(len(part.encode(errors="surrogatepass")) > _LONGEST_NAME for part in parts):
+        raise InvalidProgramError(f"the bucket {bucket!r} has a folder whose name is longer than {_LONGEST_NAME} bytes")
     return bucket

@@ -31,7 +31,6 @@ class FileCommitter(Committer):
 
     Args:
         staging: where files are.
-        header: what a file begins with that is put together.
         generation: that of the job manager.
         restored_epoch: the epoch that the job goes on from; 0 when it begins.
 
@@ -39,9 +38,8 @@ class FileCommitter(Committer):
         CheckpointError: when there is output of later epochs than that.
     """
 
-    def __init__(self, staging: Staging, header: bytes, generation: int, restored_epoch: int) -> None:
+    def __init__(self, staging: Staging, generation: int, restored_epoch: int) -> None:
         self._staging = staging
-        self._header = header
         self._generation = generation
         self._publishing = staging.publishing(generation)
         make_folder(self._publishing)
@@ -51,7 +49,7 @@ class FileCommitter(Committer):
     def commit(self, epoch: int, committables: Sequence[Json], processing_time: int) -> None:
         parts = [Part.from_json(committable) for committable in committables]
         for part in parts:
-            self._show(part, self._staging.visible(part))
+            self._show(part, self._staging.visible(part), epoch)
         sync_folders(self._staging.visible(part).parent for part in parts)
         for part in parts:  # only now: if they were gone and the part was not there after a power failure, it was lost
             for chunk in part.chunks:
@@ -83,12 +81,11 @@ class FileCommitter(Committer):
         for folder in self._staging.all_fenced():
             _clear(folder)
 
-    def _show(self, part: Part, target: Path) -> None:
-        size = part.size if part.is_complete else part.size + len(self._header)
+    def _show(self, part: Part, target: Path, epoch: int) -> None:
         try:
-            if not _is_there(target, size):
+            if not _is_there(target, part.size):
                 make_folder(target.parent)
-                self._publish(part, target)
+                self._publish(part, target, epoch)
         except FileNotFoundError as error:
             if not self._publishing.exists():
                 # The job manager knows which it is, and begins again with a folder of its own where it is the second.
@@ -96,18 +93,18 @@ class FileCommitter(Committer):
                     f"{self._publishing} has been taken away, by another job manager that has taken over or by "
                     f"somebody else; {target} is left to whoever goes on"
                 ) from error
-            if not _is_there(target, size):  # else somebody has just shown it
+            if not _is_there(target, part.size):  # else somebody has just shown it
                 raise CommitRefusedError(
                     f"{target} cannot be published: {error.filename} is missing, which the checkpoint names; put it "
                     f"back. Where {target.name} was published and has been removed since: do not do so within seconds"
                 ) from error
 
-    def _publish(self, part: Part, target: Path) -> None:
-        if len(part.chunks) == 1 and (part.is_complete or not self._header):
+    def _publish(self, part: Part, target: Path, epoch: int) -> None:
+        if len(part.chunks) == 1 and not part.form.header:
             (chunk,) = part.chunks
             source = self._staging.hidden(part.bucket, chunk.name)
             _check_size(source, chunk)
-            if chunk.name.generation != self._generation:  # who knows what has happened to it since
+            if (chunk.name.generation, chunk.name.epoch) != (self._generation, epoch):  # it has waited for a while
                 for _ in _checked_blocks(source, chunk):
                     pass
             move(source, target)
@@ -117,8 +114,7 @@ class FileCommitter(Committer):
     def _put_together(self, part: Part) -> Path:
         merged = AppendedFile(self._publishing / uuid.uuid4().hex)
         try:
-            if not part.is_complete:
-                merged.append(self._header)
+            merged.append(part.form.header)
             for chunk in part.chunks:
                 for block in _checked_blocks(self._staging.hidden(part.bucket, chunk.name), chunk):
                     merged.append(block)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.connectors.file_system.staging import Chunk, Part
+from headrace.connectors.file_system.staging import Chunk, Part, PartForm
 from headrace.connectors.sink import PreCommit, PreCommitted
 
 if TYPE_CHECKING:
@@ -12,8 +13,6 @@ if TYPE_CHECKING:
 
     from headrace.connectors.file_system.rolling import RollingPolicy
     from headrace.connectors.sink import Json
-
-    Waiting = dict[tuple[str, int], list[Chunk]]
 
 
 class RollingPreCommit(PreCommit):
@@ -31,22 +30,26 @@ class RollingPreCommit(PreCommit):
     def prepare(
         self, held: Json | None, committables: Sequence[Json], processing_time: int, *, is_last: bool
     ) -> PreCommitted:
-        waiting = _from_json(held)
+        waiting = {(series.bucket, series.subtask): series for series in map(_Series.from_json, held or ())}
         parts = []
         for part in map(Part.from_json, committables):
             if part.is_complete:
                 parts.append(part)
             else:
                 (chunk,) = part.chunks
-                waiting.setdefault((part.bucket, chunk.name.subtask), []).append(chunk)
-        for (bucket, _), chunks in waiting.items():
-            groups = [chunks[:]] if is_last else list(self._complete(chunks, processing_time))
-            parts += (Part(bucket, tuple(group), is_complete=False) for group in groups if group)
-            del chunks[: sum(map(len, groups))]
-        return PreCommitted(tuple(part.to_json() for part in parts), _to_json(waiting))
+                key = (part.bucket, chunk.name.subtask)
+                series = waiting.setdefault(key, _Series(*key, part.form, []))
+                series.form = part.form  # the program may have changed it
+                series.chunks.append(chunk)
+        for series in waiting.values():
+            groups = [series.chunks[:]] if is_last else list(self._complete(series.chunks, processing_time))
+            parts += (Part(series.bucket, tuple(group), series.form, is_complete=True) for group in groups if group)
+            del series.chunks[: sum(map(len, groups))]
+        still = [series.to_json() for _, series in sorted(waiting.items()) if series.chunks]
+        return PreCommitted(tuple(part.to_json() for part in parts), still or None)
 
     def due(self, held: Json) -> int | None:
-        ends = ((Chunk.from_json(chunks[0]), Chunk.from_json(chunks[-1])) for _, _, chunks in held)
+        ends = ((Chunk.from_json(chunks[0]), Chunk.from_json(chunks[-1])) for *_, chunks in held)
         ages = (self._policy.complete_at(first.name.written, last.name.written) for first, last in ends)
         return min((age for age in ages if age is not None), default=None)
 
@@ -64,20 +67,26 @@ class RollingPreCommit(PreCommit):
             yield group
 
 
+@dataclass(slots=True)
+class _Series:
+    """The chunks of one subtask and bucket that wait to become files."""
+
+    bucket: str
+    subtask: int
+    form: PartForm
+    chunks: list[Chunk]
+
+    def to_json(self) -> Json:
+        return [self.bucket, self.subtask, self.form.to_json(), [chunk.to_json() for chunk in self.chunks]]
+
+    @staticmethod
+    def from_json(document: Json) -> _Series:
+        bucket, subtask, form, chunks = document
+        return _Series(bucket, subtask, PartForm.from_json(form), [Chunk.from_json(chunk) for chunk in chunks])
+
+
 def held_chunks(held: Json | None) -> Iterator[tuple[str, Chunk]]:
     """Everything that is held back, with its bucket."""
-    for (bucket, _), chunks in _from_json(held).items():
-        for chunk in chunks:
-            yield bucket, chunk
-
-
-def _from_json(held: Json | None) -> Waiting:
-    return {(bucket, subtask): [Chunk.from_json(chunk) for chunk in chunks] for bucket, subtask, chunks in held or ()}
-
-
-def _to_json(waiting: Waiting) -> Json | None:
-    return [
-        [bucket, subtask, [chunk.to_json() for chunk in chunks]]
-        for (bucket, subtask), chunks in sorted(waiting.items())
-        if chunks
-    ] or None
+    for series in map(_Series.from_json, held or ()):
+        for chunk in series.chunks:
+            yield series.bucket, chunk

@@ -56,8 +56,7 @@ class FileSink(Sink):
         self._base = Path(base)
         self._assigner = assigner
         self._policy = policy
-        self._config = config
-        self._parts = FileParts(encoder, bulk, is_complete=not policy.merges)
+        self._parts = FileParts(encoder, bulk, config, is_complete=not policy.merges)
 
     @staticmethod
     def for_row_format(base_path: str | os.PathLike[str], encoder: Encoder) -> RowFormatBuilder:
@@ -81,16 +80,14 @@ class FileSink(Sink):
 
     def create_committer(self, context: CommitterContext) -> Committer:
         staging = self._staging(context.job_id, context.operator_id)
-        header = self._parts.header(context.input_type)
-        return FileCommitter(staging, header, context.generation, context.restored_epoch)
+        return FileCommitter(staging, context.generation, context.restored_epoch)
 
     @property
     def pre_commit(self) -> PreCommit | None:
         return RollingPreCommit(self._policy)
 
     def _staging(self, job_id: str, operator_id: str) -> Staging:
-        digest = sink_digest(job_id, operator_id)
-        return Staging(self._base, digest, self._config.part_prefix, self._config.part_suffix)
+        return Staging(self._base, sink_digest(job_id, operator_id))
 
     def __repr__(self) -> str:
         return f"FileSink({str(self._base)!r})"

@@ -15,6 +15,7 @@ Anything else that lies there is not ours, and is left alone.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import os
 import re
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
 
     from headrace.connectors.sink import Json
 
-_FOLDER: Final = ".headrace-"
+HIDDEN_FOLDER: Final = ".headrace-"
+"""How the names begin of the folders in which sinks keep what is hidden."""
+
 _CHUNK: Final = re.compile(r"([0-9]{10,})-([0-9]+)-([0-9]+)-(-?[0-9]+)-([0-9a-f]{16})\.part")
 _UNFINISHED: Final = re.compile(r"[0-9]{10,}-([0-9]+)-[0-9]+\.[0-9a-f]{32}\.tmp")
 _PUBLISHING: Final = re.compile(r"publish-([0-9]+)")
@@ -110,34 +113,61 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
+class PartForm:
+    """What visible files are called and begin with; as it was when their chunks were written, in the manifest.
+
+    Attributes:
+        prefix: the beginning of their names.
+        suffix: the end of their names.
+        header: what comes before their chunks; empty where a chunk is a file as it stands.
+    """
+
+    prefix: str
+    suffix: str
+    header: bytes
+
+    def to_json(self) -> Json:
+        """For the manifest."""
+        return [self.prefix, self.suffix, base64.b64encode(self.header).decode()]
+
+    @staticmethod
+    def from_json(document: Json) -> PartForm:
+        """What :meth:`to_json` gave."""
+        prefix, suffix, header = document
+        return PartForm(prefix, suffix, base64.b64decode(header))
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """A file that becomes visible: chunks that one subtask wrote into one bucket, in the order of their epochs.
 
     Attributes:
         bucket: the bucket.
         chunks: the chunks.
-        is_complete: whether its one chunk is a file as it stands; else what files begin with has to come before them.
+        form: its name, and what comes before the chunks.
+        is_complete: whether its one chunk waits for no others.
     """
 
     bucket: str
     chunks: tuple[Chunk, ...]
+    form: PartForm
     is_complete: bool
 
     @property
     def size(self) -> int:
-        """The bytes of all chunks."""
-        return sum(chunk.size for chunk in self.chunks)
+        """The bytes of the file."""
+        return len(self.form.header) + sum(chunk.size for chunk in self.chunks)
 
     def to_json(self) -> Json:
         """As a committable."""
         chunks = [chunk.to_json() for chunk in self.chunks]
-        return {"bucket": self.bucket, "chunks": chunks, "complete": self.is_complete}
+        return {"bucket": self.bucket, "chunks": chunks, "form": self.form.to_json(), "complete": self.is_complete}
 
     @staticmethod
     def from_json(document: Json) -> Part:
         """What :meth:`to_json` gave."""
         chunks = tuple(map(Chunk.from_json, document["chunks"]))
-        return Part(document["bucket"], chunks, document["complete"])
+        return Part(document["bucket"], chunks, PartForm.from_json(document["form"]), document["complete"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,19 +196,15 @@ class Staging:
     Attributes:
         base: the sink's path.
         sink: the sink's digest.
-        prefix: the beginning of the names of visible files.
-        suffix: their end.
     """
 
     base: Path
     sink: str
-    prefix: str
-    suffix: str
 
     @property
     def root(self) -> Path:
         """The hidden folder."""
-        return self.base / f"{_FOLDER}{self.sink}"
+        return self.base / f"{HIDDEN_FOLDER}{self.sink}"
 
     @property
     def chunks(self) -> Path:
@@ -197,14 +223,14 @@ class Staging:
         """The file that readers see: ``part-<sink>-<subtask>-<first epoch>-<last epoch>-<generation>``."""
         first, last = part.chunks[0].name, part.chunks[-1].name
         epochs = f"{first.epoch:06}-{last.epoch:06}"
-        name = f"{self.prefix}-{self.sink}-{last.subtask}-{epochs}-{last.generation}{self.suffix}"
+        name = f"{part.form.prefix}-{self.sink}-{last.subtask}-{epochs}-{last.generation}{part.form.suffix}"
         return self.base / part.bucket / name
 
     def shown(self) -> Iterator[Shown]:
         """All visible files of the sink, whatever prefix and suffix they got."""
         name = re.compile(rf"-{self.sink}-([0-9]+)-([0-9]+)-([0-9]+)-[0-9]")
         for folder, folders, files in os.walk(self.base, onerror=_unless_forbidden):
-            folders[:] = [inner for inner in folders if not inner.startswith(_FOLDER)]
+            folders[:] = [inner for inner in folders if not inner.startswith(HIDDEN_FOLDER)]
             for file in files:
                 found = name.search(file)
                 if found is not None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from headrace.common.durable import append, make_folder, move, sync_folders
 from headrace.connectors.file_system.buckets import check_bucket
-from headrace.connectors.file_system.staging import Chunk, ChunkName, Part, content_digest
+from headrace.connectors.file_system.staging import Chunk, ChunkName, Part, PartForm, content_digest
 from headrace.connectors.sink import SinkWriter
 from headrace.formats.encoders import BatchEncoder, encode_records
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from headrace.common.serialization import Encoder
     from headrace.common.typeinfo import TypeInformation
     from headrace.connectors.file_system.buckets import BucketAssigner
+    from headrace.connectors.file_system.output_config import OutputFileConfig
     from headrace.connectors.file_system.staging import Staging
     from headrace.connectors.sink import Json, WriterContext
     from headrace.formats.encoders import BulkWriterFactory
@@ -123,11 +124,13 @@ class FileParts:
     Attributes:
         encoder: for row formats; None for bulk formats.
         bulk: for bulk formats; None for row formats.
+        config: what they are called.
         is_complete: whether every chunk is a file of its own, and so begins as one.
     """
 
     encoder: Encoder | None
     bulk: BulkWriterFactory | None
+    config: OutputFileConfig
     is_complete: bool
 
     def open(self, path: Path, input_type: TypeInformation) -> _OpenPart:
@@ -135,10 +138,14 @@ class FileParts:
         if self.bulk is not None:
             return _BulkPart(path, self.bulk, input_type)
         assert self.encoder is not None
-        return _RowPart(path, self.encoder, self.header(input_type) if self.is_complete else b"")
+        return _RowPart(path, self.encoder, self._header(input_type) if self.is_complete else b"")
 
-    def header(self, input_type: TypeInformation) -> bytes:
-        """What a file begins with."""
+    def form(self, input_type: TypeInformation) -> PartForm:
+        """What the manifest has to know of them."""
+        header = b"" if self.is_complete else self._header(input_type)
+        return PartForm(self.config.part_prefix, self.config.part_suffix, header)
+
+    def _header(self, input_type: TypeInformation) -> bytes:
         return self.encoder.header(input_type) if isinstance(self.encoder, BatchEncoder) else b""
 
 
@@ -190,7 +197,8 @@ class FileSinkWriter(SinkWriter):
         size, digest = part.finish()
         name = ChunkName(context.epoch, context.generation, context.subtask, context.processing_time, digest)
         move(part.file.path, self._staging.hidden(bucket, name))
-        return Part(bucket, (Chunk(name, size),), self._files.is_complete).to_json()
+        form = self._files.form(context.input_type)
+        return Part(bucket, (Chunk(name, size),), form, self._files.is_complete).to_json()
 
     def abort(self) -> None:
         for part in self._open.values():

@@ -63,6 +63,7 @@ class EpochContext:
     Attributes:
         job_id: the job's id.
         epoch: the epoch's number.
+        previous: the epoch that was run before it; manifests without an epoch take numbers as well.
         generation: that of the job manager, as in :class:`headrace.checkpoint.manifest.Manifest`.
         processing_time: the clock's reading in milliseconds.
         turns: for each task of stage 0, what it reads.
@@ -73,6 +74,7 @@ class EpochContext:
 
     job_id: str
     epoch: int
+    previous: int
     generation: int
     processing_time: int
     turns: Mapping[int, tuple[PieceTurn, ...]]
