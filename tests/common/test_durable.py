@@ -160,6 +160,29 @@ def test_who_may_read_it(permissions: Permissions, file: int, folder: int, tmp_p
     assert {stat.S_IMODE(path.stat().st_mode) for path in (inner, inner.parent)} == {folder}
 
 
+def test_the_group_of_a_shared_folder_is_handed_down(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o2770)
+    make_folder(shared / "a" / "b", Permissions.GROUP)
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (shared / "a", shared / "a" / "b")} == {0o2770}
+
+
+def test_the_answer_to_a_link_was_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NFS makes the call again when the answer to the first one is lost, and then finds its own link."""
+    original = os.link
+
+    def link_twice(source: Path, target: Path) -> None:
+        original(source, target)
+        original(source, target)
+
+    monkeypatch.setattr(os, "link", link_twice)
+    assert create_exclusively(tmp_path / "file", b"mine")
+    monkeypatch.setattr(os, "link", original)
+    assert not create_exclusively(tmp_path / "file", b"other")
+    assert (tmp_path / "file").read_bytes() == b"mine"
+
+
 def test_names_of_unfinished_files() -> None:
     assert target_of_temporary(f".a.json.{'0a' * 16}.tmp") == "a.json"
     for foreign in ("a.tmp", ".a.tmp", ".a.json.xyz.tmp", f"a.json.{'0a' * 16}.tmp", f".a.json.{'0a' * 16}.tmp.old"):
@@ -182,6 +205,7 @@ MAY = {
     "common/durable.py",
     # What these write is made anew when it is lost or damaged.
     "client/dependencies.py",
+    "common/temporary.py",
     "runtime/spark/java.py",
 }
 
@@ -198,7 +222,9 @@ def raw_writes(path: Path) -> Iterator[str]:
         opens_to_write = name == "open" and any(set(mode) & set("wax+") for mode in modes)
         # Strings and dataclasses can be replaced too, with other arguments.
         is_raw = name in RAW and (name != "replace" or (knows_paths and len(node.args) == 1 and not node.keywords))
-        if is_raw or opens_to_write:
+        called = ast.unparse(node.func)
+        is_low_level = called == "os.write" or (called == "os.open" and "O_RDONLY" not in ast.unparse(node))
+        if is_raw or opens_to_write or is_low_level or called in ("shutil.copy", "shutil.copyfileobj", "shutil.move"):
             yield f"{node.lineno}: {ast.unparse(node)}"
 
 

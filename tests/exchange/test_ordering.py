@@ -106,7 +106,7 @@ def sent(epoch: list[Channel], parallelism: int = 1, **edge_changes: Any) -> lis
 
 
 def received(
-    envelopes: list[Envelope], watermark: int = MIN_WATERMARK, edges: int = 3, *, is_held: bool = False
+    envelopes: list[Envelope], watermark: int = MIN_WATERMARK, edges: int = 3, *, is_stalled: bool = False
 ) -> tuple[list[tuple[str, int]], int, ChannelStatus]:
     """What one receiver makes of envelopes: the records, each with its watermark."""
     found: list[tuple[str, int]] = []
@@ -115,7 +115,7 @@ def received(
         assert all(row.startswith(f"{planned.id}.") for row in batch.rows)
         found.extend(zip(batch.rows, batch.watermarks.tolist(), strict=True))
 
-    receiver = ExchangeReceiver([edge(number) for number in range(edges)], watermark, deliver, is_held=is_held)
+    receiver = ExchangeReceiver([edge(number) for number in range(edges)], watermark, deliver, is_stalled=is_stalled)
     for envelope in sorted(envelopes, key=sort_key):
         if envelope.kind == Kind.SUMMARY:
             receiver.summary(bytes(envelope.payload))
@@ -212,11 +212,11 @@ def test_lost_and_doubled_envelopes_are_noticed(lose: str) -> None:
 
 def test_no_channels_mean_the_end_of_input_unless_a_source_waits_for_splits() -> None:
     assert received([]) == ([], MAX_WATERMARK, FINISHED)
-    assert received([], 7, is_held=True) == ([], 7, ACTIVE)
+    assert received([], 7, is_stalled=True) == ([], 7, ACTIVE)
 
 
 def test_a_source_that_waits_for_splits_holds_the_others() -> None:
-    found, final, status = received(sent([Channel(0, 0, 5, ACTIVE, [Piece([10, 20], 30)])]), 5, is_held=True)
+    found, final, status = received(sent([Channel(0, 0, 5, ACTIVE, [Piece([10, 20], 30)])]), 5, is_stalled=True)
     assert [watermark for _, watermark in found] == [5, 5]
     assert (final, status) == (5, ACTIVE)
 

@@ -217,3 +217,29 @@ def test_a_sink_that_is_tried_again_does_not_hold_up_the_end(sink: Recorder) -> 
     assert not commits._thread.is_alive()
     assert commits.pending() == tuple(of(1, "a"))
     assert len(sink.faults) >= 97, "no further attempts"
+
+
+def test_nothing_follows_a_sink_that_was_left_behind(sink: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two sinks of one epoch: the first one hangs until the job is over, the second one is never asked."""
+    monkeypatch.setattr("headrace.jobmanager.commits.CLOSE_SECONDS", 0.05)
+    second = Recorder()
+    commits = CommitCoordinator({"files": sink, "more": second}, frozenset({"files", "more"}), {})
+    sink.gate.clear()
+    commits.submit([*of(1, "a"), *of(1, "b", sink="more")])
+    commits.close()
+    sink.gate.set()
+    commits._thread.join(30)
+    assert sink.calls == [(1, ("a",))]
+    assert second.calls == []
+
+
+def test_what_was_restored_is_pending_before_it_is_started(sink: Recorder) -> None:
+    commits = coordinator(sink, restored=[*of(1, "a"), *of(2, "b")])
+    assert commits.pending() == (*of(1, "a"), *of(2, "b"))
+    commits.drain()
+    assert sink.calls == []
+    commits.start()
+    commits.drain()
+    assert sink.calls == [(1, ("a",)), (2, ("b",))]
+    assert commits.pending() == ()
+    commits.close()

@@ -28,7 +28,7 @@ NAMESAKES = {
     "generation": "99",
     "state file": f"1-0-1-0-{DIGEST}.state",
     "older state file": f".1-0-1-0-{DIGEST}.state.{DIGEST * 2}.tmp",
-    "compacted state file": f"compacted-1-0-{DIGEST}.state",
+    "compacted state file": f"compacted-0-1-0-{DIGEST}.state",
     "source log": "files-00000099.log",
     "hidden part": f"0000000001-0-0-5-{DIGEST}.part",
     "waiting part": f"0000000001-0-0.{DIGEST * 2}.tmp",

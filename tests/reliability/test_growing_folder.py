@@ -132,6 +132,7 @@ class Tally:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
     "loop",
     [

@@ -13,13 +13,15 @@ import pytest
 from headrace.checkpoint.ownership import Generations
 from headrace.checkpoint.store import CheckpointStore
 from headrace.checkpoint.unstored import TemporaryStore
-from headrace.client import submission
+from headrace.client import running, submission
+from headrace.client.defaults import submission_defaults
 from headrace.common.errors import CheckpointError, JobExecutionError, JobSupersededError
 from headrace.connectors.collect import CollectSink
 from headrace.connectors.file_system.committer import FileCommitter
 from headrace.connectors.file_system.sink import FileSink
 from headrace.connectors.ranges import RangeEnumerator
 from headrace.jobmanager import compaction
+from headrace.jobmanager.progress import SilentListener
 from headrace.runtime.local.runtime import LocalRuntime
 from tests.reliability.support import numbers
 from tests.reliability.support.file_sinks import KINDS
@@ -132,7 +134,7 @@ def test_a_fault_that_passes_costs_nothing(
     assert kind.records(output) == expected()
     assert set(faults.happened) == {visit for visit in point.visits if visit <= faults.calls}
     assert len(faults.happened) >= min(2, len(point.visits)), "the test has tested something"
-    assert len(recorder.completed) >= EPOCHS - len(VISITS), "an epoch of which the manifest exists is not run again"
+    assert len(recorder.completed) <= EPOCHS, "an epoch of which the manifest exists is not run again"
     assert recorder.restored == [None], "the job has started once"
 
 
@@ -153,7 +155,44 @@ def test_without_a_checkpoint_directory(name: str, tmp_path: Path, monkeypatch: 
     assert len(faults.happened) >= 3
 
 
-@pytest.mark.parametrize("name", ["write", "collect_garbage"])
+@dataclass
+class Impatient(SilentListener):
+    """Stops the job whenever something has failed."""
+
+    failed: int = 0
+
+    def epoch_failed(self, epoch: int, error: BaseException, retry_in: float) -> None:
+        self.failed += 1
+        running.stop_all()
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("point", POINTS, ids=str)
+def test_a_job_that_is_stopped_after_a_fault_goes_on(
+    point: Point, after: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopping waits for sinks and writes a last manifest, which must not say more than what was done."""
+    kind, output = KINDS[0], tmp_path / "output"
+    if point.name in IN_A_RESTART:
+        strike(Point(LocalRuntime, "run_epoch", frozenset({2, 4, 6, 9})), monkeypatch, after=True)
+    strike(point, monkeypatch, after=after)
+    job = SmallJob(tmp_path, kind.make(output), PATIENT | {"restart-strategy.fixed-delay.delay": "10 ms"})
+    listeners: list[Impatient] = []
+    for _ in range(30):
+        listener = Impatient()
+        listeners.append(listener)
+        try:
+            with submission_defaults({}, listener):
+                job.environment().execute("small")
+        except OSError:
+            continue  # what has to be done before a job can end failed once more
+        if not listener.failed:
+            break
+    assert len(listeners) > 1
+    assert kind.records(output) == expected()
+
+
+@pytest.mark.parametrize("name", ["write", "collect_garbage", "is_owned_by"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_what_only_the_living_driver_can_show_is_shown_once(
     name: str, after: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -115,7 +115,7 @@ class Manifest:
 
     Attributes:
         epoch: the epoch's number.
-        generation: how often the job was taken over until then.
+        generation: a number that rises with each start of the job, and each restart within a process.
         job_id: the job's id, the same for its whole life.
         job_name: the job's name.
         max_parallelism: the number of key groups of an operator that has none of its own, fixed for the life of the
@@ -184,7 +184,8 @@ class Manifest:
                 raise CheckpointError(f"manifest {name} is damaged: its checksum is not that of its content")
             if document["format"] != FORMAT_VERSION:
                 raise CheckpointError(
-                    f"manifest {name} has format {document['format']}, this headrace reads format {FORMAT_VERSION}"
+                    f"manifest {name} has format {document['format']}, this headrace reads format {FORMAT_VERSION}: go "
+                    "on with the version that wrote it, or start with a fresh checkpoint directory and a fresh output"
                 )
             return cls(
                 epoch=document["epoch"],

@@ -12,7 +12,7 @@ import re
 import uuid
 from typing import TYPE_CHECKING, Final
 
-from headrace.common.durable import Permissions, create_exclusively, make_folder
+from headrace.common.durable import Permissions, create_exclusively, make_folder, size_of
 from headrace.common.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -49,8 +49,17 @@ class Generations:
         return generation
 
     def renew(self, job_id: str) -> int | None:
-        """The generation after one's own; None when the youngest is somebody else's."""
-        while self._is_own(youngest := max(self._taken(), default=0)):
+        """The generation after one's own; None when the youngest is somebody else's.
+
+        Raises:
+            CheckpointError: when there is none any more.
+        """
+        if not self._taken():
+            raise CheckpointError(
+                f"the generations have been removed from {self.folder} while the job was running: whether another job "
+                "manager has taken over cannot be told; see to it that there is none, and start the job again"
+            )
+        while self._is_own(youngest := max(self._taken())):
             if self._create(youngest + 1, job_id):
                 return youngest + 1
         return None
@@ -61,7 +70,7 @@ class Generations:
         One's own may be younger: claimed, but not known to be, as an error came after its file had come into being.
         """
         younger = generation + 1
-        while (self.folder / str(younger)).exists():
+        while size_of(self.folder / str(younger)) is not None:
             if not self._is_own(younger):
                 return False
             younger += 1

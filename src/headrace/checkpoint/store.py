@@ -274,6 +274,6 @@ def _remove_unfinished(folder: Path, is_over: Callable[[str], bool]) -> None:
 
 
 def _is_state_before(name: str, generation: int) -> bool:
-    """Whether a name is that of a state file which an older generation wrote, or of the outcome of a compaction."""
-    version = VersionName.parse(name)
-    return version.generation < generation if version else CompactedName.parse(name) is not None
+    """Whether a name is that of a state file, or of the outcome of a compaction, which an older generation wrote."""
+    parsed = VersionName.parse(name) or CompactedName.parse(name)
+    return parsed is not None and parsed.generation < generation

@@ -37,7 +37,7 @@ def run_checkpoints(directory: Path, console: Console | None = None) -> int:
         return FAILED
     try:
         manifests = [Manifest.from_bytes(path.read_bytes(), str(path)) for path in paths]
-    except CheckpointError as error:
+    except (CheckpointError, OSError) as error:
         console.print(Text.assemble(("error: ", "bold red"), str(error)), soft_wrap=True)
         return FAILED
     console.print(_headline(manifests[-1]), soft_wrap=True)

@@ -13,7 +13,7 @@ from headrace.cli.progress.listener import ProgressListener, listener_for
 from headrace.cli.script import run_script
 from headrace.client.defaults import submission_defaults
 from headrace.common import options
-from headrace.common.errors import HeadraceError
+from headrace.common.errors import JobCancelledError
 
 
 def run_program(
@@ -64,11 +64,11 @@ def _end(
 ) -> int:
     """Say how it ended; after Ctrl-C or SIGTERM, how to go on."""
     # A job that was cancelled at the user's wish says so by an error; the user knows
-    expected = guard.presses > 0 and isinstance(error, HeadraceError | KeyboardInterrupt | SystemExit)
+    expected = guard.presses > 0 and isinstance(error, JobCancelledError | KeyboardInterrupt | SystemExit)
     code = OK
     if error is not None and not (expected and not full_traceback):
         code = report(error, listener.console, script, full=full_traceback)
-    if not guard.presses:
+    if not guard.presses or (error is not None and not expected):
         return code
     listener.say(_how_to_go_on(listener.last_epochs, settings))
     return guard.exit_code

@@ -8,6 +8,8 @@ import signal
 import threading
 from typing import TYPE_CHECKING, Final
 
+from headrace.common.errors import JobCancelledError
+
 if TYPE_CHECKING:
     from types import FrameType
 
@@ -39,28 +41,31 @@ def result_of(client: JobClient) -> JobExecutionResult:
     received: list[int] = []
 
     def terminate(number: int, _frame: FrameType | None) -> None:
-        received.append(number)
-        if len(received) == 1:
-            client.stop()
-        else:
-            client.cancel()
+        received.append(number)  # no more: what a handler interrupts may hold the locks that stopping takes
 
     signal.signal(signal.SIGTERM, terminate)
     try:
-        return _result(client, received)
+        _wait(client, received)
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def _result(client: JobClient, received: list[int]) -> JobExecutionResult:
     result = client.get_job_execution_result()
-    # Python runs handlers in the main thread only, and nothing wakes that when the system gives the signal to another.
+    if not received:
+        return result.result()
+    error = result.exception()
+    if isinstance(error, JobCancelledError):
+        logger.warning("the job ended by SIGTERM: %s", error)
+    elif error is not None:
+        logger.error("the job failed while it was being stopped by SIGTERM", exc_info=error)
+    raise SystemExit(TERMINATED)
+
+
+def _wait(client: JobClient, received: list[int]) -> None:
+    """Until the job has ended, do what signals ask for; nothing wakes the main thread when another one gets them."""
+    result = client.get_job_execution_result()
+    asked = 0
     while not result.done():
         with contextlib.suppress(TimeoutError):
             result.exception(_LOOK_SECONDS)
-    if received:
-        error = result.exception()
-        if error is not None:
-            logger.warning("the job ended by SIGTERM: %s", error)
-        raise SystemExit(TERMINATED)
-    return result.result()
+        for way in (client.stop, client.cancel)[asked : len(received)]:
+            way()
+            asked += 1

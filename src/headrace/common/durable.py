@@ -11,10 +11,12 @@ promises are those of POSIX:
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import errno
 import os
 import re
+import stat
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -70,7 +72,7 @@ def write_file(
         durable: whether it is certain to outlast a power failure when this returns.
 
     Raises:
-        OSError: when it cannot be written whole; nothing is left of it then.
+        OSError: when it cannot be written whole, and is not there then; or when it is, but not known to be durable.
     """
     temporary = _written_beside(path, chunks, permissions, durable=durable)
     try:
@@ -93,7 +95,7 @@ def create_exclusively(path: Path, content: bytes, permissions: Permissions = Pe
     """
     temporary = _written_beside(path, (content,), permissions, durable=True)
     try:
-        created = link(temporary, path)
+        created = _link(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
     if created:
@@ -102,7 +104,7 @@ def create_exclusively(path: Path, content: bytes, permissions: Permissions = Pe
 
 
 def append(path: Path, data: Buffer, at: int, *, durable: bool = False) -> None:
-    """Append to a file that has ``at`` bytes; 0 creates it.
+    """Append to a file that has ``at`` bytes; 0 creates it, under a name that is not durable before its folder is.
 
     Raises:
         OSError: when not all of it could be written, or the file had another size; it is of no use any more then.
@@ -179,15 +181,6 @@ def write_all(descriptor: int, data: Buffer) -> None:
         view = view[written:]
 
 
-def link(source: Path, target: Path) -> bool:
-    """Give a file a second name, unless that is taken; whether it was free. Not durable before the folder is."""
-    try:
-        os.link(source, target)
-    except FileExistsError:
-        return False
-    return True
-
-
 def move(source: Path, target: Path) -> None:
     """Rename a file; one that has the name is replaced. Not durable before both folders are."""
     source.rename(target)
@@ -213,10 +206,19 @@ def make_folder(folder: Path, permissions: Permissions = Permissions.UMASK) -> N
         missing.append(folder)
         folder = folder.parent
     for path in reversed(missing):
-        path.mkdir(exist_ok=True)
-        if permissions.of_folders is not None:
-            path.chmod(permissions.of_folders)
-        sync_folder(path.parent)
+        mode = permissions.of_folders
+        try:
+            path.mkdir(0o777 if mode is None else mode)
+        except FileExistsError:  # somebody else has just made it
+            continue
+        try:
+            if mode is not None:  # the umask may have taken from it; a set-group-id bit is inherited, with the group
+                path.chmod(mode | path.stat().st_mode & stat.S_ISGID)
+            sync_folder(path.parent)
+        except BaseException:  # who tries again would find it there, and take it to be durable
+            with contextlib.suppress(OSError):
+                path.rmdir()
+            raise
 
 
 def sync_folder(folder: Path) -> None:
@@ -250,6 +252,19 @@ def target_of_temporary(name: str) -> str | None:
     """
     found = _TEMPORARY.fullmatch(name)
     return found[1] if found else None
+
+
+def _link(source: Path, target: Path) -> bool:
+    """Give a file a second name, unless that is taken; whether this call did so. Not durable before the folder is."""
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        # Over NFS the answer to a call that succeeded may be lost, and the same call made again: link(2) says to look.
+        try:
+            return source.samefile(target)
+        except FileNotFoundError:  # it was somebody else's, who has removed it since
+            return False
+    return True
 
 
 def _written_beside(path: Path, chunks: Iterable[Buffer], permissions: Permissions, *, durable: bool) -> Path:

@@ -33,7 +33,8 @@ class WriterContext:
         job_id: the job's id, the same over all its restarts.
         operator_id: the sink's uid.
         epoch: the epoch that is written.
-        generation: how often the job has been taken over; a new generation never reuses a name of an older one.
+        generation: a number that rises with each start and restart of the job; a new generation never reuses a name of
+            an older one.
         subtask: which of the parallel writers this is.
         parallelism: how many parallel writers there are.
         processing_time: the epoch's clock reading in milliseconds.
@@ -73,8 +74,8 @@ class CommitterContext:
         job_id: the job's id.
         operator_id: the sink's uid.
         input_type: the type of the records.
-        generation: how often the job has been taken over. A committer of an older generation may still be alive, even
-            in the middle of a commit: see to it when the committer is made that it can make nothing visible any more,
+        generation: as in :class:`WriterContext`. A committer of an older generation may still be alive, even in the
+            middle of a commit: see to it when the committer is made that it can make nothing visible any more,
             or that what it makes visible is what this one would.
         restored_epoch: the epoch that the job goes on from; 0 when it begins.
     """

@@ -40,7 +40,7 @@ class CheckpointConfig:
     """The settings of a job's checkpoints: each is an option of the environment's configuration.
 
     Every epoch ends in a checkpoint, so the interval that is set here is the longest time between two, not the
-    shortest. Where they are kept is ``execution.checkpointing.dir``; without it a job that fails begins anew.
+    shortest. Where they are kept is ``execution.checkpointing.dir``; without it a job whose process ends begins anew.
 
     Args:
         configuration: what is read and written.

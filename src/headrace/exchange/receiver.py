@@ -47,8 +47,8 @@ class ExchangeReceiver:
         edges: the edges, all of them into the same operator.
         watermark: the operator's event time at the end of the last epoch.
         deliver: takes ``(edge, batch)``; the watermarks of the batches never fall.
-        is_held: whether event time stands still, because a source has no split for now; else no channels mean that all
-            have finished.
+        is_stalled: whether event time stands still, because a source has no split for now; else no channels mean that
+            all have finished.
     """
 
     def __init__(
@@ -57,12 +57,12 @@ class ExchangeReceiver:
         watermark: int,
         deliver: Callable[[PlannedEdge, Batch], None],
         *,
-        is_held: bool = False,
+        is_stalled: bool = False,
     ) -> None:
         self._edges = {edge.id: edge for edge in edges}
         self._watermark = watermark
         self._deliver = deliver
-        self._is_held = is_held
+        self._is_stalled = is_stalled
         self._summaries: list[ChannelSummary] = []
         self._progress: _Progress | None = None
         self._held: list[_Held] = []
@@ -114,7 +114,7 @@ class ExchangeReceiver:
 
     def _known(self) -> _Progress:
         if self._progress is None:
-            self._progress = _Progress(self._summaries, self._watermark, is_held=self._is_held)
+            self._progress = _Progress(self._summaries, self._watermark, is_stalled=self._is_stalled)
         return self._progress
 
     def _release(self, phase: int, watermark: int, channel: tuple[int, int]) -> None:
@@ -160,13 +160,13 @@ class ExchangeReceiver:
 class _Progress:
     """What the summaries of all channels say about the epoch as a whole."""
 
-    def __init__(self, summaries: list[ChannelSummary], watermark: int, *, is_held: bool) -> None:
+    def __init__(self, summaries: list[ChannelSummary], watermark: int, *, is_stalled: bool) -> None:
         channels: dict[tuple[int, int], list[ChannelSummary]] = {}
         for summary in sorted(summaries, key=lambda summary: summary.phase):
             channels.setdefault((summary.edge, summary.channel), []).append(summary)
         self._pieces = list(channels.values())
-        self.status = ChannelStatus.ACTIVE if is_held else self._combined_status()
-        self.final = watermark if is_held else max(watermark, self._combined_final(watermark))
+        self.status = ChannelStatus.ACTIVE if is_stalled else self._combined_status()
+        self.final = watermark if is_stalled else max(watermark, self._combined_final(watermark))
         # Before piece 0, between each two pieces, and after the last one.
         between = [max(watermark, min(self._base(phase), self.final)) for phase in range(self._phases())]
         self._bounds = [*between, self.final]

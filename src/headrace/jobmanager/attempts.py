@@ -60,6 +60,9 @@ class Attempts:
         if delay is None:
             raise error
         if self._stop.is_set():
+            logger.warning(
+                "epoch %d failed while the job was being stopped, it is run when it goes on: %s", epoch, error
+            )
             return False
         logger.warning("epoch %d failed, it is run again in %.1f s: %s", epoch, delay, error)
         self._listener.epoch_failed(epoch, error, delay)

@@ -42,6 +42,7 @@ class CommitCoordinator:
         durable: the sinks whose committables belong into the manifest.
         names: the sinks' names, for errors.
         sleep: waits between two attempts; tests pass their own.
+        restored: what was to be committed before; :meth:`start` commits it.
         check_owner: raises a ``JobSupersededError`` when the job is another job manager's now.
         cancelled: set when the job is cancelled: then nobody waits for sinks any more.
     """
@@ -53,6 +54,7 @@ class CommitCoordinator:
         names: Mapping[str, str],
         sleep: Callable[[float], object] | None = None,
         *,
+        restored: Sequence[PendingCommit] = (),
         check_owner: Callable[[], None] = lambda: None,
         cancelled: threading.Event | None = None,
     ) -> None:
@@ -63,7 +65,7 @@ class CommitCoordinator:
         self._cancelled = cancelled or threading.Event()
         self._closing = threading.Event()
         self._sleep = sleep or self._closing.wait
-        self._unacknowledged: deque[PendingCommit] = deque()
+        self._unacknowledged: deque[PendingCommit] = deque(restored)
         self._lock = threading.Condition()
         self._work: queue.SimpleQueue[list[_Step] | None] = queue.SimpleQueue()
         self._failure: BaseException | None = None
@@ -77,10 +79,20 @@ class CommitCoordinator:
         with self._lock:
             return tuple(commit for commit in (*self._unacknowledged, *new) if commit.sink in self._durable)
 
-    def only_here(self, new: Sequence[PendingCommit] = ()) -> list[PendingCommit]:
-        """What no manifest holds, so that it is lost with this process: not acknowledged yet, and what is new."""
+    def only_here(self) -> list[PendingCommit]:
+        """What no manifest holds and nobody has acknowledged, so that it is lost with this process."""
         with self._lock:
-            return [commit for commit in (*self._unacknowledged, *new) if commit.sink not in self._durable]
+            return [commit for commit in self._unacknowledged if commit.sink not in self._durable]
+
+    def start(self) -> None:
+        """Commit what was to be committed before.
+
+        Raises:
+            CommitRefusedError: when a commit was refused for good.
+            OSError: when a commit could not be done in many attempts.
+            JobCancelledError: when the job is cancelled while this waits.
+        """
+        self._commit_all(list(self._unacknowledged))
 
     def submit(self, commits: Sequence[PendingCommit]) -> None:
         """The manifest that holds these exists: commit them. Waits when too many epochs are pending.
@@ -90,11 +102,9 @@ class CommitCoordinator:
             OSError: when an earlier commit could not be done in many attempts.
             JobCancelledError: when the job is cancelled while this waits.
         """
-        if commits:
-            with self._lock:
-                self._unacknowledged.extend(commits)
-            self._enqueue([partial(self._commit, commit) for commit in commits])
-        self._wait_until(lambda: self._waiting_epochs <= MAX_PENDING_EPOCHS)
+        with self._lock:
+            self._unacknowledged.extend(commits)
+        self._commit_all(commits)
 
     def check(self) -> None:
         """Raise what a commit failed with."""
@@ -121,8 +131,8 @@ class CommitCoordinator:
         self._have_done("recovery", lambda sink, committer: committer.recover(held.get(sink)))
 
     def finish(self) -> None:
-        """The job has ended: commit the rest and let sinks publish what they held back."""
-        self._have_done("last publication", lambda _, committer: committer.finish())
+        """The job has ended: commit the rest, and let sinks remove what they kept for themselves."""
+        self._have_done("clean-up", lambda _, committer: committer.finish())
 
     def settle(self) -> None:
         """Stop the thread before another coordinator takes its place, however long its sinks take.
@@ -153,6 +163,11 @@ class CommitCoordinator:
             )
             self._failure = self._failure or JobCancelledError("the job is over")  # nothing follows when it wakes up
 
+    def _commit_all(self, commits: Sequence[PendingCommit]) -> None:
+        if commits:
+            self._enqueue([partial(self._commit, commit) for commit in commits])
+        self._wait_until(lambda: self._waiting_epochs <= MAX_PENDING_EPOCHS)
+
     def _have_done(self, what: str, call: Callable[[str, Committer], None]) -> None:
         self.drain()
         for sink, committer in self._committers.items():
@@ -178,7 +193,8 @@ class CommitCoordinator:
             if self._failure is None:
                 try:
                     for step in steps:
-                        step()
+                        if self._failure is None:  # else the job was left while this thread was at the step before
+                            step()
                 except BaseException as error:  # raised again in the job manager's thread
                     self._failure = error
             with self._lock:

@@ -74,7 +74,7 @@ class CompactionCoordinator:
             for stage in manifest.stages
             for partition in stage.partitions
             if partition.version is not None and partition.version.files
-            for task in plan_compaction(self._storage, partition.version, manifest.processing_time)
+            for task in plan_compaction(self._storage, partition.version, manifest.processing_time, manifest.generation)
         ]
 
     def _forget_offered(self, manifest: Manifest) -> None:

@@ -73,12 +73,11 @@ class EpochPlanner:
         context = EpochContext(
             job_id=manifest.job_id,
             epoch=manifest.epoch + 1,
-            previous=manifest.epoch,
             generation=manifest.generation,
             processing_time=now,
             turns=self._turns(splits),
             partitions=partition_contexts(manifest, self._plan, self._compaction.adoptions()),
-            held=self._held(splits),
+            stalled=self._stalled(splits),
             is_last=is_last,
         )
         return EpochPlan(context, splits, sum(planned.read.records for planned in every if planned.read is not None))
@@ -95,7 +94,7 @@ class EpochPlanner:
         if due is not None:
             yield due
 
-    def _held(self, splits: Mapping[int, list[SplitPlan]]) -> frozenset[int]:
+    def _stalled(self, splits: Mapping[int, list[SplitPlan]]) -> frozenset[int]:
         """The operators that read from stage 0 what comes of a source that has no split for now, but will have one.
 
         As in Flink such a source is silent, not idle and not at its end, so it holds event time where it is.

@@ -18,19 +18,18 @@ from typing import TYPE_CHECKING, TypeVar
 
 from headrace.common.errors import JobCancelledError, JobExecutionError, JobSupersededError
 from headrace.jobmanager.attempts import Attempts
+from headrace.jobmanager.checkpoints import CheckpointCoordinator
 from headrace.jobmanager.compaction import CompactionCoordinator
 from headrace.jobmanager.epoch_run import EpochRun
 from headrace.jobmanager.epoch_size import EpochSizer
-from headrace.jobmanager.opened import Opened, Opener
 from headrace.jobmanager.outcome import (
     committables_by_sink,
-    first_manifest,
     next_manifest,
     raise_reported,
     records_read,
 )
+from headrace.jobmanager.parts import PartsMaker
 from headrace.jobmanager.progress import EpochStatistics, SilentListener
-from headrace.jobmanager.recovery import check_compatible, without_unclaimed
 from headrace.state.storage import DirectoryStorage
 from headrace.time.clock import SystemClock
 
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from headrace.checkpoint.store import CheckpointStore
     from headrace.checkpoint.unstored import TemporaryStore
     from headrace.jobmanager.epoch import EpochPlan
+    from headrace.jobmanager.parts import JobParts
     from headrace.jobmanager.progress import JobListener
     from headrace.jobmanager.runtime import Runtime
     from headrace.jobmanager.settings import JobSettings
@@ -87,10 +87,14 @@ class JobManager:
         self._clock = clock
         self._stop = threading.Event()
         self._cancelled = threading.Event()
-        self._opened: Opened | None = None
-        self._in_doubt: tuple[Manifest, Sequence[PendingCommit]] | None = None
+        self._checkpoints = CheckpointCoordinator(store, plan, ignore_unclaimed=settings.ignore_unclaimed_state)
+        self._parts: JobParts | None = None
         self._only_here: list[PendingCommit] = []
-        self.manifest: Manifest | None = None
+
+    @property
+    def manifest(self) -> Manifest | None:
+        """The newest manifest that is known to exist, or what a fresh directory began with; None before it is open."""
+        return self._checkpoints.newest
 
     # --- for others --------------------------------------------------------------------------------------------------
 
@@ -105,12 +109,14 @@ class JobManager:
         try:
             self.open()
             self._loop()
-            if self._cancelled.is_set() and not self._known().finished:
+            if self._cancelled.is_set() and not self._checkpoints.known().finished:
                 raise self._cancellation()
-            return self._known()
+            return self._checkpoints.known()
         except BaseException as failure:
             error = self._explained(failure)
-            raise error from (failure.__cause__ if error is failure else failure)
+            if error is failure:
+                raise
+            raise error from failure
         finally:
             self.close()
             self._listener.job_ended(error)
@@ -127,8 +133,8 @@ class JobManager:
 
     def open(self) -> None:
         """Restore or begin, take the directory over, commit what is pending."""
-        restored = self._own()
-        manifest = self._known()
+        restored = self._checkpoints.restore()
+        manifest = self._checkpoints.known()
         self._clock = self._clock or SystemClock(manifest.processing_time)
         restarts = self._settings.restart.begin(self._clock, random.Random(manifest.job_id))
         self._attempts = Attempts(
@@ -139,13 +145,10 @@ class JobManager:
         self._compaction = CompactionCoordinator(
             self._runtime, DirectoryStorage(self._store.state_directory, self._store.permissions)
         )
-        self._opener = Opener(self.plan, self._store, self._sizer, self._compaction, self._check_owner, self._cancelled)
-        self._tell_started: Callable[[], None] = partial(
-            self._listener.job_started,
-            self.plan.name,
-            manifest.job_id,
-            None if restored is None else restored.epoch,
-            manifest.generation,
+        check_owner = self._checkpoints.check_owner
+        self._maker = PartsMaker(self.plan, self._store, self._sizer, self._compaction, check_owner, self._cancelled)
+        self._listener.job_started(
+            self.plan.name, manifest.job_id, None if restored is None else restored.epoch, manifest.generation
         )
         try:
             self._begin(recovers=restored is not None)
@@ -163,28 +166,28 @@ class JobManager:
 
     def wait_for_commits(self) -> None:
         """Wait until all sinks have committed the epochs so far."""
-        self._parts().commits.drain()
+        self._open_parts().commits.drain()
 
     def complete_commits(self) -> None:
-        """Wait until all sinks have committed; at the job's end let them publish what they held back.
+        """Wait until all sinks have committed; at the job's end let them remove what they kept for themselves.
 
         Then a last manifest says so, and the next start need not commit it again.
 
         Raises:
             CommitRefusedError: when a commit was refused for good.
         """
-        if self._opened is not None:  # else it was stopped before it could begin again, and the manifest knows
+        if self._parts is not None:  # else it was stopped before it could begin again, and the manifest knows
             self._persistently(self._complete_commits, has_to_be=True)
 
     def source(self, uid: str) -> SourceCoordinator:
         """One of the job's sources, as soon as the job is open."""
-        return next(source for source in self._parts().sources if source.planned.uid == uid)
+        return next(source for source in self._open_parts().sources if source.planned.uid == uid)
 
     def close(self) -> None:
         """Let go of everything; what is not committed stays in the manifest."""
         if self._cancelled.is_set():
             self._runtime.cancel()  # what runs beside the epochs
-        parts = () if self._opened is None else (self._opened.close,)
+        parts = () if self._parts is None else (self._parts.close,)
         for close in (*parts, self._runtime.close, self._store.close):
             try:
                 close()
@@ -194,7 +197,7 @@ class JobManager:
     # --- the loop ----------------------------------------------------------------------------------------------------
 
     def _loop(self) -> None:
-        while not (self._stop.is_set() or self._known().finished):
+        while not (self._stop.is_set() or self._checkpoints.known().finished):
             statistics = self._persistently(self._step)
             if self._stop.is_set():
                 break
@@ -207,15 +210,15 @@ class JobManager:
     def _step(self) -> EpochStatistics | None:
         """Look once whether there is anything to do."""
         statistics = self._epoch()
-        commits = self._parts().commits
+        commits = self._open_parts().commits
         commits.check()
         if statistics is None:
-            self._check_owner()
+            self._checkpoints.check_owner()
         return statistics
 
     def _epoch(self, *, force: bool = False) -> EpochStatistics | None:
         started = time.monotonic()
-        planned = self._parts().planner.plan(self._known(), self._now(), force=force)
+        planned = self._open_parts().planner.plan(self._checkpoints.known(), self._now(), force=force)
         self._attempts.is_begun = True
         if planned is None:
             return None
@@ -232,7 +235,7 @@ class JobManager:
 
     def _finish_epoch(self, planned: EpochPlan, reports: list[TaskReport]) -> None:
         """The first phase is over: the manifest is the one commit point; then the second phase begins."""
-        context, parts = planned.context, self._parts()
+        context, parts = planned.context, self._open_parts()
         for source in parts.sources:
             source.completed(
                 planned.splits[source.planned.node.id],
@@ -241,10 +244,10 @@ class JobManager:
             )
         written = committables_by_sink(self.plan, reports)
         output = parts.pre_commits.prepare(
-            self._known(), context.epoch, context.processing_time, written, is_last=context.is_last
+            self._checkpoints.known(), context.epoch, context.processing_time, written, is_last=context.is_last
         )
         manifest = next_manifest(
-            self._known(),
+            self._checkpoints.known(),
             self.plan,
             context,
             reports,
@@ -259,22 +262,25 @@ class JobManager:
         self._store.collect_garbage()
 
     def _write(self, manifest: Manifest, commits: Sequence[PendingCommit]) -> None:
-        """Write a manifest and have done what it makes due; it may exist although writing it fails."""
-        self._in_doubt = (manifest, commits)
-        self._store.write(manifest)
-        self.manifest, self._in_doubt = manifest, None
-        self._parts().commits.submit(commits)
+        """Write a manifest and have done what it makes due, unless nobody waits for the job any more."""
+        if self._cancelled.is_set():
+            raise self._cancellation()
+        self._checkpoints.write(manifest, commits)
+        self._open_parts().commits.submit(commits)
 
     def _complete_commits(self) -> None:
-        commits = self._parts().commits
-        commits.finish() if self._known().finished else commits.drain()
-        if self._known().pending and not self._cancelled.is_set():
-            self._write(replace(self._known(), epoch=self._known().epoch + 1, pending=()), ())
+        if self._checkpoints.is_in_doubt:
+            self._restart()
+        known, commits = self._checkpoints.known(), self._open_parts().commits
+        commits.finish() if known.finished else commits.drain()
+        left = commits.pending()
+        if left != known.pending and not self._cancelled.is_set():
+            self._write(replace(known, epoch=known.epoch + 1, pending=left), ())
             self._store.collect_garbage()
 
     def _idle_seconds(self) -> float:
         """How long nothing can happen of itself: until the next look at the sources, or the next timer."""
-        due = self._parts().planner.next_due(self._known())
+        due = self._open_parts().planner.next_due(self._checkpoints.known())
         poll = self._settings.poll_seconds
         return poll if due is None else min(poll, max(0.0, (due - self._now()) / 1000))
 
@@ -304,8 +310,8 @@ class JobManager:
         """
         while True:
             with contextlib.suppress(OSError):  # nobody can tell while the directory cannot be read
-                self._check_owner()
-            if not self._attempts.wait_after(failure, self._known().epoch + 1):
+                self._checkpoints.check_owner()
+            if not self._attempts.wait_after(failure, self._checkpoints.known().epoch + 1):
                 return False
             try:
                 self._restart()
@@ -316,31 +322,23 @@ class JobManager:
 
     def _restart(self) -> None:
         """Let go of all that may be ahead of the manifests, and begin again from the newest one."""
-        if self._opened is not None:
-            self._opened.commits.settle()
-            self._opened.close_sources()
-            self._only_here = self._opened.commits.only_here()
-            self._opened = None
-        manifest = without_unclaimed(self._store.restart(self._known()), self.plan)
-        if self._in_doubt is not None:
-            written, commits = self._in_doubt
-            self._in_doubt = None
-            if _epochs(manifest) == _epochs(written):
-                self._only_here += commits
-        self.manifest = manifest
+        if self._parts is not None:
+            self._parts.commits.settle()
+            self._parts.close_sources()
+            self._only_here = self._parts.commits.only_here()
+            self._parts = None
+        self._only_here += self._checkpoints.restart()
         self._begin(recovers=True)
 
     def _begin(self, *, recovers: bool) -> None:
         """Go on from the manifest; whoever recovers removes what failed epochs have left."""
-        manifest = self._known()
-        opened = self._opened = self._opener.open(manifest, self._now())
-        self._check_owner()  # who has taken over since would not know of the committers
-        self._tell_started()
-        self._tell_started = _nothing
-        only_here, self._only_here = opened.commits.only_here(self._only_here), []
-        opened.commits.submit([*manifest.pending, *only_here])
+        manifest = self._checkpoints.known()
+        parts = self._parts = self._maker.make(manifest, self._now(), self._only_here)
+        self._only_here = []
+        self._checkpoints.check_owner()  # who has taken over since would not know of the committers
+        parts.commits.start()
         if recovers:
-            opened.commits.recover(manifest.held)
+            parts.commits.recover(manifest.held)
             self._store.remove_leftovers(manifest.generation)
             self._compaction.restarted()
 
@@ -351,7 +349,7 @@ class JobManager:
         fails while a job is being cancelled fails for that reason.
         """
         try:
-            self._check_owner()
+            self._checkpoints.check_owner()
         except JobSupersededError as superseded:
             return failure if isinstance(failure, JobSupersededError) else superseded
         except OSError:
@@ -370,64 +368,27 @@ class JobManager:
         epoch = 0 if self.manifest is None else self.manifest.epoch
         return JobCancelledError(f"job {self.plan.name!r} was cancelled after epoch {epoch}")
 
-    def _check_owner(self) -> None:
-        """Stop when another job manager has taken over; one that is idle writes no manifest that would tell it.
-
-        Raises:
-            JobSupersededError: when there is one.
-        """
-        if self.manifest is not None and not self._store.is_owned_by(self.manifest.generation):
-            raise JobSupersededError(
-                f"job {self.plan.name!r}: another job manager has taken over its checkpoint directory; this one stops"
-            )
-
     # --- what there is -----------------------------------------------------------------------------------------------
 
-    def _own(self) -> Manifest | None:
-        """Become the owner of the directory; gives the manifest that was found there."""
-        restored = self._store.latest()
-        manifest = self._store.begin(first_manifest(self.plan)) if restored is None else None
-        if manifest is None:
-            restored = restored or self._store.latest()
-            assert restored is not None
-            check_compatible(restored, self.plan, ignore_unclaimed=self._settings.ignore_unclaimed_state)
-            manifest = without_unclaimed(self._store.take_over(restored), self.plan)
-        self.manifest = manifest
-        return restored
-
-    def _known(self) -> Manifest:
-        """The newest manifest that is known to exist, or what a fresh directory began with."""
-        assert self.manifest is not None, "open() comes first"
-        return self.manifest
-
-    def _parts(self) -> Opened:
-        assert self._opened is not None, "open() comes first"
-        return self._opened
+    def _open_parts(self) -> JobParts:
+        assert self._parts is not None, "open() comes first"
+        return self._parts
 
     def _now(self) -> int:
         assert self._clock is not None
-        return max(self._clock.now(), self._known().processing_time)
+        return max(self._clock.now(), self._checkpoints.known().processing_time)
 
     def _statistics(self, reports: list[TaskReport], seconds: tuple[float, float, float]) -> EpochStatistics:
-        manifest = self._known()
+        manifest = self._checkpoints.known()
         return EpochStatistics(
             epoch=manifest.epoch,
             records=records_read(self.plan, reports),
             planning=seconds[0],
             running=seconds[1],
             checkpointing=seconds[2],
-            watermark=min((source.watermark() for source in self._parts().sources), default=0),
+            watermark=min((source.watermark() for source in self._open_parts().sources), default=0),
             processing_time=manifest.processing_time,
             state_bytes=sum(report.state_bytes for report in reports),
             counters=manifest.counters,
-            pending_commits=self._parts().commits.waiting_epochs,
+            pending_commits=self._open_parts().commits.waiting_epochs,
         )
-
-
-def _epochs(manifest: Manifest) -> int:
-    """How many epochs a job has completed; manifests of job managers that took over do not count."""
-    return manifest.counters.get("numEpochs", 0)
-
-
-def _nothing() -> None:
-    """A job is said to have started once."""

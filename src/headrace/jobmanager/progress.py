@@ -62,7 +62,7 @@ class JobListener(Protocol):
         """An epoch's manifest exists."""
 
     def epoch_failed(self, epoch: int, error: BaseException, retry_in: float) -> None:
-        """The infrastructure failed; the epoch is run again in so many seconds."""
+        """Something failed that may pass; the epoch is run again in so many seconds."""
 
     def job_ended(self, error: BaseException | None) -> None:
         """The job is over."""

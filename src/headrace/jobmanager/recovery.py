@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from headrace.common import options
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import StateMigrationError
+from headrace.graph.specs import SinkSpec
 from headrace.runtime.task.messages import PartitionContext
 from headrace.state.key_groups import hash_bounds_of_partition
 
@@ -169,7 +170,9 @@ def _unclaimed(manifest: Manifest, plan: JobPlan) -> Iterator[str]:
     for sink in sorted({commit.sink for commit in manifest.pending} - known):
         epochs = sorted({commit.epoch for commit in manifest.pending if commit.sink == sink})
         yield f"what the sink with uid {sink} has yet to publish of epochs {', '.join(map(str, epochs))}"
-    lost = set(manifest.held) - known
+    specs = {operator.uid: operator.node.spec for operator in plan.operators()}
+    holding = {uid for uid, spec in specs.items() if isinstance(spec, SinkSpec) and spec.sink.pre_commit is not None}
+    lost = set(manifest.held) - holding  # a sink of another kind under the same uid would forget it
     if lost:
         yield f"output that sinks with uid {', '.join(sorted(lost))} hold back until there is more of it"
 

@@ -1,4 +1,4 @@
-"""What happens when the infrastructure fails: how often, and after which delay, an epoch is run again.
+"""What happens after a failure that may pass: how often, and after which delay, a job begins again.
 
 A strategy is what was configured, and never changes. It begins anew with every run of a job: what it begins keeps the
 account of that run's failures.

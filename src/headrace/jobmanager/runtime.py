@@ -30,7 +30,7 @@ class Runtime(Protocol):
             The report of each task.
 
         Raises:
-            InfrastructureError: on a fault that is not the program's; the epoch may be run again with the same context.
+            InfrastructureError: on a fault that is not the program's; it is planned anew and run again.
             OSError: likewise.
         """
 

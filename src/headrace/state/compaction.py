@@ -7,7 +7,7 @@ runs that were merged. An outcome that comes too late is a file that no version 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +43,7 @@ class CompactionTask:
         runs: the runs, oldest first, as an index describes them, with the names of their files.
         is_oldest: whether the store has no older run.
         now: processing time in milliseconds; what has expired by then is dropped.
+        generation: that of the job manager, so that an older one which is still alive cannot delete the outcome.
     """
 
     stage: int
@@ -52,6 +53,7 @@ class CompactionTask:
     runs: tuple[Entry, ...]
     is_oldest: bool
     now: int
+    generation: int = 0
 
     @property
     def rows(self) -> int:
@@ -111,7 +113,7 @@ class CompactionResult:
         return True
 
 
-def plan_compaction(storage: StateStorage, ref: VersionRef, now: int = 0) -> list[CompactionTask]:
+def plan_compaction(storage: StateStorage, ref: VersionRef, now: int = 0, generation: int = 0) -> list[CompactionTask]:
     """What is worth merging in a version; ``now`` is a reading of the job's clock, in milliseconds.
 
     Each task is for another store. Runs that are held in the version reference itself are left to the epochs.
@@ -124,8 +126,8 @@ def plan_compaction(storage: StateStorage, ref: VersionRef, now: int = 0) -> lis
     for entry in index["runs"]:
         named = {**entry, "file": ref.name if entry["file"] < 0 else index["files"][entry["file"]]}
         stores.setdefault((entry["uid"], entry["store"]), []).append(named)
-    tasks = (_plan_store(ref, uid, name, entries, now) for (uid, name), entries in sorted(stores.items()))
-    return [task for task in tasks if task is not None]
+    planned = (_plan_store(ref, uid, name, entries, now) for (uid, name), entries in sorted(stores.items()))
+    return [replace(task, generation=generation) for task in planned if task is not None]
 
 
 def run_compaction(storage: StateStorage, task: CompactionTask) -> CompactionResult:
@@ -144,7 +146,7 @@ def run_compaction(storage: StateStorage, task: CompactionTask) -> CompactionRes
     low, high = min(run.hashes[0] for run in runs), max(run.hashes[1] for run in runs)
     entry = {"hashes": [low, high], "whole": True, "origin": task.partition, "meta": meta, **place}
     chunks = writer.finish({"compacted": task.to_json(), "runs": [entry]})
-    name = str(CompactedName(task.stage, task.partition, writer.digest))
+    name = str(CompactedName(task.generation, task.stage, task.partition, writer.digest))
     storage.write(name, chunks)
     return CompactionResult(task, {**entry, "file": name})
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 MAGIC: Final = b"HRSTATE1"
 SUFFIX: Final = ".state"
 _VERSION: Final = re.compile(rf"([0-9]+)-([0-9]+)-([0-9]+)-([0-9]+)-([0-9a-f]+)\{SUFFIX}")
-_COMPACTED: Final = re.compile(rf"compacted-([0-9]+)-([0-9]+)-([0-9a-f]+)\{SUFFIX}")
+_COMPACTED: Final = re.compile(rf"compacted-([0-9]+)-([0-9]+)-([0-9]+)-([0-9a-f]+)\{SUFFIX}")
 _TRAILER: Final = Struct("<QIQ8s")
 
 
@@ -45,7 +45,7 @@ class VersionName:
 
     Attributes:
         epoch: the epoch in which it was written.
-        generation: how often the job had been taken over.
+        generation: that of the job manager.
         stage: the stage of the task that wrote it.
         partition: the partition of the task.
         digest: that of the index, which holds the checksums of all that is new in the file.
@@ -74,18 +74,19 @@ class VersionName:
 class CompactedName:
     """The name of the file that holds the outcome of a compaction; attributes as in :class:`VersionName`."""
 
+    generation: int
     stage: int
     partition: int
     digest: str
 
     def __str__(self) -> str:
-        return f"compacted-{self.stage}-{self.partition}-{self.digest}{SUFFIX}"
+        return f"compacted-{self.generation}-{self.stage}-{self.partition}-{self.digest}{SUFFIX}"
 
     @staticmethod
     def parse(name: str) -> CompactedName | None:
         """The parts of a name; None when it is none of these."""
         found = _COMPACTED.fullmatch(name)
-        return CompactedName(int(found[1]), int(found[2]), found[3]) if found else None
+        return CompactedName(int(found[1]), int(found[2]), int(found[3]), found[4]) if found else None
 
 
 class ImageWriter:

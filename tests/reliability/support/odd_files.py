@@ -100,7 +100,7 @@ class BadLine(NamedTuple):
     """A line that cannot be read.
 
     Attributes:
-        file: the name of the file.
+        file: the name of the file; bytes in it that are no UTF-8 are escapes.
         line: which line, counted from 1.
         raw: the line as it is shown.
     """
@@ -270,9 +270,10 @@ class OddFiles:
         self._in_round += 1
         ends = ends or [b"\n"] * len(lines)
         content = begin + b"".join(line.raw + end for line, end in zip(lines, ends, strict=True))
+        shown_name = os.fsencode(name).decode(errors="backslashreplace")
         records = [line.record for line in lines if line.record is not None]
         bad = [
-            BadLine(name, number, _shown(line, end))
+            BadLine(shown_name, number, _shown(line, end))
             for number, (line, end) in enumerate(zip(lines, ends, strict=True), 1)
             if line.is_bad
         ]

@@ -157,7 +157,7 @@ class SmallJob:
         """Run to the end, or until an epoch is complete."""
         recorder = Recorder(stop_after)
         with submission_defaults({}, recorder):
-            self._environment().execute("small")
+            self.environment().execute("small")
         return recorder
 
     def crash(self) -> None:
@@ -193,7 +193,7 @@ class SmallJob:
         (self.manifests / "newest").unlink()
         assert self.epochs()[-1] == epoch
 
-    def _environment(self) -> StreamExecutionEnvironment:
+    def environment(self) -> StreamExecutionEnvironment:
         settings = {
             "headrace.runtime": "local",
             "execution.checkpointing.dir": str(self.folder / "checkpoints"),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headrace.connectors.sink import CommitterContext, Json, WriterContext
 
 Receiver = Callable[[list[Any]], None]
-"""Takes the records of an epoch; called in the job manager's thread, so it may block to slow the job down."""
+"""Takes the records of an epoch; called in the committer's thread, and may block to slow the job down."""
 
 
 class _Target:

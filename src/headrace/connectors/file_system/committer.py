@@ -7,7 +7,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from headrace.common.durable import AppendedFile, make_folder, move, remove, size_of, sync_folders
-from headrace.common.errors import CheckpointError, CommitRefusedError, JobSupersededError
+from headrace.common.errors import CheckpointError, CommitRefusedError, InfrastructureError
 from headrace.connectors.file_system.pre_commit import held_chunks
 from headrace.connectors.file_system.staging import Part, content_digest, is_put_together
 from headrace.connectors.sink import Committer
@@ -58,6 +58,7 @@ class FileCommitter(Committer):
                 remove(self._staging.hidden(part.bucket, chunk.name))
 
     def recover(self, held: Json | None) -> None:
+        _refuse_shown(self._staging, held)
         needed = {self._staging.hidden(bucket, chunk.name): chunk for bucket, chunk in held_chunks(held)}
         for path, chunk in needed.items():
             try:
@@ -90,8 +91,10 @@ class FileCommitter(Committer):
                 self._publish(part, target)
         except FileNotFoundError as error:
             if not self._publishing.exists():
-                raise JobSupersededError(
-                    f"another job manager has taken over; this one leaves {target} to it"
+                # The job manager knows which it is, and begins again with a folder of its own where it is the second.
+                raise InfrastructureError(
+                    f"{self._publishing} has been taken away, by another job manager that has taken over or by "
+                    f"somebody else; {target} is left to whoever goes on"
                 ) from error
             if not _is_there(target, size):  # else somebody has just shown it
                 raise CommitRefusedError(
@@ -173,7 +176,7 @@ def _refuse_future(staging: Staging, epoch: int) -> None:
     Raises:
         CheckpointError: naming a file of a later epoch.
     """
-    later = max(((last, str(path)) for path, last in staging.shown() if last > epoch), default=None)
+    later = max(((shown.last, str(shown.path)) for shown in staging.shown() if shown.last > epoch), default=None)
     if later is not None:
         raise CheckpointError(
             f"the checkpoint directory is at epoch {epoch}, but {later[1]} holds output up to epoch {later[0]}: the "
@@ -181,6 +184,24 @@ def _refuse_future(staging: Staging, epoch: int) -> None:
             "Put the newest checkpoint directory back; or, if this is the one to go on from, move all files of epochs "
             f"after {epoch} away from {staging.base} (*-{staging.sink}-<subtask>-<first epoch>-<last epoch>-*)"
         )
+
+
+def _refuse_shown(staging: Staging, held: Json | None) -> None:
+    """Notice that what waits to be published is visible: a later epoch may have published it by itself.
+
+    Raises:
+        CheckpointError: naming the file.
+    """
+    waiting: dict[tuple[str, int], set[int]] = {}
+    for bucket, chunk in held_chunks(held):
+        waiting.setdefault((bucket, chunk.name.subtask), set()).add(chunk.name.epoch)
+    for shown in staging.shown() if waiting else ():
+        if any(shown.first <= epoch <= shown.last for epoch in waiting.get((shown.bucket, shown.subtask), ())):
+            raise CheckpointError(
+                f"{shown.path} holds output that waits to be published by the checkpoint: the checkpoint directory is "
+                "an old copy, and going on would write that output again. Put the newest checkpoint directory back; "
+                "or, if this is the one to go on from, move that file away"
+            )
 
 
 def _clear(folder: Path) -> None:

@@ -141,6 +141,25 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class Shown:
+    """A visible file of a sink.
+
+    Attributes:
+        path: the file.
+        bucket: its bucket.
+        subtask: the subtask that wrote it.
+        first: the first epoch in it.
+        last: the last epoch in it.
+    """
+
+    path: Path
+    bucket: str
+    subtask: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
 class Staging:
     """Where a sink's files are.
 
@@ -181,15 +200,16 @@ class Staging:
         name = f"{self.prefix}-{self.sink}-{last.subtask}-{epochs}-{last.generation}{self.suffix}"
         return self.base / part.bucket / name
 
-    def shown(self) -> Iterator[tuple[Path, int]]:
-        """All visible files of the sink, whatever prefix and suffix they got, with their last epochs."""
-        name = re.compile(rf"-{self.sink}-[0-9]+-[0-9]+-([0-9]+)-[0-9]")
-        for folder, folders, files in os.walk(self.base):
+    def shown(self) -> Iterator[Shown]:
+        """All visible files of the sink, whatever prefix and suffix they got."""
+        name = re.compile(rf"-{self.sink}-([0-9]+)-([0-9]+)-([0-9]+)-[0-9]")
+        for folder, folders, files in os.walk(self.base, onerror=_unless_forbidden):
             folders[:] = [inner for inner in folders if not inner.startswith(_FOLDER)]
             for file in files:
                 found = name.search(file)
                 if found is not None:
-                    yield Path(folder, file), int(found[1])
+                    bucket = os.path.relpath(folder, self.base)
+                    yield Shown(Path(folder, file), "" if bucket == "." else bucket, *map(int, found.groups()))
 
     def publishing(self, generation: int) -> Path:
         """The folder from which the committer of a generation shows files."""
@@ -218,3 +238,9 @@ class Staging:
                 found = chunk.generation if chunk else int(unfinished[1]) if unfinished else generation
                 if found < generation:
                     yield Path(folder, file)
+
+
+def _unless_forbidden(error: OSError) -> None:
+    """What may not be looked into is nobody's of ours, ``lost+found`` say; what cannot may hide output."""
+    if not isinstance(error, PermissionError):
+        raise error

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _BUFFER_BYTES = 1 << 20
 
 
-class _AppendedFile(io.RawIOBase):
+class _ReopenedFile(io.RawIOBase):
     """Appends to a file.
 
     The file is open only while something is written to it, so that a sink with very many buckets does not need as
@@ -83,7 +83,7 @@ class _OpenPart(ABC):
     """A file that is being written."""
 
     def __init__(self, path: Path) -> None:
-        self.file = _AppendedFile(path)
+        self.file = _ReopenedFile(path)
 
     @abstractmethod
     def write(self, batch: Batch) -> None: ...

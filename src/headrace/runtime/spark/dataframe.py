@@ -56,7 +56,8 @@ class DataFrameSource(Source):
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
         staged = Path(context.directory) / "dataframe"
-        if not (staged / "_SUCCESS").exists():
+        # A checkpoint that knows the files decides what is read: another evaluation would take their place.
+        if context.state is None and not (staged / "_SUCCESS").exists():
             self._stage(staged)
         return self._files(staged).create_enumerator(context)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as sql
 
-from headrace.common.durable import make_folder, write_file
+from headrace.common.durable import make_folder, remove, write_file
 from headrace.common.errors import CheckpointStorageError, JobExecutionError
 from headrace.exchange.envelope import DDL, SORT_COLUMNS, Kind
 from headrace.runtime.spark.faults import SPARK_ERRORS, failure, first_line
@@ -122,7 +122,7 @@ class SparkRuntime:
         """Let go of the job; the session stays, for the next job and for the user's own queries."""
         self._background.shutdown(wait=True, cancel_futures=True)
         if self._job_file is not None:
-            self._job_file.unlink(missing_ok=True)
+            remove(self._job_file)
         with contextlib.suppress(*_STOPPED):  # whoever has ended Spark is told by the epoch that fails
             self._session.sparkContext.removeJobTag(self._tag)
             self._session.conf.unset(self._context_key)
@@ -203,7 +203,7 @@ class SparkRuntime:
         leftovers = [path for path in folder.iterdir() if _PROBE.fullmatch(path.name)]
         written = any(self._probe_once(folder, blob.permissions) for _ in range(_PROBES))
         for path in leftovers:
-            path.unlink(missing_ok=True)
+            remove(path)
         if not written:
             raise CheckpointStorageError(
                 f"a task wrote to {folder}, the driver does not see it: executors and driver must share the "
@@ -217,7 +217,7 @@ class SparkRuntime:
         except SPARK_ERRORS as error:
             raise failure(f"writing to {folder} from a task", error) from error
         seen = written.exists()
-        written.unlink(missing_ok=True)
+        remove(written)
         return seen
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import logging
 import os
 import re
 import secrets
@@ -20,11 +21,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from headrace.common.durable import Permissions, make_folder, target_of_temporary, write_file
+from headrace.common.durable import Permissions, make_folder, remove, target_of_temporary, write_file
 from headrace.common.errors import InfrastructureError, JobExecutionError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+logger = logging.getLogger(__name__)
 
 _ENTRY: Final = struct.Struct("<QQ16s")
 """Where a part begins, how long it is, and its digest; the file begins with one for each part."""
@@ -124,15 +127,16 @@ class ShippedFiles:
         """
         names = sorted(path.name for path in self._folder.iterdir())
         found = [name for name in names if _OURS.fullmatch(target_of_temporary(name) or name)]
-        for name in found:
-            (self._folder / name).unlink(missing_ok=True)
-        return found
+        return [name for name in found if remove(self._folder / name)]
 
 
 def forget(parts: Parts) -> None:
     """Nobody reads them any more."""
     if parts.path:
-        Path(parts.path).unlink(missing_ok=True)
+        try:
+            remove(Path(parts.path))
+        except OSError as error:
+            logger.warning("%s is of no use any more, but cannot be removed: %s", parts.path, error)
 
 
 def read_job(path: str) -> bytes:

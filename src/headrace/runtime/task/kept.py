@@ -27,7 +27,7 @@ class _Mark:
 
     @classmethod
     def before(cls, context: EpochContext) -> Self:
-        return cls(context.job_id, context.generation, context.previous)
+        return cls(context.job_id, context.generation, context.epoch - 1)
 
 
 class KeptInstances:

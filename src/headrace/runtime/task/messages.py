@@ -63,23 +63,21 @@ class EpochContext:
     Attributes:
         job_id: the job's id.
         epoch: the epoch's number.
-        previous: the epoch that the state is of; an instance that did not do that one is made anew.
-        generation: how often the job was taken over.
+        generation: that of the job manager, as in :class:`headrace.checkpoint.manifest.Manifest`.
         processing_time: the clock's reading in milliseconds.
         turns: for each task of stage 0, what it reads.
         partitions: for each task of a later stage, what it starts from.
-        held: node ids of operators behind a source that waits for its next split: their event time stands still.
+        stalled: node ids of operators behind a source that waits for its next split: their event time stands still.
         is_last: whether every source ends in this epoch.
     """
 
     job_id: str
     epoch: int
-    previous: int
     generation: int
     processing_time: int
     turns: Mapping[int, tuple[PieceTurn, ...]]
     partitions: Mapping[tuple[int, int], PartitionContext]
-    held: frozenset[int] = frozenset()
+    stalled: frozenset[int] = frozenset()
     is_last: bool = False
 
     def to_bytes(self) -> bytes:

@@ -29,7 +29,6 @@ class OperatorMaker:
         plan: the job.
         job_id: the job's id.
         subtask: which subtask.
-        generation: how often the job was taken over.
     """
 
     def __init__(self, plan: JobPlan, job_id: str, subtask: int) -> None:

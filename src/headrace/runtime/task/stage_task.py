@@ -99,7 +99,7 @@ class StageTask:
             edges,
             self._start.watermarks.get(node, MIN_WATERMARK),
             self._deliverer(member),
-            is_held=node in self._context.held,
+            is_stalled=node in self._context.stalled,
         )
         self._receivers[node] = receiver
         for edge in edges:

@@ -17,20 +17,21 @@ from headrace.jobmanager.sources import SourceCoordinator
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from headrace.checkpoint.manifest import Manifest
+    from headrace.checkpoint.manifest import Manifest, PendingCommit
     from headrace.checkpoint.store import CheckpointStore
     from headrace.checkpoint.unstored import TemporaryStore
+    from headrace.connectors.sink import Committer, Sink
     from headrace.jobmanager.compaction import CompactionCoordinator
     from headrace.jobmanager.epoch_size import EpochSizer
-    from headrace.plan.job_plan import JobPlan
+    from headrace.plan.job_plan import JobPlan, PlannedOperator
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class JobParts:
     """The parts of a job whose memory follows from a manifest, and may be ahead of it after a failure.
 
     Attributes:
@@ -59,7 +60,7 @@ class Opened:
                 logger.warning("closing source %r failed", source.planned.node.name, exc_info=True)
 
 
-class Opener:
+class PartsMaker:
     """Makes the parts.
 
     Args:
@@ -87,8 +88,14 @@ class Opener:
         self._check_owner = check_owner
         self._cancelled = cancelled
 
-    def open(self, manifest: Manifest, now: int) -> Opened:
-        """Everything as of a manifest; ``now`` is the reading of the job's clock in milliseconds."""
+    def make(self, manifest: Manifest, now: int, only_here: Sequence[PendingCommit]) -> JobParts:
+        """Everything as of a manifest.
+
+        Args:
+            manifest: the manifest.
+            now: the reading of the job's clock in milliseconds.
+            only_here: what has yet to be committed; of sinks whose committables are in manifests, those there count.
+        """
         with ExitStack() as failed:
             sources = []
             for source in self._sources(manifest, now):
@@ -96,9 +103,14 @@ class Opener:
                 failed.callback(source.close)
             pre_commits = PreCommits(self._plan)
             planner = EpochPlanner(self._plan, sources, self._sizer, self._compaction, pre_commits)
-            opened = Opened(tuple(sources), planner, pre_commits, self._commits(manifest))
+            committers: dict[str, Committer] = {}
+            for uid, committer in self._committers(manifest):
+                committers[uid] = committer
+                failed.callback(committer.close)
+            commits = self._commits(committers, manifest.pending, only_here)
+            parts = JobParts(tuple(sources), planner, pre_commits, commits)
             failed.pop_all()
-            return opened
+            return parts
 
     def _sources(self, manifest: Manifest, now: int) -> Iterator[SourceCoordinator]:
         taken = [split.channel for source in manifest.sources.values() for split in source.splits]
@@ -111,23 +123,30 @@ class Opener:
                     planned, self._plan, directory, snapshot, channels, now, self._store.permissions
                 )
 
-    def _commits(self, manifest: Manifest) -> CommitCoordinator:
+    def _committers(self, manifest: Manifest) -> Iterator[tuple[str, Committer]]:
         restored_epoch = max(0, manifest.epoch - 1)  # taking over takes a number of its own
-        committers, durable, names = {}, set(), {}
-        for planned in self._plan.operators():
-            spec = planned.node.spec
-            if isinstance(spec, SinkSpec):
-                context = CommitterContext(
-                    manifest.job_id,
-                    planned.uid,
-                    planned.inputs[0].record_type,
-                    manifest.generation,
-                    restored_epoch,
-                )
-                committers[planned.uid] = spec.sink.create_committer(context)
-                names[planned.uid] = planned.node.name
-                if spec.sink.is_durable:
-                    durable.add(planned.uid)
+        for planned, sink in self._sinks():
+            input_type = planned.inputs[0].record_type
+            context = CommitterContext(manifest.job_id, planned.uid, input_type, manifest.generation, restored_epoch)
+            yield planned.uid, sink.create_committer(context)
+
+    def _commits(
+        self,
+        committers: Mapping[str, Committer],
+        pending: Sequence[PendingCommit],
+        only_here: Sequence[PendingCommit],
+    ) -> CommitCoordinator:
+        durable = frozenset(planned.uid for planned, sink in self._sinks() if sink.is_durable)
         return CommitCoordinator(
-            committers, frozenset(durable), names, check_owner=self._check_owner, cancelled=self._cancelled
+            committers,
+            durable,
+            {planned.uid: planned.node.name for planned, _ in self._sinks()},
+            restored=[*pending, *(commit for commit in only_here if commit.sink not in durable)],
+            check_owner=self._check_owner,
+            cancelled=self._cancelled,
         )
+
+    def _sinks(self) -> Iterator[tuple[PlannedOperator, Sink]]:
+        for planned in self._plan.operators():
+            if isinstance(planned.node.spec, SinkSpec):
+                yield planned, planned.node.spec.sink

@@ -1,0 +1,111 @@
+"""The chain of a job's manifests as its job manager knows it: which is the newest, and whose the job is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.common.errors import JobSupersededError
+from headrace.jobmanager.outcome import first_manifest
+from headrace.jobmanager.recovery import check_compatible, without_unclaimed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.checkpoint.manifest import Manifest, PendingCommit
+    from headrace.checkpoint.store import CheckpointStore
+    from headrace.checkpoint.unstored import TemporaryStore
+    from headrace.plan.job_plan import JobPlan
+
+
+class CheckpointCoordinator:
+    """Writes manifests, and finds the newest one again after a failure.
+
+    Args:
+        store: where they are kept.
+        plan: the job.
+        ignore_unclaimed: whether what no operator of the program takes over may be left behind.
+
+    Attributes:
+        newest: the newest manifest that is known to exist, or what a fresh directory began with; None before
+            :meth:`restore`.
+    """
+
+    def __init__(self, store: CheckpointStore | TemporaryStore, plan: JobPlan, *, ignore_unclaimed: bool) -> None:
+        self.newest: Manifest | None = None
+        self._store = store
+        self._plan = plan
+        self._ignore_unclaimed = ignore_unclaimed
+        self._in_doubt: tuple[Manifest, Sequence[PendingCommit]] | None = None
+
+    def restore(self) -> Manifest | None:
+        """Become the owner of the directory.
+
+        Returns:
+            The manifest that was found, if any.
+
+        Raises:
+            StateMigrationError: when the program cannot go on from there.
+            CheckpointError: when it is damaged.
+        """
+        found = self._store.latest()
+        if found is None:
+            self.newest = self._store.begin(first_manifest(self._plan))
+            if self.newest is not None:
+                return None
+            found = self._store.latest()
+            assert found is not None, "begin() has seen it"
+        check_compatible(found, self._plan, ignore_unclaimed=self._ignore_unclaimed)
+        self.newest = without_unclaimed(self._store.take_over(found), self._plan)
+        return found
+
+    def known(self) -> Manifest:
+        """The newest manifest, after :meth:`restore`."""
+        assert self.newest is not None, "restore() comes first"
+        return self.newest
+
+    def write(self, manifest: Manifest, commits: Sequence[PendingCommit]) -> None:
+        """Write a manifest, and with it promise the commits that are new in it.
+
+        Raises:
+            OSError: when writing failed; the manifest may exist all the same. :meth:`restart` finds out.
+            JobSupersededError: when another job manager has taken over.
+        """
+        self._in_doubt = (manifest, commits)
+        self._store.write(manifest)
+        self.newest, self._in_doubt = manifest, None
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether there may be a newer manifest than is known."""
+        return self._in_doubt is not None
+
+    def restart(self) -> Sequence[PendingCommit]:
+        """Go back to the newest manifest there is, after a failure.
+
+        Returns:
+            The new commits of a manifest that exists although writing it had failed.
+
+        Raises:
+            OSError: when the directory cannot be read or written; it can be tried again.
+            JobSupersededError: when another job manager has taken over.
+        """
+        manifest = without_unclaimed(self._store.restart(self.known()), self._plan)
+        in_doubt, self._in_doubt = self._in_doubt, None
+        self.newest = manifest
+        return in_doubt[1] if in_doubt is not None and _epochs(manifest) == _epochs(in_doubt[0]) else ()
+
+    def check_owner(self) -> None:
+        """Stop when another job manager has taken over; one that is idle writes no manifest that would tell it.
+
+        Raises:
+            JobSupersededError: when there is one.
+        """
+        if self.newest is not None and not self._store.is_owned_by(self.newest.generation):
+            raise JobSupersededError(
+                f"job {self._plan.name!r}: another job manager has taken over its checkpoint directory; this one stops"
+            )
+
+
+def _epochs(manifest: Manifest) -> int:
+    """How many epochs a job has completed; manifests of job managers that took over do not count."""
+    return manifest.counters.get("numEpochs", 0)

@@ -1,0 +1,80 @@
+"""DataFrames as sources and as results, with a real Spark."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as sql
+
+from headrace.client import running
+from headrace.client.defaults import submission_defaults
+from headrace.common.configuration import Configuration
+from headrace.common.errors import HeadraceError
+from headrace.connectors.collect import CollectSink
+from headrace.datastream import StreamExecutionEnvironment
+from headrace.jobmanager.progress import EpochStatistics, SilentListener
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+ROWS = 2_000
+
+
+class StopAfterOneEpoch(SilentListener):
+    def epoch_completed(self, statistics: EpochStatistics) -> None:
+        running.stop_all()
+
+
+def environment(checkpoints: Path | None = None) -> StreamExecutionEnvironment:
+    settings = {"parallelism.default": "2", "headrace.epoch.max-records": str(ROWS // 8)}
+    if checkpoints is not None:
+        settings["execution.checkpointing.dir"] = str(checkpoints)
+    return StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+
+
+def by_chance(spark: SparkSession) -> DataFrame:
+    """Other rows each time that it is evaluated."""
+    return spark.range(0, ROWS, 1, 4).select("id", sql.rand().alias("chance"))
+
+
+def test_there_and_back(spark: SparkSession) -> None:
+    rows = spark.range(0, 50, 1, 3).select("id", (sql.col("id") * 2).cast("double").alias("twice"))
+    found = environment().from_dataframe(rows).filter(lambda row: row.id % 2 == 0).to_dataframe()
+    assert sorted(tuple(row) for row in found.collect()) == [(number, number * 2.0) for number in range(0, 50, 2)]
+
+
+def run(spark: SparkSession, checkpoints: Path, *, stop: bool = False) -> list[tuple[int, float]]:
+    env = environment(checkpoints)
+    collected: list[Any] = []
+    env.from_dataframe(by_chance(spark)).uid("rows").sink_to(CollectSink(collected.extend)).uid("collected")
+    with submission_defaults({}, StopAfterOneEpoch() if stop else SilentListener()):
+        env.execute()
+    return [(row.id, row.chance) for row in collected]
+
+
+def test_it_is_evaluated_once_whatever_becomes_of_the_marker(spark: SparkSession, tmp_path: Path) -> None:
+    first = run(spark, tmp_path, stop=True)
+    (staged,) = (tmp_path / "sources").glob("rows-*/dataframe")
+    written = {(row.id, row.chance) for row in spark.read.parquet(str(staged)).collect()}
+    (staged / "_SUCCESS").unlink()
+    rest = run(spark, tmp_path)
+    assert 0 < len(first) < ROWS
+    assert len(first) + len(rest) == ROWS
+    assert {*first, *rest} == written
+
+
+def test_staged_rows_that_were_changed_stop_the_job(spark: SparkSession, tmp_path: Path) -> None:
+    run(spark, tmp_path, stop=True)
+    (staged,) = (tmp_path / "sources").glob("rows-*/dataframe")
+    one, other = sorted(staged.glob("*.parquet"))[-2:]
+    swapped = tmp_path / "swapped"
+    shutil.move(one, swapped)
+    shutil.move(other, one)
+    shutil.move(swapped, other)
+    with pytest.raises(HeadraceError, match=r"part-.*parquet"):
+        run(spark, tmp_path)
