@@ -286,7 +286,6 @@ def test_what_a_killed_driver_left_half_written_is_removed(job: Job) -> None:
     half_written = [
         newest.with_name(f".{newest.name}.{DIGEST * 2}.tmp"),
         newest.with_name(f".newest.{DIGEST * 2}.tmp"),
-        job.folder / "checkpoints" / "generations" / f".1.{DIGEST * 2}.tmp",
         job.folder / "checkpoints" / "state" / f".1-0-1-0-{DIGEST}.state.{DIGEST * 2}.tmp",
     ]
     for path in half_written:

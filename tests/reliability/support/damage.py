@@ -186,7 +186,7 @@ class Kinds:
         return self._chunks("hidden", [chunk for part in parts for chunk in part["chunks"]])
 
     def waiting_part(self) -> list[Path]:
-        return self._chunks("rolled", [chunks[0] for _, _, chunks in self._newest()["held"]["rolled"]])
+        return self._chunks("rolled", [chunks[0] for *_, chunks in self._newest()["held"]["rolled"]])
 
     def part_just_shown(self) -> list[Path]:
         epochs = [epoch for epoch, sink, *_ in self._newest()["pending"] if sink == "shown"]

@@ -37,7 +37,7 @@ DAMAGES: Final = [
 
 TABLE: Final = {
     "manifest": [_C, _C, _C, _C, _C, _C, _X, _C, _C, _X],
-    "older manifest": [_C, _C, _C, _N, _X, _C, _X, _C, _X, _X],
+    "older manifest": [_X, _X, _X, _N, _X, _X, _X, _X, _X, _X],
     "note": [_X, _X, _X, _N, _X, _X, _N, _C, _X, _X],
     "generation": [_XC, _XC, _X, _X, _X, _X, _N, _C, _X, _X],
     "state file": [_S, _S, _S, _S, _S, _S, _X, _S, _X, _X],
