@@ -243,3 +243,9 @@ def test_options_can_be_defined(option: ConfigOption[Any], text: str, value: Any
     assert Configuration().get(option) == option.default
     assert Configuration().set(option, text).get(option) == value
     assert "Key: 'k'" in str(option)
+
+
+def test_an_option_by_the_name_of_a_group_is_unknown() -> None:
+    """Flink's old ``restart-strategy: fixed-delay`` must not look as if it had been heard."""
+    with pytest.raises(ConfigurationError, match="restart-strategy"):
+        Configuration.from_dict({"restart-strategy": "fixed-delay"}).validate()

@@ -124,17 +124,15 @@ class SinkRun:
         self.sink.validate(self.kind)
         self.committer = self.new_committer()
 
-    def new_committer(self, restored_epoch: int | None = None) -> Committer:
-        return self.sink.create_committer(
-            CommitterContext(
-                "job", "sink", self.kind, self.generation, self.epoch if restored_epoch is None else restored_epoch
-            )
-        )
+    def new_committer(self) -> Committer:
+        context = CommitterContext("job", "sink", self.kind, self.generation, self.epoch)
+        self.sink.check_output(context)
+        return self.sink.create_committer(context)
 
     def restart(self) -> None:
         """Another job manager takes over, and everything was committed."""
         self.generation += 1
-        self.committer = self.new_committer(self.epoch)
+        self.committer = self.new_committer()
         self.committer.recover(self.held)
 
     def write(self, rows: Sequence[Any], now: int = 0, subtask: int = 0, epoch: int | None = None) -> list[Any]:

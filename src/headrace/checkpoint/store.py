@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
+import stat
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from zlib import crc32
@@ -55,6 +56,7 @@ class CheckpointStore:
         self.permissions = permissions
         self._num_retained = max(1, num_retained)
         probe(self.folder, permissions)
+        _warn_of_strangers(self.folder, permissions)
         self._manifests = self.folder / "manifests"
         self._state = self.folder / "state"
         make_folder(self._manifests, permissions)
@@ -288,3 +290,16 @@ def _is_state_before(name: str, generation: int) -> bool:
     """Whether a name is that of a state file, or of the outcome of a compaction, which an older generation wrote."""
     parsed = VersionName.parse(name) or CompactedName.parse(name)
     return parsed is not None and parsed.generation < generation
+
+
+def _warn_of_strangers(folder: Path, permissions: Permissions) -> None:
+    """A folder that was there before keeps its mode, and who may write to it may put what he likes in our places."""
+    meant = permissions.of_folders
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    if meant is not None and mode & ~meant & 0o022:
+        logger.warning(
+            "others may write to the checkpoint directory %s (mode %o), and so decide what the job unpickles: chmod %o",
+            folder,
+            mode,
+            meant,
+        )

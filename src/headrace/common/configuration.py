@@ -157,7 +157,7 @@ class Configuration:
     def _problem(self, key: str) -> str | None:
         option = OPTIONS.get(key) or DEPRECATED.get(key)
         if option is None:
-            return _unknown(key) if key.startswith(OWN_NAMESPACES) else None
+            return _unknown(key) if f"{key}.".startswith(OWN_NAMESPACES) else None
         try:
             self.get(option)
         except ConfigurationError as error:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from typing_extensions import Buffer
 
@@ -110,15 +110,16 @@ def append(path: Path, data: Buffer, at: int, *, durable: bool = False) -> None:
         OSError: when not all of it could be written, or the file had another size; it is of no use any more then.
     """
     flags = os.O_WRONLY | os.O_APPEND | (os.O_CREAT | os.O_EXCL if at == 0 else 0)
-    descriptor = os.open(path, flags, 0o666)
-    try:
-        _expect_size(descriptor, at, path)
-        write_all(descriptor, data)
-        _expect_size(descriptor, at + _length(data), path)
-        if durable:
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with _naming(path):
+        descriptor = os.open(path, flags, 0o666)
+        try:
+            _expect_size(descriptor, at, path)
+            write_all(descriptor, data)
+            _expect_size(descriptor, at + _length(data), path)
+            if durable:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 class AppendedFile:
@@ -150,14 +151,16 @@ class AppendedFile:
             OSError: when not all of it could be written; the file is of no use any more then.
         """
         self._is_durable = False
-        write_all(self._descriptor, data)
+        with _naming(self.path):
+            write_all(self._descriptor, data)
         self.size += len(data)
 
     def make_durable(self) -> None:
         """Return when all that was appended will outlast a power failure."""
         if not self._is_durable:
-            _expect_size(self._descriptor, self.size, self.path)
-            os.fsync(self._descriptor)
+            with _naming(self.path):
+                _expect_size(self._descriptor, self.size, self.path)
+                os.fsync(self._descriptor)
             self._is_durable = True
 
     def close(self) -> None:
@@ -272,7 +275,7 @@ def _written_beside(path: Path, chunks: Iterable[Buffer], permissions: Permissio
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     descriptor = _create(temporary, permissions)
     try:
-        try:
+        with _naming(path), _closing(descriptor):
             size = 0
             for chunk in chunks:
                 write_all(descriptor, chunk)
@@ -280,12 +283,29 @@ def _written_beside(path: Path, chunks: Iterable[Buffer], permissions: Permissio
             _expect_size(descriptor, size, temporary)
             if durable:
                 os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
     return temporary
+
+
+@contextlib.contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Lets errors of the system say which file they are about; those of open files do not know."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+@contextlib.contextmanager
+def _closing(descriptor: int) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _create(path: Path, permissions: Permissions) -> int:

@@ -166,6 +166,16 @@ class Sink(ABC):
     def create_committer(self, context: CommitterContext) -> Committer:
         """The driver's half."""
 
+    def check_output(self, context: CommitterContext) -> None:
+        """Called when a process starts, before it takes a job over: see whether its checkpoint is an old copy.
+
+        Output of later epochs than ``context.restored_epoch`` means that it is, and that going on would write that
+        output again. What can be told depends on the sink; nothing, unless it says otherwise.
+
+        Raises:
+            CheckpointError: naming the output, and what to do.
+        """
+
     @property
     def pre_commit(self) -> PreCommit | None:
         """What holds committables back; None for a sink that commits every epoch at once."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.common.errors import JobSupersededError
+from headrace.common.errors import CheckpointError, JobSupersededError
+from headrace.connectors.sink import CommitterContext
+from headrace.graph.specs import SinkSpec
 from headrace.jobmanager.outcome import first_manifest
 from headrace.jobmanager.recovery import check_compatible, without_unclaimed
 
@@ -45,18 +47,44 @@ class CheckpointCoordinator:
 
         Raises:
             StateMigrationError: when the program cannot go on from there.
-            CheckpointError: when it is damaged.
+            CheckpointError: when it is damaged, or an old copy.
         """
-        found = self._store.latest()
+        found = self._found()
         if found is None:
             self.newest = self._store.begin(first_manifest(self._plan))
             if self.newest is not None:
+                self._check_output(self.newest)
                 return None
-            found = self._store.latest()
+            found = self._found()
             assert found is not None, "begin() has seen it"
         check_compatible(found, self._plan, ignore_unclaimed=self._ignore_unclaimed)
         self.newest = without_unclaimed(self._store.take_over(found), self._plan)
         return found
+
+    def _found(self) -> Manifest | None:
+        """The newest manifest, if any, that no sink has output of later epochs than.
+
+        Taking over raises the number of the newest manifest, so this comes first: an old copy stays one.
+        """
+        while True:
+            found = self._store.latest()
+            try:
+                if found is not None:
+                    self._check_output(found)
+                return found
+            except CheckpointError:
+                newer = self._store.latest()
+                if newer is None or newer == found:
+                    raise
+                # An older job manager is alive, and has gone on and published while this looked.
+
+    def _check_output(self, manifest: Manifest) -> None:
+        for planned in self._plan.operators():
+            if isinstance(planned.node.spec, SinkSpec):
+                input_type = planned.inputs[0].record_type
+                planned.node.spec.sink.check_output(
+                    CommitterContext(manifest.job_id, planned.uid, input_type, manifest.generation, manifest.epoch)
+                )
 
     def known(self) -> Manifest:
         """The newest manifest, after :meth:`restore`."""

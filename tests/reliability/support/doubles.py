@@ -68,6 +68,9 @@ class DyingSink(Sink):
     def create_committer(self, context: CommitterContext) -> Committer:
         return _DyingCommitter(self._sink.create_committer(context), self._plan)
 
+    def check_output(self, context: CommitterContext) -> None:
+        self._sink.check_output(context)
+
     @property
     def pre_commit(self) -> PreCommit | None:
         return self._sink.pre_commit

@@ -63,6 +63,9 @@ class WatchedSink(Sink):
     def create_committer(self, context: CommitterContext) -> Committer:
         return _WatchedCommitter(self.sink.create_committer(context), self)
 
+    def check_output(self, context: CommitterContext) -> None:
+        self.sink.check_output(context)
+
     @property
     def pre_commit(self) -> PreCommit | None:
         return self.sink.pre_commit

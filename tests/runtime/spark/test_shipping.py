@@ -32,7 +32,7 @@ def context(parallelism: int) -> EpochContext:
         for partition in range(parallelism)
     }
     turns = {subtask: (PieceTurn(0, subtask, 0, (f"file-{subtask}",), {}),) for subtask in range(parallelism)}
-    return EpochContext("job", 2, 0, 0, turns, starts)
+    return EpochContext("job", 2, 1, 0, 0, turns, starts)
 
 
 @pytest.mark.parametrize("parallelism", [2, 64, 512])
@@ -63,7 +63,7 @@ def test_stages_of_other_sizes_are_shared_fairly() -> None:
     """Two readers and nine later tasks, or nine readers and two."""
     for readers, later, most in ((2, 9, 5), (9, 2, 1)):
         starts = {(1, partition): PartitionContext() for partition in range(later)}
-        whole = EpochContext("job", 2, 0, 0, dict.fromkeys(range(readers), ()), starts)
+        whole = EpochContext("job", 2, 1, 0, 0, dict.fromkeys(range(readers), ()), starts)
         shares = [len(part.partitions) for part in whole.for_sources()]
         assert sum(shares) == later
         assert max(shares) == most

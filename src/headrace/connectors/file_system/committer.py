@@ -32,19 +32,14 @@ class FileCommitter(Committer):
     Args:
         staging: where files are.
         generation: that of the job manager.
-        restored_epoch: the epoch that the job goes on from; 0 when it begins.
-
-    Raises:
-        CheckpointError: when there is output of later epochs than that.
     """
 
-    def __init__(self, staging: Staging, generation: int, restored_epoch: int) -> None:
+    def __init__(self, staging: Staging, generation: int) -> None:
         self._staging = staging
         self._generation = generation
         self._publishing = staging.publishing(generation)
         make_folder(self._publishing)
         self._fence()
-        _refuse_future(staging, restored_epoch)
 
     def commit(self, epoch: int, committables: Sequence[Json], processing_time: int) -> None:
         parts = [Part.from_json(committable) for committable in committables]
@@ -166,7 +161,7 @@ def _checked_blocks(path: Path, chunk: Chunk) -> Iterator[bytes]:
         raise CommitRefusedError(f"{path} is damaged: its content is not what a task wrote; put it back as it was")
 
 
-def _refuse_future(staging: Staging, epoch: int) -> None:
+def refuse_future(staging: Staging, epoch: int) -> None:
     """Notice that a checkpoint is older than the output.
 
     Raises:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.common.errors import InvalidProgramError
 from headrace.connectors.file_system.buckets import BucketAssigner
-from headrace.connectors.file_system.committer import FileCommitter
+from headrace.connectors.file_system.committer import FileCommitter, refuse_future
 from headrace.connectors.file_system.output_config import OutputFileConfig
 from headrace.connectors.file_system.paths import local_path
 from headrace.connectors.file_system.pre_commit import RollingPreCommit
@@ -80,7 +80,10 @@ class FileSink(Sink):
 
     def create_committer(self, context: CommitterContext) -> Committer:
         staging = self._staging(context.job_id, context.operator_id)
-        return FileCommitter(staging, context.generation, context.restored_epoch)
+        return FileCommitter(staging, context.generation)
+
+    def check_output(self, context: CommitterContext) -> None:
+        refuse_future(self._staging(context.job_id, context.operator_id), context.restored_epoch)
 
     @property
     def pre_commit(self) -> PreCommit | None:

@@ -267,6 +267,6 @@ class Staging:
 
 
 def _unless_forbidden(error: OSError) -> None:
-    """What may not be looked into is nobody's of ours, ``lost+found`` say; what cannot may hide output."""
-    if not isinstance(error, PermissionError):
+    """What is not there hides nothing, and what may not be looked into, ``lost+found`` say, is none of ours."""
+    if not isinstance(error, FileNotFoundError | PermissionError):
         raise error
