@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 import headrace
@@ -156,10 +159,11 @@ def test_sigterm_stops_a_program_that_waits_for_its_job(tmp_path: Path) -> None:
     source = str(Path(headrace.__file__).parent.parent)
     printed: list[str] = []
     for _ in range(2):
+        errors = (tmp_path / "errors").open("w+")
         process = subprocess.Popen(
             [sys.executable, "program.py"],
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=errors,
             text=True,
             cwd=tmp_path,
             env=os.environ | {"PYTHONPATH": source, "PYTHONUNBUFFERED": "1"},
@@ -169,6 +173,11 @@ def test_sigterm_stops_a_program_that_waits_for_its_job(tmp_path: Path) -> None:
         process.terminate()
         *lines, last = process.stdout.read().split()
         assert process.wait(30) == 143
+        with errors:
+            errors.seek(0)
+            said = errors.read()
+        assert "SIGTERM: stopping at the end of the running epoch; send SIGTERM again to give it up" in said
+        assert "Traceback" not in said
         assert last == "finally", "the program ends"
         printed += lines
     assert list(map(int, printed)) == list(range(len(printed)))
@@ -185,3 +194,37 @@ def test_ctrl_c_stops_at_an_epoch_on_spark_as_well(start: Start, script: Callabl
     assert "stopping at the end of the running epoch" in errors
     assert "job 'doubling' ended at epoch" in errors
     assert process.returncode == 130
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(("moment", "number"), [("spark-submit runs", signal.SIGINT), ("Java is up", signal.SIGTERM)])
+def test_a_signal_while_spark_starts_leaves_no_process_behind(
+    start: Start, script: Callable[..., Path], moment: str, number: signal.Signals
+) -> None:
+    process = start("run", "--master", "local[1]", script("execute(doubling(10**9, rate=2000))\n"))
+    children = psutil.Process(process.pid).children
+    wait_for(children, lambda child: "pyspark-shell" in child.cmdline())
+    if moment == "Java is up":
+        wait_for(children, lambda child: child.name() == "java" and bool(child.net_connections()))
+    started = children(recursive=True)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 128 + number
+    assert "interrupted while Spark starts" in errors
+    assert "Traceback" not in errors
+    assert "Exception" not in errors
+    gone, alive = psutil.wait_procs(started, timeout=30)
+    assert gone
+    assert not alive
+
+
+def wait_for(processes: Callable[[], list[psutil.Process]], is_so: Callable[[psutil.Process], bool]) -> None:
+    """Until something is true of one of some processes."""
+    deadline = time.monotonic() + 60
+    while True:
+        with contextlib.suppress(psutil.Error):  # one that ends meanwhile
+            if any(map(is_so, processes())):
+                return
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -8,12 +8,12 @@ import signal
 import threading
 from typing import TYPE_CHECKING, Final
 
+from headrace.client.job_client import JobClient
 from headrace.common.errors import JobCancelledError
 
 if TYPE_CHECKING:
     from types import FrameType
 
-    from headrace.client.job_client import JobClient
     from headrace.common.job_execution_result import JobExecutionResult
 
 logger = logging.getLogger(__name__)
@@ -22,6 +22,10 @@ TERMINATED: Final = 128 + signal.SIGTERM
 """What a shell gives for a program that ended by SIGTERM."""
 
 _LOOK_SECONDS: Final = 0.2
+_WAYS: Final = (
+    (JobClient.stop, "stopping at the end of the running epoch; send SIGTERM again to give it up"),
+    (JobClient.cancel, "giving up the running epoch; it will be run again when the job goes on"),
+)
 
 
 def result_of(client: JobClient) -> JobExecutionResult:
@@ -66,6 +70,7 @@ def _wait(client: JobClient, received: list[int]) -> None:
     while not result.done():
         with contextlib.suppress(TimeoutError):
             result.exception(_LOOK_SECONDS)
-        for way in (client.stop, client.cancel)[asked : len(received)]:
-            way()
+        for way, said in _WAYS[asked : len(received)]:
+            logger.warning("SIGTERM: %s", said)
+            way(client)
             asked += 1

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
-import signal
 import sys
-import threading
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,9 @@ from headrace.runtime.spark.settings import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+logger = logging.getLogger(__name__)
 
 _PYTHON: Final = "spark.pyspark.python"
 _GATEWAY_PORT: Final = "PYSPARK_GATEWAY_PORT"
@@ -148,9 +150,38 @@ def _start_session(settings: Mapping[str, str], master: str | None) -> SparkSess
     chosen = settings_of_own_session(settings, master, given)
     if _GATEWAY_PORT not in os.environ:
         chosen |= quiet_logging(given | chosen, _configuration_directory(os.environ))
-    with _environment(_launch_variables(chosen, os.environ)), _own_interrupt_handler():
-        _start_java(chosen)
-        return SparkSession.builder.config(map={**chosen}).getOrCreate()
+    with _environment(_launch_variables(chosen, os.environ)):
+        return _uninterrupted(lambda: _start(chosen))
+
+
+def _uninterrupted(start: Callable[[], SparkSession]) -> SparkSession:
+    """Start a session in a thread of its own, which goes on to its end whatever signal comes.
+
+    A signal half-way would leave a Java process behind for good, and in the main thread PySpark would replace the
+    program's handler of Ctrl-C.
+
+    Raises:
+        BaseException: what the start raises; and what a handler of signals raises, once the session has been stopped.
+    """
+    with ThreadPoolExecutor(1, "headrace-spark-start") as executor:
+        starting = executor.submit(start)
+        try:
+            wait((starting,))
+        except BaseException:
+            logger.warning("interrupted while Spark starts; it is stopped as soon as it is up")
+            starting.add_done_callback(_stop_started)
+            raise
+    return starting.result()
+
+
+def _stop_started(starting: Future[SparkSession]) -> None:
+    if starting.exception() is None:
+        starting.result().stop()
+
+
+def _start(settings: Mapping[str, str]) -> SparkSession:
+    _start_java(settings)
+    return SparkSession.builder.config(map={**settings}).getOrCreate()
 
 
 def _start_java(settings: Mapping[str, str]) -> None:
@@ -192,20 +223,6 @@ def _launch_variables(chosen: Mapping[str, str], environment: Mapping[str, str])
     if _GATEWAY_PORT not in environment:
         variables["JAVA_HOME"] = str(find_java(environment, bundled_java_home()).home)
     return variables
-
-
-@contextmanager
-def _own_interrupt_handler() -> Iterator[None]:
-    """Keeps PySpark from replacing the program's handler of Ctrl-C, which it does in the main thread."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    handler = signal.getsignal(signal.SIGINT)
-    try:
-        yield
-    finally:
-        if handler is not None:  # None: it was not set from Python, so it cannot be set again
-            signal.signal(signal.SIGINT, handler)
 
 
 @contextmanager
