@@ -4,6 +4,7 @@ is told, counted and the same at every attempt."""
 from __future__ import annotations
 
 import bz2
+import errno
 import gzip
 import logging
 import lzma
@@ -16,14 +17,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.common.errors import BadRecordError, CorruptFileError, SourceChangedError
+from headrace.common.errors import BadRecordError, CorruptFileError, InfrastructureError, SourceChangedError
 from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import Types
 from headrace.connectors.file_system import FileSource, StreamFormat
 from headrace.connectors.source import ReadBudget
 from headrace.formats.csv import CsvFormat
 from headrace.formats.file_format import FileFormat
-from headrace.formats.lines import blocks
+from headrace.formats.lines import blocks, streams
 from headrace.formats.parquet import ParquetFormat
 from tests.connectors.harness import PLENTY, SourceRun
 from tests.connectors.test_watched_folder import Folder
@@ -397,8 +398,28 @@ def test_an_end_that_comes_too_early_is_an_error_that_is_tried_again(
     (tmp_path / "a").write_text("\n".join(LINES[:40]))
     for end in (0, 5, 100, 300):
         patch_open(monkeypatch, ShortReads(end))
-        with pytest.raises(OSError, match=r"the file ends .* bytes too early"):
+        with pytest.raises(InfrastructureError, match=r"/a cannot be read .the file ends .* bytes too early"):
             run_of(tmp_path).to_end(ReadBudget(5, 100, 2))
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_a_file_that_may_not_be_read_is_told_and_neither_missing_nor_corrupt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    """Somebody will let the job read it; that it is left out would be a loss."""
+    (tmp_path / f"a{suffix}").write_bytes(COMPRESSIONS[suffix](TEXT) if suffix else TEXT)
+
+    def refuse(path: Any, *args: Any, **kwargs: Any) -> Any:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(blocks, "Path", type("Refusing", (type(Path()),), {"open": refuse}))
+    monkeypatch.setattr(streams, "_open_raw", refuse)
+    run = run_of(tmp_path, "ignore_missing_files", "ignore_corrupt_files")
+    with pytest.raises(
+        InfrastructureError, match=r"a(\.gz)? cannot be read .Permission denied.: let the user that runs"
+    ):
+        run.to_end()
+    assert not run.rejected
 
 
 def patch_open(monkeypatch: pytest.MonkeyPatch, faults: ShortReads) -> None:

@@ -15,13 +15,13 @@ from headrace.checkpoint.store import CheckpointStore
 from headrace.checkpoint.unstored import TemporaryStore
 from headrace.client import running, submission
 from headrace.client.defaults import submission_defaults
-from headrace.common.errors import CheckpointError, JobExecutionError, JobSupersededError
+from headrace.common.errors import CheckpointError, InfrastructureError, JobExecutionError, JobSupersededError
 from headrace.connectors.collect import CollectSink
 from headrace.connectors.file_system.committer import FileCommitter
 from headrace.connectors.file_system.sink import FileSink
 from headrace.connectors.ranges import RangeEnumerator
 from headrace.jobmanager import compaction
-from headrace.jobmanager.progress import SilentListener
+from headrace.jobmanager.progress import LoggingListener
 from headrace.runtime.local.runtime import LocalRuntime
 from tests.reliability.support import numbers
 from tests.reliability.support.file_sinks import KINDS
@@ -156,7 +156,7 @@ def test_without_a_checkpoint_directory(name: str, tmp_path: Path, monkeypatch: 
 
 
 @dataclass
-class Impatient(SilentListener):
+class Impatient(LoggingListener):
     """Stops the job whenever something has failed."""
 
     failed: int = 0
@@ -228,18 +228,21 @@ def test_the_strategy_gives_up_in_the_end(tmp_path: Path, monkeypatch: pytest.Mo
     assert kind.records(output) == expected()
 
 
+@pytest.mark.parametrize("told", [False, True], ids=["raw", "as a connector tells it"])
 @pytest.mark.parametrize("error", [FileNotFoundError, PermissionError, NotADirectoryError])
 def test_what_is_missing_when_a_job_starts_is_a_mistake(
-    error: type[OSError], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    error: type[OSError], told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = []
 
     def plan(*arguments: Any) -> None:
         calls.append(1)
+        if told:
+            raise InfrastructureError("the source") from error()
         raise error("the source")
 
     monkeypatch.setattr(numbers._Enumerator, "plan", plan)
-    with pytest.raises(error, match="the source"):
+    with pytest.raises((error, InfrastructureError), match="the source"):
         SmallJob(tmp_path, KINDS[0].make(tmp_path / "output"), PATIENT).run()
     assert len(calls) == 1
 

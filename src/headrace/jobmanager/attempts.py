@@ -40,6 +40,7 @@ class Attempts:
         self._listener = listener
         self._stop = stop
         self._restarts_functions = restarts_functions
+        self._restarted = 0
 
     def wait_after(self, error: Exception, epoch: int) -> bool:
         """Take a failure into account, and wait until the job may begin again.
@@ -58,13 +59,16 @@ class Attempts:
             raise error
         delay = self._restarts.next_delay()
         if delay is None:
+            logger.error(
+                "epoch %d failed for good: the restart strategy allows no other after %d", epoch, self._restarted
+            )
             raise error
         if self._stop.is_set():
             logger.warning(
                 "epoch %d failed while the job was being stopped, it is run when it goes on: %s", epoch, error
             )
             return False
-        logger.warning("epoch %d failed, it is run again in %.1f s: %s", epoch, delay, error)
+        self._restarted += 1
         self._listener.epoch_failed(epoch, error, delay)
         return not self._stop.wait(delay)
 
@@ -77,5 +81,8 @@ class Attempts:
         if isinstance(error, UserFunctionError):
             return self._restarts_functions and not isinstance(error, FunctionRefusedError)
         if isinstance(error, HeadraceError):
-            return isinstance(error, InfrastructureError)
-        return isinstance(error, OSError) and (self.is_begun or not isinstance(error, _MISCONFIGURED))
+            return isinstance(error, InfrastructureError) and not self._is_misconfigured(error.__cause__)
+        return isinstance(error, OSError) and not self._is_misconfigured(error)
+
+    def _is_misconfigured(self, error: BaseException | None) -> bool:
+        return isinstance(error, _MISCONFIGURED) and not self.is_begun

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from headrace.common.errors import CorruptFileError, SourceChangedError
 from headrace.connectors.file_system.file_log import FileJournal
-from headrace.connectors.file_system.listing import check_still_there, list_files
+from headrace.connectors.file_system.listing import check_still_there, list_files, unreadable
 from headrace.connectors.file_system.paths import check_exist, is_pattern
 from headrace.connectors.file_system.planning import PlannedFile, plan_files
 from headrace.connectors.file_system.reader import check_unchanged
@@ -152,9 +152,11 @@ class FileEnumerator(SplitEnumerator):
     def _measure(self, status: FileStatus) -> FileExtent:
         try:
             extent = self._format.extent(status.path, status.size)
-        except CorruptFileError:
+        except (CorruptFileError, OSError) as error:
             check_unchanged(status)  # that it was changed meanwhile says more
-            raise
+            if isinstance(error, (CorruptFileError, *GONE)):
+                raise
+            raise unreadable(status.path, error) from error
         return extent if self._splittable else replace(extent, divisible=False)
 
     def _scan(self, now: int) -> None:

@@ -86,6 +86,12 @@ def stat_file(path: str) -> FileStatus | None:
         raise
 
 
+def unreadable(path: str, error: OSError) -> InfrastructureError:
+    """What to tell of a file that is there and cannot be read."""
+    advice = ": let the user that runs the job read it" if isinstance(error, PermissionError) else ""
+    return InfrastructureError(f"{shown(path)} cannot be read ({error.strerror or error}){advice}")
+
+
 def _expand(pattern: str) -> list[str]:
     """The visible files and folders that match a pattern."""
     root, *parts = Path(pattern).parts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.common.errors import CorruptFileError, SourceChangedError
-from headrace.connectors.file_system.listing import FileStatus, stat_file
+from headrace.connectors.file_system.listing import FileStatus, stat_file, unreadable
 from headrace.connectors.file_system.tolerance import GONE, Loss
 from headrace.connectors.source import SourceReader, SourceRecords
 from headrace.formats.file_format import Decoded, FileRange, shown
@@ -63,7 +63,7 @@ class FileReader(SourceReader):
         except (CorruptFileError, OSError) as error:
             check_unchanged(planned)  # that it was changed meanwhile says more
             if not isinstance(error, CorruptFileError):
-                raise
+                raise unreadable(planned.path, error) from error
             yield error
 
     def _check_after(self, planned: FileStatus) -> None:

@@ -168,5 +168,8 @@ class _LineReader:
         """What to hand over about a bad line that starts ``before`` bytes into the block."""
         line = self._numbers.line_at(block.offset) + block.data[:before].count(b"\n")
         if not self._reject:
-            raise BadRecordError(f"{self._shown}:{line}: {reason}; the line is {shorten(raw)!r}")
+            raise BadRecordError(
+                f"{self._shown}:{line}: {reason}; the line is {shorten(raw)!r}. To go on without such lines, call "
+                "set_dead_letter() on the builder of the source"
+            )
         return f"{self._shown}:{line}", shorten(raw), reason
