@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from headrace.common.durable import AppendedFile, make_folder, move, remove, size_of, sync_folders
 from headrace.common.errors import CheckpointError, CommitRefusedError, InfrastructureError
 from headrace.connectors.file_system.pre_commit import held_chunks
-from headrace.connectors.file_system.staging import Part, content_digest, is_put_together
+from headrace.connectors.file_system.staging import ContentDigest, Part, is_put_together
 from headrace.connectors.sink import Committer
 
 if TYPE_CHECKING:
@@ -152,12 +152,12 @@ def _checked_blocks(path: Path, chunk: Chunk) -> Iterator[bytes]:
     Raises:
         CommitRefusedError: when it is not.
     """
-    digest = content_digest()
+    digest = ContentDigest()
     with path.open("rb") as file:
         while block := file.read(_BLOCK):
             digest.update(block)
             yield block
-    if digest.hexdigest() != chunk.name.digest:
+    if digest.text() != chunk.name.digest:
         raise CommitRefusedError(f"{path} is damaged: its content is not what a task wrote; put it back as it was")
 
 

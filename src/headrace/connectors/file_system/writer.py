@@ -12,7 +12,7 @@ import numpy as np
 
 from headrace.common.durable import append, make_folder, move, sync_folders
 from headrace.connectors.file_system.buckets import check_bucket
-from headrace.connectors.file_system.staging import Chunk, ChunkName, Part, PartForm, content_digest
+from headrace.connectors.file_system.staging import Chunk, ChunkName, ContentDigest, Part, PartForm
 from headrace.connectors.sink import SinkWriter
 from headrace.formats.encoders import BatchEncoder, encode_records
 
@@ -72,12 +72,12 @@ class _ReopenedFile(io.RawIOBase):
     def finish(self) -> tuple[int, str]:
         """Make the file durable; gives its size and the digest of its content, both as they are on the disk."""
         self._spill(durable=True)
-        digest, size = content_digest(), 0
+        digest, size = ContentDigest(), 0
         with self.path.open("rb") as file:
             while block := file.read(_BUFFER_BYTES):
                 digest.update(block)
                 size += len(block)
-        return size, digest.hexdigest()
+        return size, digest.text()
 
 
 class _OpenPart(ABC):
