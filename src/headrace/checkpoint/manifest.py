@@ -203,6 +203,8 @@ class Manifest:
                 finished=document["finished"],
                 counters=document["counters"],
             )
+        except json.JSONDecodeError as error:
+            raise CheckpointError(f"manifest {name} is damaged or cut short: {len(content)} bytes") from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CheckpointError(f"manifest {name} is damaged: {type(error).__name__}: {error}") from error
 

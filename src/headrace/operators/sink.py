@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from headrace.common.errors import HeadraceError
+from headrace.common.errors import CheckpointError, CommitRefusedError, InfrastructureError, StateError
 from headrace.operators.base import EpochScope, Operator
 from headrace.operators.user_code import NO_RECORD, UserCodeGuard, record_text
 
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
     from headrace.common.batch import Batch
     from headrace.connectors.sink import Sink, SinkWriter, WriterContext
+
+_NOT_OF_THE_RECORDS: Final = (InfrastructureError, CheckpointError, CommitRefusedError, StateError, OSError)
+"""All else that a writer raises comes from records that do not fit, or from an encoder, say, of the user."""
 
 
 class SinkOperator(Operator):
@@ -59,8 +62,7 @@ class SinkOperator(Operator):
                 writer.abort()
 
     def _calling_writer(self, record: Any = NO_RECORD) -> UserCodeGuard:
-        """What is neither told by headrace nor a fault of the machine comes from an encoder, say, of the user."""
-        return UserCodeGuard(self.context, record, (HeadraceError, OSError))
+        return UserCodeGuard(self.context, record, _NOT_OF_THE_RECORDS)
 
 
 class _OneOf:

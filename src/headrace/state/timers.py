@@ -80,8 +80,8 @@ class TimerQueue:
         for run in store.runs:
             if run.meta["keys"] != self._meta["keys"]:
                 raise StateMigrationError(
-                    f"timers were stored for keys of another type: stored {run.meta['keys']}, "
-                    f"declared {self._meta['keys']}"
+                    f"timers were stored for keys of another type: stored {run.meta['keys']}, declared "
+                    f"{self._meta['keys']}; give the operator another uid, or restore the old declaration"
                 )
 
     def register(self, time: int, namespace: Namespace = None) -> None:

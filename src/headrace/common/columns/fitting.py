@@ -71,6 +71,17 @@ class Fitter:
         formed = self._form(value)
         return value_as_stored(self._info, value) if formed is forming.UNKNOWN else formed
 
+    def check(self, values: Iterable[Any]) -> None:
+        """Refuse values that do not fit the type.
+
+        Raises:
+            InvalidTypeError: for the first of them.
+        """
+        fits = self.fits
+        for value in values:
+            if not fits(value):
+                self(value)
+
 
 @lru_cache(maxsize=1024)
 def fitter_of(info: TypeInformation) -> Fitter:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from headrace.common.columns.fitting import fitter_of
 from headrace.common.errors import CommitRefusedError
 from headrace.common.record_text import printed, python_text
 from headrace.connectors.sink import Committer, Sink, SinkWriter
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.common.batch import Batch
+    from headrace.common.columns.fitting import Fitter
     from headrace.common.record_text import Text
     from headrace.connectors.sink import CommitterContext, Json, WriterContext
 
@@ -24,8 +26,8 @@ class PrintSink(Sink):
     identifier with ``subtask> ``, or with nothing when there is one task. Subtasks count from 1. Lines are printed once
     while the job lives; after a restart those of an epoch may come again or be missing.
 
-    Records of a type that the program has declared are spelled as PyFlink spells them: ``(a,1)`` is a tuple,
-    ``+I[a,1]`` a row. All others are spelled as Python does.
+    Records of a type that the program has declared have to fit it, and are spelled as PyFlink spells them: ``(a,1)`` is
+    a tuple, ``+I[a,1]`` a row. All others are spelled as Python does.
 
     Args:
         identifier: what tells several print sinks apart.
@@ -43,8 +45,10 @@ class PrintSink(Sink):
         return False
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
-        text = printed(context.input_type) if self._is_declared else python_text
-        return _PrintWriter(_prefix(self._identifier, context.subtask, context.parallelism), text)
+        prefix = _prefix(self._identifier, context.subtask, context.parallelism)
+        if self._is_declared:
+            return _PrintWriter(prefix, printed(context.input_type), fitter_of(context.input_type))
+        return _PrintWriter(prefix, python_text)
 
     def create_committer(self, context: CommitterContext) -> Committer:
         return _PrintCommitter(to_stderr=self._to_stderr)
@@ -63,13 +67,16 @@ def _prefix(identifier: str, subtask: int, parallelism: int) -> str:
 class _PrintWriter(SinkWriter):
     """Makes the text in the task: the driver need not know the records' classes."""
 
-    def __init__(self, prefix: str, text: Text) -> None:
+    def __init__(self, prefix: str, text: Text, fitter: Fitter | None = None) -> None:
         self._text = text
+        self._fitter = fitter
         self._prefix = prefix
         self._parts: list[str] = []
 
     def write(self, batch: Batch) -> None:
         prefix, text = self._prefix, self._text
+        if self._fitter is not None:
+            self._fitter.check(batch.rows)
         self._parts.append("".join([f"{prefix}{text(record)}\n" for record in batch.rows]))
 
     def prepare_commit(self) -> Sequence[Json]:

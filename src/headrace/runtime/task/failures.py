@@ -7,6 +7,7 @@ machine may do better next time (a read error, a lost file, a lost envelope) is 
 from __future__ import annotations
 
 import traceback
+from typing import Final
 
 from headrace.common import errors
 from headrace.operators.user_code import text_of
@@ -25,12 +26,25 @@ REPORTED = (
 )
 """Errors that running the task again cannot mend."""
 
+_HOW_TO_MEND: Final = (
+    " (in {}). Put it back as it was, and the job goes on; where there is no intact copy, start with a fresh "
+    "checkpoint directory and a fresh output"
+)
 
-def describe(error: BaseException) -> TaskFailure:
-    """An error in a form that travels."""
+
+def describe(error: BaseException, state_directory: str) -> TaskFailure:
+    """An error in a form that travels.
+
+    Args:
+        error: what was raised.
+        state_directory: where the state files are, which errors know by their names only.
+    """
     kind = next((cls.__name__ for cls in type(error).__mro__ if hasattr(errors, cls.__name__)), "JobExecutionError")
     details = "".join(traceback.format_exception(error))
-    return TaskFailure(kind, text_of(error) or type(error).__name__, details)
+    message = text_of(error) or type(error).__name__
+    if isinstance(error, errors.StateCorruptedError):
+        message += _HOW_TO_MEND.format(state_directory)
+    return TaskFailure(kind, message, details)
 
 
 def restore(failure: TaskFailure) -> errors.HeadraceError:

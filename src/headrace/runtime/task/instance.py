@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.durable import Permissions
+from headrace.common.errors import StateMigrationError
 from headrace.exchange.sender import EdgeSender
 from headrace.operators.base import EpochScope, OperatorContext
 from headrace.operators.sink import SinkOperator
@@ -84,7 +85,14 @@ class StageInstance:
         self._wire()
         join_branches(self.stage, self.members, self.sources, self._exchanged)
         for member in self.members.values():
-            member.operator.open(self._context_of(member.planned), member.fanout)
+            self._open(member)
+
+    def _open(self, member: Member) -> None:
+        context = self._context_of(member.planned)
+        try:
+            member.operator.open(context, member.fanout)
+        except StateMigrationError as error:
+            raise StateMigrationError(f"operator {context.name!r} (uid {context.uid}): {error}") from error
 
     def begin_epoch(self, context: EpochContext, watermarks: dict[int, int]) -> None:
         """Tell every operator what is fixed for the epoch."""
