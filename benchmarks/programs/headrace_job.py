@@ -14,7 +14,7 @@ from headrace.common.execution_mode import RuntimeExecutionMode
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors.file_system import FileSource
 from headrace.datastream.formats.parquet import ParquetFormat
-from headrace.jobmanager.progress import EpochStatistics, SilentListener
+from headrace.jobmanager.progress import EpochStatistics, JobStart, LoggingListener
 
 if TYPE_CHECKING:
     from headrace.common.watermark_strategy import WatermarkStrategy
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _TASKS = 2
 
 
-class EpochTimes(SilentListener):
+class EpochTimes(LoggingListener):
     """Takes the time from the end of one epoch to the end of the next, so nothing in between is left out.
 
     Attributes:
@@ -57,7 +57,7 @@ class EpochTimes(SilentListener):
         """The median parts of the second half of the run."""
         return {"seconds": medians(self.parts[len(self.parts) // 2 :])}
 
-    def job_started(self, job_name: str, job_id: str, restored_epoch: int | None, generation: int) -> None:
+    def job_started(self, start: JobStart) -> None:
         self._last = time.monotonic()
 
     def epoch_completed(self, statistics: EpochStatistics) -> None:

@@ -46,6 +46,12 @@ def shown(console: Console) -> str:
     return console.file.getvalue()
 
 
+def test_it_tells_of_files_that_were_skipped(tmp_path: Path, console: Console) -> None:
+    store(tmp_path, manifest(counters={"numFilesMissing": 2}))
+    assert run_checkpoints(tmp_path, console) == 0
+    assert "when it is run again; 2 missing files skipped" in shown(console)
+
+
 def test_it_lists_manifests_and_where_sources_go_on(tmp_path: Path, console: Console) -> None:
     split = SplitSnapshot("file[0]", 0, {"file": "a.log", "offset": 512}, {"ts": 1_431_857_103_000})
     first = manifest(split, epoch=6, counters={"numRecordsRead": 1000})
@@ -55,6 +61,7 @@ def test_it_lists_manifests_and_where_sources_go_on(tmp_path: Path, console: Con
         "job totals [v2] (job id ab12, 128 key groups), last written 2015-05-17 12:00:00 UTC; "
         "it goes on from here when it is run again"
     )
+    assert "skipped" not in lines[0]
     assert any("6" in line and "1,000" in line and "2015-05-17 10:05:03" in line for line in lines)
     assert any("file[0]" in line and '{"file": "a.log", "offset": 512}' in line for line in lines)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +15,7 @@ from headrace.cli.progress.lines import first_line, last_line, progress_line
 from headrace.cli.progress.listener import LineListener, PanelListener, QuietListener, listener_for
 from headrace.cli.progress.panel import panel, trend
 from headrace.common.constants import MIN_WATERMARK
-from headrace.jobmanager.progress import EpochStatistics
+from headrace.jobmanager.progress import EpochStatistics, JobStart
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,7 +38,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def job(clock: ManualClock) -> JobProgress:
-    return JobProgress("fraud [v2]", "ab12", 14, 3, clock)
+    return JobProgress(JobStart("fraud [v2]", "ab12", 14, 3), clock)
 
 
 def epoch(number: int, records: int = 1000, **more: object) -> EpochStatistics:
@@ -73,8 +74,21 @@ def test_the_rate_is_an_average_over_the_last_seconds(clock: ManualClock) -> Non
 
 def test_the_first_line_says_afresh_or_from_where(job: JobProgress) -> None:
     assert first_line(job) == "restored epoch 14 of job 'fraud [v2]' (job id ab12, generation 3)"
-    job.restored_epoch = None
+    job.start = JobStart("fraud [v2]", "ab12")
     assert first_line(job) == "job 'fraud [v2]' starts afresh (job id ab12)"
+
+
+def test_the_first_line_says_that_nothing_is_left(job: JobProgress) -> None:
+    job.start = replace(job.start, finished=True)
+    assert first_line(job).endswith("generation 3), which had come to its end: nothing is left to do")
+
+
+def test_what_a_job_goes_on_without_is_told(job: JobProgress) -> None:
+    assert last_line(job, 14, None).startswith("job 'fraud [v2]' ended at epoch 14: 0 records")
+    job.completed(epoch(15, counters={"numFilesMissing": 2, "numFilesCorrupt": 1000, "numLateRecordsDropped": 0}))
+    losses = ", 2 missing files skipped, 1,000 damaged files skipped"
+    assert last_line(job, 15, None).endswith(losses)
+    assert progress_line(job).endswith(f", 0 late records dropped{losses}")
 
 
 def test_a_progress_line_says_where_the_job_is(job: JobProgress, clock: ManualClock) -> None:
@@ -91,10 +105,10 @@ def test_the_last_line_sums_up(job: JobProgress, clock: ManualClock) -> None:
     clock.now += 4
     job.completed(epoch(15, 1000))
     job.completed(epoch(16, 3000))
-    assert last_line(job, None) == (
-        "job 'fraud [v2]' ended at epoch 16: 4,000 records in 4.0 s (1,000 records/s), 7 late records dropped"
+    assert last_line(job, 17, None) == (
+        "job 'fraud [v2]' ended at epoch 17: 4,000 records in 4.0 s (1,000 records/s), 7 late records dropped"
     )
-    assert last_line(job, ValueError()).startswith("job 'fraud [v2]' failed at epoch 16: ")
+    assert last_line(job, 16, ValueError()).startswith("job 'fraud [v2]' failed at epoch 16: ")
 
 
 def test_a_panel_shows_everything(job: JobProgress, clock: ManualClock, terminal: Console) -> None:
@@ -133,11 +147,11 @@ def test_a_trend_is_a_row_of_bars() -> None:
 
 def test_lines_come_every_few_seconds(console: Console, clock: ManualClock) -> None:
     listener = LineListener(console, clock)
-    listener.job_started("j", "id", None, 0)
+    listener.job_started(JobStart("j", "id"))
     for number in range(1, 21):
         clock.now += 1
         listener.epoch_completed(epoch(number))
-    listener.job_ended(None)
+    listener.job_ended(20, None)
     said = printed(console).splitlines()
     assert [line.split(",")[0] for line in said] == [
         "job 'j' starts afresh (job id id)",
@@ -152,11 +166,11 @@ def test_lines_come_every_few_seconds(console: Console, clock: ManualClock) -> N
 
 def test_quiet_says_beginning_end_and_trouble(console: Console, clock: ManualClock) -> None:
     listener = QuietListener(console, clock)
-    listener.job_started("j", "id", None, 0)
+    listener.job_started(JobStart("j", "id"))
     clock.now += 100
     listener.epoch_completed(epoch(1))
     listener.epoch_failed(2, OSError("gone"), 1.5)
-    listener.job_ended(OSError("gone"))
+    listener.job_ended(1, OSError("gone"))
     assert [line.split(":")[0] for line in printed(console).splitlines()] == [
         "job 'j' starts afresh (job id id)",
         "j",
@@ -165,7 +179,7 @@ def test_quiet_says_beginning_end_and_trouble(console: Console, clock: ManualClo
 
 
 def test_a_job_that_never_started_says_nothing(console: Console) -> None:
-    LineListener(console).job_ended(OSError("no store"))
+    LineListener(console).job_ended(0, OSError("no store"))
     assert printed(console) == ""
 
 
@@ -174,11 +188,11 @@ def test_jobs_at_the_same_time_are_told_apart(console: Console, clock: ManualClo
     barrier = threading.Barrier(2)
 
     def run(name: str, records: int) -> None:
-        listener.job_started(name, name, None, 0)
+        listener.job_started(JobStart(name, name))
         barrier.wait(10)
         listener.epoch_completed(epoch(1, records))
         barrier.wait(10)
-        listener.job_ended(None)
+        listener.job_ended(1, None)
 
     threads = [threading.Thread(target=run, args=("a", 10)), threading.Thread(target=run, args=("b", 20))]
     for thread in threads:
@@ -191,12 +205,12 @@ def test_jobs_at_the_same_time_are_told_apart(console: Console, clock: ManualClo
 
 def test_the_panel_is_drawn_while_a_job_runs_and_taken_away_at_its_end(terminal: Console) -> None:
     listener = PanelListener(terminal)
-    listener.job_started("j", "id", None, 0)
+    listener.job_started(JobStart("j", "id"))
     listener.epoch_completed(epoch(1))
     deadline = time.monotonic() + 10
     while "watermark" not in printed(terminal) and time.monotonic() < deadline:
         time.sleep(0.05)
-    listener.job_ended(None)
+    listener.job_ended(1, None)
     shown = printed(terminal)
     assert "watermark" in shown
     assert shown.rstrip().splitlines()[-1].startswith("job 'j' ended at epoch 1")
@@ -207,7 +221,7 @@ def test_a_listener_that_starts_tells_who_wants_to_know(console: Console) -> Non
     told = []
     listener = QuietListener(console)
     listener.on_start = lambda: told.append(True)
-    listener.job_started("j", "id", None, 0)
+    listener.job_started(JobStart("j", "id"))
     assert told == [True]
 
 

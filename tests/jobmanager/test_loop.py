@@ -18,7 +18,7 @@ from headrace.datastream.functions import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.jobmanager.epoch_size import EpochSizer
 from headrace.jobmanager.job_manager import JobManager
-from headrace.jobmanager.progress import SilentListener
+from headrace.jobmanager.progress import LoggingListener
 from headrace.jobmanager.restart import FixedDelay, NoRestart, Restarts
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.runtime.task.messages import EpochContext, TaskReport
@@ -111,7 +111,7 @@ class Flaky(LocalRuntime):
         return reports
 
 
-class Listener(SilentListener):
+class Listener(LoggingListener):
     def __init__(self) -> None:
         self.failed: list[tuple[int, str]] = []
 

@@ -15,6 +15,7 @@ from headrace.checkpoint.manifest import Manifest, SplitSnapshot
 from headrace.checkpoint.store import number_of
 from headrace.cli.failures import FAILED, OK
 from headrace.cli.progress import wording
+from headrace.cli.progress.job_progress import skipped_files
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import CheckpointError
 
@@ -95,9 +96,10 @@ def state_bytes(manifest: Manifest, directory: Path) -> int:
 
 def _headline(manifest: Manifest) -> Text:
     written = wording.point_in_time(manifest.processing_time)
+    skipped = skipped_files(manifest.counters)
     state = "ended" if manifest.finished else "goes on from here when it is run again"
     about = f" (job id {manifest.job_id}, {manifest.max_parallelism} key groups), last written {written}; it {state}"
-    return Text.assemble("job ", (manifest.job_name, "bold"), about)
+    return Text.assemble("job ", (manifest.job_name, "bold"), about, f"; {skipped}" if skipped else "")
 
 
 def _table(*columns: Column | str) -> Table:

@@ -29,7 +29,7 @@ from headrace.jobmanager.outcome import (
     records_read,
 )
 from headrace.jobmanager.parts import PartsMaker
-from headrace.jobmanager.progress import EpochStatistics, SilentListener
+from headrace.jobmanager.progress import EpochStatistics, JobStart, LoggingListener
 from headrace.state.storage import DirectoryStorage
 from headrace.time.clock import SystemClock
 
@@ -86,7 +86,7 @@ class JobManager:
         self._runtime = runtime
         self._store = store
         self._settings = settings
-        self._listener = listener or SilentListener()
+        self._listener = listener or LoggingListener()
         self._clock = clock
         self._stop = threading.Event()
         self._cancelled = threading.Event()
@@ -123,7 +123,7 @@ class JobManager:
             raise error from failure
         finally:
             self.close()
-            self._listener.job_ended(error)
+            self._listener.job_ended(0 if self.manifest is None else self.manifest.epoch, error)
 
     def stop(self) -> None:
         """Stop at the end of the epoch that runs; from any thread."""
@@ -151,8 +151,9 @@ class JobManager:
         )
         check_owner = self._checkpoints.check_owner
         self._maker = PartsMaker(self.plan, self._store, self._sizer, self._compaction, check_owner, self._cancelled)
+        restored_epoch = None if restored is None else restored.epoch
         self._listener.job_started(
-            self.plan.name, manifest.job_id, None if restored is None else restored.epoch, manifest.generation
+            JobStart(self.plan.name, manifest.job_id, restored_epoch, manifest.generation, manifest.finished)
         )
         try:
             self._begin(recovers=restored is not None)

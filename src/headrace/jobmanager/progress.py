@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -9,6 +10,27 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class JobStart:
+    """A job that is about to run its first epoch.
+
+    Attributes:
+        name: the job's name.
+        job_id: the job's id.
+        restored_epoch: the epoch that it goes on from; None when it starts afresh.
+        generation: how often it was taken over.
+        finished: whether it had come to its end before, so that nothing is left to do.
+    """
+
+    name: str
+    job_id: str
+    restored_epoch: int | None = None
+    generation: int = 0
+    finished: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +77,8 @@ class EpochStatistics:
 class JobListener(Protocol):
     """Is told what a job does; called by the job manager's thread, so it has to be quick."""
 
-    def job_started(self, job_name: str, job_id: str, restored_epoch: int | None, generation: int) -> None:
-        """The job is about to run its first epoch; ``restored_epoch`` is where an earlier run had come to."""
+    def job_started(self, start: JobStart) -> None:
+        """The job is about to run its first epoch."""
 
     def epoch_completed(self, statistics: EpochStatistics) -> None:
         """An epoch's manifest exists."""
@@ -64,21 +86,22 @@ class JobListener(Protocol):
     def epoch_failed(self, epoch: int, error: BaseException, retry_in: float) -> None:
         """Something failed that may pass; the epoch is run again in so many seconds."""
 
-    def job_ended(self, error: BaseException | None) -> None:
-        """The job is over."""
+    def job_ended(self, epoch: int, error: BaseException | None) -> None:
+        """The job is over; ``epoch`` is the one that it would go on from."""
 
 
-class SilentListener:
-    """Does nothing."""
+class LoggingListener:
+    """Logs what goes wrong, for jobs whose progress nobody shows."""
 
-    def job_started(self, job_name: str, job_id: str, restored_epoch: int | None, generation: int) -> None:
+    def job_started(self, start: JobStart) -> None:
         """Nothing."""
 
     def epoch_completed(self, statistics: EpochStatistics) -> None:
         """Nothing."""
 
     def epoch_failed(self, epoch: int, error: BaseException, retry_in: float) -> None:
-        """Nothing."""
+        """A warning."""
+        logger.warning("epoch %d failed, it is run again in %.1f s: %s", epoch, retry_in, error)
 
-    def job_ended(self, error: BaseException | None) -> None:
-        """Nothing."""
+    def job_ended(self, epoch: int, error: BaseException | None) -> None:
+        """Nothing: whoever waits for the job gets the error."""

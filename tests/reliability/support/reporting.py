@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from headrace.jobmanager.progress import EpochStatistics, SilentListener
+from headrace.jobmanager.progress import EpochStatistics, JobStart, LoggingListener
 
 
-class Reporter(SilentListener):
+class Reporter(LoggingListener):
     """Prints ``started`` when the job is about to run its first epoch, and a line with ``epoch`` after each."""
 
-    def job_started(self, job_name: str, job_id: str, restored_epoch: int | None, generation: int) -> None:
-        print("started" if restored_epoch is None else f"started from {restored_epoch}", flush=True)
+    def job_started(self, start: JobStart) -> None:
+        print("started" if start.restored_epoch is None else f"started from {start.restored_epoch}", flush=True)
 
     def epoch_completed(self, statistics: EpochStatistics) -> None:
         print(said(statistics.counters["numRecordsRead"]), flush=True)

@@ -13,7 +13,7 @@ from headrace.common import Configuration, Row, Types, WatermarkStrategy
 from headrace.connectors.sink import Committer, Sink
 from headrace.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from headrace.datastream.state import ValueStateDescriptor
-from headrace.jobmanager.progress import SilentListener
+from headrace.jobmanager.progress import JobStart, LoggingListener
 from tests.reliability.support.numbers import NumbersInSplits
 
 if TYPE_CHECKING:
@@ -120,15 +120,15 @@ def expected() -> list[tuple[int, int]]:
 
 
 @dataclass
-class Recorder(SilentListener):
+class Recorder(LoggingListener):
     """Knows which epochs were completed; asks the job to stop after one of them."""
 
     stop_after: int | None = None
     completed: list[int] = field(default_factory=list)
     restored: list[int | None] = field(default_factory=list)
 
-    def job_started(self, job_name: str, job_id: str, restored_epoch: int | None, generation: int) -> None:
-        self.restored.append(restored_epoch)
+    def job_started(self, start: JobStart) -> None:
+        self.restored.append(start.restored_epoch)
 
     def epoch_completed(self, statistics: EpochStatistics) -> None:
         self.completed.append(statistics.epoch)

@@ -7,10 +7,13 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from headrace.cli.progress import wording
+from headrace.connectors.file_system.tolerance import CORRUPT, MISSING
 
-    from headrace.jobmanager.progress import EpochStatistics
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from headrace.jobmanager.progress import EpochStatistics, JobStart
 
 LATE_COUNTER: Final = "numLateRecordsDropped"
 
@@ -18,6 +21,13 @@ _RATE_SECONDS: Final = 10.0
 """The rate is an average over so much time: long enough not to flicker, short enough to show what happens now."""
 
 _TREND_EPOCHS: Final = 40
+
+
+def skipped_files(counters: Mapping[str, int]) -> str:
+    """What a job's counters tell of files that it went on without."""
+    found = ((MISSING, "missing"), (CORRUPT, "damaged"))
+    known = [(wording.number(counters[name]), kind) for name, kind in found if name in counters]
+    return ", ".join(f"{number} {kind} files skipped" for number, kind in known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +68,7 @@ class JobProgress:
     """One job, as the listener has heard of it.
 
     Attributes:
-        name: the job's name.
-        job_id: the job's id.
-        restored_epoch: the epoch that it goes on from; None when it starts afresh.
-        generation: how often it was taken over.
+        start: how it started.
         clock: seconds, never going back.
         epochs: how many epochs this run has completed.
         records: how many records this run has read.
@@ -70,10 +77,7 @@ class JobProgress:
         trend: records a second of the last epochs.
     """
 
-    name: str
-    job_id: str
-    restored_epoch: int | None
-    generation: int
+    start: JobStart
     clock: Callable[[], float] = time.monotonic
     epochs: int = 0
     records: int = 0
@@ -88,14 +92,29 @@ class JobProgress:
         self.started = self.clock()
 
     @property
+    def name(self) -> str:
+        """The job's name."""
+        return self.start.name
+
+    @property
     def seconds(self) -> float:
         """How long this run has taken up to now."""
         return self.clock() - self.started
 
     @property
+    def has_checkpoint(self) -> bool:
+        """Whether there is an epoch to go on from."""
+        return self.latest is not None or self.start.restored_epoch is not None
+
+    @property
     def late_records(self) -> int:
         """Late records that were dropped, over the job's life."""
         return 0 if self.latest is None else self.latest.counters.get(LATE_COUNTER, 0)
+
+    @property
+    def skipped_files(self) -> str:
+        """How many files the job has gone on without over its life; empty when there are none."""
+        return "" if self.latest is None else skipped_files(self.latest.counters)
 
     def completed(self, statistics: EpochStatistics) -> None:
         """An epoch is complete."""

@@ -14,9 +14,12 @@ if TYPE_CHECKING:
 
 def first_line(job: JobProgress) -> str:
     """Whether the job starts afresh or goes on."""
-    if job.restored_epoch is None:
-        return f"job {job.name!r} starts afresh (job id {job.job_id})"
-    return f"restored epoch {job.restored_epoch} of job {job.name!r} (job id {job.job_id}, generation {job.generation})"
+    start = job.start
+    if start.restored_epoch is None:
+        return f"job {start.name!r} starts afresh (job id {start.job_id})"
+    had_ended = ", which had come to its end: nothing is left to do" if start.finished else ""
+    known = f"(job id {start.job_id}, generation {start.generation})"
+    return f"restored epoch {start.restored_epoch} of job {start.name!r} {known}{had_ended}"
 
 
 def progress_line(job: JobProgress) -> str:
@@ -32,17 +35,20 @@ def progress_line(job: JobProgress) -> str:
         f"state {wording.size(latest.state_bytes)}",
         f"{wording.number(job.late_records)} late records dropped",
     ]
+    if job.skipped_files:
+        parts.append(job.skipped_files)
     if latest.pending_commits:
         parts.append(count_of(latest.pending_commits, "pending commit"))
     return f"{job.name}: {', '.join(parts)}"
 
 
-def last_line(job: JobProgress, error: BaseException | None) -> str:
-    """How the job ended."""
+def last_line(job: JobProgress, epoch: int, error: BaseException | None) -> str:
+    """How the job ended; ``epoch`` is the one that it would go on from."""
     seconds = job.seconds
     rate = job.records / seconds if seconds > 0 else 0.0
     state = "ended" if error is None else "was cancelled" if isinstance(error, JobCancelledError) else "failed"
     what = f"{wording.number(job.records)} records in {wording.span(seconds)} ({wording.number(rate)} records/s)"
     late = f", {wording.number(job.late_records)} late records dropped" if job.late_records else ""
-    where = f" at epoch {job.latest.epoch}" if job.latest is not None else ""
-    return f"job {job.name!r} {state}{where}: {what}{late}"
+    skipped = f", {job.skipped_files}" if job.skipped_files else ""
+    where = f" at epoch {epoch}" if job.has_checkpoint else ""
+    return f"job {job.name!r} {state}{where}: {what}{late}{skipped}"

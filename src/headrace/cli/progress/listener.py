@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from headrace.jobmanager.progress import EpochStatistics
+    from headrace.jobmanager.progress import EpochStatistics, JobStart
 
 LINE_SECONDS: Final = 5.0
 """How often a job says where it is, when it says so in lines."""
@@ -38,7 +38,7 @@ class ProgressListener:
         clock: seconds, never going back.
 
     Attributes:
-        last_epochs: by job, the last epoch that was completed.
+        last_epochs: of each job that has ended, the epoch to go on from, if there is one.
         on_start: called when a job begins.
     """
 
@@ -50,9 +50,9 @@ class ProgressListener:
         self._jobs: dict[int, JobProgress] = {}
         self._lock = threading.Lock()
 
-    def job_started(self, job_name: str, job_id: str, restored_epoch: int | None, generation: int) -> None:
+    def job_started(self, start: JobStart) -> None:
         """The first line: afresh, or from where."""
-        job = JobProgress(job_name, job_id, restored_epoch, generation, self._clock)
+        job = JobProgress(start, self._clock)
         with self._lock:
             self._jobs[threading.get_ident()] = job
         self.say(first_line(job))
@@ -64,7 +64,6 @@ class ProgressListener:
         job = self._job()
         if job is not None:
             job.completed(statistics)
-            self.last_epochs[job.name] = statistics.epoch
             self.advanced(job)
 
     def epoch_failed(self, epoch: int, error: BaseException, retry_in: float) -> None:
@@ -74,13 +73,15 @@ class ProgressListener:
             job.failed(epoch, error, retry_in)
             self.stumbled(job)
 
-    def job_ended(self, error: BaseException | None) -> None:
+    def job_ended(self, epoch: int, error: BaseException | None) -> None:
         """The last line; nothing when the job never started."""
         with self._lock:
             job = self._jobs.pop(threading.get_ident(), None)
         if job is not None:
+            if job.has_checkpoint:
+                self.last_epochs[job.name] = epoch
             self.ended()
-            self.say(last_line(job, error))
+            self.say(last_line(job, epoch, error))
 
     def jobs(self) -> list[JobProgress]:
         """The jobs that run now."""
@@ -127,8 +128,8 @@ class LineListener(QuietListener):
 
     def advanced(self, job: JobProgress) -> None:
         now = self._clock()
-        if now - self._said.get(job.job_id, job.started) >= LINE_SECONDS:
-            self._said[job.job_id] = now
+        if now - self._said.get(job.start.job_id, job.started) >= LINE_SECONDS:
+            self._said[job.start.job_id] = now
             self.say(progress_line(job))
 
 

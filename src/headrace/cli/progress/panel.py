@@ -30,9 +30,12 @@ def panels(jobs: Iterable[JobProgress]) -> RenderableType:
 def panel(job: JobProgress) -> Panel:
     """One job: what it has done, how fast, and how far event time has come."""
     body: list[RenderableType] = [_waiting() if job.latest is None else _grid(job, job.latest)]
+    if job.skipped_files:
+        body.append(Text(job.skipped_files, "yellow"))
     if job.note:
         body.append(Text(job.note, "yellow"))
-    origin = "" if job.restored_epoch is None else f", restored epoch {job.restored_epoch}"
+    restored = job.start.restored_epoch
+    origin = "" if restored is None else f", restored epoch {restored}"
     # As text: a job's name may contain brackets, which rich would take for markup
     title = Text.assemble((job.name, "bold"), f"{origin}, {wording.span(job.seconds)}")
     return Panel(Group(*body), title=title, title_align="left", border_style="cyan", padding=(0, 1))
