@@ -89,7 +89,7 @@ def test_process(keyed: KeyedStream, graph: StreamGraph) -> None:
     assert stream.get_type() == Types.LONG()
     assert graph[1].spec == specs.KeyedProcessSpec(function)
     assert graph[1].name == "KeyedProcess"
-    assert graph[1].key_partitioning is not None
+    assert graph[1].key is not None
 
 
 def test_process_takes_a_process_function_as_well(keyed: KeyedStream) -> None:
@@ -131,10 +131,10 @@ def test_text_has_an_order(keyed: KeyedStream, method: str) -> None:
 
 def test_what_a_collection_holds_says_nothing_of_what_reduce_makes(keyed: KeyedStream, graph: StreamGraph) -> None:
     assert keyed.reduce(lambda one, other: [one, other]).get_type() == Types.PICKLED_BYTE_ARRAY()
-    partitioning = graph[2].key_partitioning
-    assert partitioning is not None
-    assert (partitioning.fields, partitioning.key_type) == (None, keyed.get_key_type())
-    assert partitioning.selector(("a", 1)) == "a"
+    key = graph[2].key
+    assert key is not None
+    assert (key.fields, key.codec.type) == (None, keyed.get_key_type())
+    assert key.selector(("a", 1)) == "a"
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_plain_functions_stay_plain(keyed: KeyedStream, graph: StreamGraph, meth
     stream = getattr(keyed, method)(function)
     assert type(stream) is DataStream
     assert graph[1].spec == spec(function)
-    assert graph[1].key_partitioning is not None
+    assert graph[1].key is not None
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ import pytest
 from headrace.common import Row, Types
 from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
 from headrace.datastream import KeySelector, StreamExecutionEnvironment
-from headrace.datastream.streams.keying import partitioning_of
-from headrace.graph.nodes import HashPartitioning
+from headrace.datastream.streams.keying import key_selection
+from headrace.graph.partitioning import HASH
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
@@ -88,8 +88,8 @@ def by_class(value: Payment) -> Payment:
     ],
 )
 def test_keys_of_rows(selector: Any, fields: Any, key_type: TypeInformation) -> None:
-    found = partitioning_of(ROW, selector, None)
-    assert (found.fields, found.key_type) == (fields, key_type)
+    found = key_selection(ROW, selector, None)
+    assert (found.fields, found.codec.type) == (fields, key_type)
     assert found.is_single == (fields is None or len(fields) == 1)
 
 
@@ -104,8 +104,8 @@ def test_keys_of_rows(selector: Any, fields: Any, key_type: TypeInformation) -> 
     ],
 )
 def test_declared_key_type_wins(selector: Any, declared: Any, fields: Any) -> None:
-    found = partitioning_of(ROW, selector, declared)
-    assert found.key_type == Types.of(declared)
+    found = key_selection(ROW, selector, declared)
+    assert found.codec.type == Types.of(declared)
     assert found.fields == fields
 
 
@@ -120,7 +120,7 @@ def test_declared_key_type_wins(selector: Any, declared: Any, fields: Any) -> No
 )
 @pytest.mark.parametrize("selector", ["amount", 1, -1])
 def test_fields_are_taken_from_records_of_any_class(record: Any, record_type: TypeInformation, selector: Any) -> None:
-    found = partitioning_of(record_type, selector, None)
+    found = key_selection(record_type, selector, None)
     assert found.selector(record) == 3
     assert cloudpickle.loads(cloudpickle.dumps(found.selector))(record) == 3
 
@@ -129,23 +129,23 @@ def test_fields_are_taken_from_records_of_any_class(record: Any, record_type: Ty
     ("record", "selector"), [({"a": 3}, "a"), ((3,), 0), (Pair("c", 3), "amount"), (Payment("c", 3), "amount")]
 )
 def test_fields_of_records_without_a_type(record: Any, selector: Any) -> None:
-    found = partitioning_of(PICKLED, selector, None)
-    assert (found.fields, found.key_type, found.selector(record)) == (None, PICKLED, 3)
+    found = key_selection(PICKLED, selector, None)
+    assert (found.fields, found.codec.type, found.selector(record)) == (None, PICKLED, 3)
 
 
 def test_selector_of_plain_values_is_left_alone() -> None:
     # Of a string, x[0] is no field but the first character.
-    found = partitioning_of(Types.STRING(), lambda x: x[0], None)
+    found = key_selection(Types.STRING(), lambda x: x[0], None)
     assert found.fields is None
     assert found.selector("abc") == "a"
 
 
 def test_positions_in_dicts_are_no_fields() -> None:
-    assert partitioning_of(Types.of(Doc), lambda d: d[0], None).fields is None
+    assert key_selection(Types.of(Doc), lambda d: d[0], None).fields is None
 
 
 def test_key_selector_is_called() -> None:
-    assert partitioning_of(ROW, ByCard(), None).selector({"card": 5}) == "5"
+    assert key_selection(ROW, ByCard(), None).selector({"card": 5}) == "5"
 
 
 @pytest.mark.parametrize(
@@ -161,12 +161,12 @@ def test_key_selector_is_called() -> None:
 )
 def test_what_cannot_be_a_key(record_type: TypeInformation, selector: Any, message: str) -> None:
     with pytest.raises(InvalidTypeError, match=message):
-        partitioning_of(record_type, selector, None)
+        key_selection(record_type, selector, None)
 
 
 def test_key_selectors_are_not_opened() -> None:
     with pytest.raises(UnsupportedOperationError, match=r"Opened\.open\(\) would never be called"):
-        partitioning_of(ROW, Opened(), None)
+        key_selection(ROW, Opened(), None)
 
 
 def test_keyed_stream(env: StreamExecutionEnvironment, graph: StreamGraph) -> None:
@@ -179,9 +179,10 @@ def test_keyed_stream(env: StreamExecutionEnvironment, graph: StreamGraph) -> No
     assert again.get_key_type() == Types.LONG()
     again.print()
     (edge,) = graph[1].inputs
-    assert isinstance(edge.partitioning, HashPartitioning)
-    assert edge.partitioning.fields == (1,)
-    assert edge.partitioning.call_site.function == "test_keyed_stream"
+    assert edge.partitioning == HASH
+    assert edge.key is not None
+    assert edge.key.fields == (1,)
+    assert edge.key.call_site.function == "test_keyed_stream"
 
 
 def test_key_of_a_union_and_of_a_side_output_keeps_the_edges(
@@ -190,4 +191,4 @@ def test_key_of_a_union_and_of_a_side_output_keeps_the_edges(
     one = env.from_sequence(1, 2)
     one.union(env.from_sequence(3, 4)).key_by(lambda x: x).print()
     assert [edge.source for edge in graph[2].inputs] == [0, 1]
-    assert all(isinstance(edge.partitioning, HashPartitioning) for edge in graph[2].inputs)
+    assert all(edge.partitioning == HASH and edge.key is not None for edge in graph[2].inputs)

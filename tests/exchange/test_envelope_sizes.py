@@ -6,8 +6,7 @@ from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
 from headrace.common.typeinfo import Types
 from headrace.exchange.envelope import MAX_CELL_BYTES
-from headrace.exchange.routing import ROUTING_ROWS
-from headrace.exchange.sender import COALESCE_ROWS, rows_at_a_time
+from headrace.exchange.sender import COALESCE_ROWS, ROUTING_ROWS, rows_at_a_time
 
 
 def _columnar(texts: list[str]) -> Batch:

@@ -11,26 +11,31 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.common.batch import Batch
-from headrace.common.call_site import UNKNOWN_CALL_SITE
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.typeinfo import Types
 from headrace.exchange.channel import ChannelStatus, ChannelSummary
 from headrace.exchange.envelope import Envelope, Kind, sort_key
 from headrace.exchange.receiver import ExchangeError, ExchangeReceiver
 from headrace.exchange.sender import EdgeSender
+from headrace.graph.nodes import KeySelection
+from headrace.graph.partitioning import FORWARD, HASH, REBALANCE, Partitioning, Receivers
 from headrace.operators.keyed import KeyedBatch
-from headrace.plan.job_plan import KeyPlan, PlannedEdge
+from headrace.plan.job_plan import PlannedEdge
 from headrace.state.key_groups import partitions_of_hashes
 from headrace.state.keys import KeyCodec
 
 ACTIVE, IDLE, FINISHED = ChannelStatus.ACTIVE, ChannelStatus.IDLE, ChannelStatus.FINISHED
 
 
-def edge(number: int, *, parallelism: int = 1, key: KeyPlan | None = None, strategy: str = "FORWARD") -> PlannedEdge:
-    return PlannedEdge(number, 0, 1, 0, None, Types.STRING(), key, True, strategy, 1, parallelism)
+def edge(
+    number: int, *, parallelism: int = 1, key: KeySelection | None = None, partitioning: Partitioning = FORWARD
+) -> PlannedEdge:
+    partitioning = partitioning if key is None else HASH
+    receivers = Receivers(parallelism, 128)
+    return PlannedEdge(number, 0, 1, 0, None, Types.STRING(), key, True, partitioning, 1, receivers)
 
 
-KEY = KeyPlan(KeyCodec.for_type(Types.STRING()), Types.STRING(), str, None, True, UNKNOWN_CALL_SITE)
+KEY = KeySelection(KeyCodec.for_type(Types.STRING()), str, None)
 
 
 @dataclass
@@ -90,7 +95,7 @@ def sent(epoch: list[Channel], parallelism: int = 1, **edge_changes: Any) -> lis
     """Everything that the channels send; a record says where it comes from."""
     outbox: list[Envelope] = []
     for channel in epoch:
-        sender = EdgeSender(edge(channel.edge, parallelism=parallelism, **edge_changes), 128, outbox.append)
+        sender = EdgeSender(edge(channel.edge, parallelism=parallelism, **edge_changes), outbox.append)
         for phase, piece in enumerate(channel.pieces):
             sender.begin_channel(channel.number, phase, channel.start if phase == 0 else MIN_WATERMARK)
             rows = [f"{channel.edge}.{channel.number}.{phase}.{i}" for i in range(len(piece.stamps))]
@@ -249,7 +254,7 @@ def test_summaries_travel() -> None:
 @given(st.integers(1, 9), st.lists(st.integers(0, 30), min_size=1, max_size=4))
 def test_rebalancing_keeps_order_and_loses_nothing(parallelism: int, sizes: list[int]) -> None:
     outbox: list[Envelope] = []
-    sender = EdgeSender(edge(0, parallelism=parallelism, strategy="REBALANCE"), 128, outbox.append)
+    sender = EdgeSender(edge(0, parallelism=parallelism, partitioning=REBALANCE), outbox.append)
     sender.begin_channel(0, 0, 0)
     rows = iter(range(1000))
     for size in sizes:

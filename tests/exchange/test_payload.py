@@ -12,15 +12,14 @@ import numpy as np
 import pytest
 
 from headrace.common.batch import Batch
-from headrace.common.call_site import UNKNOWN_CALL_SITE
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.row import Row
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.exchange.envelope import Envelope, Kind, from_record_batch, to_record_batch
 from headrace.exchange.keying import KeyFunctionError, keys_of
 from headrace.exchange.payload import decode, encode
+from headrace.graph.nodes import KeySelection
 from headrace.operators.keyed import KeyedBatch
-from headrace.plan.job_plan import KeyPlan
 from headrace.state.keys import KeyCodec
 
 
@@ -71,8 +70,10 @@ def batch_of(type_: TypeInformation, rows: list[Any]) -> Batch:
     return Batch.of_rows(type_, rows, times, watermarks)
 
 
-def key_plan(type_: TypeInformation, selector: Any, fields: tuple[str, ...] | None = None, **changes: Any) -> KeyPlan:
-    return KeyPlan(KeyCodec.for_type(type_), type_, selector, fields, True, UNKNOWN_CALL_SITE, **changes)
+def key_of(
+    type_: TypeInformation, selector: Any, fields: tuple[str, ...] | None = None, **changes: Any
+) -> KeySelection:
+    return KeySelection(KeyCodec.for_type(type_), selector, fields, **changes)
 
 
 @pytest.mark.parametrize(("type_", "rows"), RECORDS, ids=lambda value: str(value)[:40])
@@ -115,7 +116,7 @@ KEYS: list[tuple[TypeInformation, list[Any]]] = [
 @pytest.mark.parametrize(("type_", "keys"), KEYS, ids=lambda value: str(value)[:30])
 def test_keys_of_every_type(type_: TypeInformation, keys: list[Any]) -> None:
     batch = batch_of(Types.LONG(), [0, 1])
-    plan = key_plan(type_, lambda row: keys[row])
+    plan = key_of(type_, lambda row: keys[row])
     column = keys_of(batch, plan)
     found = decode(encode(batch, column, plan), Types.LONG(), plan)
     assert isinstance(found, KeyedBatch)
@@ -126,8 +127,8 @@ def test_keys_of_every_type(type_: TypeInformation, keys: list[Any]) -> None:
 def test_a_key_that_is_a_column_is_not_sent_twice() -> None:
     type_ = Types.TUPLE([Types.STRING(), Types.LONG()])
     batch = batch_of(type_, [("a" * 1000, 1), ("b" * 1000, 2)])
-    selected = key_plan(Types.STRING(), lambda row: row[0])
-    column = key_plan(Types.STRING(), lambda row: row[0], ("f0",))
+    selected = key_of(Types.STRING(), lambda row: row[0])
+    column = key_of(Types.STRING(), lambda row: row[0], ("f0",))
     twice, once = encode(batch, keys_of(batch, selected), selected), encode(batch, keys_of(batch, column), column)
     assert len(once) < len(twice) - 1000
     found = decode(once, type_, column)
@@ -136,14 +137,14 @@ def test_a_key_that_is_a_column_is_not_sent_twice() -> None:
 
 
 def test_keys_that_only_route_stay_behind() -> None:
-    plan = key_plan(Types.STRING(), str, only_routes=True)
+    plan = key_of(Types.STRING(), str, only_routes=True)
     batch = batch_of(Types.LONG(), [1, 2])
     assert not isinstance(decode(encode(batch, keys_of(batch, plan), plan), Types.LONG(), plan), KeyedBatch)
 
 
 def test_a_failing_key_function_names_the_record() -> None:
     with pytest.raises(KeyFunctionError) as caught:
-        keys_of(batch_of(Types.LONG(), [1, 0, 2]), key_plan(Types.LONG(), lambda row: 1 // row))
+        keys_of(batch_of(Types.LONG(), [1, 0, 2]), key_of(Types.LONG(), lambda row: 1 // row))
     assert caught.value.record == 0
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 

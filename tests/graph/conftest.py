@@ -11,10 +11,12 @@ from headrace.common.typeinfo import Types
 from headrace.connectors.print_sink import PrintSink
 from headrace.connectors.sequence import NumberSequenceSource
 from headrace.graph import specs
-from headrace.graph.nodes import Edge, HashPartitioning
+from headrace.graph.nodes import Edge, KeySelection
+from headrace.graph.partitioning import HASH
 from headrace.graph.stream_graph import StreamGraph
 from headrace.operators.window.aggregates import count, first
 from headrace.plan.planner import PlanSettings, plan_job
+from headrace.state.keys import KeyCodec
 from headrace.time.watermark_strategy import WatermarkStrategy
 from headrace.time.windows import TumblingEventTimeWindows
 
@@ -24,8 +26,8 @@ if TYPE_CHECKING:
 PAYMENT = Types.ROW_NAMED(["card", "merchant", "amount"], [Types.STRING(), Types.STRING(), Types.DOUBLE()])
 
 
-def keyed_by(field: str, **more: Any) -> HashPartitioning:
-    return HashPartitioning(selector=None, fields=(field,), key_type=Types.STRING(), **more)
+def keyed_by(source: int, field: str, **more: Any) -> Edge:
+    return Edge(source, HASH, key=KeySelection(KeyCodec.for_type(Types.STRING()), None, (field,)), **more)
 
 
 def add_sink(graph: StreamGraph, name: str, edge: Edge) -> int:
@@ -44,11 +46,11 @@ def payments() -> StreamGraph:
     graph.update(source, uid="payments", description="card payments of the demo")
     strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5))
     timed = graph.add(specs.TimestampsSpec(strategy), "Timestamps/Watermarks", (Edge(source),), PAYMENT).id
-    rule = graph.add(specs.KeyedProcessSpec(None), "Card rule", (Edge(timed, keyed_by("card")),), Types.STRING()).id
+    rule = graph.add(specs.KeyedProcessSpec(None), "Card rule", (keyed_by(timed, "card"),), Types.STRING()).id
     graph.update(rule, uid="card-rule")
     spec = specs.ColumnarWindowSpec(TumblingEventTimeWindows.of(Time.minutes(1)), (count(), first("amount")))
     window = graph.add(
-        spec, "Totals", (Edge(timed, keyed_by("merchant")),), Types.LONG(), (("late", PAYMENT),), parallelism=1
+        spec, "Totals", (keyed_by(timed, "merchant"),), Types.LONG(), (("late", PAYMENT),), parallelism=1
     ).id
     add_sink(graph, "Sink: alerts", Edge(rule))
     add_sink(graph, "Sink: totals", Edge(window))

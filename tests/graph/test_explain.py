@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 from headrace.common.typeinfo import Types
 from headrace.connectors.print_sink import PrintSink
 from headrace.graph import specs
-from headrace.graph.nodes import Edge, HashPartitioning
+from headrace.graph.nodes import Edge, KeySelection
+from headrace.graph.partitioning import HASH
 from headrace.graph.stream_graph import StreamGraph
 from headrace.plan.explain_json import explain_json
 from headrace.plan.explain_mermaid import explain_mermaid
 from headrace.plan.explain_text import explain_text
 from headrace.plan.planner import PlanSettings, plan_job
+from headrace.state.keys import KeyCodec
 
 if TYPE_CHECKING:
     from headrace.plan.job_plan import JobPlan
@@ -113,10 +115,11 @@ def test_json_documents_operators_and_edges(payments_plan: JobPlan) -> None:
 
 def test_an_exchange_that_skips_a_stage_says_so() -> None:
     graph = StreamGraph()
-    by_value = HashPartitioning(None, (0,), Types.LONG())
+    key = KeySelection(KeyCodec.for_type(Types.LONG()), None, (0,))
+    first, second = (Edge(number, HASH, key=key) for number in (0, 1))
     graph.add(specs.MapSpec(None), "start", output_type=Types.LONG())
-    graph.add(specs.KeyedProcessSpec(None), "once", (Edge(0, by_value),), Types.LONG())
-    graph.add(specs.KeyedProcessSpec(None), "twice", (Edge(1, by_value), Edge(0, by_value)), Types.LONG())
+    graph.add(specs.KeyedProcessSpec(None), "once", (first,), Types.LONG())
+    graph.add(specs.KeyedProcessSpec(None), "twice", (second, first), Types.LONG())
     graph.add(specs.SinkSpec(PrintSink()), "sink", (Edge(2),))
     text = explain_text(plan_job(graph, PlanSettings("skips", 2, 128, is_batch=True)))
     assert "   │ HASH(0)  [0] → [2] (passes through stage 1)\n" in text

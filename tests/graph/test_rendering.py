@@ -9,12 +9,13 @@ import pytest
 
 from headrace.common.typeinfo import Types
 from headrace.graph import specs
-from headrace.graph.nodes import Edge, HashPartitioning
+from headrace.graph.nodes import Edge, KeySelection
 from headrace.graph.render_json import graph_document, render_json
 from headrace.graph.render_labels import key_label
 from headrace.graph.render_mermaid import escape, render_mermaid
 from headrace.graph.render_text import render_text
 from headrace.graph.stream_graph import StreamGraph
+from headrace.state.keys import KeyCodec
 
 
 def test_text_is_a_tree_from_the_sources_down(payments: StreamGraph) -> None:
@@ -162,8 +163,8 @@ def by_name(record: dict[str, str]) -> str:
     ],
 )
 def test_a_key_is_named_by_its_function_when_its_fields_are_not_known(selector: object, label: str) -> None:
-    assert key_label(HashPartitioning(selector, None, Types.STRING())) == label
+    assert key_label(KeySelection(KeyCodec.for_type(Types.STRING()), selector, None)) == label
 
 
 def test_a_key_is_named_by_its_fields_when_they_are_known() -> None:
-    assert key_label(HashPartitioning(None, ("card", 1), Types.STRING())) == "card, 1"
+    assert key_label(KeySelection(KeyCodec.for_type(Types.STRING()), None, ("card", 1))) == "card, 1"

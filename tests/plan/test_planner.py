@@ -12,6 +12,7 @@ from headrace.connectors.collect import CollectSink
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.aggregates import count, first
 from headrace.datastream.streams.data_stream import DataStream
+from headrace.graph.partitioning import FORWARD, HASH, REBALANCE
 from headrace.plan.job_plan import JobPlan, PlannedEdge
 from headrace.plan.planner import PlanSettings, plan_job
 from headrace.time.windows import TumblingEventTimeWindows
@@ -64,8 +65,8 @@ def test_a_stage_for_each_shuffle_of_the_deepest_path(env: StreamExecutionEnviro
     job = plan(env)
     assert names(job) == [["pairs", "flat"], ["once", "one"], ["twice", "two", "union"]]
     skips = edge(job, "pairs", "union")
-    assert (skips.is_exchange, skips.ship_strategy, skips.target_stage) == (True, "FORWARD", 2)
-    assert edge(job, "once", "twice").ship_strategy == "HASH"
+    assert (skips.is_exchange, skips.partitioning, skips.target_stage) == (True, FORWARD, 2)
+    assert edge(job, "once", "twice").partitioning == HASH
     assert not edge(job, "twice", "two").is_exchange
 
 
@@ -87,7 +88,7 @@ def test_unions_behind_a_shuffle_are_merged_by_another_one(env: StreamExecutionE
         ["process", "processed", "filter", "together"],
         ["sum", "summed"],
     ]
-    assert edge(job, "one", "process").ship_strategy == "FORWARD"
+    assert edge(job, "one", "process").partitioning == FORWARD
     assert names(plan(env, is_batch=True))[1] == [
         *["one", "two", "sink", "map", "mapped", "process", "processed", "filter", "together"]
     ]
@@ -108,7 +109,7 @@ def test_parallelism(env: StreamExecutionEnvironment) -> None:
     job = plan(env)
     parallelism = {operator.node.name: operator.parallelism for operator in job.operators()}
     assert parallelism == {"pairs": 2, "sum": 3, "sink": 3, "narrow": 1, "max": 5, "max sink": 5}
-    assert edge(job, "sum", "narrow").ship_strategy == "REBALANCE"
+    assert edge(job, "sum", "narrow").partitioning == REBALANCE
     assert [stage.parallelism for stage in job.stages] == [2, 3, 1, 5]
 
 

@@ -37,4 +37,4 @@ def _node(operator: PlannedOperator) -> dict[str, Any]:
 
 def _predecessor(edge: PlannedEdge) -> dict[str, Any]:
     side = "first" if edge.input_index == 0 else "second"
-    return {"id": edge.source, "ship_strategy": edge.ship_strategy, "side": side}
+    return {"id": edge.source, "ship_strategy": edge.partitioning.label, "side": side}

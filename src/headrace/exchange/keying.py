@@ -8,7 +8,7 @@ from headrace.operators.keyed import KeyedBatch
 
 if TYPE_CHECKING:
     from headrace.common.batch import Batch
-    from headrace.plan.job_plan import KeyPlan
+    from headrace.graph.nodes import KeySelection
     from headrace.state.keys import KeyColumn
 
 
@@ -24,7 +24,7 @@ class KeyFunctionError(Exception):
         self.record = record
 
 
-def keys_of(batch: Batch, key: KeyPlan) -> KeyColumn:
+def keys_of(batch: Batch, key: KeySelection) -> KeyColumn:
     """The keys of a batch.
 
     Raises:
@@ -39,7 +39,7 @@ def keys_of(batch: Batch, key: KeyPlan) -> KeyColumn:
     return key.codec.encode(_selected(batch, key))
 
 
-def _selected(batch: Batch, key: KeyPlan) -> list[Any]:
+def _selected(batch: Batch, key: KeySelection) -> list[Any]:
     keys: list[Any] = []
     append, select = keys.append, key.selector
     row = None

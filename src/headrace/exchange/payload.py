@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.common.typeinfo import TypeInformation
-    from headrace.plan.job_plan import KeyPlan
+    from headrace.graph.nodes import KeySelection
 
 _LENGTHS = struct.Struct("<qqq")
 _TIMESTAMPS = "__timestamp"
@@ -32,7 +32,7 @@ _KEY = "__key"
 _ROWS = "__rows"
 
 
-def encode(batch: Batch, keys: KeyColumn | None, key: KeyPlan | None) -> bytes:
+def encode(batch: Batch, keys: KeyColumn | None, key: KeySelection | None) -> bytes:
     """A batch as bytes.
 
     Args:
@@ -47,7 +47,7 @@ def encode(batch: Batch, keys: KeyColumn | None, key: KeyPlan | None) -> bytes:
     )
 
 
-def decode(payload: bytes | pa.Buffer, record_type: TypeInformation, key: KeyPlan | None) -> Batch:
+def decode(payload: bytes | pa.Buffer, record_type: TypeInformation, key: KeySelection | None) -> Batch:
     """The batch that :func:`encode` made bytes of; a :class:`KeyedBatch` for a keyed edge."""
     view = memoryview(payload)
     records, runs, size = _LENGTHS.unpack_from(view)
@@ -68,17 +68,17 @@ def _runs(values: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDA
     return ends, values[ends - 1]
 
 
-def _is_column(key: KeyPlan | None) -> bool:
+def _is_column(key: KeySelection | None) -> bool:
     """Whether the key of a record is a column of it, so that the receiver can look there."""
     return key is not None and key.fields is not None and key.is_single and len(key.fields) == 1
 
 
-def _has_key(key: KeyPlan | None) -> bool:
+def _has_key(key: KeySelection | None) -> bool:
     """Whether keys travel beside the records."""
     return key is not None and not key.only_routes and not _is_column(key)
 
 
-def _schema(record_type: TypeInformation, key: KeyPlan | None) -> pa.Schema:
+def _schema(record_type: TypeInformation, key: KeySelection | None) -> pa.Schema:
     fields = [pa.field(_TIMESTAMPS, pa.int64())]
     if key is not None:
         fields.append(pa.field(_KEY, key.codec.arrow_type))
@@ -123,7 +123,7 @@ def _from_arrow(
     record_type: TypeInformation,
     records: int,
     watermarks: npt.NDArray[np.int64],
-    key: KeyPlan | None,
+    key: KeySelection | None,
     has_key: bool,
 ) -> Batch:
     timestamps = table.column(0).to_numpy()

@@ -11,7 +11,6 @@ from headrace.exchange.channel import ChannelStatus, ChannelSummary
 from headrace.exchange.envelope import MAX_CELL_BYTES, Envelope, Kind
 from headrace.exchange.keying import keys_of
 from headrace.exchange.payload import encode
-from headrace.exchange.routing import ROUTING_ROWS, by_key_group, evenly
 from headrace.operators.keyed import KeyedBatch
 
 if TYPE_CHECKING:
@@ -20,6 +19,9 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.plan.job_plan import PlannedEdge
     from headrace.state.keys import KeyColumn
+
+ROUTING_ROWS = 1 << 16
+"""Rows routed at a time: a sort of this many one-byte partition numbers stays in the cache (measured)."""
 
 COALESCE_ROWS = 8192
 """Batches smaller than this wait for more before they are sent: an envelope costs tens of microseconds."""
@@ -30,7 +32,6 @@ class EdgeSender:
 
     Args:
         edge: the edge.
-        max_parallelism: how many key groups the receiver has.
         outbox: takes finished envelopes.
         guard: is around everything that calls the user's code (key functions) or shows that a record does not fit its
             type, so that an error names the operator.
@@ -39,17 +40,15 @@ class EdgeSender:
     def __init__(
         self,
         edge: PlannedEdge,
-        max_parallelism: int,
         outbox: Callable[[Envelope], None],
         guard: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.edge = edge
-        self._max_parallelism = max_parallelism
         self._outbox = outbox
         self._guard = guard
         self._pending: list[Batch] = []
         self._pending_rows = 0
-        self._sequences = [0] * edge.target_parallelism
+        self._sequences = [0] * edge.receivers.parallelism
         self._channel = 0
         self._phase = 0
         self._start = MIN_WATERMARK
@@ -57,7 +56,7 @@ class EdgeSender:
     def begin_channel(self, channel: int, phase: int, start: int) -> None:
         """All that follows comes from this piece of this channel."""
         self._channel, self._phase, self._start = channel, phase, start
-        self._sequences = [0] * self.edge.target_parallelism
+        self._sequences = [0] * self.edge.receivers.parallelism
 
     def send(self, batch: Batch) -> None:
         """Send records; they may wait for more."""
@@ -105,24 +104,12 @@ class EdgeSender:
             self._outbox(self._envelope(target, -1, MIN_WATERMARK, self._phase, Kind.SUMMARY, summary.to_bytes()))
 
     def _route(self, batch: Batch, batch_keys: KeyColumn | None) -> None:
-        for target, part, keys in self._parts(batch, batch_keys):
-            sequence = self._sequences[target]
-            self._sequences[target] = sequence + 1
-            payload = encode(part, keys, self.edge.key)
-            self._outbox(self._envelope(target, self._phase, int(part.watermarks[0]), sequence, Kind.DATA, payload))
-
-    def _parts(self, batch: Batch, keys: KeyColumn | None) -> Iterator[tuple[int, Batch, KeyColumn | None]]:
-        parallelism = self.edge.target_parallelism
-        if keys is not None:
-            if parallelism == 1:
-                yield 0, batch, keys
-                return
-            for target, rows in by_key_group(keys, parallelism, self._max_parallelism):
-                yield target, batch.take(rows), keys.take(rows)
-        elif self.edge.ship_strategy == "REBALANCE":
-            yield from ((target, part, None) for target, part in evenly(batch, parallelism))
-        else:
-            yield self._channel % parallelism, batch, None
+        for part in self.edge.partitioning.route(batch, batch_keys, self._channel, self.edge.receivers):
+            sequence = self._sequences[part.target]
+            self._sequences[part.target] = sequence + 1
+            payload = encode(part.batch, part.keys, self.edge.key)
+            watermark = int(part.batch.watermarks[0])
+            self._outbox(self._envelope(part.target, self._phase, watermark, sequence, Kind.DATA, payload))
 
     def _envelope(self, target: int, phase: int, watermark: int, sequence: int, kind: Kind, payload: bytes) -> Envelope:
         edge = self.edge

@@ -10,42 +10,36 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.call_site import UNKNOWN_CALL_SITE, CallSite
+from headrace.graph.partitioning import FORWARD
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
+    from headrace.graph.partitioning import Partitioning
     from headrace.graph.specs import OperatorSpec
+    from headrace.state.keys import KeyCodec
 
 
 @dataclass(frozen=True, slots=True)
-class Forward:
-    """Records stay with the subtask that made them."""
-
-    label = "FORWARD"
-
-
-@dataclass(frozen=True, slots=True)
-class HashPartitioning:
-    """Records go to the subtask that owns the key group of their key.
+class KeySelection:
+    """How the key of a record is found and what it is.
 
     Attributes:
-        selector: the user's key function; None when ``fields`` says it all.
+        codec: encodes and hashes keys; knows their type.
+        selector: the user's key function, called for each record when ``fields`` is None; None when they say it all.
         fields: names or indices of the fields that make the key, when that is known: then no Python call is needed.
-        key_type: the type of the key.
         is_single: whether the key is the one field itself, not a tuple of fields.
         call_site: where ``key_by`` was called.
+        is_attached: whether the producer hands over keyed batches already.
         only_routes: whether the receiver has no use for the keys (it finds them in the records).
     """
 
+    codec: KeyCodec
     selector: Any
     fields: tuple[str | int, ...] | None
-    key_type: TypeInformation
     is_single: bool = True
     call_site: CallSite = UNKNOWN_CALL_SITE
+    is_attached: bool = False
     only_routes: bool = False
-    label = "HASH"
-
-
-Partitioning = Forward | HashPartitioning
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +49,16 @@ class Edge:
     Attributes:
         source: id of the node that makes the records.
         partitioning: how they are spread over the consumer's subtasks.
+        key: how they are keyed; None when they are not.
         side_output: id of the side output they come from; None for the main output.
         input_index: which of the consumer's inputs they belong to; several edges with one index are a union.
     """
 
     source: int
-    partitioning: Partitioning = Forward()
+    partitioning: Partitioning = FORWARD
     side_output: str | None = None
     input_index: int = 0
+    key: KeySelection | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +102,9 @@ class Node:
         return self.output_type is None
 
     @property
-    def key_partitioning(self) -> HashPartitioning | None:
+    def key(self) -> KeySelection | None:
         """How the node's input is keyed; None when it is not."""
-        for edge in self.inputs:
-            if isinstance(edge.partitioning, HashPartitioning):
-                return edge.partitioning
-        return None
+        return next((edge.key for edge in self.inputs if edge.key is not None), None)
 
     def type_of(self, side_output: str | None) -> TypeInformation:
         """The type of one of the node's outputs."""

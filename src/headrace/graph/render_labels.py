@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from headrace.graph.nodes import HashPartitioning
 from headrace.graph.specs import SinkSpec
 
 if TYPE_CHECKING:
-    from headrace.graph.nodes import Edge, Node
-
-
-class Key(Protocol):
-    """What is known of a key, in the logical graph and in the plan alike."""
-
-    @property
-    def selector(self) -> Any:
-        """The user's key function."""
-
-    @property
-    def fields(self) -> tuple[str | int, ...] | None:
-        """The fields that make the key, when they are known."""
+    from headrace.graph.nodes import KeySelection, Node
+    from headrace.graph.partitioning import Partitioning
 
 
 def one_line(text: str) -> str:
@@ -29,7 +17,7 @@ def one_line(text: str) -> str:
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
-def key_label(key: Key) -> str:
+def key_label(key: KeySelection) -> str:
     """What a stream is keyed by: the fields, or the name of the function."""
     return _selector_name(key.selector) if key.fields is None else ", ".join(map(str, key.fields))
 
@@ -43,15 +31,10 @@ def _selector_name(selector: Any) -> str:
     return "lambda" if name == "<lambda>" else name
 
 
-def ship_label(strategy: str, key: Key | None, side_output: str | None) -> str:
+def ship_label(partitioning: Partitioning, key: KeySelection | None, side_output: str | None) -> str:
     """How records travel: ``HASH(card)``, ``FORWARD``, ``FORWARD, side output late``."""
-    label = strategy if key is None else f"{strategy}({key_label(key)})"
+    label = partitioning.label if key is None else f"{partitioning.label}({key_label(key)})"
     return label if side_output is None else f"{label}, side output {side_output}"
-
-
-def edge_key(edge: Edge) -> Key | None:
-    """The key of a logical edge; None when it is not keyed."""
-    return edge.partitioning if isinstance(edge.partitioning, HashPartitioning) else None
 
 
 def role_of(node: Node) -> str:

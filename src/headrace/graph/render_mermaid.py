@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headrace.graph.render_labels import edge_key, ship_label
+from headrace.graph.render_labels import ship_label
 from headrace.graph.specs import SinkSpec
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def render_mermaid(graph: StreamGraph) -> str:
     lines += [f"    {mermaid_node(node, _details(node))}" for node in graph]
     for node in graph:
         for edge in node.inputs:
-            label = ship_label(edge.partitioning.label, edge_key(edge), edge.side_output)
+            label = ship_label(edge.partitioning, edge.key, edge.side_output)
             lines.append(f"    {mermaid_edge(edge.source, node.id, label)}")
     return "\n".join(lines) + "\n"
 

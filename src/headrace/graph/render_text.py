@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headrace.graph.render_labels import count_of, edge_key, one_line, ship_label
+from headrace.graph.render_labels import count_of, one_line, ship_label
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -74,7 +74,7 @@ def node_text(node_id: int, name: str) -> str:
 
 
 def _edge_text(edge: Edge) -> str:
-    return arrow_text(one_line(ship_label(edge.partitioning.label, edge_key(edge), edge.side_output)))
+    return arrow_text(one_line(ship_label(edge.partitioning, edge.key, edge.side_output)))
 
 
 def _details(node: Node) -> str:

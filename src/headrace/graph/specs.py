@@ -22,14 +22,12 @@ class OperatorSpec:
 
     Class attributes:
         kind: the kind of operator, as shown in plans.
-        is_keyed: whether the operator works on a keyed stream only.
-        is_local: whether the operator wants keys but not a shuffle (it works before one).
+        is_keyed: whether the operator has keyed state.
         is_timeless: whether it does the same whatever the event time is.
     """
 
     kind: ClassVar[str] = "Operator"
     is_keyed: ClassVar[bool] = False
-    is_local: ClassVar[bool] = False
     is_timeless: ClassVar[bool] = False
 
 
@@ -188,6 +186,4 @@ class LocalWindowSpec(OperatorSpec):
     """
 
     kind: ClassVar[str] = "LocalWindow"
-    is_keyed: ClassVar[bool] = True
-    is_local: ClassVar[bool] = True
     window: ColumnarWindowSpec

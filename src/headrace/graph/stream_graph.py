@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.call_site import caller
@@ -13,6 +15,12 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.graph.specs import OperatorSpec
+
+Rule = Callable[[Node, "Iterator[int]"], "Iterable[Node]"]
+"""Makes nodes of a node: itself, changed or not, and others before or behind it, producers first.
+
+It also gets ids that no node has. Those that read from the node go on reading from the one that keeps its id.
+"""
 
 
 class StreamGraph:
@@ -68,6 +76,11 @@ class StreamGraph:
     def consumers(self, node_id: int) -> list[tuple[Node, Edge]]:
         """The nodes that read from a node, each with the edge it reads through."""
         return [(node, edge) for node in self for edge in node.inputs if edge.source == node_id]
+
+    def transform(self, rule: Rule) -> StreamGraph:
+        """The graph in which each node is replaced by what a rule makes of it."""
+        free = count(max(self._nodes, default=-1) + 1)
+        return StreamGraph.of(made for node in self for made in rule(node, free))
 
     def subgraph(self, node_ids: set[int]) -> StreamGraph:
         """The part of the graph that ``node_ids`` need: themselves and all that comes before them."""

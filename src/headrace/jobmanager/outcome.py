@@ -101,7 +101,7 @@ def _stage(stage: Stage, max_parallelism: int, reports: Mapping[tuple[int, int],
             for node, watermark in report.watermarks.items()
         }
         partitions.append(PartitionSnapshot(report.version, progress, report.earliest_timer))
-    stateful = (op.uid for op in stage.operators if op.node.spec.is_keyed and not op.node.spec.is_local)
+    stateful = (op.uid for op in stage.operators if op.node.spec.is_keyed)
     own = {op.uid: op.max_parallelism for op in stage.operators if op.max_parallelism != max_parallelism}
     return StageSnapshot(tuple(uids.values()), tuple(partitions), tuple(stateful), own)
 

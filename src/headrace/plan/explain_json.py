@@ -76,7 +76,7 @@ def _edge(edge: PlannedEdge) -> dict[str, Any]:
         "source": edge.source,
         "target": edge.target,
         "input": edge.input_index,
-        "ship_strategy": edge.ship_strategy,
+        "ship_strategy": edge.partitioning.label,
         "exchange": edge.is_exchange,
         "key": None if edge.key is None else key_label(edge.key),
         "side_output": edge.side_output,

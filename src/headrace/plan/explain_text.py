@@ -35,7 +35,7 @@ def identity(operator: PlannedOperator) -> str:
 
 def planned_label(edge: PlannedEdge) -> str:
     """How the records of an edge travel."""
-    return ship_label(edge.ship_strategy, edge.key if edge.is_exchange else None, edge.side_output)
+    return ship_label(edge.partitioning, edge.key if edge.is_exchange else None, edge.side_output)
 
 
 def _headline(plan: JobPlan) -> str:

@@ -8,42 +8,14 @@ and every source is read once.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
-from headrace.common.constants import DEFAULT_MAX_PARALLELISM
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from headrace.common.call_site import CallSite
     from headrace.common.typeinfo import TypeInformation
-    from headrace.graph.nodes import Node
-    from headrace.state.keys import KeyCodec
-
-
-@dataclass(frozen=True, slots=True)
-class KeyPlan:
-    """How the key of a record is found and what it is.
-
-    Attributes:
-        codec: encodes and hashes keys.
-        key_type: the type of the key.
-        selector: the user's key function; called for each record when ``fields`` is None.
-        fields: the fields that make the key, when they are known.
-        is_single: whether the key is the one field itself, not a tuple of fields.
-        call_site: where ``key_by`` was called.
-        is_attached: whether the producer hands over keyed batches already.
-        only_routes: whether the receiver has no use for the keys.
-    """
-
-    codec: KeyCodec
-    key_type: TypeInformation
-    selector: Any
-    fields: tuple[str | int, ...] | None
-    is_single: bool
-    call_site: CallSite
-    is_attached: bool = False
-    only_routes: bool = False
+    from headrace.graph.nodes import KeySelection, Node
+    from headrace.graph.partitioning import Partitioning, Receivers
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +31,9 @@ class PlannedEdge:
         record_type: the type of its records.
         key: how its records are keyed; None when they are not.
         is_exchange: whether it crosses a shuffle.
-        ship_strategy: FORWARD, HASH or REBALANCE, as shown in plans.
+        partitioning: how they are spread over the consumer's subtasks.
         target_stage: the stage of the consumer.
-        target_parallelism: how many subtasks the consumer has.
-        target_max_parallelism: how many key groups the consumer has.
+        receivers: the consumer's subtasks.
     """
 
     id: int
@@ -71,12 +42,11 @@ class PlannedEdge:
     input_index: int
     side_output: str | None
     record_type: TypeInformation
-    key: KeyPlan | None
+    key: KeySelection | None
     is_exchange: bool
-    ship_strategy: str
+    partitioning: Partitioning
     target_stage: int
-    target_parallelism: int
-    target_max_parallelism: int = DEFAULT_MAX_PARALLELISM
+    receivers: Receivers
 
 
 @dataclass(frozen=True, slots=True)

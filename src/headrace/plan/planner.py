@@ -7,16 +7,17 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from headrace.common.errors import InvalidProgramError
-from headrace.graph.nodes import Edge, HashPartitioning, Node
-from headrace.graph.stream_graph import StreamGraph
-from headrace.plan.job_plan import JobPlan, KeyPlan, PlannedEdge, PlannedOperator, Stage
+from headrace.graph.partitioning import Receivers
+from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, Stage
 from headrace.plan.rewrites import REWRITES
-from headrace.plan.stage_cut import StageCut, is_keyed_shuffle
+from headrace.plan.stage_cut import StageCut
 from headrace.plan.validation import validate, validate_parallelism
-from headrace.state.keys import KeyCodec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from headrace.graph.nodes import Edge, Node
+    from headrace.graph.stream_graph import StreamGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ def plan_job(graph: StreamGraph, settings: PlanSettings) -> JobPlan:
     validate(graph, settings.max_parallelism)
     explicit = frozenset(node.id for node in graph if node.uid is not None)
     uids = assign_uids(graph)
-    graph = StreamGraph.of(replace(node, uid=uids[node.id]) for node in graph)
+    graph = graph.transform(lambda node, _: (replace(node, uid=uids[node.id]),))
     for rewrite in REWRITES:
         graph = rewrite(graph)
     return _Planner(graph, settings, explicit).plan()
@@ -86,7 +87,7 @@ class _Planner:
         """What the node says; else that of what it is chained to, so that records stay where they are."""
         if node.parallelism is not None:
             return node.parallelism
-        if node.inputs and not any(is_keyed_shuffle(node, edge) for edge in node.inputs):
+        if node.inputs and not any(edge.partitioning.redistributes for edge in node.inputs):
             return max(self.parallelism[edge.source] for edge in node.inputs)
         return self.settings.parallelism
 
@@ -98,8 +99,7 @@ class _Planner:
         return [self._plan_edge(number, node, edge) for number, (node, edge) in enumerate(found)]
 
     def _plan_edge(self, number: int, node: Node, edge: Edge) -> PlannedEdge:
-        shuffles, depth = self.cut.shuffles(node, edge), self.cut.depth
-        is_hash = isinstance(edge.partitioning, HashPartitioning)
+        depth = self.cut.depth
         return PlannedEdge(
             id=number,
             source=edge.source,
@@ -107,18 +107,12 @@ class _Planner:
             input_index=edge.input_index,
             side_output=edge.side_output,
             record_type=self.graph[edge.source].type_of(edge.side_output),
-            key=self._key_plan(edge),
+            key=edge.key,
             is_exchange=depth[edge.source] != depth[node.id],
-            ship_strategy="HASH" if is_hash and shuffles else "REBALANCE" if shuffles else "FORWARD",
+            partitioning=self.cut.partitioning(node, edge),
             target_stage=depth[node.id],
-            target_parallelism=self.parallelism[node.id],
-            target_max_parallelism=self._max_parallelism_of(node),
+            receivers=Receivers(self.parallelism[node.id], self._max_parallelism_of(node)),
         )
-
-    def _key_plan(self, edge: Edge) -> KeyPlan | None:
-        if not isinstance(edge.partitioning, HashPartitioning):
-            return None
-        return key_plan(edge.partitioning, is_attached=self.graph[edge.source].spec.is_local)
 
     def _plan_operator(self, node: Node, edges: list[PlannedEdge]) -> PlannedOperator:
         return PlannedOperator(
@@ -138,20 +132,6 @@ class _Planner:
             members = tuple(op for op in operators if op.stage == index)
             stages.append(Stage(index, max(op.parallelism for op in members), members))
         return tuple(stages)
-
-
-def key_plan(partitioning: HashPartitioning, *, is_attached: bool) -> KeyPlan:
-    """What a task has to know to key a record."""
-    return KeyPlan(
-        codec=KeyCodec.for_type(partitioning.key_type),
-        key_type=partitioning.key_type,
-        selector=partitioning.selector,
-        fields=partitioning.fields,
-        is_single=partitioning.is_single,
-        call_site=partitioning.call_site,
-        is_attached=is_attached,
-        only_routes=partitioning.only_routes,
-    )
 
 
 def uid_of(node: Node) -> str:

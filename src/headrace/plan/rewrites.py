@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from headrace.graph.nodes import Edge, HashPartitioning, Node
+from headrace.graph.nodes import Edge, Node
+from headrace.graph.partitioning import FORWARD
 from headrace.graph.specs import ColumnarWindowSpec, LocalWindowSpec
-from headrace.graph.stream_graph import StreamGraph
 from headrace.operators.window.layout import WindowLayout
 from headrace.operators.window.local import PARTIALS_TAG
-from headrace.state.keys import KeyCodec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from headrace.graph.stream_graph import StreamGraph
 
 
 def two_phase_windows(graph: StreamGraph) -> StreamGraph:
@@ -22,20 +23,17 @@ def two_phase_windows(graph: StreamGraph) -> StreamGraph:
     Only where it changes nothing: without allowed lateness and without a side output for late records, which both want
     records as they came, and for aggregates that do not depend on the order of records.
     """
-    nodes: list[Node] = []
-    next_id = max((node.id for node in graph), default=-1) + 1
-    for node in graph:
-        if isinstance(node.spec, ColumnarWindowSpec) and _can_be_split(graph, node, node.spec):
-            inputs: list[Edge] = []
-            for number, edge in enumerate(node.inputs):
-                local = _local_window(graph, node, node.spec, edge, next_id, number)
-                next_id += 1
-                nodes.append(local)
-                inputs.extend(_edges(local, edge))
-            nodes.append(replace(node, inputs=tuple(inputs)))
-        else:
-            nodes.append(node)
-    return StreamGraph.of(nodes)
+
+    def split(node: Node, free: Iterator[int]) -> Iterator[Node]:
+        spec = node.spec
+        if isinstance(spec, ColumnarWindowSpec) and _can_be_split(graph, node, spec):
+            found = enumerate(node.inputs)
+            local = [(_local_window(graph, node, spec, edge, next(free), number), edge) for number, edge in found]
+            yield from (window for window, _ in local)
+            node = replace(node, inputs=tuple(edge for one in local for edge in _edges(*one)))
+        yield node
+
+    return graph.transform(split)
 
 
 REWRITES: tuple[Callable[[StreamGraph], StreamGraph], ...] = (two_phase_windows,)
@@ -48,10 +46,9 @@ def _can_be_split(graph: StreamGraph, node: Node, spec: ColumnarWindowSpec) -> b
 
 
 def _layout(graph: StreamGraph, edge: Edge, spec: ColumnarWindowSpec) -> WindowLayout:
-    assert isinstance(edge.partitioning, HashPartitioning)
+    assert edge.key is not None
     record_type = graph[edge.source].type_of(edge.side_output)
-    codec = KeyCodec.for_type(edge.partitioning.key_type)
-    return WindowLayout.of(record_type, codec, spec.aggregates, edge.partitioning.fields)
+    return WindowLayout.of(record_type, edge.key.codec, spec.aggregates, edge.key.fields)
 
 
 def _local_window(
@@ -61,7 +58,7 @@ def _local_window(
         id=node_id,
         spec=LocalWindowSpec(spec),
         name=f"Local {node.name}",
-        inputs=(edge,),
+        inputs=(replace(edge, partitioning=FORWARD),),
         output_type=graph[edge.source].type_of(edge.side_output),
         side_types=((PARTIALS_TAG, _layout(graph, edge, spec).partial_type),),
         uid=f"{node.uid}/local-{number}",
@@ -71,6 +68,7 @@ def _local_window(
 
 def _edges(local: Node, edge: Edge) -> Iterator[Edge]:
     """Raw records on the first input, partial results on the second; both by the key that the records have."""
-    assert isinstance(edge.partitioning, HashPartitioning)
-    yield Edge(local.id, edge.partitioning, None, 0)
-    yield Edge(local.id, replace(edge.partitioning, only_routes=True), PARTIALS_TAG, 1)
+    assert edge.key is not None
+    key = replace(edge.key, is_attached=True)
+    yield Edge(local.id, edge.partitioning, None, 0, key)
+    yield Edge(local.id, edge.partitioning, PARTIALS_TAG, 1, replace(key, only_routes=True))

@@ -10,19 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.graph.nodes import Edge, HashPartitioning, Node
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from headrace.graph.nodes import Edge, Node
+    from headrace.graph.partitioning import Partitioning
     from headrace.graph.stream_graph import StreamGraph
 
     Root = tuple[int, str | None]
-
-
-def is_keyed_shuffle(node: Node, edge: Edge) -> bool:
-    """Whether the records of an edge go to the subtask that owns their key."""
-    return isinstance(edge.partitioning, HashPartitioning) and not node.spec.is_local
 
 
 class StageCut:
@@ -43,17 +38,18 @@ class StageCut:
 
     def add(self, node: Node) -> None:
         """The next operator."""
-        depth = max((self.depth[edge.source] + self.shuffles(node, edge) for edge in node.inputs), default=0)
+        depth = max((self._depth_behind(node, edge) for edge in node.inputs), default=0)
         if depth and self._has_to_merge(node, depth):
             depth = 1 + max(self.depth[edge.source] for edge in node.inputs)
         self.depth[node.id] = depth
         self._roots[node.id] = self._roots_of(node)
 
-    def shuffles(self, node: Node, edge: Edge) -> bool:
-        """Whether records of an edge may go to another subtask than the one with the number of that they come from."""
-        if is_keyed_shuffle(node, edge):
-            return True
-        return node.parallelism is not None and self._parallelism[edge.source] != node.parallelism
+    def partitioning(self, node: Node, edge: Edge) -> Partitioning:
+        """How the records of an edge are spread, with the numbers of subtasks that there are."""
+        return edge.partitioning.between(self._parallelism[edge.source], node.parallelism)
+
+    def _depth_behind(self, node: Node, edge: Edge) -> int:
+        return self.depth[edge.source] + self.partitioning(node, edge).redistributes
 
     def _has_to_merge(self, node: Node, depth: int) -> bool:
         """Whether records come by several ways within the task that do not start from one batch."""

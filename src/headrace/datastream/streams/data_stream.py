@@ -23,13 +23,14 @@ from headrace.datastream.streams.checks import (
 )
 from headrace.datastream.streams.data_stream_sink import DataStreamSink
 from headrace.datastream.streams.handle import OperatorHandle, not_an_operator
-from headrace.datastream.streams.keying import partitioning_of
+from headrace.datastream.streams.keying import key_selection
 from headrace.datastream.streams.side_outputs import add_side_output
 from headrace.datastream.streams.timestamps import check_strategy
 from headrace.datastream.streams.type_origin import TypeOrigin, origin_of, unchanged, weakest
 from headrace.datastream.streams.unsupported_methods import DATA_STREAM
 from headrace.graph import specs
-from headrace.graph.nodes import Edge, Forward
+from headrace.graph.nodes import Edge
+from headrace.graph.partitioning import FORWARD, HASH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -178,8 +179,8 @@ class DataStream(OperatorHandle):
         """
         from headrace.datastream.streams.keyed_stream import KeyedStream
 
-        partitioning = partitioning_of(self._type, key_selector, key_type)
-        edges = tuple(Edge(edge.source, partitioning, edge.side_output) for edge in self._edges)
+        key = key_selection(self._type, key_selector, key_type)
+        edges = tuple(Edge(edge.source, HASH, edge.side_output, key=key) for edge in self._edges)
         return KeyedStream(self._environment, edges, self._type, self)
 
     def union(self, *streams: DataStream) -> DataStream:
@@ -311,7 +312,7 @@ class DataStream(OperatorHandle):
         return spec
 
     def _unkeyed_edges(self) -> tuple[Edge, ...]:
-        return tuple(Edge(edge.source, Forward(), edge.side_output) for edge in self._edges)
+        return tuple(Edge(edge.source, FORWARD, edge.side_output) for edge in self._edges)
 
     def _operator(self) -> Node:
         if len(self._edges) == 1 and self._edges[0].side_output is None:

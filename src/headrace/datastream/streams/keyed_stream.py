@@ -16,7 +16,8 @@ from headrace.datastream.streams.rolling import checked_field
 from headrace.datastream.streams.type_origin import TypeOrigin
 from headrace.datastream.streams.unsupported_methods import KEYED_STREAM
 from headrace.graph import specs
-from headrace.graph.nodes import Edge, HashPartitioning
+from headrace.graph.nodes import Edge
+from headrace.graph.partitioning import HASH
 from headrace.time.windows import AlignedWindows, WindowAssigner
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
     from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
     from headrace.datastream.streams.windowed_stream import WindowedStream
+    from headrace.graph.nodes import KeySelection
     from headrace.graph.specs import OperatorSpec
 
 
@@ -54,7 +56,7 @@ class KeyedStream(DataStream):
 
     def get_key_type(self) -> TypeInformation:
         """The type of the keys."""
-        return self._partitioning.key_type
+        return self._key.codec.type
 
     def key_by(self, key_selector: Any, key_type: Any = None) -> KeyedStream:
         """The same records by another key."""
@@ -128,18 +130,18 @@ class KeyedStream(DataStream):
     # --- for the classes of this package -----------------------------------------------------------------------------
 
     @property
-    def _partitioning(self) -> HashPartitioning:
-        partitioning = self._edges[0].partitioning
-        assert isinstance(partitioning, HashPartitioning), "the edges of a keyed stream say how they are keyed"
-        return partitioning
+    def _key(self) -> KeySelection:
+        key = self._edges[0].key
+        assert key is not None, "the edges of a keyed stream say how they are keyed"
+        return key
 
     def _for_any_result(self) -> KeyedStream:
         """This stream for a function whose results are of the same type, if the type is more than an observation."""
         if self._type_origin is not TypeOrigin.OBSERVED or is_untyped(self._type):
             return self
         plain = self._origin._untyped()
-        partitioning = replace(self._partitioning, fields=None, is_single=True)
-        edges = tuple(Edge(edge.source, partitioning, edge.side_output) for edge in plain._edges)
+        key = replace(self._key, fields=None, is_single=True)
+        edges = tuple(Edge(edge.source, HASH, edge.side_output, key=key) for edge in plain._edges)
         return KeyedStream(self._environment, edges, plain._type, plain)
 
     def _roll(self, aggregation: str, position: int | str) -> DataStream:

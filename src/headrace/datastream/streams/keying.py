@@ -1,4 +1,4 @@
-"""From what a program gives to ``key_by`` to a partitioning of the graph."""
+"""From what a program gives to ``key_by`` to how records are keyed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.common.type_inference import field_of_selector, infer_from_hint
 from headrace.common.typeinfo import DataclassTypeInfo, DictTypeInfo, TypeInformation, Types
 from headrace.datastream.functions import Function, KeySelector
 from headrace.datastream.streams.checks import check_function, declared_type, refused
-from headrace.graph.nodes import HashPartitioning
+from headrace.graph.nodes import KeySelection
 from headrace.state.keys import KeyCodec
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class FieldSelector:
         return f"FieldSelector({self.field!r})"
 
 
-def partitioning_of(record_type: TypeInformation, key_selector: Any, key_type: Any) -> HashPartitioning:
+def key_selection(record_type: TypeInformation, key_selector: Any, key_type: Any) -> KeySelection:
     """How records of a type are keyed.
 
     Args:
@@ -62,12 +62,11 @@ def partitioning_of(record_type: TypeInformation, key_selector: Any, key_type: A
         fields = _picked_fields(record_type, key_selector)
     picked = None if fields is None else _type_of_fields(record_type, fields)
     found = picked or infer_from_hint(_function_of(key_selector)) if key_type is None else declared_type(key_type)
-    _check_key_type(found)
-    return HashPartitioning(
+    return KeySelection(
+        codec=_codec_of(found),
         selector=_selector_of_field(record_type, key_selector) if is_field else _called(key_selector),
         # A key that is declared as something else than the field is has to be made by the selector.
         fields=fields if found == picked else None,
-        key_type=found,
         is_single=fields is None or len(fields) == 1,
         call_site=caller(),
     )
@@ -113,9 +112,9 @@ def _type_of_fields(record_type: TypeInformation, fields: Fields) -> TypeInforma
     return types[0] if len(types) == 1 else Types.TUPLE(types)
 
 
-def _check_key_type(key_type: TypeInformation) -> None:
+def _codec_of(key_type: TypeInformation) -> KeyCodec:
     try:
-        KeyCodec.for_type(key_type)
+        return KeyCodec.for_type(key_type)
     except InvalidTypeError as error:
         raise refused(f"key_by: {error}", InvalidTypeError) from None
 

@@ -16,7 +16,6 @@ from headrace.datastream.streams.unsupported_methods import WINDOWED_STREAM
 from headrace.graph.specs import ColumnarWindowSpec, RowWindowSpec
 from headrace.operators.window.aggregates import Aggregate
 from headrace.operators.window.layout import WindowLayout
-from headrace.state.keys import KeyCodec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -179,10 +178,9 @@ class WindowedStream:
         return self._keyed_stream._apply(spec, "Window", self._type_of_columns(aggregates), origin=TypeOrigin.DECLARED)
 
     def _type_of_columns(self, aggregates: tuple[Aggregate, ...]) -> TypeInformation:
-        partitioning = self._keyed_stream._partitioning
-        codec = KeyCodec.for_type(partitioning.key_type)
+        key = self._keyed_stream._key
         try:
-            return WindowLayout.of(self.get_input_type(), codec, aggregates, partitioning.fields).output_type
+            return WindowLayout.of(self.get_input_type(), key.codec, aggregates, key.fields).output_type
         except InvalidTypeError as error:
             raise refused(str(error), InvalidTypeError) from None
 

@@ -173,7 +173,7 @@ class StageInstance:
             context = self._context_of(planned)
             if edge.is_exchange:
                 guard = partial(calling_key_function, context)
-                sender = EdgeSender(edge, edge.target_max_parallelism, self.outbox.append, guard)
+                sender = EdgeSender(edge, self.outbox.append, guard)
                 senders.append(sender)
                 self._exchanged[edge.id] = ExchangeTarget(sender)
                 fanout.add(edge.side_output, self._exchanged[edge.id])
@@ -182,7 +182,7 @@ class StageInstance:
 
     def _context_of(self, planned: PlannedOperator) -> OperatorContext:
         state = None
-        if self.state is not None and planned.node.spec.is_keyed and not planned.node.spec.is_local:
+        if self.state is not None and planned.node.spec.is_keyed:
             state = self.state.operator(planned.uid)
             key = next(edge.key for edge in planned.inputs if edge.key is not None)
             state.bind_key_codec(key.codec)

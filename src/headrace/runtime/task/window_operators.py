@@ -11,8 +11,9 @@ from headrace.operators.window.row_layout import RowWindowLayout
 from headrace.operators.window.row_window import RowWindowOperator
 
 if TYPE_CHECKING:
+    from headrace.graph.nodes import KeySelection
     from headrace.graph.specs import ColumnarWindowSpec, LocalWindowSpec, RowWindowSpec
-    from headrace.plan.job_plan import KeyPlan, PlannedOperator
+    from headrace.plan.job_plan import PlannedOperator
 
 
 def columnar_window(planned: PlannedOperator, spec: ColumnarWindowSpec) -> ColumnarWindowOperator:
@@ -51,5 +52,5 @@ def _layout(planned: PlannedOperator, spec: ColumnarWindowSpec) -> WindowLayout:
     return WindowLayout.of(records.record_type, key.codec, spec.aggregates, key.fields)
 
 
-def _key(planned: PlannedOperator) -> KeyPlan:
+def _key(planned: PlannedOperator) -> KeySelection:
     return next(edge.key for edge in planned.inputs if edge.key is not None)

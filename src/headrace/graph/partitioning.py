@@ -1,0 +1,143 @@
+"""How the records of an edge are spread over the subtasks of its consumer.
+
+A partitioning says where records go and by which name plans show it; stage cuts, plans and senders ask nothing else.
+All routing follows from the records and the channel that they come by, so it is the same at every attempt.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import numpy as np
+
+from headrace.state.key_groups import key_groups, partition_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from headrace.common.batch import Batch
+    from headrace.state.keys import KeyColumn
+
+
+@dataclass(frozen=True, slots=True)
+class Receivers:
+    """The subtasks of a consumer.
+
+    Attributes:
+        parallelism: how many there are.
+        max_parallelism: how many key groups they share.
+    """
+
+    parallelism: int
+    max_parallelism: int
+
+
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """Records for one subtask.
+
+    Attributes:
+        target: its number.
+        batch: the records.
+        keys: their keys, where they have some.
+    """
+
+    target: int
+    batch: Batch
+    keys: KeyColumn | None
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioning(ABC):
+    """The root of all partitionings.
+
+    Class attributes:
+        label: as Flink's plans show it (``ship_strategy``).
+        redistributes: whether a record may go to another subtask than the one with the number of that it comes from, so
+            that it has to pass a shuffle.
+    """
+
+    label: ClassVar[str]
+    redistributes: ClassVar[bool]
+
+    def between(self, producers: int, consumers: int | None) -> Partitioning:
+        """The partitioning for so many subtasks at both ends; ``consumers`` is None where the consumer adapts."""
+        return self
+
+    @abstractmethod
+    def route(self, batch: Batch, keys: KeyColumn | None, channel: int, receivers: Receivers) -> Iterator[Routed]:
+        """Cut a batch into one part for each subtask that gets any of it; the order of records stays.
+
+        Args:
+            batch: the records, at least one.
+            keys: their keys, where they have some.
+            channel: the split or the sending subtask that they come by.
+            receivers: where they go.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Forward(Partitioning):
+    """Records stay with the subtask that made them; where the numbers of subtasks differ, they are rebalanced."""
+
+    label = "FORWARD"
+    redistributes = False
+
+    def between(self, producers: int, consumers: int | None) -> Partitioning:
+        return self if consumers in (None, producers) else REBALANCE
+
+    def route(self, batch: Batch, keys: KeyColumn | None, channel: int, receivers: Receivers) -> Iterator[Routed]:
+        yield Routed(channel % receivers.parallelism, batch, keys)
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalance(Partitioning):
+    """Every subtask gets the same share of each batch, in consecutive slices."""
+
+    label = "REBALANCE"
+    redistributes = True
+
+    def route(self, batch: Batch, keys: KeyColumn | None, channel: int, receivers: Receivers) -> Iterator[Routed]:
+        bounds = np.linspace(0, len(batch), receivers.parallelism + 1).astype(np.int64).tolist()
+        for target, (start, stop) in enumerate(pairwise(bounds)):
+            if stop > start:
+                yield Routed(target, batch.slice(start, stop), None if keys is None else keys.slice(start, stop))
+
+
+@dataclass(frozen=True, slots=True)
+class Hash(Partitioning):
+    """Records go to the subtask that owns the key group of their key."""
+
+    label = "HASH"
+    redistributes = True
+
+    def route(self, batch: Batch, keys: KeyColumn | None, channel: int, receivers: Receivers) -> Iterator[Routed]:
+        assert keys is not None, "only edges with a key are partitioned by it"
+        if receivers.parallelism == 1:
+            yield Routed(0, batch, keys)
+            return
+        for target, rows in _by_key_group(keys, receivers):
+            yield Routed(target, batch.take(rows), keys.take(rows))
+
+
+FORWARD: Final = Forward()
+REBALANCE: Final = Rebalance()
+HASH: Final = Hash()
+
+
+def _by_key_group(keys: KeyColumn, receivers: Receivers) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+    """Target and row numbers, in the order of the rows, for each target that gets any."""
+    parallelism = receivers.parallelism
+    targets = partition_of(key_groups(keys.hashes, receivers.max_parallelism), parallelism, receivers.max_parallelism)
+    narrow = targets.astype(np.uint8 if parallelism <= 1 << 8 else np.uint16)
+    order = np.argsort(narrow, kind="stable")
+    bounds = np.searchsorted(narrow[order], np.arange(parallelism + 1))
+    for target in range(parallelism):
+        start, stop = bounds[target], bounds[target + 1]
+        if stop > start:
+            yield target, order[start:stop]

@@ -1,0 +1,64 @@
+"""Where partitionings send records."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.common.batch import Batch
+from headrace.common.typeinfo import Types
+from headrace.graph.partitioning import FORWARD, HASH, REBALANCE, Partitioning, Receivers
+from headrace.state.key_groups import partitions_of_hashes
+from headrace.state.keys import KeyCodec
+
+CODEC = KeyCodec.for_type(Types.LONG())
+
+
+def routed(partitioning: Partitioning, records: list[int], channel: int, receivers: Receivers) -> dict[int, list[int]]:
+    batch = Batch.of_rows(Types.LONG(), records, range(len(records)), range(len(records)))
+    found: dict[int, list[int]] = {}
+    for part in partitioning.route(batch, CODEC.encode(records), channel, receivers):
+        assert part.target not in found, "one part for each"
+        assert part.batch.rows, "no part is empty"
+        assert part.keys is not None
+        assert part.keys.hashes.tolist() == CODEC.encode(part.batch.rows).hashes.tolist()
+        found[part.target] = part.batch.rows
+    return found
+
+
+@pytest.mark.parametrize("partitioning", [FORWARD, REBALANCE, HASH], ids=lambda found: found.label)
+@given(records=st.lists(st.integers(-5, 5), min_size=1), channel=st.integers(0, 600), parallelism=st.integers(1, 300))
+def test_every_record_has_one_target_and_keeps_its_place(
+    partitioning: Partitioning, records: list[int], channel: int, parallelism: int
+) -> None:
+    found = routed(partitioning, records, channel, Receivers(parallelism, 300))
+    assert found.keys() <= set(range(parallelism))
+    numbered = [*enumerate(records)]
+    places = {target: iter(numbered) for target in found}
+    for target, part in found.items():
+        assert all(any(record == wanted for _, record in places[target]) for wanted in part), "in their order"
+    assert sorted(record for part in found.values() for record in part) == sorted(records)
+
+
+@given(records=st.lists(st.integers(), min_size=1), parallelism=st.integers(1, 128))
+def test_a_key_goes_to_the_owner_of_its_group(records: list[int], parallelism: int) -> None:
+    found = routed(HASH, [record % 2**63 for record in records], 0, Receivers(parallelism, 128))
+    for target, part in found.items():
+        owners = partitions_of_hashes(CODEC.encode(part).hashes, parallelism, 128)
+        assert set(owners.tolist()) == {target}
+
+
+def test_a_rebalanced_batch_is_spread_evenly() -> None:
+    sizes = {target: len(part) for target, part in routed(REBALANCE, [*range(10)], 0, Receivers(4, 128)).items()}
+    assert sorted(sizes.values()) == [2, 2, 3, 3]
+
+
+def test_forwarded_records_stay_with_the_number_of_their_channel() -> None:
+    assert routed(FORWARD, [1, 2], 5, Receivers(3, 128)) == {2: [1, 2]}
+
+
+@pytest.mark.parametrize(("consumers", "expected"), [(None, FORWARD), (2, FORWARD), (3, REBALANCE)])
+def test_what_cannot_be_forwarded_is_rebalanced(consumers: int | None, expected: Partitioning) -> None:
+    assert FORWARD.between(2, consumers) == expected
+    assert HASH.between(2, consumers) == HASH
