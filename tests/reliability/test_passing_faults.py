@@ -101,7 +101,7 @@ POINTS = [
     Point(FileCommitter, "finish", frozenset({1, 2})),
     Point(FileCommitter, "close", frozenset({1, 2})),
     Point(compaction, "plan_compaction"),
-    Point(LocalRuntime, "start_compaction"),
+    Point(LocalRuntime, "run_background"),
     Point(LocalRuntime, "run_epoch"),
 ]
 IN_A_RESTART = {"remove_leftovers", "restart", "renew", "create_enumerator", "create_committer", "recover", "close"}

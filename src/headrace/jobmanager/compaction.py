@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
+from headrace.common.errors import HeadraceError
+from headrace.runtime.task.compaction import compact
 from headrace.state.compaction import plan_compaction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
+    from concurrent.futures import Future
 
     from headrace.checkpoint.manifest import Manifest
     from headrace.jobmanager.runtime import Runtime
     from headrace.state.compaction import CompactionResult, CompactionTask
     from headrace.state.storage import DirectoryStorage
+
+logger = logging.getLogger(__name__)
 
 EPOCHS_BETWEEN_LOOKS = 8
 """How often the state is looked at for runs to merge: reading the indexes costs a millisecond a partition."""
@@ -29,7 +36,7 @@ class CompactionCoordinator:
     def __init__(self, runtime: Runtime, storage: DirectoryStorage) -> None:
         self._runtime = runtime
         self._storage = storage
-        self._running: Callable[[], list[CompactionResult] | None] | None = None
+        self._running: Future[list[CompactionResult | None]] | None = None
         self._offered: list[CompactionResult] = []
         self._epochs = 0
         self._is_stale = False
@@ -50,7 +57,7 @@ class CompactionCoordinator:
         if self._running is None and self._epochs % EPOCHS_BETWEEN_LOOKS == 0:
             tasks = self._plan(manifest)
             if tasks:
-                self._running = self._runtime.start_compaction(self._storage, tasks)
+                self._running = self._runtime.run_background(partial(compact, self._storage), tasks)
 
     def restarted(self) -> None:
         """The job goes on from its newest manifest, and no file is there any more that the manifest does not need."""
@@ -58,12 +65,12 @@ class CompactionCoordinator:
         self._is_stale = self._running is not None
 
     def _look_at_running(self) -> None:
-        running, self._running = self._running, None  # a round that raises is over as well
-        is_stale, self._is_stale = self._is_stale, False
-        results = None if running is None else running()
-        if results is None:
-            self._running, self._is_stale = running, is_stale
-        elif is_stale:
+        running, is_stale = self._running, self._is_stale
+        if running is None or not running.done():
+            return
+        self._running, self._is_stale = None, False
+        results = _results_of(running)
+        if is_stale:
             self._delete(results, needed=())
         else:
             self._offered = results
@@ -86,3 +93,11 @@ class CompactionCoordinator:
         for result in results:
             if result.run is not None and result.run["file"] not in needed:
                 self._storage.delete(result.run["file"])
+
+
+def _results_of(round_: Future[list[CompactionResult | None]]) -> list[CompactionResult]:
+    try:
+        return [result for result in round_.result() if result is not None]
+    except (HeadraceError, OSError) as error:
+        logger.info("a compaction is given up, the next one makes up for it: %s", error)
+        return []

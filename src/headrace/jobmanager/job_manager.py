@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 from headrace.common.errors import JobCancelledError, JobExecutionError, JobSupersededError
 from headrace.jobmanager.attempts import Attempts
 from headrace.jobmanager.checkpoints import CheckpointCoordinator
+from headrace.jobmanager.commands import CommandQueue
 from headrace.jobmanager.compaction import CompactionCoordinator
 from headrace.jobmanager.epoch_run import EpochRun
 from headrace.jobmanager.epoch_size import EpochSizer
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from headrace.checkpoint.manifest import Manifest, PendingCommit
     from headrace.checkpoint.store import CheckpointStore
     from headrace.checkpoint.unstored import TemporaryStore
+    from headrace.common.completable_future import CompletableFuture
+    from headrace.jobmanager.commands import Command
     from headrace.jobmanager.epoch import EpochPlan
     from headrace.jobmanager.parts import JobParts
     from headrace.jobmanager.progress import JobListener
@@ -90,6 +93,8 @@ class JobManager:
         self._clock = clock
         self._stop = threading.Event()
         self._cancelled = threading.Event()
+        self._wake = threading.Event()
+        self._commands = CommandQueue(self._wake)
         self._checkpoints = CheckpointCoordinator(store, plan, ignore_unclaimed=settings.ignore_unclaimed_state)
         self._parts: JobParts | None = None
         self._only_here: list[PendingCommit] = []
@@ -122,18 +127,28 @@ class JobManager:
                 raise
             raise error from failure
         finally:
+            self._commands.close()
             self.close()
             self._listener.job_ended(0 if self.manifest is None else self.manifest.epoch, error)
 
     def stop(self) -> None:
         """Stop at the end of the epoch that runs; from any thread."""
         self._stop.set()
+        self._wake.set()
 
     def cancel(self) -> None:
         """Give up the epoch that runs and stop; from any thread."""
         self._cancelled.set()
-        self._stop.set()
+        self.stop()
         self._runtime.cancel()
+
+    def request(self, command: Command[T]) -> CompletableFuture[T]:
+        """Have something done between two epochs; from any thread.
+
+        Returns:
+            The outcome; a ``JobExecutionError`` when the job ends before.
+        """
+        return self._commands.add(command)
 
     def open(self) -> None:
         """Restore or begin, take the directory over, commit what is pending."""
@@ -203,14 +218,24 @@ class JobManager:
 
     def _loop(self) -> None:
         while not (self._stop.is_set() or self._checkpoints.known().finished):
+            self._commands.run_all(self)
             statistics = self._persistently(self._step)
             if self._stop.is_set():
                 break
             if statistics is None:
-                self._stop.wait(self._idle_seconds())
-            elif statistics.seconds < self._settings.min_interval_seconds:
-                self._stop.wait(self._settings.min_interval_seconds - statistics.seconds)
+                self._rest(self._idle_seconds())
+            else:
+                self._rest(self._settings.min_interval_seconds - statistics.seconds)
+        self._commands.run_all(self)
         self.complete_commits()
+
+    def _rest(self, seconds: float) -> None:
+        """Wait; meanwhile do what is asked for."""
+        until = time.monotonic() + seconds
+        while not self._stop.is_set() and (left := until - time.monotonic()) > 0:
+            if self._wake.wait(left):
+                self._wake.clear()
+                self._commands.run_all(self)
 
     def _step(self) -> EpochStatistics | None:
         """Look once whether there is anything to do."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from concurrent.futures import Future
 
     from headrace.runtime.task.instance import JobBlob
     from headrace.runtime.task.messages import EpochContext, TaskReport
-    from headrace.state.compaction import CompactionResult, CompactionTask
-    from headrace.state.storage import DirectoryStorage
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Runtime(Protocol):
@@ -34,13 +36,15 @@ class Runtime(Protocol):
             OSError: likewise.
         """
 
-    def start_compaction(
-        self, storage: DirectoryStorage, tasks: list[CompactionTask]
-    ) -> Callable[[], list[CompactionResult] | None]:
-        """Begin to merge immutable runs beside the epochs.
+    def run_background(self, work: Callable[[T], R], items: Sequence[T]) -> Future[list[R]]:
+        """Begin to do something on the runtime's tasks beside the epochs.
+
+        Args:
+            work: what to do with an item, in a task; may be done twice.
+            items: what to do it with, each in a task of its own; they and the results travel as pickles.
 
         Returns:
-            Gives the results once they are there, and None before.
+            The results, in the order of the items; an ``InfrastructureError`` or ``OSError`` when a fault came between.
         """
 
     def cancel(self) -> None:

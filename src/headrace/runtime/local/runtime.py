@@ -6,27 +6,28 @@ It is the oracle of the tests and the harness of the users; the exchange is a so
 from __future__ import annotations
 
 import pickle
+from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from headrace.common.errors import InfrastructureError
 from headrace.common.temporary import TemporaryFolder
 from headrace.exchange.envelope import Envelope, Kind, sort_key
 from headrace.operators.user_code import GivenUp
 from headrace.runtime.local.interruption import Interruption
-from headrace.runtime.task.compaction import compact
 from headrace.runtime.task.dependencies import NOTHING, enter, unpack
 from headrace.runtime.task.runner import TaskRunner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from headrace.plan.job_plan import JobPlan
     from headrace.runtime.task.dependencies import Dependencies
     from headrace.runtime.task.instance import JobBlob
     from headrace.runtime.task.messages import EpochContext, TaskReport
-    from headrace.state.compaction import CompactionResult, CompactionTask
-    from headrace.state.storage import DirectoryStorage
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class LocalRuntime:
@@ -61,12 +62,11 @@ class LocalRuntime:
             envelopes = self._run_stage(stage, envelopes)
         return [pickle.loads(envelope.payload) for envelope in envelopes if envelope.kind == Kind.REPORT]
 
-    def start_compaction(
-        self, storage: DirectoryStorage, tasks: list[CompactionTask]
-    ) -> Callable[[], list[CompactionResult] | None]:
-        """Merge runs at once: there is nobody to wait."""
-        results = compact(storage, tasks)
-        return lambda: results
+    def run_background(self, work: Callable[[T], R], items: Sequence[T]) -> Future[list[R]]:
+        """Do it at once: there is nobody to wait."""
+        done: Future[list[R]] = Future()
+        done.set_result([work(item) for item in items])
+        return done
 
     def cancel(self) -> None:
         """Interrupt the user's code; what does not return to Python (a sleep, say) is not to be interrupted."""

@@ -10,19 +10,20 @@ import re
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from pyspark.sql import functions as sql
 
 from headrace.common.durable import make_folder, remove, write_file
 from headrace.common.errors import CheckpointStorageError, JobExecutionError
 from headrace.exchange.envelope import DDL, SORT_COLUMNS, Kind
-from headrace.runtime.spark.faults import SPARK_ERRORS, failure, first_line
+from headrace.runtime.spark.faults import SPARK_ERRORS, failure
 from headrace.runtime.spark.shipping import Parts, ShippedFiles, forget
-from headrace.runtime.spark.worker import CompactionStage, LaterStage, ShippedJob, SourceStage
+from headrace.runtime.spark.worker import BackgroundStage, LaterStage, ShippedJob, SourceStage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from concurrent.futures import Future
 
     import pyarrow as pa
     from pyspark.sql import DataFrame
@@ -32,16 +33,14 @@ if TYPE_CHECKING:
     from headrace.runtime.spark.session import SessionHandle
     from headrace.runtime.task.instance import JobBlob
     from headrace.runtime.task.messages import EpochContext, TaskReport
-    from headrace.state.compaction import CompactionResult, CompactionTask
-    from headrace.state.storage import DirectoryStorage
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 logger = logging.getLogger(__name__)
 
 _STOPPED: tuple[type[Exception], ...] = (AttributeError, *SPARK_ERRORS)
 """What a context raises that has been stopped: PySpark lets go of its Java half."""
-
-_HINDRANCES: tuple[type[Exception], ...] = (OSError, *SPARK_ERRORS)
-"""What a compaction may be given up for."""
 
 SENT_WITH_TASKS_BYTES = 1 << 20
 """What Spark may send for an epoch's context, over all tasks, each of which then gets all of it. Where that would be
@@ -105,12 +104,9 @@ class SparkRuntime:
         kinds = table.column("kind").to_pylist()
         return [pickle.loads(payloads[row].as_buffer()) for row, kind in enumerate(kinds) if kind == Kind.REPORT]
 
-    def start_compaction(
-        self, storage: DirectoryStorage, tasks: list[CompactionTask]
-    ) -> Callable[[], list[CompactionResult] | None]:
-        """Merge runs in a query of their own, which runs beside the epochs."""
-        future = self._background.submit(self._compact, storage, tasks)
-        return lambda: future.result() if future.done() else None
+    def run_background(self, work: Callable[[T], R], items: Sequence[T]) -> Future[list[R]]:
+        """Do it in a query of its own, which runs beside the epochs."""
+        return self._background.submit(self._run_background, work, items)
 
     def cancel(self) -> None:
         """Interrupt the query that runs."""
@@ -181,21 +177,19 @@ class SparkRuntime:
             )
         return query
 
-    def _compact(self, storage: DirectoryStorage, tasks: list[CompactionTask]) -> list[CompactionResult]:
+    def _run_background(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
         assert self._files is not None
-        parts = None
+        self._tag_queries()
+        parts = self._files.write_parts([pickle.dumps(item, protocol=5) for item in items])
+        numbers = self._session.range(0, len(items), 1, len(items))
         try:
-            self._tag_queries()
-            parts = self._files.write_parts([pickle.dumps(task, protocol=5) for task in tasks])
-            numbers = self._session.range(0, len(tasks), 1, len(tasks))
-            found = numbers.mapInArrow(CompactionStage(storage, parts), "result binary").toArrow()
-        except _HINDRANCES as error:
-            logger.info("a compaction is given up, the next one makes up for it: %s", first_line(error))
-            return []
+            found = numbers.mapInArrow(BackgroundStage(work, parts), "number long, result binary").toArrow()
+        except SPARK_ERRORS as error:
+            raise failure("work beside the epochs", error) from error
         finally:
-            if parts is not None:
-                forget(parts)
-        return [pickle.loads(result) for result in found.column(0).to_pylist()]
+            forget(parts)
+        results = dict(zip(*(column.to_pylist() for column in found.columns), strict=True))
+        return [pickle.loads(results[number]) for number in range(len(items))]
 
     def _probe(self, blob: JobBlob) -> None:
         """Write a file of the state directory on an executor, and look for it here."""

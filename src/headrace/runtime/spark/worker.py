@@ -6,23 +6,21 @@ import gc
 import pickle
 import signal
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark import SparkFiles, TaskContext
 
 from headrace.exchange.envelope import MAX_CELL_BYTES, Envelope, from_record_batch, to_record_batch
 from headrace.runtime.spark.shipping import Parts, read_job
-from headrace.runtime.task.compaction import compact
 from headrace.runtime.task.dependencies import enter
 from headrace.runtime.task.messages import EpochContext
 from headrace.runtime.task.runner import TaskRunner
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from headrace.runtime.task.instance import JobBlob
-    from headrace.state.storage import DirectoryStorage
 
 _KEPT_RUNNERS = 4
 """A worker serves few jobs; those it has not seen for longest are closed."""
@@ -147,24 +145,23 @@ class LaterStage:
         yield from _batched(self._job.runner().run_stage_task(self._stage, envelopes))
 
 
-class CompactionStage:
-    """Merges runs: a function of Arrow batches of numbers of tasks.
+class BackgroundStage:
+    """Works beside the epochs: a function of Arrow batches of numbers of items.
 
     Args:
-        storage: where state files are.
-        tasks: the tasks, pickled one by one.
+        work: what to do with an item.
+        items: the items, pickled one by one.
     """
 
-    def __init__(self, storage: DirectoryStorage, tasks: Parts) -> None:
-        self._storage = storage
-        self._tasks = tasks
+    def __init__(self, work: Callable[[Any], Any], items: Parts) -> None:
+        self._work = work
+        self._items = items
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                results = compact(self._storage, [pickle.loads(self._tasks.part(number))])
-                cells = [pickle.dumps(result, protocol=5) for result in results]
-                yield pa.RecordBatch.from_arrays([pa.array(cells, pa.binary())], names=["result"])
+                result = pickle.dumps(self._work(pickle.loads(self._items.part(number))), protocol=5)
+                yield pa.RecordBatch.from_pydict({"number": pa.array([number]), "result": pa.array([result])})
 
 
 def _batched(envelopes: Iterable[Envelope]) -> Iterator[pa.RecordBatch]:

@@ -10,21 +10,17 @@ from headrace.common.errors import StateCorruptedError
 from headrace.state.compaction import run_compaction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from headrace.state.compaction import CompactionResult, CompactionTask
     from headrace.state.storage import StateStorage
 
 logger = logging.getLogger(__name__)
 
 
-def compact(storage: StateStorage, tasks: Iterable[CompactionTask]) -> list[CompactionResult]:
-    """Merge runs; a task whose files have gone meanwhile is of no use any more and is left out."""
-    results = []
-    for task in tasks:
-        try:
-            results.append(run_compaction(storage, task))
-        except StateCorruptedError as error:
-            # A file that is really damaged is found by the epoch that needs it, and fails the job there.
-            logger.info("compaction of %s of operator %s is given up: %s", task.store, task.uid, error)
-    return results
+def compact(storage: StateStorage, task: CompactionTask) -> CompactionResult | None:
+    """Merge runs; None when their files have gone meanwhile, so that it is of no use any more."""
+    try:
+        return run_compaction(storage, task)
+    except StateCorruptedError as error:
+        # A file that is really damaged is found by the epoch that needs it, and fails the job there.
+        logger.info("compaction of %s of operator %s is given up: %s", task.store, task.uid, error)
+        return None

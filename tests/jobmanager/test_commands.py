@@ -1,0 +1,95 @@
+"""What a running job is asked to do, and work beside its epochs."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from headrace.client.job_client import JobClient
+from headrace.common import Configuration, Types, WatermarkStrategy
+from headrace.common.errors import JobExecutionError
+from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
+from headrace.datastream import StreamExecutionEnvironment
+from headrace.jobmanager.job_manager import JobManager
+from headrace.runtime.local.runtime import LocalRuntime
+
+
+def started(rate: int, count: int | None = None, **settings: str) -> JobClient:
+    options = {"headrace.runtime": "local", "parallelism.default": "1"} | settings
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(options))
+    source = DataGeneratorSource(lambda number: number, count, RateLimiterStrategy.per_second(rate), Types.LONG())
+    env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").filter(lambda number: False).print()
+    return env.execute_async()
+
+
+def test_a_command_runs_between_epochs_in_the_thread_of_the_job() -> None:
+    client = started(5000)
+
+    def look(job: JobManager) -> tuple[str, int, int]:
+        assert job.manifest is not None
+        return threading.current_thread().name, job.manifest.epoch, job.manifest.counters["numRecordsRead"]
+
+    seen = [client._manager.request(look).result(timeout=60) for _ in range(20)]
+    client.stop().result(timeout=60)
+    assert {name for name, _, _ in seen} == {client._thread.name}
+    assert seen == sorted(seen)
+
+
+def test_commands_are_carried_out_in_the_order_in_which_they_were_asked_for() -> None:
+    client, order = started(5000), list[int]()
+    asked = [client._manager.request(lambda job, number=number: order.append(number)) for number in range(50)]  # type: ignore[misc]
+    for outcome in asked:
+        outcome.result(timeout=60)
+    client.stop().result(timeout=60)
+    assert order == [*range(50)]
+
+
+def test_what_a_command_raises_goes_to_whoever_has_asked() -> None:
+    client = started(5000)
+
+    def fail(job: JobManager) -> None:
+        raise LookupError("no such thing")
+
+    with pytest.raises(LookupError, match="no such thing"):
+        client._manager.request(fail).result(timeout=60)
+    assert client._manager.request(lambda job: "alive").result(timeout=60) == "alive"
+    client.stop().result(timeout=60)
+
+
+def test_a_job_that_waits_for_input_is_woken() -> None:
+    client = started(1, **{"headrace.source.poll-interval": "1 h"})
+    client._manager.request(lambda job: None).result(timeout=60)
+    asked = client._manager.request(lambda job: "awake")
+    assert asked.result(timeout=60) == "awake"
+    client.stop().result(timeout=60)
+
+
+def test_a_job_that_has_ended_refuses() -> None:
+    client = started(10**6, count=10)
+    client.get_job_execution_result().result(timeout=60)
+    with pytest.raises(JobExecutionError, match="has ended before"):
+        client._manager.request(lambda job: None).result(timeout=60)
+
+
+def test_what_waits_when_a_job_fails_is_told() -> None:
+    client = started(5000)
+    entered = threading.Event()
+
+    def hold(job: JobManager) -> None:
+        entered.set()
+        job.cancel()
+
+    first, second = client._manager.request(hold), None
+    assert entered.wait(60)
+    first.result(timeout=60)
+    client.cancel().result(timeout=60)
+    second = client._manager.request(lambda job: None)
+    with pytest.raises(JobExecutionError, match="has ended before"):
+        second.result(timeout=60)
+
+
+def test_work_beside_the_epochs_gives_its_results_in_the_order_of_the_items() -> None:
+    results: list[Any] = LocalRuntime().run_background(lambda item: item * 2, [3, 1, 2]).result(timeout=60)
+    assert results == [6, 2, 4]
