@@ -60,7 +60,8 @@ class _Writer(SinkWriter):
         self._sink.add(found)
 
     def prepare_commit(self) -> Sequence[Any]:
-        return [self._sink.totals]
+        totals, self._sink = self._sink.totals, CountingSink(self._checks)
+        return [totals]
 
 
 class _Committer(Committer):

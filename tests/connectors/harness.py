@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
 from headrace.common.constants import NO_TIMESTAMP
-from headrace.connectors.sink import Committer, CommitterContext, Sink, WriterContext
+from headrace.connectors.sink import Committer, CommitterContext, Sink, WriterContext, WriterEpoch
 from headrace.connectors.source import EnumeratorContext, ReadBudget, Source, SourceRecords
 
 if TYPE_CHECKING:
@@ -137,10 +137,10 @@ class SinkRun:
 
     def write(self, rows: Sequence[Any], now: int = 0, subtask: int = 0, epoch: int | None = None) -> list[Any]:
         """Write some records of an epoch in a task; gives what is to be committed."""
-        context = WriterContext(
-            "job", "sink", epoch or self.epoch, self.generation, subtask, self.parallelism, now, self.kind
+        writer = self.sink.create_writer(
+            WriterContext("job", "sink", self.generation, subtask, self.parallelism, self.kind)
         )
-        writer = self.sink.create_writer(context)
+        writer.begin_epoch(WriterEpoch(epoch or self.epoch, now))
         half = len(rows) // 2
         for part in (rows[:half], rows[half:]):
             writer.write(batch_of(self.kind, part))

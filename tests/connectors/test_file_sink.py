@@ -24,7 +24,7 @@ from headrace.connectors.file_system import (
     OutputFileConfig,
     RollingPolicy,
 )
-from headrace.connectors.sink import CommitterContext, WriterContext
+from headrace.connectors.sink import CommitterContext, WriterContext, WriterEpoch
 from headrace.formats.csv import CsvEncoder
 from tests.connectors.harness import SinkRun, batch_of
 
@@ -103,7 +103,8 @@ def test_attempts_that_write_the_same_make_one_file(tmp_path: Path) -> None:
 
 def test_an_attempt_that_is_given_up_leaves_nothing(tmp_path: Path) -> None:
     run = job(tmp_path)
-    writer = run.sink.create_writer(WriterContext("job", "sink", 1, 1, 0, 1, 0, Types.STRING()))
+    writer = run.sink.create_writer(WriterContext("job", "sink", 1, 0, 1, Types.STRING()))
+    writer.begin_epoch(WriterEpoch(1, 0))
     writer.write(batch_of(Types.STRING(), ["x" * 100] * 20_000))
     assert len(hidden(tmp_path)) == 1
     writer.abort()
@@ -341,7 +342,8 @@ def test_a_bucket_outside_is_refused(tmp_path: Path, bucket: str) -> None:
 
     builder = FileSink.for_row_format(tmp_path, Encoder.simple_string_encoder())
     sink = builder.with_bucket_assigner(Bad()).build()
-    writer = sink.create_writer(WriterContext("job", "sink", 1, 1, 0, 1, 0, Types.STRING()))
+    writer = sink.create_writer(WriterContext("job", "sink", 1, 0, 1, Types.STRING()))
+    writer.begin_epoch(WriterEpoch(1, 0))
     with pytest.raises(InvalidProgramError, match="bucket"):
         writer.write(batch_of(Types.STRING(), ["a"]))
 

@@ -27,32 +27,48 @@ Json = Any
 
 @dataclass(frozen=True, slots=True)
 class WriterContext:
-    """What a writer is made with, once for every epoch.
+    """What a writer is made with.
 
     Attributes:
         job_id: the job's id, the same over all its restarts.
         operator_id: the sink's uid.
-        epoch: the epoch that is written.
         generation: a number that rises with each start and restart of the job; a new generation never reuses a name of
             an older one.
         subtask: which of the parallel writers this is.
         parallelism: how many parallel writers there are.
-        processing_time: the epoch's clock reading in milliseconds.
         input_type: the type of the records.
     """
 
     job_id: str
     operator_id: str
-    epoch: int
     generation: int
     subtask: int
     parallelism: int
-    processing_time: int
     input_type: TypeInformation
 
 
+@dataclass(frozen=True, slots=True)
+class WriterEpoch:
+    """An epoch that is written.
+
+    Attributes:
+        number: which one.
+        processing_time: its clock reading in milliseconds.
+    """
+
+    number: int
+    processing_time: int
+
+
 class SinkWriter(ABC):
-    """Writes the records of one epoch and one subtask. The same records make the same committables."""
+    """Writes the records of one subtask, epoch by epoch. The same records make the same committables.
+
+    It lives as long as the task's instance, usually for many epochs, so that it may keep connections and buffers. What
+    it keeps is not state: the next epoch of the subtask may be written by another one.
+    """
+
+    def begin_epoch(self, epoch: WriterEpoch) -> None:
+        """The records of an epoch follow; not called for an epoch in which there are none."""
 
     @abstractmethod
     def write(self, batch: Batch) -> None:
@@ -60,10 +76,13 @@ class SinkWriter(ABC):
 
     @abstractmethod
     def prepare_commit(self) -> Sequence[Json]:
-        """Make everything durable and say what has to be committed; called once, at the end of the epoch."""
+        """Make all records of the epoch durable, say what has to be committed, and be ready for the next epoch."""
 
     def abort(self) -> None:
-        """The epoch failed in this task; let go of what was opened."""
+        """The epoch failed in this task: let go of what was written of it; :meth:`close` follows."""
+
+    def close(self) -> None:
+        """Let go of connections and files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +179,7 @@ class Sink(ABC):
 
     @abstractmethod
     def create_writer(self, context: WriterContext) -> SinkWriter:
-        """The task's half, for one epoch."""
+        """The task's half; made when a subtask has its first record."""
 
     @abstractmethod
     def create_committer(self, context: CommitterContext) -> Committer:

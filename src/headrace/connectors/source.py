@@ -101,7 +101,11 @@ class SourceRecords:
 
 
 class SourceReader(ABC):
-    """Reads pieces inside a task. Two calls with the same piece give the same records in the same order."""
+    """Reads pieces inside a task. Two calls with the same piece give the same records in the same order.
+
+    It lives as long as the task's instance, usually for many epochs, so that it may keep connections and buffers. What
+    it keeps is not state: any other reader may be asked for the next piece.
+    """
 
     @abstractmethod
     def read(self, piece: Json) -> Iterator[SourceRecords]:

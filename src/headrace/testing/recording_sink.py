@@ -47,7 +47,8 @@ class _Writer(SinkWriter):
         self._parts.append(encode(batch, None, None))
 
     def prepare_commit(self) -> Sequence[Json]:
-        return self._parts
+        parts, self._parts = self._parts, []
+        return parts
 
 
 class _Committer(Committer):

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
+from headrace.common.batch import Batch
 from headrace.common.errors import UserFunctionError
 from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import Types
-from headrace.connectors.sink import SinkWriter, WriterContext
+from headrace.connectors.sink import SinkWriter, WriterContext, WriterEpoch
+from headrace.connectors.source import SourceReader, SourceRecords
 from headrace.datastream.functions import KeyedProcessFunction, MapFunction, RuntimeContext
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.testing import JobHarness
+from headrace.testing.manual_source import ManualSource
 from headrace.testing.recording_sink import RecordingSink
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
@@ -158,6 +161,91 @@ def test_a_record_that_does_not_fit_its_declared_type_names_the_operator() -> No
 class FullDisk(RecordingSink):
     def create_writer(self, context: WriterContext) -> SinkWriter:
         raise OSError("the disk is full")
+
+
+class LoggedWriter(SinkWriter):
+    """Logs what it is told; the writer of a recording sink does the work."""
+
+    def __init__(self, context: WriterContext) -> None:
+        events.append("create")
+        self._writer = RecordingSink().create_writer(context)
+
+    def begin_epoch(self, epoch: WriterEpoch) -> None:
+        events.append(f"begin {epoch.number}")
+
+    def write(self, batch: Batch) -> None:
+        events.append("write")
+        if any(value < 0 for _, value in batch.rows):
+            raise ValueError("below zero")
+        self._writer.write(batch)
+
+    def prepare_commit(self) -> Sequence[Any]:
+        events.append("prepare")
+        return self._writer.prepare_commit()
+
+    def abort(self) -> None:
+        events.append("abort")
+
+    def close(self) -> None:
+        events.append("close")
+
+
+class LoggedSink(RecordingSink):
+    def create_writer(self, context: WriterContext) -> SinkWriter:
+        return LoggedWriter(context)
+
+
+def test_a_writer_lives_as_long_as_its_task_and_is_told_of_epochs() -> None:
+    def build(job: JobHarness) -> None:
+        job.add_source("in", PAIR).sink_to(LoggedSink())
+
+    with JobHarness(build, fresh_functions=False) as job:
+        job.push("in", ("a", 1))
+        job.run_epoch()
+        first = int(events[1].split()[1])
+        job.run_epoch()  # without records
+        job.push("in", ("a", 2))
+        job.run_epoch()
+        assert events == [
+            *("create", f"begin {first}", "write", "prepare"),
+            *(f"begin {first + 2}", "write", "prepare"),
+        ]
+    assert events[-1] == "close"
+    assert events.count("close") == 1
+
+
+def test_a_writer_whose_epoch_fails_is_told_and_closed() -> None:
+    def build(job: JobHarness) -> None:
+        job.add_source("in", PAIR).sink_to(LoggedSink())
+
+    with JobHarness(build, fresh_functions=False) as job:
+        job.push("in", ("a", -1))
+        with pytest.raises(UserFunctionError, match="below zero"):
+            job.run_epoch()
+    assert events[2:] == ["write", "abort", "close"]
+
+
+class LoggedReader(SourceReader):
+    def __init__(self, reader: SourceReader) -> None:
+        events.append("open reader")
+        self._reader = reader
+
+    def read(self, piece: Any) -> Iterator[SourceRecords]:
+        events.append("read")
+        return self._reader.read(piece)
+
+    def close(self) -> None:
+        events.append("close reader")
+
+
+def test_a_reader_lives_as_long_as_its_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = ManualSource.create_reader
+    monkeypatch.setattr(ManualSource, "create_reader", lambda source: LoggedReader(original(source)))
+    with JobHarness(lambda job: job.add_sink("out", job.add_source("in", PAIR)), fresh_functions=False) as job:
+        for number in range(3):
+            job.push("in", ("a", number))
+            job.run_epoch()
+    assert events == ["open reader", "read", "read", "read", "close reader"]
 
 
 def test_a_fault_of_the_machine_is_not_the_programs() -> None:

@@ -79,7 +79,8 @@ class _CollectWriter(SinkWriter):
         self._parts.append(columns.serialize().to_pybytes())
 
     def prepare_commit(self) -> Sequence[Json]:
-        return self._parts
+        parts, self._parts = self._parts, []
+        return parts
 
 
 class _CollectCommitter(Committer):

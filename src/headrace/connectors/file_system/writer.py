@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from headrace.connectors.file_system.buckets import BucketAssigner
     from headrace.connectors.file_system.output_config import OutputFileConfig
     from headrace.connectors.file_system.staging import Staging
-    from headrace.connectors.sink import Json, WriterContext
+    from headrace.connectors.sink import Json, WriterContext, WriterEpoch
     from headrace.formats.encoders import BulkWriterFactory
 
 _BUFFER_BYTES = 1 << 20
@@ -153,7 +153,7 @@ class FileSinkWriter(SinkWriter):
     """Writes one hidden file per bucket.
 
     Args:
-        context: which epoch and subtask this is.
+        context: which subtask this is.
         staging: where files are.
         assigner: which bucket a record goes to.
         parts: how files are written.
@@ -166,10 +166,13 @@ class FileSinkWriter(SinkWriter):
         self._files = parts
         self._open: dict[str, _OpenPart] = {}
 
+    def begin_epoch(self, epoch: WriterEpoch) -> None:
+        self._epoch = epoch
+
     def write(self, batch: Batch) -> None:
         if not len(batch):
             return
-        buckets = self._assigner.bucket_ids(batch, self._context.processing_time)
+        buckets = self._assigner.bucket_ids(batch, self._epoch.processing_time)
         if isinstance(buckets, str):
             self._part(buckets).write(batch)
             return
@@ -181,9 +184,11 @@ class FileSinkWriter(SinkWriter):
         part = self._open.get(bucket)
         if part is None:
             context = self._context
-            path = self._staging.temporary(check_bucket(bucket), context.epoch, context.generation, context.subtask)
+            path = self._staging.temporary(
+                check_bucket(bucket), self._epoch.number, context.generation, context.subtask
+            )
             make_folder(path.parent)
-            part = self._open[bucket] = self._files.open(path, self._context.input_type)
+            part = self._open[bucket] = self._files.open(path, context.input_type)
         return part
 
     def prepare_commit(self) -> Sequence[Json]:
@@ -193,9 +198,9 @@ class FileSinkWriter(SinkWriter):
         return committables
 
     def _finish(self, bucket: str, part: _OpenPart) -> Json:
-        context = self._context
+        context, epoch = self._context, self._epoch
         size, digest = part.finish()
-        name = ChunkName(context.epoch, context.generation, context.subtask, context.processing_time, digest)
+        name = ChunkName(epoch.number, context.generation, context.subtask, epoch.processing_time, digest)
         move(part.file.path, self._staging.hidden(bucket, name))
         form = self._files.form(context.input_type)
         return Part(bucket, (Chunk(name, size),), form, self._files.is_complete).to_json()

@@ -80,7 +80,9 @@ class _PrintWriter(SinkWriter):
         self._parts.append("".join([f"{prefix}{text(record)}\n" for record in batch.rows]))
 
     def prepare_commit(self) -> Sequence[Json]:
-        return ["".join(self._parts)] if self._parts else []
+        text = "".join(self._parts)
+        self._parts.clear()
+        return [text] if text else []
 
 
 class _PrintCommitter(Committer):

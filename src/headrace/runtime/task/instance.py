@@ -18,6 +18,7 @@ from headrace.common.constants import MIN_WATERMARK
 from headrace.common.durable import Permissions
 from headrace.common.errors import StateMigrationError
 from headrace.exchange.sender import EdgeSender
+from headrace.graph.specs import SourceSpec
 from headrace.operators.base import EpochScope, OperatorContext
 from headrace.operators.sink import SinkOperator
 from headrace.runtime.task.branch_wiring import join_branches
@@ -29,6 +30,7 @@ from headrace.state.storage import DirectoryStorage
 from headrace.state.task_state import TaskState
 
 if TYPE_CHECKING:
+    from headrace.connectors.source import SourceReader
     from headrace.exchange.envelope import Envelope
     from headrace.plan.job_plan import JobPlan, PlannedOperator
     from headrace.runtime.task.dependencies import Dependencies
@@ -61,25 +63,29 @@ class StageInstance:
     Args:
         blob: the job.
         job_id: the job's id.
+        generation: that of the job manager.
         stage: the stage.
         partition: which task of the stage.
         start: what the state starts from; None for stage 0, which has none.
     """
 
-    def __init__(self, blob: JobBlob, job_id: str, stage: int, partition: int, start: PartitionContext | None) -> None:
+    def __init__(
+        self, blob: JobBlob, job_id: str, generation: int, stage: int, partition: int, start: PartitionContext | None
+    ) -> None:
         plan: JobPlan = pickle.loads(blob.plan)
         self.plan = plan
         self.stage = plan.stages[stage]
         self.partition = partition
         self.outbox: list[Envelope] = []
-        self._maker = OperatorMaker(plan, job_id, partition)
         self.state = None if start is None else self._open_state(blob, start)
         self.members: dict[int, Member] = {}
+        maker = OperatorMaker(plan, job_id, generation, partition)
         for planned in self.stage.operators:
             if partition < planned.parallelism and planned.node.inputs:
-                operator = self._maker.make(planned)
+                operator = maker.make(planned)
                 self.members[planned.node.id] = Member(planned, operator, Gate(operator), Fanout())
         self.sources = {op.node.id: Fanout() for op in self.stage.operators if not op.node.inputs}
+        self._readers: dict[int, SourceReader] = {}
         self.source_senders: dict[int, list[EdgeSender]] = {}
         self._exchanged: dict[int, ExchangeTarget] = {}
         self._wire()
@@ -96,7 +102,6 @@ class StageInstance:
 
     def begin_epoch(self, context: EpochContext, watermarks: dict[int, int]) -> None:
         """Tell every operator what is fixed for the epoch."""
-        self._maker.generation = context.generation
         for node, member in self.members.items():
             member.operator.counters.clear()
             member.gate.records = 0
@@ -113,6 +118,14 @@ class StageInstance:
                 is_batch=self.plan.is_batch,
             )
             member.operator.begin_epoch(scope)
+
+    def reader(self, source: PlannedOperator) -> SourceReader:
+        """The reader of a source of stage 0."""
+        node = source.node
+        if node.id not in self._readers:
+            assert isinstance(node.spec, SourceSpec)
+            self._readers[node.id] = node.spec.source.create_reader()
+        return self._readers[node.id]
 
     @property
     def operator_states(self) -> list[OperatorState]:
@@ -133,8 +146,10 @@ class StageInstance:
                 member.operator.abort()
 
     def close(self) -> None:
-        """End of the instance's life: every function is closed, also when one of them raises."""
+        """End of the instance's life: every function and reader is closed, also when one of them raises."""
         with ExitStack() as stack:
+            for reader in self._readers.values():
+                stack.callback(reader.close)
             for member in reversed(self.members.values()):
                 stack.callback(member.operator.close)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.base import EpochScope, Operator
+    from headrace.operators.base import Operator
     from headrace.plan.job_plan import JobPlan, PlannedOperator
 
 
@@ -28,14 +28,15 @@ class OperatorMaker:
     Args:
         plan: the job.
         job_id: the job's id.
+        generation: that of the job manager.
         subtask: which subtask.
     """
 
-    def __init__(self, plan: JobPlan, job_id: str, subtask: int) -> None:
+    def __init__(self, plan: JobPlan, job_id: str, generation: int, subtask: int) -> None:
         self._plan = plan
         self._job_id = job_id
+        self._generation = generation
         self._subtask = subtask
-        self.generation = 0
 
     def make(self, planned: PlannedOperator) -> Operator:
         """The operator that does what the spec says."""
@@ -71,21 +72,15 @@ class OperatorMaker:
         return RollingOperator(fold, output_type, is_batch=self._plan.is_batch)
 
     def _sink(self, planned: PlannedOperator, spec: specs.SinkSpec) -> Operator:
-        input_type = planned.inputs[0].record_type
-
-        def writer_context(scope: EpochScope) -> WriterContext:
-            return WriterContext(
-                job_id=self._job_id,
-                operator_id=planned.uid,
-                epoch=scope.epoch,
-                generation=self.generation,
-                subtask=self._subtask,
-                parallelism=planned.parallelism,
-                processing_time=scope.processing_time,
-                input_type=input_type,
-            )
-
-        return SinkOperator(spec.sink, writer_context)
+        context = WriterContext(
+            job_id=self._job_id,
+            operator_id=planned.uid,
+            generation=self._generation,
+            subtask=self._subtask,
+            parallelism=planned.parallelism,
+            input_type=planned.inputs[0].record_type,
+        )
+        return SinkOperator(spec.sink, context)
 
     def _columnar_window(self, planned: PlannedOperator, spec: specs.ColumnarWindowSpec) -> Operator:
         return columnar_window(planned, spec)

@@ -105,7 +105,7 @@ class TaskRunner:
     def _take(self, stage: int, partition: int, context: EpochContext, start: PartitionContext | None) -> StageInstance:
         """The instance that did the epoch before, or a new one."""
         kept = self._kept.take((stage, partition), context, start)
-        return kept or StageInstance(self.blob, context.job_id, stage, partition, start)
+        return kept or StageInstance(self.blob, context.job_id, context.generation, stage, partition, start)
 
     def _keep(self, stage: int, partition: int, context: EpochContext, instance: StageInstance) -> None:
         if context.is_last or self._fresh:

@@ -19,7 +19,7 @@ from headrace.runtime.task.messages import ChannelReport, PieceTurn, TaskReport
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from headrace.connectors.source import SourceReader, SourceRecords
+    from headrace.connectors.source import SourceRecords
     from headrace.exchange.sender import EdgeSender
     from headrace.plan.job_plan import PlannedOperator
     from headrace.runtime.task.instance import StageInstance
@@ -42,17 +42,12 @@ class SourceTask:
         self._source_records: dict[int, int] = {}
         self._source_counters: dict[int, dict[str, int]] = {}
         self._reach = {node: _Reach(instance, node) for node in instance.sources}
-        self._readers: dict[int, SourceReader] = {}
 
     def run(self) -> Iterator[None]:
         """Work through the task's pieces; yields whenever the outbox may be emptied."""
         self._instance.begin_epoch(self._context, {})
-        try:
-            for turn in self._context.turns[self._instance.partition]:
-                yield from self._run_turn(turn)
-        finally:
-            for reader in self._readers.values():
-                reader.close()
+        for turn in self._context.turns[self._instance.partition]:
+            yield from self._run_turn(turn)
         for member in self._instance.members.values():
             if self._context.is_last:
                 member.operator.finish()
@@ -114,7 +109,7 @@ class SourceTask:
         reading: Iterator[SourceRecords] | None = None
         while True:
             try:
-                reading = reading or iter(self._reader(node).read(piece))
+                reading = reading or iter(self._instance.reader(self._planned(node)).read(piece))
                 records = next(reading, None)
             except (HeadraceError, OSError):
                 raise
@@ -123,11 +118,6 @@ class SourceTask:
             if records is None:
                 return
             yield records
-
-    def _reader(self, node: int) -> SourceReader:
-        if node not in self._readers:
-            self._readers[node] = self._planned(node).node.spec.source.create_reader()  # type: ignore[attr-defined]
-        return self._readers[node]
 
     def _planned(self, node: int) -> PlannedOperator:
         return next(op for op in self._instance.stage.operators if op.node.id == node)
