@@ -14,15 +14,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
 
 Json = Any
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,26 @@ class SinkWriter(ABC):
         """Let go of connections and files."""
 
 
+class RunInTasks(Protocol):
+    """Runs work on the cluster, beside the epochs."""
+
+    def __call__(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """Do something with every item, each in a task of its own, and wait for it.
+
+        Args:
+            work: what to do; it may be done twice, and for some items only when this fails.
+            items: what to do it with; they and the results travel as pickles.
+
+        Raises:
+            OSError: on a passing fault.
+        """
+
+
+def run_here(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """Run work in this process."""
+    return [work(item) for item in items]
+
+
 @dataclass(frozen=True, slots=True)
 class CommitterContext:
     """What a committer is made with.
@@ -97,6 +120,7 @@ class CommitterContext:
             middle of a commit: see to it when the committer is made that it can make nothing visible any more,
             or that what it makes visible is what this one would.
         restored_epoch: the epoch that the job goes on from; 0 when it begins.
+        run_in_tasks: for a commit that is more than the driver should do alone (very many partitions to publish).
     """
 
     job_id: str
@@ -104,6 +128,7 @@ class CommitterContext:
     input_type: TypeInformation
     generation: int = 0
     restored_epoch: int = 0
+    run_in_tasks: RunInTasks = run_here
 
 
 @dataclass(frozen=True, slots=True)

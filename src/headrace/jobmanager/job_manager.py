@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from headrace.common.errors import JobCancelledError, JobExecutionError, JobSupersededError
+from headrace.common.errors import InfrastructureError, JobCancelledError, JobExecutionError, JobSupersededError
 from headrace.jobmanager.attempts import Attempts
 from headrace.jobmanager.checkpoints import CheckpointCoordinator
 from headrace.jobmanager.commands import CommandQueue
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from headrace.time.clock import Clock
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 logger = logging.getLogger(__name__)
 
@@ -165,7 +166,15 @@ class JobManager:
             self._runtime, DirectoryStorage(self._store.state_directory, self._store.permissions)
         )
         check_owner = self._checkpoints.check_owner
-        self._maker = PartsMaker(self.plan, self._store, self._sizer, self._compaction, check_owner, self._cancelled)
+        self._maker = PartsMaker(
+            self.plan,
+            self._store,
+            self._sizer,
+            self._compaction,
+            check_owner,
+            self._cancelled,
+            self._run_in_tasks,
+        )
         restored_epoch = None if restored is None else restored.epoch
         self._listener.job_started(
             JobStart(self.plan.name, manifest.job_id, restored_epoch, manifest.generation, manifest.finished)
@@ -417,6 +426,12 @@ class JobManager:
     def _now(self) -> int:
         assert self._clock is not None
         return max(self._clock.now(), self._checkpoints.known().processing_time)
+
+    def _run_in_tasks(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        try:
+            return self._runtime.run_background(work, items).result()
+        except InfrastructureError as error:
+            raise OSError(str(error)) from error  # so that a commit is tried again where it is
 
     def _statistics(self, reports: list[TaskReport], seconds: tuple[float, float, float]) -> EpochStatistics:
         manifest = self._checkpoints.known()

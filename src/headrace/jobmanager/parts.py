@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headrace.checkpoint.manifest import Manifest, PendingCommit
     from headrace.checkpoint.store import CheckpointStore
     from headrace.checkpoint.unstored import TemporaryStore
-    from headrace.connectors.sink import Committer, Sink
+    from headrace.connectors.sink import Committer, RunInTasks, Sink
     from headrace.jobmanager.compaction import CompactionCoordinator
     from headrace.jobmanager.epoch_size import EpochSizer
     from headrace.plan.job_plan import JobPlan, PlannedOperator
@@ -70,6 +70,7 @@ class PartsMaker:
         compaction: has runs merged in the background.
         check_owner: raises when the job is another job manager's now.
         cancelled: set when the job is cancelled.
+        run_in_tasks: for commits that want to.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class PartsMaker:
         compaction: CompactionCoordinator,
         check_owner: Callable[[], None],
         cancelled: threading.Event,
+        run_in_tasks: RunInTasks,
     ) -> None:
         self._plan = plan
         self._store = store
@@ -87,6 +89,7 @@ class PartsMaker:
         self._compaction = compaction
         self._check_owner = check_owner
         self._cancelled = cancelled
+        self._run_in_tasks = run_in_tasks
 
     def make(self, manifest: Manifest, now: int, only_here: Sequence[PendingCommit]) -> JobParts:
         """Everything as of a manifest.
@@ -126,8 +129,14 @@ class PartsMaker:
     def _committers(self, manifest: Manifest) -> Iterator[tuple[str, Committer]]:
         restored_epoch = max(0, manifest.epoch - 1)  # taking over takes a number of its own
         for planned, sink in self._sinks():
-            input_type = planned.inputs[0].record_type
-            context = CommitterContext(manifest.job_id, planned.uid, input_type, manifest.generation, restored_epoch)
+            context = CommitterContext(
+                job_id=manifest.job_id,
+                operator_id=planned.uid,
+                input_type=planned.inputs[0].record_type,
+                generation=manifest.generation,
+                restored_epoch=restored_epoch,
+                run_in_tasks=self._run_in_tasks,
+            )
             yield planned.uid, sink.create_committer(context)
 
     def _commits(

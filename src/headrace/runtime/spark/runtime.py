@@ -46,6 +46,9 @@ SENT_WITH_TASKS_BYTES = 1 << 20
 """What Spark may send for an epoch's context, over all tasks, each of which then gets all of it. Where that would be
 more, the context lies in a file, of which every task of stage 0 reads its part."""
 
+_BACKGROUND_QUERIES: Final = 4
+"""So many at the same time, so that a commit does not wait for a compaction."""
+
 INLINE_JOB_BYTES = 512 * 1024
 """A larger job lies in a file: PySpark broadcasts closures above 1 MiB, and leaves a file behind each time."""
 
@@ -66,7 +69,7 @@ class SparkRuntime:
     def __init__(self, handle: SessionHandle) -> None:
         self._session = handle.session
         self._tag = f"headrace-{uuid.uuid4().hex[:12]}"
-        self._background = ThreadPoolExecutor(max_workers=1, thread_name_prefix="headrace-background")
+        self._background = ThreadPoolExecutor(_BACKGROUND_QUERIES, "headrace-background")
         self._parallelism: list[int] = []
         self._job: ShippedJob | None = None
         self._files: ShippedFiles | None = None
