@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from headrace.client import running
 from headrace.client.job_client import JobClient
 from headrace.common import Configuration, Types, WatermarkStrategy
 from headrace.common.errors import JobExecutionError
@@ -14,6 +16,12 @@ from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager.job_manager import JobManager
 from headrace.runtime.local.runtime import LocalRuntime
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_running() -> Iterator[None]:
+    yield
+    running.cancel_all()
 
 
 def started(rate: int, count: int | None = None, **settings: str) -> JobClient:
@@ -29,7 +37,7 @@ def test_a_command_runs_between_epochs_in_the_thread_of_the_job() -> None:
 
     def look(job: JobManager) -> tuple[str, int, int]:
         assert job.manifest is not None
-        return threading.current_thread().name, job.manifest.epoch, job.manifest.counters["numRecordsRead"]
+        return threading.current_thread().name, job.manifest.epoch, job.manifest.counters.get("numRecordsRead", 0)
 
     seen = [client._manager.request(look).result(timeout=60) for _ in range(20)]
     client.stop().result(timeout=60)
