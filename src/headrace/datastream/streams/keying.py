@@ -6,15 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.common.call_site import caller
 from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
-from headrace.common.type_inference import field_of_selector, infer_from_hint
+from headrace.common.selectors import field_of_selector
+from headrace.common.type_inference import infer_from_hint
 from headrace.common.typeinfo import DataclassTypeInfo, DictTypeInfo, TypeInformation, Types
 from headrace.datastream.functions import Function, KeySelector
 from headrace.datastream.streams.checks import check_function, declared_type, refused
+from headrace.datastream.streams.columns import bound
+from headrace.expressions import Column, bind_tuple, col
 from headrace.graph.nodes import KeySelection
 from headrace.state.keys import KeyCodec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from headrace.expressions import Expression
 
 Fields = tuple[str | int, ...]
 
@@ -46,7 +51,7 @@ def key_selection(record_type: TypeInformation, key_selector: Any, key_type: Any
 
     Args:
         record_type: the type of the records.
-        key_selector: a ``KeySelector``, a function, or the name or position of a field.
+        key_selector: a ``KeySelector``, a function, the name or position of a field, or expressions.
         key_type: the type of the key as the user declared it; None finds it out.
 
     Raises:
@@ -54,6 +59,8 @@ def key_selection(record_type: TypeInformation, key_selector: Any, key_type: Any
             keys.
         UnsupportedOperationError: when the selector wants to be opened.
     """
+    if isinstance(key_selector, tuple):
+        return _computed(record_type, key_selector, key_type)
     is_field = isinstance(key_selector, str | int) and not isinstance(key_selector, bool)
     if is_field:
         fields = _checked_field(record_type, key_selector)
@@ -62,12 +69,35 @@ def key_selection(record_type: TypeInformation, key_selector: Any, key_type: Any
         fields = _picked_fields(record_type, key_selector)
     picked = None if fields is None else _type_of_fields(record_type, fields)
     found = picked or infer_from_hint(_function_of(key_selector)) if key_type is None else declared_type(key_type)
+    # A key that is declared as something else than the field is has to be made by the selector.
+    kept = fields if found == picked else None
     return KeySelection(
         codec=_codec_of(found),
         selector=_selector_of_field(record_type, key_selector) if is_field else _called(key_selector),
-        # A key that is declared as something else than the field is has to be made by the selector.
-        fields=fields if found == picked else None,
+        fields=kept,
         is_single=fields is None or len(fields) == 1,
+        expression=bind_tuple(tuple(map(col, kept)), record_type) if kept is not None and len(kept) > 1 else None,
+        call_site=caller(),
+    )
+
+
+def _computed(record_type: TypeInformation, columns: tuple[Expression, ...], key_type: Any) -> KeySelection:
+    """How records are keyed by expressions: one is the key, several are the fields of a tuple."""
+    plain = [column.key for column in columns if isinstance(column, Column) and record_type.is_composite]
+    if len(plain) == len(columns) == 1:
+        return key_selection(record_type, plain[0], key_type)
+    values = [bound(column, record_type, "key_by") for column in columns]
+    key = values[0] if len(values) == 1 else bind_tuple(columns, record_type)
+    if key_type is not None and declared_type(key_type) != key.type:
+        text = f"key_by: {key.text} is of type {key.type}, not {declared_type(key_type)}: cast() says otherwise"
+        raise refused(text, InvalidTypeError)
+    return KeySelection(
+        codec=_codec_of(key.type),
+        selector=None,
+        fields=tuple(plain) if len(plain) == len(columns) else None,
+        is_single=len(columns) == 1,
+        expression=key,
+        name=(len(columns) == 1 and columns[0].name) or "key",
         call_site=caller(),
     )
 

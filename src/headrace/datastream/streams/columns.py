@@ -1,0 +1,96 @@
+"""Expressions bound to the records of a stream, with errors that end in the user's own line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.common.errors import InvalidTypeError
+from headrace.common.typeinfo import RowTypeInfo, Types
+from headrace.datastream.streams.checks import refused
+from headrace.expressions import Column, Expression, bind, col
+
+if TYPE_CHECKING:
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.expressions import Bound
+
+
+def bound(expression: Expression, record_type: TypeInformation, method: str) -> Bound:
+    """An expression over the records of a stream.
+
+    Args:
+        expression: the expression.
+        record_type: the type of the records.
+        method: the method that it was given to, for messages.
+
+    Raises:
+        InvalidTypeError: when it does not fit the records.
+    """
+    try:
+        return bind(expression, record_type)
+    except InvalidTypeError as error:
+        raise refused(f"{method}: {error}", InvalidTypeError) from None
+
+
+def bound_condition(expression: Expression, record_type: TypeInformation, method: str) -> Bound:
+    """The same for an expression that has to be true or false.
+
+    Raises:
+        InvalidTypeError: also when it is of another type.
+    """
+    condition = bound(expression, record_type, method)
+    if condition.type != Types.BOOLEAN():
+        text = (
+            f"{method} takes a condition, but {condition.text} is of type {condition.type}: compare it with something"
+        )
+        raise refused(text, InvalidTypeError)
+    return condition
+
+
+def bound_columns(columns: tuple[Any, ...], record_type: TypeInformation) -> tuple[tuple[Bound, ...], list[str]]:
+    """The columns of ``select`` and their names.
+
+    Raises:
+        InvalidTypeError: when one does not fit the records, or is no expression at all.
+        InvalidProgramError: when one has no name, or two have the same.
+    """
+    if isinstance(record_type, RowTypeInfo) and record_type.changelog:
+        raise refused("select would lose the kinds of the rows: use map with a function that keeps them")
+    expressions = [_expression(column) for column in columns]
+    values = tuple(bound(expression, record_type, "select") for expression in expressions)
+    names = [_name(expression, record_type) for expression in expressions]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if not names or repeated:
+        text = f"two columns are called {repeated[0]!r}: name one with .alias(...)" if repeated else "say which columns"
+        raise refused(f"select: {text}")
+    return values, names
+
+
+def checked_columns(method: str, columns: tuple[Any, ...]) -> tuple[Expression, ...]:
+    """Columns that all are expressions.
+
+    Raises:
+        InvalidTypeError: when one is something else.
+    """
+    for column in columns:
+        if not isinstance(column, Expression):
+            raise refused(
+                f"{method} takes expressions together with others such as col(0), not {column!r}", InvalidTypeError
+            )
+    return columns
+
+
+def _expression(column: Any) -> Expression:
+    if isinstance(column, Expression):
+        return column
+    if isinstance(column, str | int) and not isinstance(column, bool):
+        return col(column)
+    raise refused(f"select takes expressions and names of fields, not {column!r}", InvalidTypeError)
+
+
+def _name(expression: Expression, record_type: TypeInformation) -> str:
+    name = expression.name
+    if name is None and isinstance(expression, Column) and record_type.is_composite:
+        return record_type.field_names[record_type.field_index(expression.key)]
+    if name is None:
+        raise refused(f"select: say what {expression!r} is called: {expression.alias('...')!r}")
+    return name
