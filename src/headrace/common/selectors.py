@@ -95,4 +95,4 @@ def _is_straight(code: CodeType, arguments: int) -> bool:
     has_more = code.co_kwonlyargcount or code.co_flags & (_MORE_ARGUMENTS | _NO_PLAIN_RESULT)
     if has_more or not code.co_argcount == code.co_nlocals == arguments or code.co_freevars or code.co_cellvars:
         return False
-    return not code.co_exceptiontable and not dis.findlabels(code.co_code)
+    return not code.co_exceptiontable and not dis.findlabels(code.co_code)  # type: ignore[arg-type]

@@ -45,6 +45,8 @@ class Bound(ABC):
 
     def column(self, batch: pa.RecordBatch) -> pa.Array:
         """A value for each row."""
+        if not batch.num_rows:
+            return pa.array([], self.type.storage_type)  # not even a constant that has no value is looked at
         datum = self.compute(batch)
         return pa.repeat(datum, batch.num_rows) if isinstance(datum, pa.Scalar) else datum
 
@@ -174,7 +176,7 @@ class BoundCase(Bound):
 
     def _at_once(self, batch: pa.RecordBatch) -> Datum:
         """All values of all rows: fast, and right unless one fails where it is not taken."""
-        result = self._default(batch)
+        result = self._rest.compute(batch)
         for condition, value in reversed(self.branches):
             taken = pc.fill_null(condition.compute(batch), False)
             result = pc.if_else(taken, value.compute(batch), result)
@@ -190,15 +192,14 @@ class BoundCase(Bound):
             rows.append(rest[taken])
             values.append(value.column(batch.take(pa.array(rest[taken]))))
             rest = rest[~taken]
-        remaining = batch.take(pa.array(rest))
-        default = self._default(remaining)
         rows.append(rest)
-        values.append(pa.repeat(default, len(rest)) if isinstance(default, pa.Scalar) else default)
+        values.append(self._rest.column(batch.take(pa.array(rest))))
         places = np.argsort(np.concatenate(rows))
         return pa.concat_arrays(values).take(pa.array(places))
 
-    def _default(self, batch: pa.RecordBatch) -> Datum:
-        return pa.scalar(None, self.type.storage_type) if self.default is None else self.default.compute(batch)
+    @property
+    def _rest(self) -> Bound:
+        return self.default or BoundLiteral("None", self.type, None)
 
 
 _REASONS = {

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, TypeInformation
 
-Datum = pa.Array | pa.Scalar
+Datum: TypeAlias = "pa.Array | pa.Scalar"
 """A value for each record, or one for all of them."""
 
 Kernel = Callable[..., Datum]

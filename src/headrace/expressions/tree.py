@@ -6,12 +6,12 @@ They know nothing of types yet; :func:`headrace.expressions.binding.bind` gives 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from headrace.common.errors import InvalidProgramError
 from headrace.common.typeinfo import BasicTypeInfo, TypeInformation, Types
+from headrace.expressions.methods import FunctionMethods, checked_text
 
 _ATOM: Final = 100
 """How tightly names, calls and literals hold together: nothing is put around them."""
@@ -40,7 +40,7 @@ _FREE: Final = frozenset({"coalesce", "concat"})
 """Functions that are written ``f(a, b)``; all others are methods of their first argument."""
 
 
-class Expression:
+class Expression(FunctionMethods):
     """What is computed of a record's fields: ``col("price") * col("quantity")``.
 
     Operators and methods build larger expressions; plain Python values among them stand for themselves. Nothing is
@@ -136,9 +136,7 @@ class Expression:
 
     def alias(self, name: str) -> Expression:
         """The same under another name in the output of ``select``."""
-        if not isinstance(name, str) or not name:
-            raise InvalidProgramError(f"alias takes a name, not {name!r}")
-        return Alias(self, name)
+        return Alias(self, checked_text("alias", name))
 
     def cast(self, type_info: Any) -> Expression:
         """The same value as one of another type; a value that does not fit is an error when it is met."""
@@ -148,155 +146,10 @@ class Expression:
         """A field of a value that is a row, a tuple or another record itself."""
         return FieldOf(self, _checked_field(name))
 
-    # --- nulls and sets ----------------------------------------------------------------------------------------------
-
-    def is_null(self) -> Expression:
-        """Whether there is no value."""
-        return _call("is_null", self)
-
-    def is_not_null(self) -> Expression:
-        """Whether there is a value."""
-        return _call("is_not_null", self)
-
-    def is_nan(self) -> Expression:
-        """Whether a number is NaN; null for null."""
-        return _call("is_nan", self)
-
-    def is_in(self, values: Iterable[Any]) -> Expression:
-        """Whether it equals one of some values."""
-        if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-            raise InvalidProgramError(f"is_in takes a list of values, not {values!r}")
-        return _call("is_in", self, *values)
-
-    def between(self, low: Any, high: Any) -> Expression:
-        """Whether ``low <= x <= high``."""
-        return _call("between", self, low, high)
-
-    # --- numbers -----------------------------------------------------------------------------------------------------
-
-    def abs(self) -> Expression:
-        """Without its sign."""
-        return _call("abs", self)
-
-    def round(self, digits: int = 0) -> Expression:
-        """Rounded to so many digits after the point; what is halfway goes to the even neighbour, as in Python."""
-        return _call("round", self, digits=_checked("round", digits, int))
-
-    def floor(self) -> Expression:
-        """The next whole number below."""
-        return _call("floor", self)
-
-    def ceil(self) -> Expression:
-        """The next whole number above."""
-        return _call("ceil", self)
-
-    def sqrt(self) -> Expression:
-        """The square root; NaN for what is below zero."""
-        return _call("sqrt", self)
-
-    def power(self, exponent: Any) -> Expression:
-        """Raised to a power, as a ``DOUBLE``."""
-        return _call("power", self, exponent)
-
-    # --- text --------------------------------------------------------------------------------------------------------
-
-    def upper(self) -> Expression:
-        """In capital letters, each letter on its own (``ß`` gives ``ẞ``)."""
-        return _call("upper", self)
-
-    def lower(self) -> Expression:
-        """In small letters."""
-        return _call("lower", self)
-
-    def length(self) -> Expression:
-        """How many code points."""
-        return _call("length", self)
-
-    def substring(self, start: int, length: int | None = None) -> Expression:
-        """A part, by code points.
-
-        Args:
-            start: where it begins, counted from 0; a negative number counts from the end.
-            length: how long it is at most; None for all the rest.
-        """
-        _checked("substring", start, int)
-        if length is not None and _checked("substring", length, int) < 0:
-            raise InvalidProgramError(f"substring: the length cannot be negative, it is {length}")
-        return _call("substring", self, start=start, length=length)
-
-    def contains(self, part: str) -> Expression:
-        """Whether ``part`` occurs in it."""
-        return _call("contains", self, pattern=_checked("contains", part, str))
-
-    def starts_with(self, part: str) -> Expression:
-        """Whether it begins with ``part``."""
-        return _call("starts_with", self, pattern=_checked("starts_with", part, str))
-
-    def ends_with(self, part: str) -> Expression:
-        """Whether it ends with ``part``."""
-        return _call("ends_with", self, pattern=_checked("ends_with", part, str))
-
-    def like(self, pattern: str) -> Expression:
-        """Whether it matches SQL's ``LIKE``: ``%`` stands for any text, ``_`` for one code point."""
-        return _call("like", self, pattern=_checked("like", pattern, str))
-
-    def replace(self, old: str, new: str) -> Expression:
-        """With every ``old`` made ``new``."""
-        if not _checked("replace", old, str):
-            raise InvalidProgramError("replace: the text to look for cannot be empty")
-        return _call("replace", self, pattern=old, replacement=_checked("replace", new, str))
-
-    def strip(self) -> Expression:
-        """Without white space at both ends."""
-        return _call("strip", self)
-
-    def concat(self, *more: Any) -> Expression:
-        """With more text behind it; null when any of it is."""
-        return _call("concat", self, *more)
-
-    # --- dates and times ---------------------------------------------------------------------------------------------
-
-    def year(self) -> Expression:
-        """The year."""
-        return _call("year", self)
-
-    def quarter(self) -> Expression:
-        """The quarter, 1 to 4."""
-        return _call("quarter", self)
-
-    def month(self) -> Expression:
-        """The month, 1 to 12."""
-        return _call("month", self)
-
-    def day(self) -> Expression:
-        """The day of the month, 1 to 31."""
-        return _call("day", self)
-
-    def day_of_week(self) -> Expression:
-        """The day of the week, Monday 1 to Sunday 7."""
-        return _call("day_of_week", self)
-
-    def day_of_year(self) -> Expression:
-        """The day of the year, 1 to 366."""
-        return _call("day_of_year", self)
-
-    def hour(self) -> Expression:
-        """The hour, 0 to 23."""
-        return _call("hour", self)
-
-    def minute(self) -> Expression:
-        """The minute, 0 to 59."""
-        return _call("minute", self)
-
-    def second(self) -> Expression:
-        """The whole second, 0 to 59."""
-        return _call("second", self)
-
-    def epoch_millis(self) -> Expression:
-        """Milliseconds since 1970, rounded down; a timestamp without zone is taken for one in UTC."""
-        return _call("epoch_millis", self)
-
     # --- for this package --------------------------------------------------------------------------------------------
+
+    def _call(self, function: str, *more: Any, **options: Any) -> Expression:
+        return _call(function, self, *more, **options)
 
     @property
     def strength(self) -> int:
@@ -547,13 +400,6 @@ def _checked_field(key: Any) -> str | int:
     if not isinstance(key, str | int) or isinstance(key, bool):
         raise InvalidProgramError(f"a column is given by name or position, not by {key!r}")
     return key
-
-
-def _checked(method: str, value: Any, kind: type) -> Any:
-    if not isinstance(value, kind) or isinstance(value, bool):
-        wanted = "text" if kind is str else "a whole number"
-        raise InvalidProgramError(f"{method} takes {wanted} that is the same for all records, not {value!r}")
-    return value
 
 
 def _type_text(type_info: TypeInformation) -> str:

@@ -65,20 +65,6 @@ def bound_columns(columns: tuple[Any, ...], record_type: TypeInformation) -> tup
     return values, names
 
 
-def checked_columns(method: str, columns: tuple[Any, ...]) -> tuple[Expression, ...]:
-    """Columns that all are expressions.
-
-    Raises:
-        InvalidTypeError: when one is something else.
-    """
-    for column in columns:
-        if not isinstance(column, Expression):
-            raise refused(
-                f"{method} takes expressions together with others such as col(0), not {column!r}", InvalidTypeError
-            )
-    return columns
-
-
 def _expression(column: Any) -> Expression:
     if isinstance(column, Expression):
         return column

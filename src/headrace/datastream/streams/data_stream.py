@@ -21,10 +21,10 @@ from headrace.datastream.streams.checks import (
     refused,
     result_type,
 )
-from headrace.datastream.streams.columns import bound, bound_columns, bound_condition, checked_columns
+from headrace.datastream.streams.columns import bound, bound_columns, bound_condition
 from headrace.datastream.streams.data_stream_sink import DataStreamSink
 from headrace.datastream.streams.handle import OperatorHandle, not_an_operator
-from headrace.datastream.streams.keying import key_selection
+from headrace.datastream.streams.keying import key_of
 from headrace.datastream.streams.side_outputs import add_side_output
 from headrace.datastream.streams.timestamps import check_strategy
 from headrace.datastream.streams.type_origin import TypeOrigin, origin_of, unchanged, weakest
@@ -192,10 +192,6 @@ class DataStream(OperatorHandle):
 
     # --- streams to streams ------------------------------------------------------------------------------------------
 
-    @overload
-    def key_by(self, key_selector: Any, key_type: Any = None) -> KeyedStream: ...
-    @overload
-    def key_by(self, key_selector: Expression, *more: Expression, key_type: Any = None) -> KeyedStream: ...
     def key_by(self, key_selector: Any, *more: Any, key_type: Any = None) -> KeyedStream:
         """Sends records with the same key to the same subtask, where state and timers belong to the key.
 
@@ -203,7 +199,7 @@ class DataStream(OperatorHandle):
             key_selector: a ``KeySelector``, a function of a record, the name or position of a field, or an expression
                 (``col("card").upper()``). A function that only picks fields, ``lambda x: x.card``, is as fast as a
                 name.
-            more: more expressions; the key is the tuple of all then.
+            more: more expressions, the key is the tuple of all then; or ``key_type`` by position, as in PyFlink.
             key_type: the type of the key; found out from the field, the expression or from annotations when left out.
                 Keys without a known type work, but slower.
 
@@ -212,14 +208,7 @@ class DataStream(OperatorHandle):
         """
         from headrace.datastream.streams.keyed_stream import KeyedStream
 
-        if isinstance(key_selector, Expression):
-            key = key_selection(self._type, checked_columns("key_by", (key_selector, *more)), key_type)
-        elif len(more) > 1 or (more and key_type is not None):
-            raise refused(
-                "key_by takes a function or a field, and a key type; several columns as expressions: col(...)"
-            )
-        else:
-            key = key_selection(self._type, key_selector, more[0] if more else key_type)
+        key = key_of(self._type, key_selector, more, key_type)
         edges = tuple(Edge(edge.source, HASH, edge.side_output, key=key) for edge in self._edges)
         return KeyedStream(self._environment, edges, self._type, self)
 

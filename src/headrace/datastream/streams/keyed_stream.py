@@ -58,9 +58,9 @@ class KeyedStream(DataStream):
         """The type of the keys."""
         return self._key.codec.type
 
-    def key_by(self, key_selector: Any, key_type: Any = None) -> KeyedStream:
+    def key_by(self, key_selector: Any, *more: Any, key_type: Any = None) -> KeyedStream:
         """The same records by another key."""
-        return self._origin.key_by(key_selector, key_type)
+        return self._origin.key_by(key_selector, *more, key_type=key_type)
 
     def process(self, func: Any, output_type: Any = None) -> DataStream:
         """Applies a ``KeyedProcessFunction``, with state and timers for each key.

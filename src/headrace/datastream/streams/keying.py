@@ -12,14 +12,12 @@ from headrace.common.typeinfo import DataclassTypeInfo, DictTypeInfo, TypeInform
 from headrace.datastream.functions import Function, KeySelector
 from headrace.datastream.streams.checks import check_function, declared_type, refused
 from headrace.datastream.streams.columns import bound
-from headrace.expressions import Column, bind_tuple, col
+from headrace.expressions import Column, Expression, bind_tuple, col
 from headrace.graph.nodes import KeySelection
 from headrace.state.keys import KeyCodec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from headrace.expressions import Expression
 
 Fields = tuple[str | int, ...]
 
@@ -46,12 +44,38 @@ class FieldSelector:
         return f"FieldSelector({self.field!r})"
 
 
+def key_of(record_type: TypeInformation, key_selector: Any, more: tuple[Any, ...], key_type: Any) -> KeySelection:
+    """How records are keyed, from all that ``key_by`` may be given.
+
+    Args:
+        record_type: the type of the records.
+        key_selector: as for :func:`key_selection`, or an expression.
+        more: more expressions, or the type of the key.
+        key_type: the type of the key as the user declared it; None finds it out.
+
+    Raises:
+        InvalidTypeError: as :func:`key_selection`, and when an expression does not fit the records.
+        InvalidProgramError: when the arguments do not go together.
+    """
+    if isinstance(key_selector, Expression):
+        for other in more:
+            if not isinstance(other, Expression):
+                text = (
+                    f"key_by takes expressions together with others such as col(0), not {other!r} (key_type=... is it?)"
+                )
+                raise refused(text, InvalidTypeError)
+        return _computed(record_type, (key_selector, *more), key_type)
+    if len(more) > 1 or (more and key_type is not None) or any(isinstance(other, Expression) for other in more):
+        raise refused('key_by takes one function or field; several columns are given as col("a"), col("b")')
+    return key_selection(record_type, key_selector, more[0] if more else key_type)
+
+
 def key_selection(record_type: TypeInformation, key_selector: Any, key_type: Any) -> KeySelection:
     """How records of a type are keyed.
 
     Args:
         record_type: the type of the records.
-        key_selector: a ``KeySelector``, a function, the name or position of a field, or expressions.
+        key_selector: a ``KeySelector``, a function, or the name or position of a field.
         key_type: the type of the key as the user declared it; None finds it out.
 
     Raises:
@@ -59,8 +83,6 @@ def key_selection(record_type: TypeInformation, key_selector: Any, key_type: Any
             keys.
         UnsupportedOperationError: when the selector wants to be opened.
     """
-    if isinstance(key_selector, tuple):
-        return _computed(record_type, key_selector, key_type)
     is_field = isinstance(key_selector, str | int) and not isinstance(key_selector, bool)
     if is_field:
         fields = _checked_field(record_type, key_selector)
