@@ -107,10 +107,15 @@ def conditions(depth: int) -> st.SearchStrategy[Expression]:
     )
 
 
+@cache
+def anything(depth: int) -> st.SearchStrategy[Expression]:
+    return numbers(depth) | texts(depth) | conditions(depth)
+
+
 @st.composite
 def expressions(draw: st.DrawFn, depth: int) -> Expression:
     """Drawn by a function, since the text of such large strategies would be enormous."""
-    return draw(numbers(depth) | texts(depth) | conditions(depth))
+    return draw(anything(depth))
 
 
 @settings(deadline=None)
