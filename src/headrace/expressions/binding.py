@@ -78,8 +78,8 @@ def _type_of_value(literal: Literal) -> TypeInformation:
     found = infer_from_values([item() if callable(item) else value])
     if not isinstance(found, BasicTypeInfo):
         raise InvalidTypeError(
-            f"{literal!r} ({type(value).__name__}) cannot stand in an expression: numbers, text, bytes, booleans, "
-            "dates, times and decimals can; for None say the type: lit(None, Types.LONG())"
+            f"{literal!r} ({type(value).__name__}) cannot stand in an expression: numbers of 64 bits, text, bytes, "
+            "booleans, dates, times and decimals can; for None say the type: lit(None, Types.LONG())"
         )
     return found
 

@@ -96,7 +96,7 @@ _CASTS: Final[tuple[tuple[Family, Family, Caster], ...]] = (
     (TIMESTAMP, ZONED, _plainly),
     (ZONED, TIMESTAMP, _plainly),
     (ZONED, INSTANT, _plainly),
-    (INSTANT, ZONED, _part_of_day),
+    (INSTANT, ZONED, _plainly),
 )
 """From, to, how; the first that fits is taken. Timestamps without a zone are taken for UTC where one is wanted."""
 

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import RowTypeInfo, Types
-from headrace.datastream.streams.checks import refused
+from headrace.datastream.streams.checks import declared_type, refused
 from headrace.expressions import Column, Expression, bind, col
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from headrace.common.typeinfo import TypeInformation
     from headrace.expressions import Bound
 
@@ -46,16 +48,28 @@ def bound_condition(expression: Expression, record_type: TypeInformation, method
     return condition
 
 
-def bound_columns(columns: tuple[Any, ...], record_type: TypeInformation) -> tuple[tuple[Bound, ...], list[str]]:
+def check_same_type(method: str, value: Bound, declared: Any) -> None:
+    """Refuse a declared type that is not the one that an expression has.
+
+    Raises:
+        InvalidTypeError: when they differ.
+    """
+    if declared is not None and declared_type(declared) != value.type:
+        text = f"{method}: {value.text} is of type {value.type}, not {declared_type(declared)}: write .cast(...)"
+        raise refused(text, InvalidTypeError)
+
+
+def bound_columns(
+    expressions: Sequence[Expression], record_type: TypeInformation
+) -> tuple[tuple[Bound, ...], list[str]]:
     """The columns of ``select`` and their names.
 
     Raises:
-        InvalidTypeError: when one does not fit the records, or is no expression at all.
+        InvalidTypeError: when one does not fit the records.
         InvalidProgramError: when one has no name, or two have the same.
     """
     if isinstance(record_type, RowTypeInfo) and record_type.changelog:
         raise refused("select would lose the kinds of the rows: use map with a function that keeps them")
-    expressions = [_expression(column) for column in columns]
     values = tuple(bound(expression, record_type, "select") for expression in expressions)
     names = [_name(expression, record_type) for expression in expressions]
     repeated = sorted({name for name in names if names.count(name) > 1})
@@ -65,7 +79,12 @@ def bound_columns(columns: tuple[Any, ...], record_type: TypeInformation) -> tup
     return values, names
 
 
-def _expression(column: Any) -> Expression:
+def as_column(column: Any) -> Expression:
+    """An expression, or the field with this name or position.
+
+    Raises:
+        InvalidTypeError: when it is neither.
+    """
     if isinstance(column, Expression):
         return column
     if isinstance(column, str | int) and not isinstance(column, bool):

@@ -21,7 +21,7 @@ from headrace.datastream.streams.checks import (
     refused,
     result_type,
 )
-from headrace.datastream.streams.columns import bound, bound_columns, bound_condition
+from headrace.datastream.streams.columns import as_column, bound, bound_columns, bound_condition, check_same_type
 from headrace.datastream.streams.data_stream_sink import DataStreamSink
 from headrace.datastream.streams.handle import OperatorHandle, not_an_operator
 from headrace.datastream.streams.keying import key_of
@@ -108,6 +108,7 @@ class DataStream(OperatorHandle):
         """
         if isinstance(func, Expression):
             value = bound(func, self._type, "map")
+            check_same_type("map", value, output_type)
             return self._apply(specs.SelectSpec((value,)), f"Map: {func!r}", value.type, origin=TypeOrigin.DECLARED)
         check_function(func, MapFunction, "map")
         return self._transform(self._function_spec(specs.MapSpec, func), "Map", func, output_type, Role.ONE)
@@ -143,9 +144,10 @@ class DataStream(OperatorHandle):
             InvalidTypeError: when there is no such field, types do not go together, or the records have no columns.
             InvalidProgramError: when a field has no name, or two have the same.
         """
-        values, names = bound_columns(columns, self._type)
+        expressions = [as_column(column) for column in columns]
+        values, names = bound_columns(expressions, self._type)
         row_type = Types.ROW_NAMED(names, [value.type for value in values])
-        name = f"Select: {', '.join(map(repr, columns))}"
+        name = f"Select: {', '.join(map(repr, expressions))}"
         return self._apply(specs.SelectSpec(values), name, row_type, origin=TypeOrigin.DECLARED)
 
     def process(self, func: Any, output_type: Any = None) -> DataStream:

@@ -11,7 +11,7 @@ from headrace.common.type_inference import infer_from_hint
 from headrace.common.typeinfo import DataclassTypeInfo, DictTypeInfo, TypeInformation, Types
 from headrace.datastream.functions import Function, KeySelector
 from headrace.datastream.streams.checks import check_function, declared_type, refused
-from headrace.datastream.streams.columns import bound
+from headrace.datastream.streams.columns import bound, check_same_type
 from headrace.expressions import Column, Expression, bind_tuple, col
 from headrace.graph.nodes import KeySelection
 from headrace.state.keys import KeyCodec
@@ -110,9 +110,7 @@ def _computed(record_type: TypeInformation, columns: tuple[Expression, ...], key
         return key_selection(record_type, plain[0], key_type)
     values = [bound(column, record_type, "key_by") for column in columns]
     key = values[0] if len(values) == 1 else bind_tuple(columns, record_type)
-    if key_type is not None and declared_type(key_type) != key.type:
-        text = f"key_by: {key.text} is of type {key.type}, not {declared_type(key_type)}: cast() says otherwise"
-        raise refused(text, InvalidTypeError)
+    check_same_type("key_by", key, key_type)
     return KeySelection(
         codec=_codec_of(key.type),
         selector=None,
