@@ -27,6 +27,16 @@ class UnsupportedOperationError(HeadraceError, NotImplementedError):
     """Flink knows this, headrace does not (or not here); the message says what to use instead."""
 
 
+class EvaluationError(HeadraceError, ArithmeticError):
+    """An expression has no value for a record: an overflow, a division by zero, text that is no number.
+
+    Attributes:
+        row: which record of its batch.
+    """
+
+    row: int = 0
+
+
 class BadRecordError(HeadraceError, ValueError):
     """A source met a row that it cannot read; the message names file and line, or split and position."""
 

@@ -1,4 +1,4 @@
-"""Finds out types that were not declared: from annotations, from values, from the code of key selectors."""
+"""Finds out types that were not declared: from annotations, from values."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from enum import Enum
 from typing import Any, Final
 
 from headrace.common.output_tag import OutputTag
-from headrace.common.selectors import field_of_selector
 from headrace.common.typeinfo import PickledBytesTypeInfo, TypeInformation, Types
 from headrace.common.typeinfo.hints import hints_of
 from headrace.common.value_types import infer_from_values
 
-__all__ = ["Role", "field_of_selector", "infer_from_hint", "infer_from_values"]
+__all__ = ["Role", "infer_from_hint", "infer_from_values"]
 
 PICKLED: Final = PickledBytesTypeInfo()
 

@@ -1,13 +1,18 @@
-"""Finding the key of each record: from columns where the key is a field, by the user's function where it is not."""
+"""Finding the key of each record: from columns where it is a field or an expression, else by the user's function."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from headrace.common.errors import EvaluationError
+from headrace.expressions import evaluate
 from headrace.operators.keyed import KeyedBatch
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from headrace.common.batch import Batch
+    from headrace.expressions import Bound
     from headrace.graph.nodes import KeySelection
     from headrace.state.keys import KeyColumn
 
@@ -29,14 +34,24 @@ def keys_of(batch: Batch, key: KeySelection) -> KeyColumn:
 
     Raises:
         InvalidTypeError: when a key does not fit the declared key type.
-        KeyFunctionError: when the user's key function raises.
+        KeyFunctionError: when the user's key function raises, or an expression has no value.
     """
     if key.is_attached:
         assert isinstance(batch, KeyedBatch)
         return batch.keys
     if batch.is_columnar and batch.type.is_composite and key.is_single and key.fields is not None:
         return key.codec.from_array(batch.columns.column(batch.type.field_index(key.fields[0])))
+    if key.expression is not None and (batch.is_columnar or key.selector is None):
+        return key.codec.from_array(_computed(batch, key.expression))
     return key.codec.encode(_selected(batch, key))
+
+
+def _computed(batch: Batch, expression: Bound) -> pa.Array:
+    columns = batch.columns
+    try:
+        return evaluate((expression,), columns)[0]
+    except EvaluationError as error:
+        raise KeyFunctionError(batch.slice(error.row, error.row + 1).rows[0]) from error
 
 
 def _selected(batch: Batch, key: KeySelection) -> list[Any]:

@@ -14,6 +14,7 @@ from headrace.graph.partitioning import FORWARD
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
+    from headrace.expressions import Bound
     from headrace.graph.partitioning import Partitioning
     from headrace.graph.specs import OperatorSpec
     from headrace.state.keys import KeyCodec
@@ -25,8 +26,11 @@ class KeySelection:
 
     Attributes:
         codec: encodes and hashes keys; knows their type.
-        selector: the user's key function, called for each record when ``fields`` is None; None when they say it all.
+        selector: the user's key function, called for each record where nothing else finds the key; None when it is an
+            expression.
         fields: names or indices of the fields that make the key, when that is known: then no Python call is needed.
+        expression: computes the keys from columns, unless they are one column anyway.
+        name: what windows call the column of the key where it is made of no fields.
         is_single: whether the key is the one field itself, not a tuple of fields.
         call_site: where ``key_by`` was called.
         is_attached: whether the producer hands over keyed batches already.
@@ -37,6 +41,8 @@ class KeySelection:
     selector: Any
     fields: tuple[str | int, ...] | None
     is_single: bool = True
+    expression: Bound | None = None
+    name: str = "key"
     call_site: CallSite = UNKNOWN_CALL_SITE
     is_attached: bool = False
     only_routes: bool = False

@@ -18,8 +18,10 @@ def one_line(text: str) -> str:
 
 
 def key_label(key: KeySelection) -> str:
-    """What a stream is keyed by: the fields, or the name of the function."""
-    return _selector_name(key.selector) if key.fields is None else ", ".join(map(str, key.fields))
+    """What a stream is keyed by: the fields, the expression, or the name of the function."""
+    if key.fields is not None:
+        return ", ".join(map(str, key.fields))
+    return _selector_name(key.selector) if key.expression is None else key.expression.text
 
 
 def _selector_name(selector: Any) -> str:

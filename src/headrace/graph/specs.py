@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from headrace.common.output_tag import OutputTag
     from headrace.connectors.sink import Sink
     from headrace.connectors.source import Source
+    from headrace.expressions import Bound
     from headrace.time.watermark_strategy import WatermarkStrategy
     from headrace.time.windows import AlignedWindows
 
@@ -81,6 +82,28 @@ class FilterSpec(OperatorSpec):
     kind: ClassVar[str] = "Filter"
     is_timeless: ClassVar[bool] = True
     function: Any
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFilterSpec(OperatorSpec):
+    """Keeps the records for which an expression is true."""
+
+    kind: ClassVar[str] = "Filter"
+    is_timeless: ClassVar[bool] = True
+    condition: Bound
+
+
+@dataclass(frozen=True, slots=True)
+class SelectSpec(OperatorSpec):
+    """One record of expressions for each record.
+
+    Attributes:
+        columns: an expression for each field, or one for the whole record.
+    """
+
+    kind: ClassVar[str] = "Map"
+    is_timeless: ClassVar[bool] = True
+    columns: tuple[Bound, ...]
 
 
 @dataclass(frozen=True, slots=True)

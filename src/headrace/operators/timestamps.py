@@ -9,15 +9,18 @@ import pyarrow as pa
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import BadRecordError
+from headrace.expressions import bind
 from headrace.operators.base import Operator
+from headrace.operators.columns import computed
 from headrace.operators.functions import method_of
 from headrace.operators.user_code import calling_user_code, record_text, user_error
-from headrace.time.watermark_strategy import FieldTimestamps
+from headrace.time.watermark_strategy import ExpressionTimestamps, FieldTimestamps
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.common.batch import Batch
+    from headrace.expressions import Bound
     from headrace.operators.base import EpochScope
     from headrace.time.watermark_strategy import WatermarkStrategy
 
@@ -36,6 +39,7 @@ class TimestampsOperator(Operator):
         self._is_batch = is_batch
         self.watermark = MIN_WATERMARK
         self.saw_records = False
+        self._expression: Bound | None = None
 
     def begin_epoch(self, scope: EpochScope) -> None:
         super().begin_epoch(scope)
@@ -66,7 +70,13 @@ class TimestampsOperator(Operator):
         if assigner is None:
             return batch.timestamps
         if isinstance(assigner, FieldTimestamps):
-            return self._of_field(batch, assigner.field)
+            column = batch.columns.column(batch.type.field_index(assigner.field) if batch.type.is_composite else 0)
+            return self._of_column(batch, column, f"field {assigner.field!r}")
+        if isinstance(assigner, ExpressionTimestamps):
+            if self._expression is None:
+                self._expression = bind(assigner.expression, batch.type)
+            (column,) = computed((self._expression,), batch, self.context)
+            return self._of_column(batch, column, self._expression.text)
         return self._of_function(batch, assigner)
 
     def _of_function(self, batch: Batch, assigner: Any) -> npt.NDArray[np.int64]:
@@ -79,12 +89,11 @@ class TimestampsOperator(Operator):
             raise user_error(error, self.context, row) from error
         return found
 
-    def _of_field(self, batch: Batch, field: str | int) -> npt.NDArray[np.int64]:
-        column = batch.columns.column(batch.type.field_index(field) if batch.type.is_composite else 0)
+    def _of_column(self, batch: Batch, column: pa.Array, called: str) -> npt.NDArray[np.int64]:
         if column.null_count:
             row = batch.slice(column.is_null().index(True).as_py(), len(batch)).rows[0]
             raise BadRecordError(
-                f"operator {self.context.name!r} ({self.context.call_site}): field {field!r} holds no timestamp in "
+                f"operator {self.context.name!r} ({self.context.call_site}): {called} holds no timestamp in "
                 f"record {record_text(row)}"
             )
         if pa.types.is_timestamp(column.type):

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.errors import InvalidProgramError, UnsupportedOperationError
 from headrace.common.time import to_millis
+from headrace.expressions import Column, Expression
 from headrace.time.watermarks import BoundedOutOfOrderness, NoWatermarks, WatermarkGenerator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from datetime import timedelta
 
     from headrace.common.time import Duration, Time
@@ -42,6 +43,21 @@ class FieldTimestamps:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpressionTimestamps:
+    """Takes event time from an expression, which is computed for whole batches.
+
+    Attributes:
+        expression: gives milliseconds (an integer) or a timestamp.
+    """
+
+    expression: Expression
+
+
+Assigner = TimestampAssigner | Callable[[Any, int], int] | FieldTimestamps | ExpressionTimestamps
+"""Whatever tells the event time of records."""
+
+
+@dataclass(frozen=True, slots=True)
 class WatermarkStrategy:
     """How event time is taken from records. Immutable: every ``with_…`` returns a new strategy with all else kept.
 
@@ -52,7 +68,7 @@ class WatermarkStrategy:
     """
 
     generator: WatermarkGenerator
-    timestamp_assigner: TimestampAssigner | Callable[[Any, int], int] | FieldTimestamps | None = None
+    timestamp_assigner: Assigner | None = None
     idle_timeout: int | None = None
 
     @staticmethod
@@ -83,23 +99,28 @@ class WatermarkStrategy:
         return WatermarkStrategy(generator)
 
     def with_timestamp_assigner(
-        self, timestamp_assigner: TimestampAssigner | Callable[[Any, int], int] | str
+        self, timestamp_assigner: TimestampAssigner | Callable[[Any, int], int] | str | Expression
     ) -> WatermarkStrategy:
         """Take event time from the record.
 
         Args:
-            timestamp_assigner: a :class:`TimestampAssigner`, a function of ``(value, record_timestamp)``, or the name
-                of a field that holds milliseconds or a timestamp (the fast way: no Python call for each record).
+            timestamp_assigner: a :class:`TimestampAssigner`, a function of ``(value, record_timestamp)``, the name of
+                a field that holds milliseconds or a timestamp, or an expression that gives such (these are the fast
+                way: no Python call for each record).
 
         Raises:
             InvalidProgramError: when it is none of these.
         """
         if isinstance(timestamp_assigner, str):
             return replace(self, timestamp_assigner=FieldTimestamps(timestamp_assigner))
+        if isinstance(timestamp_assigner, Column):
+            return replace(self, timestamp_assigner=FieldTimestamps(timestamp_assigner.key))
+        if isinstance(timestamp_assigner, Expression):
+            return replace(self, timestamp_assigner=ExpressionTimestamps(timestamp_assigner))
         if not isinstance(timestamp_assigner, TimestampAssigner) and not callable(timestamp_assigner):
             raise InvalidProgramError(
-                "a timestamp assigner is a TimestampAssigner, a function of (value, record_timestamp) or a field's "
-                f"name, not {timestamp_assigner!r}"
+                "a timestamp assigner is a TimestampAssigner, a function of (value, record_timestamp), a field's name "
+                f"or an expression, not {timestamp_assigner!r}"
             )
         return replace(self, timestamp_assigner=timestamp_assigner)
 

@@ -21,13 +21,15 @@ from headrace.datastream.streams.checks import (
     refused,
     result_type,
 )
+from headrace.datastream.streams.columns import as_column, bound, bound_columns, bound_condition, check_same_type
 from headrace.datastream.streams.data_stream_sink import DataStreamSink
 from headrace.datastream.streams.handle import OperatorHandle, not_an_operator
-from headrace.datastream.streams.keying import key_selection
+from headrace.datastream.streams.keying import key_of
 from headrace.datastream.streams.side_outputs import add_side_output
 from headrace.datastream.streams.timestamps import check_strategy
 from headrace.datastream.streams.type_origin import TypeOrigin, origin_of, unchanged, weakest
 from headrace.datastream.streams.unsupported_methods import DATA_STREAM
+from headrace.expressions import Expression
 from headrace.graph import specs
 from headrace.graph.nodes import Edge
 from headrace.graph.partitioning import FORWARD, HASH
@@ -95,14 +97,19 @@ class DataStream(OperatorHandle):
 
     # --- operators ---------------------------------------------------------------------------------------------------
 
-    def map(self, func: Callable[[Any], Any] | MapFunction, output_type: Any = None) -> DataStream:
+    def map(self, func: Callable[[Any], Any] | MapFunction | Expression, output_type: Any = None) -> DataStream:
         """Makes one record of each record.
 
         Args:
-            func: a ``MapFunction`` or a function of a record.
+            func: a ``MapFunction``, a function of a record, or an expression (``col("x") * 2``), which is computed
+                for whole batches.
             output_type: the type of the new records; taken from the function's annotations when left out, and pickled
-                objects when those say nothing.
+                objects when those say nothing. An expression says it itself.
         """
+        if isinstance(func, Expression):
+            value = bound(func, self._type, "map")
+            check_same_type("map", value, output_type)
+            return self._apply(specs.SelectSpec((value,)), f"Map: {func!r}", value.type, origin=TypeOrigin.DECLARED)
         check_function(func, MapFunction, "map")
         return self._transform(self._function_spec(specs.MapSpec, func), "Map", func, output_type, Role.ONE)
 
@@ -116,10 +123,32 @@ class DataStream(OperatorHandle):
         check_function(func, FlatMapFunction, "flat_map")
         return self._transform(self._function_spec(specs.FlatMapSpec, func), "FlatMap", func, output_type)
 
-    def filter(self, func: Callable[[Any], bool] | FilterFunction) -> DataStream:
-        """Keeps the records for which a ``FilterFunction`` or a function of a record is true."""
+    def filter(self, func: Callable[[Any], bool] | FilterFunction | Expression) -> DataStream:
+        """Keeps the records for which a ``FilterFunction``, a function of a record or an expression is true.
+
+        With an expression (``col("amount") > 10``) this is done for whole batches; null is not true.
+        """
+        if isinstance(func, Expression):
+            condition = bound_condition(func, self._type, "filter")
+            return self._apply(specs.ColumnFilterSpec(condition), f"Filter: {func!r}", self._type)
         check_function(func, FilterFunction, "filter")
         return self._apply(self._function_spec(specs.FilterSpec, func), "Filter", self._type)
+
+    def select(self, *columns: Expression | str | int) -> DataStream:
+        """Makes a row of some expressions of each record: ``select("user", (col("amount") * 2).alias("double"))``.
+
+        Args:
+            columns: what the fields of the rows are; a name or a position stands for the field as it is.
+
+        Raises:
+            InvalidTypeError: when there is no such field, types do not go together, or the records have no columns.
+            InvalidProgramError: when a field has no name, or two have the same.
+        """
+        expressions = [as_column(column) for column in columns]
+        values, names = bound_columns(expressions, self._type)
+        row_type = Types.ROW_NAMED(names, [value.type for value in values])
+        name = f"Select: {', '.join(map(repr, expressions))}"
+        return self._apply(specs.SelectSpec(values), name, row_type, origin=TypeOrigin.DECLARED)
 
     def process(self, func: Any, output_type: Any = None) -> DataStream:
         """Applies a ``ProcessFunction``, which may write to side outputs.
@@ -165,21 +194,23 @@ class DataStream(OperatorHandle):
 
     # --- streams to streams ------------------------------------------------------------------------------------------
 
-    def key_by(self, key_selector: Any, key_type: Any = None) -> KeyedStream:
+    def key_by(self, key_selector: Any, *more: Any, key_type: Any = None) -> KeyedStream:
         """Sends records with the same key to the same subtask, where state and timers belong to the key.
 
         Args:
-            key_selector: a ``KeySelector``, a function of a record, or the name or position of a field. A function
-                that only picks fields, ``lambda x: x.card``, is as fast as a name.
-            key_type: the type of the key; found out from the field or from annotations when left out. Keys without a
-                known type work, but slower.
+            key_selector: a ``KeySelector``, a function of a record, the name or position of a field, or an expression
+                (``col("card").upper()``). A function that only picks fields, ``lambda x: x.card``, is as fast as a
+                name.
+            more: more expressions, the key is the tuple of all then; or ``key_type`` by position, as in PyFlink.
+            key_type: the type of the key; found out from the field, the expression or from annotations when left out.
+                Keys without a known type work, but slower.
 
         Raises:
             InvalidTypeError: when there is no such field, or values of the type cannot be keys.
         """
         from headrace.datastream.streams.keyed_stream import KeyedStream
 
-        key = key_selection(self._type, key_selector, key_type)
+        key = key_of(self._type, key_selector, more, key_type)
         edges = tuple(Edge(edge.source, HASH, edge.side_output, key=key) for edge in self._edges)
         return KeyedStream(self._environment, edges, self._type, self)
 

@@ -58,9 +58,9 @@ class KeyedStream(DataStream):
         """The type of the keys."""
         return self._key.codec.type
 
-    def key_by(self, key_selector: Any, key_type: Any = None) -> KeyedStream:
+    def key_by(self, key_selector: Any, *more: Any, key_type: Any = None) -> KeyedStream:
         """The same records by another key."""
-        return self._origin.key_by(key_selector, key_type)
+        return self._origin.key_by(key_selector, *more, key_type=key_type)
 
     def process(self, func: Any, output_type: Any = None) -> DataStream:
         """Applies a ``KeyedProcessFunction``, with state and timers for each key.
@@ -137,10 +137,10 @@ class KeyedStream(DataStream):
 
     def _for_any_result(self) -> KeyedStream:
         """This stream for a function whose results are of the same type, if the type is more than an observation."""
-        if self._type_origin is not TypeOrigin.OBSERVED or is_untyped(self._type):
+        if self._type_origin is not TypeOrigin.OBSERVED or is_untyped(self._type) or self._key.selector is None:
             return self
         plain = self._origin._untyped()
-        key = replace(self._key, fields=None, is_single=True)
+        key = replace(self._key, fields=None, is_single=True, expression=None)
         edges = tuple(Edge(edge.source, HASH, edge.side_output, key=key) for edge in plain._edges)
         return KeyedStream(self._environment, edges, plain._type, plain)
 

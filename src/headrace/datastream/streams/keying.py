@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.common.call_site import caller
 from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
-from headrace.common.type_inference import field_of_selector, infer_from_hint
+from headrace.common.selectors import field_of_selector
+from headrace.common.type_inference import infer_from_hint
 from headrace.common.typeinfo import DataclassTypeInfo, DictTypeInfo, TypeInformation, Types
 from headrace.datastream.functions import Function, KeySelector
 from headrace.datastream.streams.checks import check_function, declared_type, refused
+from headrace.datastream.streams.columns import bound, check_same_type
+from headrace.expressions import Column, Expression, bind_tuple, col
 from headrace.graph.nodes import KeySelection
 from headrace.state.keys import KeyCodec
 
@@ -41,6 +44,32 @@ class FieldSelector:
         return f"FieldSelector({self.field!r})"
 
 
+def key_of(record_type: TypeInformation, key_selector: Any, more: tuple[Any, ...], key_type: Any) -> KeySelection:
+    """How records are keyed, from all that ``key_by`` may be given.
+
+    Args:
+        record_type: the type of the records.
+        key_selector: as for :func:`key_selection`, or an expression.
+        more: more expressions, or the type of the key.
+        key_type: the type of the key as the user declared it; None finds it out.
+
+    Raises:
+        InvalidTypeError: as :func:`key_selection`, and when an expression does not fit the records.
+        InvalidProgramError: when the arguments do not go together.
+    """
+    if isinstance(key_selector, Expression):
+        for other in more:
+            if not isinstance(other, Expression):
+                text = (
+                    f"key_by takes expressions together with others such as col(0), not {other!r} (key_type=... is it?)"
+                )
+                raise refused(text, InvalidTypeError)
+        return _computed(record_type, (key_selector, *more), key_type)
+    if len(more) > 1 or (more and key_type is not None) or any(isinstance(other, Expression) for other in more):
+        raise refused('key_by takes one function or field; several columns are given as col("a"), col("b")')
+    return key_selection(record_type, key_selector, more[0] if more else key_type)
+
+
 def key_selection(record_type: TypeInformation, key_selector: Any, key_type: Any) -> KeySelection:
     """How records of a type are keyed.
 
@@ -62,12 +91,33 @@ def key_selection(record_type: TypeInformation, key_selector: Any, key_type: Any
         fields = _picked_fields(record_type, key_selector)
     picked = None if fields is None else _type_of_fields(record_type, fields)
     found = picked or infer_from_hint(_function_of(key_selector)) if key_type is None else declared_type(key_type)
+    # A key that is declared as something else than the field is has to be made by the selector.
+    kept = fields if found == picked else None
     return KeySelection(
         codec=_codec_of(found),
         selector=_selector_of_field(record_type, key_selector) if is_field else _called(key_selector),
-        # A key that is declared as something else than the field is has to be made by the selector.
-        fields=fields if found == picked else None,
+        fields=kept,
         is_single=fields is None or len(fields) == 1,
+        expression=bind_tuple(tuple(map(col, kept)), record_type) if kept is not None and len(kept) > 1 else None,
+        call_site=caller(),
+    )
+
+
+def _computed(record_type: TypeInformation, columns: tuple[Expression, ...], key_type: Any) -> KeySelection:
+    """How records are keyed by expressions: one is the key, several are the fields of a tuple."""
+    plain = [column.key for column in columns if isinstance(column, Column) and record_type.is_composite]
+    if len(plain) == len(columns) == 1:
+        return key_selection(record_type, plain[0], key_type)
+    values = [bound(column, record_type, "key_by") for column in columns]
+    key = values[0] if len(values) == 1 else bind_tuple(columns, record_type)
+    check_same_type("key_by", key, key_type)
+    return KeySelection(
+        codec=_codec_of(key.type),
+        selector=None,
+        fields=tuple(plain) if len(plain) == len(columns) else None,
+        is_single=len(columns) == 1,
+        expression=key,
+        name=(len(columns) == 1 and columns[0].name) or "key",
         call_site=caller(),
     )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import BasicType, BasicTypeInfo
 from headrace.datastream.streams.checks import is_untyped, refused
+from headrace.expressions import Column, Expression
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
@@ -31,13 +32,16 @@ def checked_field(record_type: TypeInformation, aggregation: str, position: Any)
     Args:
         record_type: the type of the records.
         aggregation: ``sum``, ``min``, ``max``, ``min_by`` or ``max_by``.
-        position: what the user gave: a name or a position.
+        position: what the user gave: a name, a position or a plain column.
 
     Raises:
         InvalidTypeError: when it is neither, there is no such field, or its values do not fit.
     """
+    if isinstance(position, Column):
+        position = position.key
     if not isinstance(position, int | str) or isinstance(position, bool):
-        text = f"{aggregation} takes the name or the position of a field, not {position!r}"
+        instead = ": make it a field with select(...) first" if isinstance(position, Expression) else ""
+        text = f"{aggregation} takes the name or the position of a field, not {position!r}{instead}"
         raise refused(text, InvalidTypeError)
     if is_untyped(record_type):
         return position  # what the records are is known when they come

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import BasicType, BasicTypeInfo
 from headrace.datastream.streams.checks import is_untyped, refused
-from headrace.time.watermark_strategy import FieldTimestamps, WatermarkStrategy
+from headrace.datastream.streams.columns import bound
+from headrace.time.watermark_strategy import ExpressionTimestamps, FieldTimestamps, WatermarkStrategy
 from headrace.time.watermarks import NoWatermarks
 
 if TYPE_CHECKING:
@@ -24,10 +25,10 @@ def is_needed(strategy: WatermarkStrategy) -> bool:
 
 
 def check_strategy(strategy: Any, record_type: TypeInformation) -> None:
-    """Refuse what is no strategy, and a strategy that takes time from a field that cannot hold any.
+    """Refuse what is no strategy, and a strategy that takes time from a field or an expression that gives none.
 
     Raises:
-        InvalidTypeError: when it is no ``WatermarkStrategy``, there is no such field, or the field holds no time.
+        InvalidTypeError: when it is no ``WatermarkStrategy``, there is no such field, or it holds no time.
     """
     if not isinstance(strategy, WatermarkStrategy):
         raise refused(
@@ -36,6 +37,9 @@ def check_strategy(strategy: Any, record_type: TypeInformation) -> None:
     assigner = strategy.timestamp_assigner
     if isinstance(assigner, FieldTimestamps):
         _check_field(assigner.field, record_type)
+    elif isinstance(assigner, ExpressionTimestamps):
+        value = bound(assigner.expression, record_type, "event time")
+        _check_time(value.type, f"event time from {value.text}")
 
 
 def _check_field(field: str | int, record_type: TypeInformation) -> None:
@@ -51,8 +55,10 @@ def _check_field(field: str | int, record_type: TypeInformation) -> None:
             found = record_type.field_types[record_type.field_index(field)]
         except InvalidTypeError as error:
             raise refused(f"event time from field {field!r}: {error}", InvalidTypeError) from None
+    _check_time(found, f"event time from field {field!r}")
+
+
+def _check_time(found: TypeInformation, what: str) -> None:
     if not isinstance(found, BasicTypeInfo) or found.basic_type not in _TIMES:
-        raise refused(
-            f"event time from field {field!r}: expected milliseconds (LONG) or a timestamp, but it is of type {found}",
-            InvalidTypeError,
-        )
+        text = f"{what}: expected milliseconds (LONG) or a timestamp, but it is of type {found}"
+        raise refused(text, InvalidTypeError)

@@ -180,7 +180,7 @@ class WindowedStream:
     def _type_of_columns(self, aggregates: tuple[Aggregate, ...]) -> TypeInformation:
         key = self._keyed_stream._key
         try:
-            return WindowLayout.of(self.get_input_type(), key.codec, aggregates, key.fields).output_type
+            return WindowLayout.of(self.get_input_type(), key.codec, aggregates, key.fields, key.name).output_type
         except InvalidTypeError as error:
             raise refused(str(error), InvalidTypeError) from None
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, Types
+from headrace.expressions import BoundColumn, Column, Expression, bind
 from headrace.operators.window.arrays import fixed_width, of_fixed_width, validity
 from headrace.operators.window.parts import CountRows, CountValues, Edge, Extreme, Part, SumFloats, SumIntegers
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.common.typeinfo import TypeInformation
+    from headrace.operators.window.parts import Input
 
 _INTEGERS = {BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG}
 _FLOATS = {BasicType.FLOAT, BasicType.DOUBLE}
@@ -57,11 +59,12 @@ class Aggregate(ABC):
     """A built-in aggregate as the user asks for it.
 
     Attributes:
-        column: name or position of the field; None for ``count()``, and for records that are a single value.
+        column: name or position of the field, or an expression; None for ``count()``, and for records that are a
+            single value.
         name: the name of the output column; None for one made of the function and the field (``sum_price``).
     """
 
-    column: str | int | None = None
+    column: str | int | Expression | None = None
     name: str | None = None
 
     function: ClassVar[str]
@@ -76,14 +79,25 @@ class Aggregate(ABC):
         Raises:
             InvalidTypeError: when there is no such field, or the aggregate does not take values of its type.
         """
-        index, field, type_ = _resolve(input_type, self)
-        return self._bound(self.name or f"{self.function}_{field}", index, field, type_)
+        source, field, type_ = _resolve(input_type, self)
+        return self._bound(self.name or self._made_name(field), source, field, type_)
+
+    def _made_name(self, field: str) -> str:
+        column = self.column
+        if isinstance(column, Expression) and not isinstance(column, Column):
+            if column.name is None:
+                text = f"{self.function}({column!r})"
+                raise InvalidTypeError(f'say what {text} is called in the output: {text}.alias("...")')
+            field = column.name
+        return f"{self.function}_{field}"
 
     @abstractmethod
-    def _bound(self, name: str, index: int, field: str, type_: TypeInformation) -> BoundAggregate:
-        """The aggregate of the column ``index``, called ``field``."""
+    def _bound(self, name: str, source: Input, field: str, type_: TypeInformation) -> BoundAggregate:
+        """The aggregate of the column ``source``, called ``field``."""
 
     def _refuse(self, field: str, type_: TypeInformation, wanted: str) -> InvalidTypeError:
+        if isinstance(self.column, Expression):
+            return InvalidTypeError(f"{self.function}({self.column!r}) takes {wanted}, but that is of type {type_}")
         return InvalidTypeError(f"{self.function}({field!r}) takes {wanted}, but field {field!r} is of type {type_}")
 
 
@@ -98,8 +112,8 @@ class Count(Aggregate):
             return BoundAggregate(self.name or "count", Types.LONG(), (CountRows(),))
         return Aggregate.bind(self, input_type)
 
-    def _bound(self, name: str, index: int, field: str, type_: TypeInformation) -> BoundAggregate:
-        return BoundAggregate(name, Types.LONG(), (CountValues(index, field),))
+    def _bound(self, name: str, source: Input, field: str, type_: TypeInformation) -> BoundAggregate:
+        return BoundAggregate(name, Types.LONG(), (CountValues(source, field),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +122,15 @@ class Sum(Aggregate):
 
     function = "sum"
 
-    def _bound(self, name: str, index: int, field: str, type_: TypeInformation) -> BoundAggregate:
-        part = self._part(index, field, type_)
+    def _bound(self, name: str, source: Input, field: str, type_: TypeInformation) -> BoundAggregate:
+        part = self._part(source, field, type_)
         return BoundAggregate(name, Types.LONG() if isinstance(part, SumIntegers) else Types.DOUBLE(), (part,))
 
-    def _part(self, index: int, field: str, type_: TypeInformation) -> Part:
+    def _part(self, source: Input, field: str, type_: TypeInformation) -> Part:
         if _is_one_of(type_, _INTEGERS):
-            return SumIntegers(index, field)
+            return SumIntegers(source, field)
         if _is_one_of(type_, _FLOATS):
-            return SumFloats(index, field)
+            return SumFloats(source, field)
         raise self._refuse(field, type_, "numbers of up to 64 bits")
 
 
@@ -126,8 +140,8 @@ class Average(Sum):
 
     function = "avg"
 
-    def _bound(self, name: str, index: int, field: str, type_: TypeInformation) -> BoundAggregate:
-        parts = (self._part(index, field, type_), CountValues(index, field))
+    def _bound(self, name: str, source: Input, field: str, type_: TypeInformation) -> BoundAggregate:
+        parts = (self._part(source, field, type_), CountValues(source, field))
         return BoundAggregate(name, Types.DOUBLE(), parts, is_ratio=True)
 
 
@@ -138,10 +152,10 @@ class Minimum(Aggregate):
     function = "min"
     is_largest: ClassVar[bool] = False
 
-    def _bound(self, name: str, index: int, field: str, type_: TypeInformation) -> BoundAggregate:
+    def _bound(self, name: str, source: Input, field: str, type_: TypeInformation) -> BoundAggregate:
         if not isinstance(type_, BasicTypeInfo) or type_.basic_type in _UNORDERED:
             raise self._refuse(field, type_, "numbers, text, booleans, dates and times")
-        return BoundAggregate(name, type_, (Extreme(index, field, type_, self.is_largest),))
+        return BoundAggregate(name, type_, (Extreme(source, field, type_, self.is_largest),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +173,8 @@ class First(Aggregate):
     function = "first"
     is_last: ClassVar[bool] = False
 
-    def _bound(self, name: str, index: int, field: str, type_: TypeInformation) -> BoundAggregate:
-        return BoundAggregate(name, type_, (Edge(index, field, type_, self.is_last),), is_ordered=True)
+    def _bound(self, name: str, source: Input, field: str, type_: TypeInformation) -> BoundAggregate:
+        return BoundAggregate(name, type_, (Edge(source, field, type_, self.is_last),), is_ordered=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,44 +185,50 @@ class Last(First):
     is_last = True
 
 
-def count(column: str | int | None = None) -> Count:
+def count(column: str | int | Expression | None = None) -> Count:
     """How many records there were, or how many had a value in ``column``."""
     return Count(column)
 
 
-def sum(column: str | int | None = None) -> Sum:
+def sum(column: str | int | Expression | None = None) -> Sum:
     """The sum of a column of numbers."""
     return Sum(column)
 
 
-def avg(column: str | int | None = None) -> Average:
+def avg(column: str | int | Expression | None = None) -> Average:
     """The average of a column of numbers."""
     return Average(column)
 
 
-def min(column: str | int | None = None) -> Minimum:
+def min(column: str | int | Expression | None = None) -> Minimum:
     """The smallest value of a column."""
     return Minimum(column)
 
 
-def max(column: str | int | None = None) -> Maximum:
+def max(column: str | int | Expression | None = None) -> Maximum:
     """The largest value of a column."""
     return Maximum(column)
 
 
-def first(column: str | int | None = None) -> First:
+def first(column: str | int | Expression | None = None) -> First:
     """The value of the record that came first and has one."""
     return First(column)
 
 
-def last(column: str | int | None = None) -> Last:
+def last(column: str | int | Expression | None = None) -> Last:
     """The value of the record that came last and has one."""
     return Last(column)
 
 
-def _resolve(input_type: TypeInformation, aggregate: Aggregate) -> tuple[int, str, TypeInformation]:
-    """Position, name and type of the field that an aggregate means."""
+def _resolve(input_type: TypeInformation, aggregate: Aggregate) -> tuple[Input, str, TypeInformation]:
+    """Position, name and type of the field that an aggregate means; the expression itself where it is no field."""
     column = aggregate.column
+    if isinstance(column, Expression):
+        value = bind(column, input_type)
+        if isinstance(value, BoundColumn):
+            names = input_type.field_names if input_type.is_composite else ("value",)
+            return value.index, names[value.index], value.type
+        return value, value.text, value.type
     if input_type.is_composite and column is not None:
         index = input_type.field_index(column)
         return index, input_type.field_names[index], input_type.field_types[index]

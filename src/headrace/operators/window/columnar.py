@@ -19,6 +19,7 @@ from headrace.operators.keyed import KeyedBatch
 from headrace.operators.window.arrays import fixed_width, gather
 from headrace.operators.window.assign import Assignment, assign, cleanup_times, windows_per_record
 from headrace.operators.window.emission import Emission, result_batch
+from headrace.operators.window.inputs import input_columns
 from headrace.operators.window.late import LateRecords
 from headrace.operators.window.panes import Panes
 from headrace.operators.window.partials import Chunk, Partials
@@ -158,8 +159,7 @@ class ColumnarWindowOperator(Operator):
 
     def _chunk(self, batch: KeyedBatch, pairs: Assignment, arrivals: Longs) -> Chunk:
         """The pairs with what the aggregates need of the records."""
-        needed = self._layout.parts.input_columns
-        columns = {index: batch.columns.column(index) for index in needed} if needed else {}
+        columns = input_columns(self._layout.parts, batch, self.context)
         keys = batch.keys
         if pairs.is_identity:
             return Chunk(pairs.ends, keys.hashes, keys.values, columns, arrivals)

@@ -48,6 +48,7 @@ class WindowLayout:
         codec: KeyCodec,
         aggregates: Sequence[Aggregate],
         key_fields: Sequence[str | int] | None = None,
+        key_name: str = "key",
     ) -> WindowLayout:
         """The layout of a window.
 
@@ -55,8 +56,8 @@ class WindowLayout:
             input_type: the type of the records.
             codec: how keys are stored.
             aggregates: what is computed; at least one.
-            key_fields: the fields that the key is made of, which become columns of the output; without them the
-                output has one column ``key``.
+            key_fields: the fields that the key is made of, which become columns of the output.
+            key_name: what the one column of the key is called without such fields.
 
         Raises:
             InvalidTypeError: when an aggregate does not fit the records.
@@ -71,7 +72,7 @@ class WindowLayout:
         layout = WindowLayout(
             input_type,
             codec,
-            names or ("key",),
+            names or (key_name,),
             () if is_kept_as_is else tuple(fields),
             tuple(aggregate.bind(input_type) for aggregate in aggregates),
         )

@@ -21,6 +21,7 @@ from headrace.operators.base import Operator
 from headrace.operators.keyed import KeyedBatch
 from headrace.operators.window.arrays import gather
 from headrace.operators.window.assign import assign, is_too_late
+from headrace.operators.window.inputs import input_columns
 from headrace.operators.window.kernels import group_rows
 from headrace.operators.window.panes import Panes
 from headrace.operators.window.parts import GroupedRows
@@ -95,7 +96,7 @@ class LocalWindowAggregate(Operator):
 
     def _partials(self, batch: KeyedBatch, pairs: Assignment, groups: Groups) -> KeyedBatch:
         rows = pairs.records
-        columns = {index: batch.columns.column(index) for index in self._layout.parts.input_columns}
+        columns = input_columns(self._layout.parts, batch, self.context)
         if not pairs.is_identity:
             columns = {index: gather(column, rows) for index, column in columns.items()}
         first = groups.first_rows

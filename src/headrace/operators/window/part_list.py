@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.operators.window.kernels import Segments
-    from headrace.operators.window.parts import GroupedRows
+    from headrace.operators.window.parts import GroupedRows, Input
 
 _KINDS: dict[str, type[Part]] = {
     kind.__name__: kind for kind in (CountRows, CountValues, Edge, Extreme, KeyField, SumFloats, SumIntegers)
@@ -56,9 +56,10 @@ class PartList:
         return {part: part.result(own) for part, own in zip(self.parts, self._split(columns), strict=True)}
 
     @cached_property
-    def input_columns(self) -> tuple[int, ...]:
-        """The positions of the input columns that the parts look at."""
-        return tuple(sorted({column for part in self.parts if (column := getattr(part, "column", None)) is not None}))
+    def inputs(self) -> tuple[Input, ...]:
+        """What the parts look at, each once."""
+        found = (getattr(part, "column", None) for part in self.parts)
+        return tuple(dict.fromkeys(source for source in found if source is not None))
 
     def to_json(self) -> list[dict[str, Any]]:
         """What has to be known to merge partial results, without the program that made them."""

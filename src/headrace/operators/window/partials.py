@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from headrace.operators.window.assign import Assignment
     from headrace.operators.window.part_list import PartList
+    from headrace.operators.window.parts import Input
 
     Longs = npt.NDArray[np.int64]
     Hashes = npt.NDArray[np.uint64]
@@ -33,14 +34,14 @@ class Chunk:
         ends: the end of the window or pane of each pair.
         hashes: the hash of the record's key.
         keys: the record's key.
-        columns: the input columns that the parts need, by position in the input.
+        columns: the input columns that the parts need, by what they are of the input.
         arrivals: when each record came.
     """
 
     ends: Longs
     hashes: Hashes
     keys: pa.Array
-    columns: Mapping[int, pa.Array]
+    columns: Mapping[Input, pa.Array]
     arrivals: Longs
 
     def __len__(self) -> int:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.typeinfo import Types
+from headrace.expressions import Bound
 from headrace.operators.window import exact_sum
 from headrace.operators.window.arrays import fixed_width, gather, is_fixed_width, of_fixed_width, validity
 
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     Mask = npt.NDArray[np.bool_]
     Fields = tuple[tuple[str, TypeInformation], ...]
 
+Input = int | Bound
+"""What a part looks at: a column of the input by its position, or what is computed of its columns."""
+
 _NEVER = np.iinfo(np.int64).max
 
 
@@ -41,17 +45,17 @@ class GroupedRows:
         groups: how the rows are grouped.
     """
 
-    def __init__(self, columns: Mapping[int, pa.Array], arrivals: Longs, groups: Groups) -> None:
+    def __init__(self, columns: Mapping[Input, pa.Array], arrivals: Longs, groups: Groups) -> None:
         self.groups = groups
         self._columns = columns
         self._arrivals = arrivals
-        self._gathered: dict[int, pa.Array] = {}
+        self._gathered: dict[Input, pa.Array] = {}
 
-    def column(self, index: int) -> pa.Array:
+    def column(self, source: Input) -> pa.Array:
         """One column, group after group."""
-        if index not in self._gathered:
-            self._gathered[index] = gather(self._columns[index], self.groups.order)
-        return self._gathered[index]
+        if source not in self._gathered:
+            self._gathered[source] = gather(self._columns[source], self.groups.order)
+        return self._gathered[source]
 
     def first_values(self, index: int) -> pa.Array:
         """One column's value in the earliest row of each group."""
@@ -123,11 +127,11 @@ class ColumnPart(Part):
     """A part that looks at one column.
 
     Attributes:
-        column: its position in the input.
+        column: its position in the input, or the expression that computes it.
         name: its name, for the columns of the partial result.
     """
 
-    column: int
+    column: Input
     name: str
 
 

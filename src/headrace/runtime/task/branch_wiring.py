@@ -63,7 +63,8 @@ def send_alike(one: PlannedEdge, other: PlannedEdge) -> bool:
         return one.key is other.key
     if one.key.is_attached or other.key.is_attached:
         return False
-    return one.key.selector is other.key.selector and one.key.fields == other.key.fields
+    same_function = one.key.selector is other.key.selector and one.key.expression == other.key.expression
+    return same_function and one.key.fields == other.key.fields
 
 
 def join_branches(

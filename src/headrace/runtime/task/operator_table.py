@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.connectors.sink import WriterContext
 from headrace.graph import specs
+from headrace.operators.columns import ColumnFilterOperator, SelectOperator
 from headrace.operators.keyed_process import KeyedProcessOperator
 from headrace.operators.process import ProcessOperator
 from headrace.operators.rolling import RollingOperator, rolling_aggregate, rolling_reduce
@@ -50,6 +51,12 @@ class OperatorMaker:
 
     def _filter(self, planned: PlannedOperator, spec: specs.FilterSpec) -> Operator:
         return FilterOperator(spec.function, _output_type(planned))
+
+    def _column_filter(self, planned: PlannedOperator, spec: specs.ColumnFilterSpec) -> Operator:
+        return ColumnFilterOperator(spec.condition)
+
+    def _select(self, planned: PlannedOperator, spec: specs.SelectSpec) -> Operator:
+        return SelectOperator(spec.columns, _output_type(planned))
 
     def _map_batches(self, planned: PlannedOperator, spec: specs.MapBatchesSpec) -> Operator:
         return MapBatchesOperator(spec.function, _output_type(planned))
@@ -100,6 +107,8 @@ _MAKERS: dict[type[specs.OperatorSpec], Callable[[OperatorMaker, PlannedOperator
     specs.MapSpec: OperatorMaker._map,
     specs.FlatMapSpec: OperatorMaker._flat_map,
     specs.FilterSpec: OperatorMaker._filter,
+    specs.ColumnFilterSpec: OperatorMaker._column_filter,
+    specs.SelectSpec: OperatorMaker._select,
     specs.MapBatchesSpec: OperatorMaker._map_batches,
     specs.TimestampsSpec: OperatorMaker._timestamps,
     specs.ProcessSpec: OperatorMaker._process,

@@ -49,7 +49,7 @@ def row_window(planned: PlannedOperator, spec: RowWindowSpec) -> RowWindowOperat
 def _layout(planned: PlannedOperator, spec: ColumnarWindowSpec) -> WindowLayout:
     key = _key(planned)
     records = next(edge for edge in planned.inputs if edge.input_index == 0)
-    return WindowLayout.of(records.record_type, key.codec, spec.aggregates, key.fields)
+    return WindowLayout.of(records.record_type, key.codec, spec.aggregates, key.fields, key.name)
 
 
 def _key(planned: PlannedOperator) -> KeySelection:

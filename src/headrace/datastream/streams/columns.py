@@ -1,0 +1,101 @@
+"""Expressions bound to the records of a stream, with errors that end in the user's own line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.common.errors import InvalidTypeError
+from headrace.common.typeinfo import RowTypeInfo, Types
+from headrace.datastream.streams.checks import declared_type, refused
+from headrace.expressions import Column, Expression, bind, col
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.expressions import Bound
+
+
+def bound(expression: Expression, record_type: TypeInformation, method: str) -> Bound:
+    """An expression over the records of a stream.
+
+    Args:
+        expression: the expression.
+        record_type: the type of the records.
+        method: the method that it was given to, for messages.
+
+    Raises:
+        InvalidTypeError: when it does not fit the records.
+    """
+    try:
+        return bind(expression, record_type)
+    except InvalidTypeError as error:
+        raise refused(f"{method}: {error}", InvalidTypeError) from None
+
+
+def bound_condition(expression: Expression, record_type: TypeInformation, method: str) -> Bound:
+    """The same for an expression that has to be true or false.
+
+    Raises:
+        InvalidTypeError: also when it is of another type.
+    """
+    condition = bound(expression, record_type, method)
+    if condition.type != Types.BOOLEAN():
+        text = (
+            f"{method} takes a condition, but {condition.text} is of type {condition.type}: compare it with something"
+        )
+        raise refused(text, InvalidTypeError)
+    return condition
+
+
+def check_same_type(method: str, value: Bound, declared: Any) -> None:
+    """Refuse a declared type that is not the one that an expression has.
+
+    Raises:
+        InvalidTypeError: when they differ.
+    """
+    if declared is not None and declared_type(declared) != value.type:
+        text = f"{method}: {value.text} is of type {value.type}, not {declared_type(declared)}: write .cast(...)"
+        raise refused(text, InvalidTypeError)
+
+
+def bound_columns(
+    expressions: Sequence[Expression], record_type: TypeInformation
+) -> tuple[tuple[Bound, ...], list[str]]:
+    """The columns of ``select`` and their names.
+
+    Raises:
+        InvalidTypeError: when one does not fit the records.
+        InvalidProgramError: when one has no name, or two have the same.
+    """
+    if isinstance(record_type, RowTypeInfo) and record_type.changelog:
+        raise refused("select would lose the kinds of the rows: use map with a function that keeps them")
+    values = tuple(bound(expression, record_type, "select") for expression in expressions)
+    names = [_name(expression, record_type) for expression in expressions]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if not names or repeated:
+        text = f"two columns are called {repeated[0]!r}: name one with .alias(...)" if repeated else "say which columns"
+        raise refused(f"select: {text}")
+    return values, names
+
+
+def as_column(column: Any) -> Expression:
+    """An expression, or the field with this name or position.
+
+    Raises:
+        InvalidTypeError: when it is neither.
+    """
+    if isinstance(column, Expression):
+        return column
+    if isinstance(column, str | int) and not isinstance(column, bool):
+        return col(column)
+    raise refused(f"select takes expressions and names of fields, not {column!r}", InvalidTypeError)
+
+
+def _name(expression: Expression, record_type: TypeInformation) -> str:
+    name = expression.name
+    if name is None and isinstance(expression, Column) and record_type.is_composite:
+        return record_type.field_names[record_type.field_index(expression.key)]
+    if name is None:
+        raise refused(f"select: say what {expression!r} is called: {expression.alias('...')!r}")
+    return name

@@ -1,0 +1,27 @@
+"""Expressions over the fields of records: ``col("price") * col("quantity")``, computed for whole batches at a time.
+
+They stand where the DataStream API takes a function: ``filter(col("amount") > 10)``. See ``docs/expressions.md``.
+"""
+
+from __future__ import annotations
+
+from headrace.expressions.binding import bind, bind_tuple
+from headrace.expressions.bound import Bound, BoundColumn
+from headrace.expressions.evaluation import evaluate
+from headrace.expressions.tree import Alias, Column, Expression, coalesce, col, concat, lit, when
+
+__all__ = [
+    "Alias",
+    "Bound",
+    "BoundColumn",
+    "Column",
+    "Expression",
+    "bind",
+    "bind_tuple",
+    "coalesce",
+    "col",
+    "concat",
+    "evaluate",
+    "lit",
+    "when",
+]

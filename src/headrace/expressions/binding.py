@@ -1,0 +1,153 @@
+"""Binding: finds the columns and the types of an expression, and refuses what does not fit together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final
+
+from headrace.common.columns import VALUE_COLUMN, values_to_array
+from headrace.common.errors import InvalidTypeError
+from headrace.common.typeinfo import BasicTypeInfo, TypeInformation, Types
+from headrace.common.value_types import infer_from_values
+from headrace.expressions.bound import (
+    Bound,
+    BoundCall,
+    BoundCase,
+    BoundCast,
+    BoundColumn,
+    BoundField,
+    BoundLiteral,
+    BoundTuple,
+)
+from headrace.expressions.casts import caster, targets_of
+from headrace.expressions.table import FUNCTIONS
+from headrace.expressions.tree import Alias, Call, Case, Cast, Column, Expression, FieldOf, Literal
+
+
+def bind(expression: Expression, record_type: TypeInformation) -> Bound:
+    """An expression over records of a type.
+
+    Raises:
+        InvalidTypeError: when there is no such column, or a function does not take values of such types; the message
+            names the part of the expression that is wrong.
+    """
+    if record_type.arrow_type is None:
+        raise InvalidTypeError(
+            f"{expression!r}: the records are pickled objects and have no columns: give their type where they are "
+            "made, with output_type=... or an annotation, or use a function of the record instead of an expression"
+        )
+    return _BINDERS[type(expression)](expression, record_type)
+
+
+def bind_tuple(expressions: tuple[Expression, ...], record_type: TypeInformation) -> Bound:
+    """Several expressions as the fields of one tuple."""
+    bound = tuple(bind(expression, record_type) for expression in expressions)
+    text = f"({', '.join(one.text for one in bound)})"
+    return BoundTuple(text, Types.TUPLE([one.type for one in bound]), bound)
+
+
+def _column(column: Column, record_type: TypeInformation) -> Bound:
+    if record_type.is_composite:
+        try:
+            index = record_type.field_index(column.key)
+        except InvalidTypeError as error:
+            raise InvalidTypeError(f"{column!r}: {error}") from None
+        return BoundColumn(repr(column), record_type.field_types[index], index)
+    if column.key not in (VALUE_COLUMN, 0):
+        raise InvalidTypeError(
+            f"{column!r}: records of type {record_type} have no fields: col({VALUE_COLUMN!r}) is the record itself"
+        )
+    return BoundColumn(repr(column), record_type, 0)
+
+
+def _literal(literal: Literal, _: TypeInformation) -> Bound:
+    type_info = literal.type or _type_of_value(literal)
+    try:
+        values_to_array(type_info, [literal.value])
+    except InvalidTypeError as error:
+        raise InvalidTypeError(f"{literal!r}: {error}") from None
+    return BoundLiteral(repr(literal), type_info, literal.value)
+
+
+def _type_of_value(literal: Literal) -> TypeInformation:
+    value = literal.value
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return Types.TIMESTAMP_LTZ()  # whatever the zone, it is the moment that counts
+    item = getattr(value, "item", None)
+    found = infer_from_values([item() if callable(item) else value])
+    if not isinstance(found, BasicTypeInfo):
+        raise InvalidTypeError(
+            f"{literal!r} ({type(value).__name__}) cannot stand in an expression: numbers of 64 bits, text, bytes, "
+            "booleans, dates, times and decimals can; for None say the type: lit(None, Types.LONG())"
+        )
+    return found
+
+
+def _call(call: Call, record_type: TypeInformation) -> Bound:
+    arguments = tuple(bind(argument, record_type) for argument in call.arguments)
+    function = FUNCTIONS[call.function]
+    types = [argument.type for argument in arguments]
+    chosen = function.choose(types)
+    if chosen is None:
+        given = ", ".join(f"{argument.text} is {argument.type}" for argument in arguments)
+        raise InvalidTypeError(f"{call!r}: {given}; {call.function} takes {function.wanted()}: cast() what differs")
+    result = function.overloads[chosen].result or types[0]
+    return BoundCall(repr(call), result, call.function, chosen, arguments, call.options)
+
+
+def _cast(cast: Cast, record_type: TypeInformation) -> Bound:
+    argument = bind(cast.argument, record_type)
+    if caster(argument.type, cast.type) is None:
+        targets = targets_of(argument.type)
+        known = f"it can be cast to {', '.join(targets)}" if targets else "it cannot be cast"
+        raise InvalidTypeError(f"{cast!r}: {argument.text} is {argument.type}, which is no {cast.type}: {known}")
+    return argument if argument.type == cast.type else BoundCast(repr(cast), cast.type, argument)
+
+
+def _field(field: FieldOf, record_type: TypeInformation) -> Bound:
+    argument = bind(field.argument, record_type)
+    try:
+        index = argument.type.field_index(field.key)
+    except InvalidTypeError as error:
+        raise InvalidTypeError(f"{field!r}: {error}") from None
+    return BoundField(repr(field), argument.type.field_types[index], argument, index)
+
+
+def _case(case: Case, record_type: TypeInformation) -> Bound:
+    conditions = [bind(condition, record_type) for condition, _ in case.branches]
+    for condition in conditions:
+        if condition.type != Types.BOOLEAN():
+            raise InvalidTypeError(f"{case!r}: a condition is a boolean, but {condition.text} is {condition.type}")
+    values = [bind(value, record_type) for _, value in case.branches]
+    if case.default is not None:
+        values.append(bind(case.default, record_type))
+    common = _common_type([value.type for value in values])
+    if common is None:
+        given = ", ".join(f"{value.text} is {value.type}" for value in values)
+        raise InvalidTypeError(f"{case!r}: the values have no type in common ({given}); cast them to one")
+    made = [value if value.type == common else BoundCast(value.text, common, value) for value in values]
+    default = None if case.default is None else made.pop()
+    return BoundCase(repr(case), common, tuple(zip(conditions, made, strict=True)), default)
+
+
+def _common_type(types: list[TypeInformation]) -> TypeInformation | None:
+    """The type that values of several types are brought to: the same as for ``coalesce``."""
+    coalesce = FUNCTIONS["coalesce"]
+    chosen = coalesce.choose(types)
+    return None if chosen is None else coalesce.overloads[chosen].result or types[0]
+
+
+def _alias(alias: Alias, record_type: TypeInformation) -> Bound:
+    return bind(alias.argument, record_type)
+
+
+_BINDERS: Final[dict[type[Expression], Callable[[Any, TypeInformation], Bound]]] = {
+    Column: _column,
+    Literal: _literal,
+    Call: _call,
+    Cast: _cast,
+    FieldOf: _field,
+    Case: _case,
+    Alias: _alias,
+}

@@ -1,0 +1,45 @@
+"""Functions of text, which consists of Unicode code points."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.common.typeinfo import Types
+from headrace.expressions.functions import TEXT, Datum, Function, Kernel, Overload
+
+
+def concat(*parts: Datum) -> Datum:
+    """Texts one after the other; null when one of them is."""
+    return pc.binary_join_element_wise(*parts, pa.scalar("", pa.string()))
+
+
+def _substring(text: Datum, *, start: int, length: int | None) -> Datum:
+    if length is None:
+        return pc.utf8_slice_codeunits(text, start)
+    stop = start + length
+    if start < 0 <= stop:  # up to the end, which is not position 0
+        return pc.utf8_slice_codeunits(text, start)
+    return pc.utf8_slice_codeunits(text, start, stop)
+
+
+def _giving(result: Any, kernel: Kernel) -> Function:
+    return Function((Overload((TEXT,), result, kernel),))
+
+
+FUNCTIONS: Final[dict[str, Function]] = {
+    "upper": _giving(Types.STRING(), pc.utf8_upper),
+    "lower": _giving(Types.STRING(), pc.utf8_lower),
+    "strip": _giving(Types.STRING(), pc.utf8_trim_whitespace),
+    "replace": _giving(Types.STRING(), pc.replace_substring),
+    "substring": _giving(Types.STRING(), _substring),
+    "length": _giving(Types.LONG(), pc.utf8_length),
+    "contains": _giving(Types.BOOLEAN(), pc.match_substring),
+    "starts_with": _giving(Types.BOOLEAN(), pc.starts_with),
+    "ends_with": _giving(Types.BOOLEAN(), pc.ends_with),
+    "like": _giving(Types.BOOLEAN(), pc.match_like),
+    "concat": Function((Overload((TEXT,), Types.STRING(), concat, is_variadic=True),)),
+}
+"""By name."""

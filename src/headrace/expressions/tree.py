@@ -1,0 +1,406 @@
+"""Expressions as the user writes them: small immutable trees that say what is to be computed, and of what.
+
+They know nothing of types yet; :func:`headrace.expressions.binding.bind` gives them those.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from headrace.common.errors import InvalidProgramError
+from headrace.common.typeinfo import BasicTypeInfo, TypeInformation, Types
+from headrace.expressions.methods import FunctionMethods, checked_text
+
+_ATOM: Final = 100
+"""How tightly names, calls and literals hold together: nothing is put around them."""
+
+_INFIX: Final[dict[str, tuple[str, int]]] = {
+    "or": ("|", 1),
+    "and": ("&", 3),
+    "equal": ("==", 0),
+    "not_equal": ("!=", 0),
+    "less": ("<", 0),
+    "less_equal": ("<=", 0),
+    "greater": (">", 0),
+    "greater_equal": (">=", 0),
+    "add": ("+", 5),
+    "subtract": ("-", 5),
+    "multiply": ("*", 6),
+    "divide": ("/", 6),
+    "floor_divide": ("//", 6),
+    "modulo": ("%", 6),
+}
+"""Functions that Python has operators for, and how tightly these bind."""
+
+_PREFIX: Final[dict[str, tuple[str, int]]] = {"negate": ("-", 7), "not": ("~", 7)}
+
+_FREE: Final = frozenset({"coalesce", "concat"})
+"""Functions that are written ``f(a, b)``; all others are methods of their first argument."""
+
+
+class Expression(FunctionMethods):
+    """What is computed of a record's fields: ``col("price") * col("quantity")``.
+
+    Operators and methods build larger expressions; plain Python values among them stand for themselves. Nothing is
+    computed before a job runs, and then a whole batch of records at a time. See ``docs/expressions.md``.
+    """
+
+    __slots__ = ()
+    __array_ufunc__: ClassVar[None] = None  # numpy's scalars leave the operators to this class
+    __hash__ = object.__hash__
+    __iter__: ClassVar[None] = None
+
+    # --- operators ---------------------------------------------------------------------------------------------------
+
+    def __add__(self, other: Any) -> Expression:
+        return _call("add", self, other)
+
+    def __radd__(self, other: Any) -> Expression:
+        return _call("add", other, self)
+
+    def __sub__(self, other: Any) -> Expression:
+        return _call("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> Expression:
+        return _call("subtract", other, self)
+
+    def __mul__(self, other: Any) -> Expression:
+        return _call("multiply", self, other)
+
+    def __rmul__(self, other: Any) -> Expression:
+        return _call("multiply", other, self)
+
+    def __truediv__(self, other: Any) -> Expression:
+        return _call("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Expression:
+        return _call("divide", other, self)
+
+    def __floordiv__(self, other: Any) -> Expression:
+        return _call("floor_divide", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Expression:
+        return _call("floor_divide", other, self)
+
+    def __mod__(self, other: Any) -> Expression:
+        return _call("modulo", self, other)
+
+    def __rmod__(self, other: Any) -> Expression:
+        return _call("modulo", other, self)
+
+    def __neg__(self) -> Expression:
+        return _call("negate", self)
+
+    def __eq__(self, other: object) -> Expression:  # type: ignore[override]
+        return _call("equal", self, other)
+
+    def __ne__(self, other: object) -> Expression:  # type: ignore[override]
+        return _call("not_equal", self, other)
+
+    def __lt__(self, other: Any) -> Expression:
+        return _call("less", self, other)
+
+    def __le__(self, other: Any) -> Expression:
+        return _call("less_equal", self, other)
+
+    def __gt__(self, other: Any) -> Expression:
+        return _call("greater", self, other)
+
+    def __ge__(self, other: Any) -> Expression:
+        return _call("greater_equal", self, other)
+
+    def __and__(self, other: Any) -> Expression:
+        return _call("and", self, other)
+
+    def __rand__(self, other: Any) -> Expression:
+        return _call("and", other, self)
+
+    def __or__(self, other: Any) -> Expression:
+        return _call("or", self, other)
+
+    def __ror__(self, other: Any) -> Expression:
+        return _call("or", other, self)
+
+    def __invert__(self) -> Expression:
+        return _call("not", self)
+
+    def __bool__(self) -> bool:
+        raise InvalidProgramError(
+            f"{self!r} is an expression and has no truth value before it is computed: write & | ~ for and, or, not, "
+            "with comparisons in parentheses; between(low, high) for low <= x <= high; is_in([...]) for in"
+        )
+
+    # --- names and types ---------------------------------------------------------------------------------------------
+
+    def alias(self, name: str) -> Expression:
+        """The same under another name in the output of ``select``."""
+        return Alias(self, checked_text("alias", name))
+
+    def cast(self, type_info: Any) -> Expression:
+        """The same value as one of another type; a value that does not fit is an error when it is met."""
+        return Cast(self, Types.of(type_info))
+
+    def field(self, name: str | int) -> Expression:
+        """A field of a value that is a row, a tuple or another record itself."""
+        return FieldOf(self, _checked_field(name))
+
+    # --- for this package --------------------------------------------------------------------------------------------
+
+    def _call(self, function: str, *more: Any, **options: Any) -> Expression:
+        return _call(function, self, *more, **options)
+
+    @property
+    def strength(self) -> int:
+        """How tightly its text holds together: what binds more tightly puts parentheses around it."""
+        return _ATOM
+
+    @property
+    def name(self) -> str | None:
+        """What it is called in an output; None where only the user could say."""
+        return None
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Column(Expression):
+    """A field of the record, by name or by position."""
+
+    key: str | int
+
+    def __repr__(self) -> str:
+        return f"col({_quoted(self.key)})"
+
+    @property
+    def name(self) -> str | None:
+        return self.key if isinstance(self.key, str) else None
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Literal(Expression):
+    """A value that is the same for all records.
+
+    Attributes:
+        value: the value.
+        type: its type; None finds it out.
+        is_explicit: whether the user wrote ``lit(...)``.
+    """
+
+    value: Any
+    type: TypeInformation | None = None
+    is_explicit: bool = False
+
+    def __repr__(self) -> str:
+        text = _quoted(self.value)
+        if self.type is not None:
+            return f"lit({text}, {_type_text(self.type)})"
+        return f"lit({text})" if self.is_explicit else text
+
+    @property
+    def strength(self) -> int:
+        return _PREFIX["negate"][1] if repr(self).startswith("-") else _ATOM
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Call(Expression):
+    """A function of some expressions.
+
+    Attributes:
+        function: its name in the table of functions.
+        arguments: what it is applied to.
+        options: names and values of what is fixed for all records.
+    """
+
+    function: str
+    arguments: tuple[Expression, ...]
+    options: tuple[tuple[str, Any], ...] = ()
+
+    def __repr__(self) -> str:
+        if self.function in _INFIX:
+            return self._infix(*_INFIX[self.function])
+        if self.function in _PREFIX:
+            symbol, strength = _PREFIX[self.function]
+            return symbol + _inside(self.arguments[0], strength)
+        values = [*map(repr, self.arguments), *(_quoted(value) for _, value in self.options if value is not None)]
+        if self.function in _FREE:
+            return f"{self.function}({', '.join(values)})"
+        first, *rest = values
+        shown = f"[{', '.join(rest)}]" if self.function == "is_in" else ", ".join(rest)
+        return f"{_inside(self.arguments[0], _ATOM, repr_=first)}.{self.function}({shown})"
+
+    @property
+    def strength(self) -> int:
+        symbol = _INFIX.get(self.function) or _PREFIX.get(self.function)
+        return _ATOM if symbol is None else symbol[1]
+
+    def _infix(self, symbol: str, strength: int) -> str:
+        left, right = self.arguments
+        # Python chains comparisons, so one inside another needs parentheses on both sides.
+        return f"{_inside(left, strength + (strength == 0))} {symbol} {_inside(right, strength + 1)}"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Cast(Expression):
+    """A value as one of another type."""
+
+    argument: Expression
+    type: TypeInformation
+
+    def __repr__(self) -> str:
+        return f"{_inside(self.argument, _ATOM)}.cast({_type_text(self.type)})"
+
+    @property
+    def name(self) -> str | None:
+        return self.argument.name
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class FieldOf(Expression):
+    """A field of a value that has some."""
+
+    argument: Expression
+    key: str | int
+
+    def __repr__(self) -> str:
+        return f"{_inside(self.argument, _ATOM)}.field({_quoted(self.key)})"
+
+    @property
+    def name(self) -> str | None:
+        return self.key if isinstance(self.key, str) else None
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Case(Expression):
+    """The value of the first branch whose condition is true.
+
+    Attributes:
+        branches: conditions and values.
+        default: the value where no condition is true; None for null.
+    """
+
+    branches: tuple[tuple[Expression, Expression], ...]
+    default: Expression | None = None
+
+    def when(self, condition: Any) -> When:
+        """One more branch."""
+        return When(self.branches, as_expression(condition))
+
+    def otherwise(self, value: Any) -> Expression:
+        """The value where no condition is true; without it, null."""
+        return Case(self.branches, None if value is None else as_expression(value))
+
+    def __repr__(self) -> str:
+        text = ".".join(f"when({condition!r}).then({value!r})" for condition, value in self.branches)
+        return text if self.default is None else f"{text}.otherwise({self.default!r})"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Alias(Expression):
+    """An expression under a name."""
+
+    argument: Expression
+    given: str
+
+    def __repr__(self) -> str:
+        return f"{_inside(self.argument, _ATOM)}.alias({_quoted(self.given)})"
+
+    @property
+    def name(self) -> str:
+        return self.given
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """``when(condition)``, which waits for ``then(value)``.
+
+    Attributes:
+        branches: the branches before it.
+        condition: when the value is taken.
+    """
+
+    branches: tuple[tuple[Expression, Expression], ...]
+    condition: Expression
+
+    def then(self, value: Any) -> Case:
+        """The value where the condition is true."""
+        return Case((*self.branches, (self.condition, as_expression(value))))
+
+
+def col(key: str | int) -> Column:
+    """A field of the record.
+
+    Args:
+        key: its name, or its position (negative ones count from the end). The fields of tuples are called ``f0``,
+            ``f1`` and so on; a record that is a plain value is its own only field, ``value``.
+    """
+    return Column(_checked_field(key))
+
+
+def lit(value: Any, type_info: Any = None) -> Literal:
+    """A value that is the same for all records.
+
+    Args:
+        value: the value; None needs a type.
+        type_info: its type; found out when left out.
+    """
+    return Literal(value, None if type_info is None else Types.of(type_info), is_explicit=True)
+
+
+def when(condition: Any) -> When:
+    """The beginning of ``when(condition).then(value).otherwise(other)``, SQL's ``CASE``.
+
+    A value is computed only of the records that take it, so ``when(col("n") != 0).then(col("sum") // col("n"))`` never
+    divides by zero. A condition that is null is not true.
+    """
+    return When((), as_expression(condition))
+
+
+def coalesce(*values: Any) -> Expression:
+    """The first of some values that is not null."""
+    return _call("coalesce", *values)
+
+
+def concat(*values: Any) -> Expression:
+    """Texts one after the other; null when one of them is."""
+    return _call("concat", *values)
+
+
+def as_expression(value: Any) -> Expression:
+    """An expression as it is; any other value as a literal.
+
+    Raises:
+        InvalidProgramError: for None, whose type nobody knows.
+    """
+    if isinstance(value, Expression):
+        return value
+    if isinstance(value, When):
+        raise InvalidProgramError("when(...) wants .then(value)")
+    if value is None:
+        raise InvalidProgramError(
+            "None in an expression: write is_null() or is_not_null() to ask for it, lit(None, Types.LONG()) to make it"
+        )
+    return Literal(value)
+
+
+def _call(function: str, *arguments: Any, **options: Any) -> Expression:
+    return Call(function, tuple(map(as_expression, arguments)), tuple(options.items()))
+
+
+def _inside(part: Expression, strength: int, repr_: str | None = None) -> str:
+    text = repr(part) if repr_ is None else repr_
+    return text if part.strength >= strength else f"({text})"
+
+
+def _quoted(value: Any) -> str:
+    """A value as programs write it, text in double quotes."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+
+
+def _checked_field(key: Any) -> str | int:
+    if not isinstance(key, str | int) or isinstance(key, bool):
+        raise InvalidProgramError(f"a column is given by name or position, not by {key!r}")
+    return key
+
+
+def _type_text(type_info: TypeInformation) -> str:
+    return f"Types.{type_info.basic_type.name}()" if isinstance(type_info, BasicTypeInfo) else str(type_info)
