@@ -7,7 +7,7 @@ which the order of insertion follows, is kept beside them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from headrace.state.element_lists import heads_of, list_columns, rows_of_ranges
 from headrace.state.hashing import hash_array
+from headrace.state.key_entries import order_by_hash
 from headrace.state.run_layout import ACTION, ENTRY_HASH, ENTRY_KEY, PLACE
 
 if TYPE_CHECKING:
@@ -26,11 +27,12 @@ if TYPE_CHECKING:
 def sorted_lists(lengths: Indices, columns: dict[str, pa.Array]) -> dict[str, pa.Array]:
     """List columns of entries, of which each row has so many, in the order in which things happened to them."""
     group = np.repeat(np.arange(len(lengths)), lengths)
+    happened = (np.arange(len(group)) - heads_of(lengths)[group]).astype(np.int32)
     order = _order(group, columns)
-    happened = np.arange(len(group)) - heads_of(lengths)[group]
-    indices = pa.array(order)
-    ordered = {name: column.take(indices) for name, column in columns.items()}
-    return list_columns(lengths, {**ordered, PLACE: pa.array(happened[order].astype(np.int32))})
+    if order is not None:
+        indices = pa.array(order)
+        columns, happened = {name: column.take(indices) for name, column in columns.items()}, happened[order]
+    return list_columns(lengths, {**columns, PLACE: pa.array(happened)})
 
 
 def rows_as_they_happened(starts: Indices, lengths: Indices, places: pa.Array) -> Indices:
@@ -61,17 +63,27 @@ def hash_column(keys: pa.Array, hashes: npt.NDArray[np.uint64] | None = None) ->
     return {ENTRY_HASH: pa.array(hash_array(keys) if hashes is None else hashes)}
 
 
-def _order(group: Indices, columns: dict[str, pa.Array]) -> Indices:
-    """The order of entries by group, then by what they are sorted by."""
-    if not (group[1:] == group[:-1]).any():
-        return np.arange(len(group))
-    if ENTRY_HASH not in columns:
-        return np.lexsort((columns[ENTRY_KEY].to_numpy(), group))
-    hashes = columns[ENTRY_HASH].to_numpy()
-    order = np.lexsort((hashes, group))
-    groups, ordered = group[order], hashes[order]
-    if ((ordered[1:] == ordered[:-1]) & (groups[1:] == groups[:-1])).any():  # two keys have the same hash
-        names = ["group", ENTRY_HASH, ENTRY_KEY]
-        table = pa.table([pa.array(group), columns[ENTRY_HASH], columns[ENTRY_KEY]], names=names)
+def _order(group: Indices, columns: dict[str, pa.Array]) -> Indices | None:
+    """The order of entries by group, then by what they are sorted by; None when they are in this order."""
+    if not len(group):
+        return None
+    probes = columns[ENTRY_HASH if ENTRY_HASH in columns else ENTRY_KEY].to_numpy()
+    combined = _combined(group, probes)
+    if (combined[1:] > combined[:-1]).all():
+        return None
+    order, ordered = order_by_hash(combined)
+    if (ordered[1:] == ordered[:-1]).any():  # two keys have the same hash, or the bits that differ were left out
+        names = ["group", "probe", ENTRY_KEY]
+        table = pa.table([pa.array(group), pa.array(probes), columns[ENTRY_KEY]], names=names)
         order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in names]).to_numpy().astype(np.int64)
     return order
+
+
+def _combined(group: Indices, probes: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
+    """Numbers that rise with the group, then with the probe, as far as both fit into 64 bits: with the upper bits."""
+    values = probes.view(np.uint64) - probes.min().view(np.uint64)
+    group_bits, value_bits = int(group[-1]).bit_length(), int(values.max()).bit_length()
+    excess = max(0, group_bits + value_bits - 64)
+    value_bits -= excess
+    numbers = (group.view(np.uint64) << np.uint64(value_bits)) | (values >> np.uint64(excess))
+    return numbers << np.uint64(64 - group_bits - value_bits)

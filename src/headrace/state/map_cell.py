@@ -37,7 +37,7 @@ class MapCell:
         self.actions: dict[Any, int] = {}
         self.cleared = self.is_read = False
         self.missing: Any = UNKNOWN
-        self.ranges: list[EntryRange] = []
+        self.ranges: tuple[EntryRange, ...] = ()
         self.size = self.look_ups = 0
 
     @property
@@ -57,12 +57,10 @@ class MapCell:
 
     def put(self, key: Any, element: Any) -> None:
         """Sets an entry."""
-        if self.actions.get(key) == REMOVED:
+        if self.actions.setdefault(key, PUT) == REMOVED:
             # At the end of the actions, as a new entry is at the end of the map.
             del self.actions[key]
             self.actions[key] = REINSERTED
-        else:
-            self.actions.setdefault(key, PUT)
         self.entries[key] = element
 
     def remove(self, key: Any) -> None:
@@ -76,16 +74,20 @@ class MapCell:
 
     def clear(self) -> None:
         """Removes all entries."""
-        self.entries, self.actions, self.ranges = {}, {}, []
+        self.entries, self.actions, self.ranges = {}, {}, ()
         self.cleared = self.is_read = True
         self.missing = GONE
+
+    def stored(self) -> dict[Any, Any]:
+        """A dict to read the stored entries into."""
+        return {} if self.entries or self.is_loaded else self.entries
 
     def load(self, stored: dict[Any, Any]) -> None:
         """Takes the stored entries; what was put or removed before they were read comes on top."""
         known, self.entries = self.entries, stored
         for key, action in self.actions.items():
             apply(stored, key, action, known[key])
-        self.ranges = []
+        self.ranges = ()
         self.missing = GONE
 
 

@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from math import isnan, nan
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from headrace.common.columns import array_to_values, values_to_array
 from headrace.state.entry_lists import hash_column, rows_as_they_happened
 from headrace.state.keys import KeyCodec
 from headrace.state.map_cell import apply
-from headrace.state.run_layout import ACTION, ENTRY, ENTRY_HASH, ENTRY_KEY, EXPIRY, PLACE, REMOVED, VALUE
+from headrace.state.run_layout import ACTION, ENTRY, ENTRY_HASH, ENTRY_KEY, EXPIRY, PLACE, PUT, VALUE
 from headrace.state.sections import ELEMENTS, FEW
 from headrace.state.state_table import Elements
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
     from headrace.state.descriptors import MapStateDescriptor
@@ -60,17 +60,22 @@ class Happened:
     """
 
     keys: list[Any]
-    actions: list[int]
+    actions: npt.NDArray[np.int8]
     elements: list[Any]
 
-    def repeat(self, entries: dict[Any, Any], start: int, stop: int) -> None:
-        """Repeats some of it on other entries: what one run says about those of one key."""
-        keys, actions, elements = self.keys[start:stop], self.actions[start:stop], self.elements[start:stop]
-        if not entries and REMOVED not in actions:
-            entries.update(zip(keys, elements, strict=True))
+    def repeat(self, maps: list[dict[Any, Any]], lengths: Indices) -> None:
+        """Repeats it on maps: on each of them the next so many."""
+        ends = np.cumsum(lengths)
+        places = zip(maps, (ends - lengths).tolist(), ends.tolist(), strict=True)
+        keys, elements = self.keys, self.elements
+        if (self.actions == PUT).all():
+            for entries, start, stop in places:
+                entries.update(zip(keys[start:stop], elements[start:stop], strict=True))
             return
-        for key, action, element in zip(keys, actions, elements, strict=True):
-            apply(entries, key, action, element)
+        actions = self.actions.tolist()
+        for entries, start, stop in places:
+            for index in range(start, stop):
+                apply(entries, keys[index], actions[index], elements[index])
 
 
 class MapEntries:
@@ -87,7 +92,7 @@ class MapEntries:
         columns = {ENTRY_KEY: encoded.values, **hash_column(encoded.values, encoded.hashes)}
         if not self._codec.is_plain:
             columns[ENTRY] = values_to_array(self._key_type, happened.keys)
-        columns[ACTION] = pa.array(happened.actions, pa.int8())
+        columns[ACTION] = pa.array(happened.actions)
         return {**columns, **self._elements.to_columns(happened.elements)}
 
     def read(self, section: Section, starts: Indices, stops: Indices) -> Happened:
@@ -101,7 +106,7 @@ class MapEntries:
         names = section.schema.names
         expiries = column(EXPIRY) if self._elements.expires and EXPIRY in names else None
         elements = self._elements.from_columns(column(VALUE), expiries)
-        return Happened(self._keys(column(self._key_column)), column(ACTION).to_pylist(), elements)
+        return Happened(self._keys(column(self._key_column)), column(ACTION).to_numpy(), elements)
 
     def some_keys(self, place: EntryRange) -> list[Any]:
         """The keys of the first few of some entries; there may be others, in newer runs, that say something of them."""

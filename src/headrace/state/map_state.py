@@ -15,7 +15,6 @@ import pyarrow as pa
 from headrace.common.columns import fitter_of
 from headrace.common.errors import InvalidTypeError
 from headrace.state.copying import copy_value
-from headrace.state.element_lists import heads_of
 from headrace.state.entry_lists import sorted_lists, with_sorted_entries
 from headrace.state.interfaces import MapState
 from headrace.state.map_cell import GONE, UNKNOWN, MapCell
@@ -27,15 +26,10 @@ from headrace.state.runs import ELEMENT_COUNT
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    import numpy.typing as npt
-
     from headrace.common.columns import Fitter
     from headrace.state.descriptors import MapStateDescriptor
     from headrace.state.key_scope import KeyScope
-    from headrace.state.sections import Section
     from headrace.state.state_table import Match, StateTable
-
-    Indices = npt.NDArray[np.int64]
 
 SMALL_MAP: Final = 256
 """Up to so many entries are read together, which takes little longer than looking one up."""
@@ -80,7 +74,9 @@ class ColumnarMapState(MapState[Any, Any]):
         return element is not GONE and (self._table.ttl is None or self._is_seen(element))
 
     def put(self, key: Any, value: Any) -> None:
-        self._cells.current().put(self._key(key), self._stored(value))
+        if not self._key_fits(key):
+            key = self._key(key)
+        self._cells.current().put(key, self._stored(value))
 
     def put_all(self, dict_value: Mapping[Any, Any]) -> None:
         cell: MapCell = self._cells.current()
@@ -192,9 +188,10 @@ class ColumnarMapState(MapState[Any, Any]):
 
     def _load(self, cell: MapCell) -> None:
         """Reads all entries of a map."""
-        entries: dict[Any, Any] = {}
+        entries = cell.stored()
         for place in cell.ranges:
-            self._repeat([entries], place.section, np.array([place.start]), np.array([place.stop]))
+            starts, stops = np.array([place.start]), np.array([place.stop])
+            self._entries.read(place.section, starts, stops).repeat([entries], stops - starts)
         cell.load(entries)
 
     def _read(self, matches: list[Match], cells: list[MapCell]) -> None:
@@ -203,28 +200,19 @@ class ColumnarMapState(MapState[Any, Any]):
         sizes = np.zeros(len(cells), dtype=np.int64)
         for match, starts, stops in found:
             sizes[match.positions] += stops - starts
-        stored: list[dict[Any, Any]] = [{} for _ in cells]
+        maps = [cell.stored() for cell in cells]
         for match, starts, stops in found:
             section, positions = match.run.section, match.positions
             small = sizes[positions] <= SMALL_MAP
-            maps = [stored[position] for position in positions[small].tolist()]
-            self._repeat(maps, section, starts[small], stops[small])
+            if small.any():
+                read = self._entries.read(section, starts[small], stops[small])
+                read.repeat([maps[position] for position in positions[small].tolist()], (stops - starts)[small])
             for index in np.flatnonzero(~small).tolist():
-                cells[positions[index]].ranges.append(EntryRange(section, int(starts[index]), int(stops[index])))
-        for cell, size, entries in zip(cells, sizes.tolist(), stored, strict=True):
+                cells[positions[index]].ranges += (EntryRange(section, int(starts[index]), int(stops[index])),)
+        for cell, size, entries in zip(cells, sizes.tolist(), maps, strict=True):
             cell.size = size
             if size <= SMALL_MAP and not cell.is_loaded:  # else it was cleared: what is stored is void
                 cell.load(entries)
-
-    def _repeat(self, maps: list[dict[Any, Any]], section: Section, starts: Indices, stops: Indices) -> None:
-        """Repeats on each of the maps what happened to its entries."""
-        if not maps:
-            return
-        happened = self._entries.read(section, starts, stops)
-        heads = heads_of(stops - starts)
-        ends = heads + (stops - starts)
-        for entries, start, stop in zip(maps, heads.tolist(), ends.tolist(), strict=True):
-            happened.repeat(entries, start, stop)
 
     def forget_keys(self) -> None:
         """Lets go of what is in memory."""
@@ -244,11 +232,12 @@ class ColumnarMapState(MapState[Any, Any]):
 
 def _happened(cells: list[MapCell]) -> Happened:
     """What happened to the entries of several keys."""
-    pairs = [(key, action) for cell in cells for key, action in cell.actions.items()]
-    elements = [
-        None if action == REMOVED else cell.entries[key] for cell in cells for key, action in cell.actions.items()
-    ]
-    return Happened([key for key, _ in pairs], [action for _, action in pairs], elements)
+    keys = [key for cell in cells for key in cell.actions]
+    actions = np.array([action for cell in cells for action in cell.actions.values()], dtype=np.int8)
+    elements = [cell.entries.get(key) for cell in cells for key in cell.actions]
+    for index in np.flatnonzero(actions == REMOVED).tolist():
+        elements[index] = None
+    return Happened(keys, actions, elements)
 
 
 def _sort_entries_of_earlier_versions(table: StateTable) -> None:
