@@ -12,7 +12,7 @@ import pytest
 
 from headrace.common.errors import StateCorruptedError, StateError
 from headrace.common.typeinfo import Types
-from headrace.state.descriptors import ListStateDescriptor, ValueStateDescriptor
+from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from headrace.state.keys import KeyCodec
 from headrace.state.runs import ALL_HASHES, RunStore
 from headrace.state.sections import BLOCK, Section
@@ -23,12 +23,14 @@ from tests.state.harness import Job
 
 VALUE = ValueStateDescriptor("value", Types.STRING())
 LIST = ListStateDescriptor("list", Types.LONG())
+MAP = MapStateDescriptor("map", Types.STRING(), Types.LONG())
 
 
 def write(job: Job, keys: range) -> None:
     def touch(operator: Any, key: int, _: int) -> None:
         operator.keyed.value_state(VALUE).update(f"value of {key}")
         operator.keyed.list_state(LIST).add(key)
+        operator.keyed.map_state(MAP).put_all({"a": key, "ä": -key})
         operator.timers.event.register(key)
 
     job.on_keys(job.begin(), keys, touch)
@@ -39,6 +41,8 @@ def read(job: Job, keys: range) -> None:
     def look(operator: Any, key: int, _: int) -> None:
         assert operator.keyed.value_state(VALUE).value() == f"value of {key}"
         assert operator.keyed.list_state(LIST).get() == [key]
+        assert operator.keyed.map_state(MAP).get("a") == key
+        assert operator.keyed.map_state(MAP).items() == [("a", key), ("ä", -key)]
 
     (operator,) = job.begin()
     job.on_keys([operator], keys, look)
@@ -133,6 +137,30 @@ def test_a_damaged_file_gives_an_error_that_names_it_or_the_right_answer(seed: i
     failure = None
     try:
         read(job, range(rows))
+    except StateCorruptedError as error:
+        failure = str(error)
+    assert failure is None or name in failure
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_damaged_large_map_gives_an_error_or_the_right_answer(seed: int, tmp_path: Path) -> None:
+    source = random.Random(seed)
+    job = Job(storage=DirectoryStorage(tmp_path))
+    entries = {f"entry {n}": n for n in range(5000)}
+    job.on_keys(job.begin(), [1], lambda operator, *_: operator.keyed.map_state(MAP).put_all(entries))
+    job.end()
+    name = job.refs[0].name
+    damage(tmp_path / name, source)
+    wanted = source.sample(list(entries), 20)
+
+    def look(operator: Any, *_: Any) -> None:
+        state = operator.keyed.map_state(MAP)
+        assert [state.get(entry) for entry in wanted] == [entries[entry] for entry in wanted]
+        assert state.items() == list(entries.items())
+
+    failure = None
+    try:
+        job.on_keys(job.begin(), [1], look)
     except StateCorruptedError as error:
         failure = str(error)
     assert failure is None or name in failure

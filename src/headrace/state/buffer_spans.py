@@ -44,6 +44,11 @@ def spans_of_rows(array: pa.Array, start: int, stop: int) -> Iterator[Span]:
         yield from spans_of_column(array)
 
 
+def spans_of_offsets(array: pa.Array, start: int, stop: int) -> Iterator[Span]:
+    """Where is said which elements the lists of some rows have."""
+    yield from _cells(array.buffers()[1], start, stop + 1, 32)
+
+
 def _cells(buffer: pa.Buffer | None, start: int, stop: int, bits: int) -> Iterator[Span]:
     if buffer is not None and buffer.size:
         first, end = start * bits // 8, -(-stop * bits // 8)

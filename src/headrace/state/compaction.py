@@ -16,7 +16,7 @@ import pyarrow as pa
 from headrace.common.errors import StateCorruptedError
 from headrace.state.inline_merge import GROWTH, INLINE_ROWS, MANY_RUNS
 from headrace.state.mergers import merge_runs
-from headrace.state.runs import Run
+from headrace.state.runs import Run, weight_of
 from headrace.state.sections import Section
 from headrace.state.state_file import CompactedName, ImageWriter, read_index
 from headrace.state.timer_runs import FLOOR, LOW, NEXT, TIMERS, due_rows
@@ -57,8 +57,8 @@ class CompactionTask:
 
     @property
     def rows(self) -> int:
-        """How many rows have to be read, at most."""
-        return sum(entry["rows"] for entry in self.runs)
+        """How many rows, or elements of their lists, have to be read, at most."""
+        return sum(map(_weight, self.runs))
 
     def to_json(self) -> dict[str, Any]:
         """The task as JSON."""
@@ -162,7 +162,7 @@ def _plan_store(ref: VersionRef, uid: str, store: str, entries: list[Entry], now
 
 
 def _is_worth_merging(chosen: list[Entry], total: int) -> bool:
-    rows = sum(entry["rows"] for entry in chosen)
+    rows = sum(map(_weight, chosen))
     if len(chosen) == 1:  # only to get rid of timers that have been passed
         passed: int = chosen[0]["meta"].get(LOW, 0)
         return bool(rows > INLINE_ROWS and passed * 2 > rows)
@@ -172,10 +172,14 @@ def _is_worth_merging(chosen: list[Entry], total: int) -> bool:
 def _start(entries: list[Entry]) -> int:
     """The first of the runs that are worth merging with all newer ones: none that is much larger than these."""
     start, rows = len(entries), 0
-    while start and (not rows or entries[start - 1]["rows"] <= GROWTH * rows or start > MANY_RUNS):
+    while start and (not rows or _weight(entries[start - 1]) <= GROWTH * rows or start > MANY_RUNS):
         start -= 1
-        rows += entries[start]["rows"]
+        rows += _weight(entries[start])
     return start
+
+
+def _weight(entry: Entry) -> int:
+    return weight_of(entry["meta"], entry["rows"])
 
 
 def _opened(entry: Entry, load: Callable[[], pa.Buffer]) -> Run:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from headrace.state.runs import Run, RunStore
 
 INLINE_ROWS: Final = 1 << 18
-"""More rows than these are not merged within an epoch, unless there are too many runs: compaction does that."""
+"""More rows, or elements of lists, are left to compaction, unless there are too many runs."""
 
 MANY_RUNS: Final = 5
 """From more runs than this on, compaction merges even what is small or of unequal size."""
@@ -39,9 +39,9 @@ def _start_of_merge(runs: Sequence[Run]) -> int:
     start = len(runs) - 1
     if start < 0:
         return start
-    rows = runs[start].rows
-    while start > 0 and runs[start - 1].rows <= GROWTH * rows and rows + runs[start - 1].rows <= INLINE_ROWS:
+    rows = runs[start].weight
+    while start > 0 and runs[start - 1].weight <= GROWTH * rows and rows + runs[start - 1].weight <= INLINE_ROWS:
         start -= 1
-        rows += runs[start].rows
+        rows += runs[start].weight
     # Too many: merge so that half of the allowed runs are left, and it is some time until that is due again.
     return start if start < MAX_RUNS else MAX_RUNS // 2 - 1

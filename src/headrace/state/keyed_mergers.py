@@ -9,13 +9,30 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.state.element_lists import list_columns, rows_of_ranges
+from headrace.state.entry_lists import rows_as_they_happened, sorted_lists, with_sorted_entries
 from headrace.state.merge_input import MergeInput, by_key, lasts_of
-from headrace.state.run_layout import ACTION, CLEAR, ENTRY_KEY, EXPIRY, KEY, PUT, REINSERTED, REMOVED, VALUE
+from headrace.state.run_layout import (
+    ACTION,
+    CLEAR,
+    ENTRY,
+    ENTRY_KEY,
+    EXPIRY,
+    KEY,
+    PLACE,
+    PUT,
+    REINSERTED,
+    REMOVED,
+    VALUE,
+)
 from headrace.state.runs import HASH
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
 
+    _ToLists = Callable[[npt.NDArray[np.int64], dict[str, pa.Array]], dict[str, pa.Array]]
     Indices = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
 
@@ -42,17 +59,20 @@ def merge_lists(given: MergeInput) -> pa.RecordBatch:
 
 def merge_maps(given: MergeInput) -> pa.RecordBatch:
     """One row per key: for every entry what all its actions together do."""
-    nested = _Nested.of(given.table())
-    chosen, actions = _final_actions(nested)
+    nested = _Nested.of(given.table(with_sorted_entries))
+    chosen, placed, actions = _final_actions(nested)
     expired = _expired(nested.elements, given)
     if expired is not None:
         actions[expired[chosen]] = REMOVED
+    names = nested.elements.column(ENTRY).take(pa.array(placed)) if ENTRY in nested.elements.schema.names else None
     nested = nested.keep(chosen)
+    if names is not None:  # as in a dict, the object that was put first stays
+        nested.elements = _with_column(nested.elements, ENTRY, names)
     # Where nothing older counts, there is nothing to remove, and every entry is a new one.
     alone = np.ones(len(nested.group), dtype=bool) if given.is_oldest else nested.cleared[nested.group]
     actions = np.where(alone & (actions == REINSERTED), PUT, actions).astype(np.int8)
     nested.elements = _with_column(nested.elements, ACTION, pa.array(actions))
-    return nested.keep(np.flatnonzero(~(alone & (actions == REMOVED)))).to_rows(given.is_oldest)
+    return nested.keep(np.flatnonzero(~(alone & (actions == REMOVED)))).to_rows(given.is_oldest, sorted_lists)
 
 
 @dataclass(slots=True)
@@ -83,8 +103,11 @@ class _Nested:
         rows, groups = order[counts], groups[counts]
         names = [field.name for field in table.schema if pa.types.is_list(field.type)]
         starts, lengths = _extents(table.column(names[0]), rows)
-        place = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())
-        indices = pa.array(place)
+        if PLACE in names:
+            names.remove(PLACE)
+            indices = pa.array(rows_as_they_happened(starts, lengths, table.column(PLACE).values))
+        else:
+            indices = pa.array(rows_of_ranges(starts, lengths))
         arrays = [table.column(name).values.take(indices) for name in names]
         return _Nested(
             heads=table.select([HASH, KEY]).take(pa.array(order[firsts])),
@@ -97,18 +120,16 @@ class _Nested:
         """The same with only these elements, in this order."""
         return _Nested(self.heads, self.cleared, self.group[chosen], self.elements.take(pa.array(chosen)))
 
-    def to_rows(self, is_oldest: bool) -> pa.RecordBatch:
+    def to_rows(self, is_oldest: bool, lists_of: _ToLists = list_columns) -> pa.RecordBatch:
         """One row per group; groups that say nothing are left out."""
         lengths = np.bincount(self.group, minlength=len(self.cleared))
         cleared = np.zeros_like(self.cleared) if is_oldest else self.cleared
         kept = np.flatnonzero((lengths > 0) | cleared)
-        offsets = np.zeros(len(kept) + 1, dtype=np.int32)
-        np.cumsum(lengths[kept], out=offsets[1:])  # the others have no elements
-        place = pa.array(offsets)
         heads = self.heads.take(pa.array(kept))
-        lists = [pa.ListArray.from_arrays(place, column) for column in self.elements.columns]
-        return pa.RecordBatch.from_arrays(
-            [*heads.columns, pa.array(cleared[kept]), *lists], names=[HASH, KEY, CLEAR, *self.elements.schema.names]
+        # The groups that are left out have no elements.
+        lists = lists_of(lengths[kept], dict(zip(self.elements.schema.names, self.elements.columns, strict=True)))
+        return pa.RecordBatch.from_pydict(
+            {HASH: heads.column(HASH), KEY: heads.column(KEY), CLEAR: pa.array(cleared[kept]), **lists}
         )
 
 
@@ -118,13 +139,13 @@ def _extents(lists: pa.ListArray, rows: Indices) -> tuple[Indices, Indices]:
     return offsets[rows], offsets[rows + 1] - offsets[rows]
 
 
-def _final_actions(nested: _Nested) -> tuple[Indices, npt.NDArray[np.int8]]:
-    """For each entry of each group the element that decides its value, in the order of insertion, and its action."""
+def _final_actions(nested: _Nested) -> tuple[Indices, Indices, npt.NDArray[np.int8]]:
+    """For each entry of each group, in the order of insertion: what decides its value, what its place, its action."""
     actions = nested.elements.column(ACTION).to_numpy().astype(np.int8)
     codes = nested.elements.column(ENTRY_KEY).dictionary_encode().indices.to_numpy()
     order = np.lexsort((codes, nested.group))  # stable: the actions of an entry stay in their order
     if not len(order):
-        return order, actions
+        return order, order, actions
     code, group = codes[order], nested.group[order]
     firsts = np.ones(len(order), dtype=bool)
     firsts[1:] = (code[1:] != code[:-1]) | (group[1:] != group[:-1])
@@ -137,7 +158,7 @@ def _final_actions(nested: _Nested) -> tuple[Indices, npt.NDArray[np.int8]]:
     final = np.where(broken < 0, PUT, REINSERTED).astype(np.int8)
     final[actions[order[lasts]] == REMOVED] = REMOVED
     in_order = np.lexsort((order[placed], group[starts]))
-    return order[lasts][in_order], final[in_order]
+    return order[lasts][in_order], order[placed][in_order], final[in_order]
 
 
 def _expired(table: pa.RecordBatch, given: MergeInput) -> Mask | None:

@@ -9,9 +9,11 @@ import pyarrow as pa
 from headrace.common.columns import fitter_of
 from headrace.common.errors import InvalidTypeError
 from headrace.state.copying import copy_value
+from headrace.state.element_lists import list_columns
 from headrace.state.interfaces import ListState
-from headrace.state.nested_rows import NestedCells, flat, list_columns, segments
+from headrace.state.nested_rows import NestedCells, flat, segments
 from headrace.state.run_layout import CLEAR, EXPIRY, VALUE
+from headrace.state.runs import ELEMENT_COUNT
 from headrace.state.state_table import Elements
 
 if TYPE_CHECKING:
@@ -25,13 +27,13 @@ if TYPE_CHECKING:
 class _ListCell:
     """The list of one key: what is stored, whether that is void, and what was added in this epoch."""
 
-    __slots__ = ("added", "cleared", "is_loaded", "stored")
+    __slots__ = ("added", "cleared", "is_read", "stored")
 
     def __init__(self) -> None:
         self.stored: list[Any] = []
         self.added: list[Any] = []
         self.cleared = False
-        self.is_loaded = False
+        self.is_read = False
 
     @property
     def is_changed(self) -> bool:
@@ -60,7 +62,7 @@ class ColumnarListState(ListState[Any]):
         self._cells = NestedCells(scope, table, _ListCell, self._read)
 
     def get(self) -> list[Any]:
-        cell: _ListCell = self._cells.loaded()
+        cell: _ListCell = self._cells.read()
         elements = cell.added if cell.cleared else cell.stored + cell.added
         if self._table.ttl is not None:
             return list(map(copy_value, self._alive(cell, elements)))
@@ -120,9 +122,10 @@ class ColumnarListState(ListState[Any]):
         changed = self._cells.changed()
         if changed is not None:
             keys, cells = changed
-            columns = self._elements.to_columns([element for cell in cells for element in cell.added])
-            lists = list_columns([len(cell.added) for cell in cells], columns)
-            self._table.append(keys, {CLEAR: pa.array([cell.cleared for cell in cells], pa.bool_()), **lists})
+            added = [element for cell in cells for element in cell.added]
+            lists = list_columns([len(cell.added) for cell in cells], self._elements.to_columns(added))
+            cleared = pa.array([cell.cleared for cell in cells], pa.bool_())
+            self._table.append(keys, {CLEAR: cleared, **lists}, {ELEMENT_COUNT: len(added)})
         self._table.merge_small_runs(self._scope.clock)
 
 

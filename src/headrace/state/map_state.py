@@ -1,21 +1,27 @@
-"""``MapState`` over columnar runs: only entries that change are written, and the order of insertion is kept."""
+"""``MapState`` over columnar runs: only entries that change are written, and the order of insertion is kept.
+
+The map of a key is read as a whole when it is small, or when all of it is asked for. Of a large one, entries are looked
+up one by one, until so many have been that reading all of it would have cost little more.
+"""
 
 from __future__ import annotations
 
-from math import isnan, nan
+from math import isnan
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.common.columns import array_to_values, fitter_of, values_to_array
+from headrace.common.columns import fitter_of
 from headrace.common.errors import InvalidTypeError
 from headrace.state.copying import copy_value
+from headrace.state.entry_lists import sorted_lists, with_sorted_entries
 from headrace.state.interfaces import MapState
-from headrace.state.keys import KeyCodec
-from headrace.state.nested_rows import NestedCells, flat, list_columns, segments
-from headrace.state.run_layout import ACTION, CLEAR, ENTRY, ENTRY_KEY, EXPIRY, PUT, REINSERTED, REMOVED, VALUE
-from headrace.state.state_table import Elements
+from headrace.state.map_cell import GONE, UNKNOWN, MapCell
+from headrace.state.map_entries import NAN, EntryRange, Happened, MapEntries, same_nan
+from headrace.state.nested_rows import NestedCells
+from headrace.state.run_layout import ACTION, CLEAR, REMOVED
+from headrace.state.runs import ELEMENT_COUNT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,63 +31,11 @@ if TYPE_CHECKING:
     from headrace.state.key_scope import KeyScope
     from headrace.state.state_table import Match, StateTable
 
+SMALL_MAP: Final = 256
+"""Up to so many entries are read together, which takes little longer than looking one up."""
 
-_NAN: Final = nan
-"""The one object that stands for all NaNs among the keys of entries."""
-
-
-class _MapCell:
-    """The map of one key: its entries, if they have been read, and the actions of this epoch."""
-
-    __slots__ = ("actions", "cleared", "entries", "is_loaded", "values")
-
-    def __init__(self) -> None:
-        self.entries: dict[Any, Any] = {}
-        self.actions: dict[Any, int] = {}
-        self.values: dict[Any, Any] = {}
-        self.cleared = False
-        self.is_loaded = False
-
-    @property
-    def is_changed(self) -> bool:
-        """Whether there is something to be written."""
-        return self.cleared or bool(self.actions)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether what is to be written only takes away."""
-        return not self.values
-
-    def put(self, key: Any, element: Any) -> None:
-        """Sets an entry."""
-        if self.actions.get(key) == REMOVED:
-            # At the end of the actions, as a new entry is at the end of the map.
-            del self.actions[key]
-            self.actions[key] = REINSERTED
-        else:
-            self.actions.setdefault(key, PUT)
-        self.values[key] = element
-        if self.is_loaded:
-            self.entries[key] = element
-
-    def remove(self, key: Any) -> None:
-        """Removes an entry."""
-        self.actions.pop(key, None)
-        self.actions[key] = REMOVED
-        self.values.pop(key, None)
-        self.entries.pop(key, None)
-
-    def clear(self) -> None:
-        """Removes all entries."""
-        self.entries, self.actions, self.values = {}, {}, {}
-        self.cleared = self.is_loaded = True
-
-    def apply(self, action: int, key: Any, element: Any) -> None:
-        """Repeats an action on the entries."""
-        if action != PUT:
-            self.entries.pop(key, None)
-        if action != REMOVED:
-            self.entries[key] = element
+LOOK_UP_COST: Final = 64
+"""Looking up an entry takes so long as reading so many entries of a whole map, or less."""
 
 
 class ColumnarMapState(MapState[Any, Any]):
@@ -90,36 +44,42 @@ class ColumnarMapState(MapState[Any, Any]):
     def __init__(self, scope: KeyScope, table: StateTable, descriptor: MapStateDescriptor) -> None:
         self._scope = scope
         self._table = table
-        self._key_type = descriptor.key_type
-        self._codec = KeyCodec.for_type(descriptor.key_type)
-        self._elements = Elements(descriptor.value_type, table.ttl is not None)
+        self._entries = MapEntries(descriptor, expires=table.ttl is not None)
         self._fit_key, self._fit_value = fitter_of(descriptor.key_type), fitter_of(descriptor.value_type)
         self._key_fits, self._value_fits = _key_check(self._fit_key), self._fit_value.fits
         self._copies = not descriptor.value_type.is_immutable
-        self._cells = NestedCells(scope, table, _MapCell, self._read)
+        self._cells = NestedCells(scope, table, MapCell, self._read)
+        _sort_entries_of_earlier_versions(table)
 
     def get(self, key: Any) -> Any:
-        cell: _MapCell = self._cells.loaded()
+        cell: MapCell = self._cells.read()
         if not self._key_fits(key):
             key = self._wanted(key)
-        element = cell.entries.get(key)
+        element = cell.entries.get(key, cell.missing)
+        if element is UNKNOWN:
+            element = self._look_up(cell, key)
+        if element is GONE:
+            return None
         if self._table.ttl is not None:
-            return None if element is None else self._alive(cell, key, element)
+            return self._alive(cell, key, element)
         return copy_value(element) if self._copies else element
 
     def contains(self, key: Any) -> bool:
-        cell: _MapCell = self._cells.loaded()
+        cell: MapCell = self._cells.read()
         if not self._key_fits(key):
             key = self._wanted(key)
-        if self._table.ttl is None:
-            return key in cell.entries
-        return key in cell.entries and (self._is_alive(cell.entries[key]) or self._table.ttl.return_expired)
+        element = cell.entries.get(key, cell.missing)
+        if element is UNKNOWN:
+            element = self._look_up(cell, key)
+        return element is not GONE and (self._table.ttl is None or self._is_seen(element))
 
     def put(self, key: Any, value: Any) -> None:
-        self._cells.current().put(self._key(key), self._stored(value))
+        if not self._key_fits(key):
+            key = self._key(key)
+        self._cells.current().put(key, self._stored(value))
 
     def put_all(self, dict_value: Mapping[Any, Any]) -> None:
-        cell: _MapCell = self._cells.current()
+        cell: MapCell = self._cells.current()
         for key, value in dict_value.items():
             cell.put(self._key(key), self._stored(value))
 
@@ -130,7 +90,7 @@ class ColumnarMapState(MapState[Any, Any]):
         self._cells.current().clear()
 
     def items(self) -> list[tuple[Any, Any]]:
-        cell: _MapCell = self._cells.loaded()
+        cell = self._loaded()
         if self._table.ttl is not None:
             alive = [(key, element) for key, element in list(cell.entries.items()) if self._is_seen(element)]
             return [(key, self._alive(cell, key, element)) for key, element in alive]
@@ -139,7 +99,7 @@ class ColumnarMapState(MapState[Any, Any]):
         return list(cell.entries.items())
 
     def keys(self) -> list[Any]:
-        cell: _MapCell = self._cells.loaded()
+        cell = self._loaded()
         if self._table.ttl is not None:
             return [key for key, element in cell.entries.items() if self._is_seen(element)]
         return list(cell.entries)
@@ -148,11 +108,14 @@ class ColumnarMapState(MapState[Any, Any]):
         return [value for _, value in self.items()]
 
     def is_empty(self) -> bool:
+        cell: MapCell = self._cells.read()
+        if not cell.is_loaded and any(map(self.contains, self._some_keys(cell))):
+            return False
         return not self.keys()
 
     def _key(self, key: Any) -> Any:
         """The key as it comes back from storage."""
-        return key if self._key_fits(key) else _same_nan(self._fit_key(key))
+        return key if self._key_fits(key) else same_nan(self._fit_key(key))
 
     def _wanted(self, key: Any) -> Any:
         """The same for a key that is looked for: one that does not fit the type is not there."""
@@ -177,7 +140,7 @@ class ColumnarMapState(MapState[Any, Any]):
         assert ttl is not None
         return ttl.return_expired or self._is_alive(element)
 
-    def _alive(self, cell: _MapCell, key: Any, element: Any) -> Any:
+    def _alive(self, cell: MapCell, key: Any, element: Any) -> Any:
         """The value of an entry if it is to be seen; drops the entry when it has expired, or prolongs its life."""
         ttl, now = self._table.ttl, self._scope.clock
         assert ttl is not None
@@ -190,27 +153,66 @@ class ColumnarMapState(MapState[Any, Any]):
             cell.put(key, (element[0], ttl.expiry(now)))
         return copy_value(element[0])
 
-    def _read(self, matches: list[Match], cells: list[_MapCell]) -> None:
-        for match in matches:
-            keys = self._read_keys(match)
-            actions = flat(match, ACTION).to_pylist()
-            expiries = flat(match, EXPIRY) if self._elements.expires and match.has(EXPIRY) else None
-            elements = self._elements.from_columns(flat(match, VALUE), expiries)
-            for segment in segments(match, ACTION):
-                cell = cells[segment.position]
-                if not cell.is_loaded:  # else it was cleared: what is stored is void
-                    for index in range(segment.start, segment.stop):
-                        cell.apply(actions[index], keys[index], elements[index])
-        for cell in cells:
-            # What was put or removed before it was read comes on top.
-            if not cell.is_loaded:
-                for key, action in cell.actions.items():
-                    cell.apply(action, key, cell.values.get(key))
+    def _some_keys(self, cell: MapCell) -> list[Any]:
+        """Keys of entries that are likely to be there."""
+        return self._entries.some_keys(max(cell.ranges, key=lambda place: place.stop - place.start))
 
-    def _read_keys(self, match: Match) -> list[Any]:
-        if match.has(ENTRY):
-            return list(map(_same_nan, array_to_values(self._key_type, flat(match, ENTRY))))
-        return self._codec.decode(flat(match, ENTRY_KEY))
+    def _loaded(self) -> MapCell:
+        """The cell of the current key, with all its entries."""
+        cell: MapCell = self._cells.read()
+        if not cell.is_loaded:
+            self._load(cell)
+        return cell
+
+    def _look_up(self, cell: MapCell, key: Any) -> Any:
+        """The element of an entry of which nothing is known yet."""
+        cell.look_ups += 1
+        if cell.look_ups * LOOK_UP_COST > cell.size:
+            self._load(cell)
+            return cell.entries.get(key, GONE)
+        element = cell.entries[key] = self._found(cell, key)
+        return element
+
+    def _found(self, cell: MapCell, key: Any) -> Any:
+        """What the newest run that knows the entry says about it."""
+        try:
+            probe = self._entries.probe(key)
+        except InvalidTypeError:
+            return GONE
+        for place in reversed(cell.ranges):
+            row = probe.find(place)
+            if row is not None:
+                is_gone = self._entries.action(place.section, row) == REMOVED
+                return GONE if is_gone else self._entries.element(place.section, row)
+        return GONE
+
+    def _load(self, cell: MapCell) -> None:
+        """Reads all entries of a map."""
+        entries = cell.stored()
+        for place in cell.ranges:
+            starts, stops = np.array([place.start]), np.array([place.stop])
+            self._entries.read(place.section, starts, stops).repeat([entries], stops - starts)
+        cell.load(entries)
+
+    def _read(self, matches: list[Match], cells: list[MapCell]) -> None:
+        """Reads the maps that are small; of others it is noted where their entries are."""
+        found = [(match, *match.run.section.extents(ACTION, match.rows)) for match in matches]
+        sizes = np.zeros(len(cells), dtype=np.int64)
+        for match, starts, stops in found:
+            sizes[match.positions] += stops - starts
+        maps = [cell.stored() for cell in cells]
+        for match, starts, stops in found:
+            section, positions = match.run.section, match.positions
+            small = sizes[positions] <= SMALL_MAP
+            if small.any():
+                read = self._entries.read(section, starts[small], stops[small])
+                read.repeat([maps[position] for position in positions[small].tolist()], (stops - starts)[small])
+            for index in np.flatnonzero(~small).tolist():
+                cells[positions[index]].ranges += (EntryRange(section, int(starts[index]), int(stops[index])),)
+        for cell, size, entries in zip(cells, sizes.tolist(), maps, strict=True):
+            cell.size = size
+            if size <= SMALL_MAP and not cell.is_loaded:  # else it was cleared: what is stored is void
+                cell.load(entries)
 
     def forget_keys(self) -> None:
         """Lets go of what is in memory."""
@@ -221,28 +223,34 @@ class ColumnarMapState(MapState[Any, Any]):
         changed = self._cells.changed()
         if changed is not None:
             keys, cells = changed
-            lists = list_columns([len(cell.actions) for cell in cells], self._entry_columns(cells))
-            self._table.append(keys, {CLEAR: pa.array([cell.cleared for cell in cells], pa.bool_()), **lists})
+            lengths = np.array([len(cell.actions) for cell in cells], dtype=np.int64)
+            lists = sorted_lists(lengths, self._entries.to_columns(_happened(cells)))
+            cleared = pa.array([cell.cleared for cell in cells], pa.bool_())
+            self._table.append(keys, {CLEAR: cleared, **lists}, {ELEMENT_COUNT: int(lengths.sum())})
         self._table.merge_small_runs(self._scope.clock)
 
-    def _entry_columns(self, cells: list[_MapCell]) -> dict[str, pa.Array]:
-        keys = [key for cell in cells for key in cell.actions]
-        actions = np.array([action for cell in cells for action in cell.actions.values()], dtype=np.int8)
-        elements = [cell.values.get(key) for cell in cells for key in cell.actions]
-        columns = {ENTRY_KEY: self._codec.encode(keys).values}
-        if not self._codec.is_plain:
-            columns[ENTRY] = values_to_array(self._key_type, keys)
-        return {**columns, ACTION: pa.array(actions), **self._elements.to_columns(elements)}
+
+def _happened(cells: list[MapCell]) -> Happened:
+    """What happened to the entries of several keys."""
+    keys = [key for cell in cells for key in cell.actions]
+    actions = np.array([action for cell in cells for action in cell.actions.values()], dtype=np.int8)
+    elements = [cell.entries.get(key) for cell in cells for key in cell.actions]
+    for index in np.flatnonzero(actions == REMOVED).tolist():
+        elements[index] = None
+    return Happened(keys, actions, elements)
+
+
+def _sort_entries_of_earlier_versions(table: StateTable) -> None:
+    """Rewrites, once, the runs of versions that kept the entries of a map in the order of insertion."""
+    for run in table.store.runs:
+        if ELEMENT_COUNT not in run.meta:
+            batch = with_sorted_entries(run.batch)
+            table.store.replace([run], batch, {**run.meta, ELEMENT_COUNT: len(batch.column(ACTION).flatten())})
 
 
 def _key_check(fitter: Fitter) -> Callable[[Any], bool]:
     """Whether a key is as it comes back from storage, a NaN the one object that stands for all."""
     fits = fitter.fits
-    if not fits(_NAN):
+    if not fits(NAN):
         return fits
-    return lambda key: fits(key) and (type(key) is not float or key is _NAN or not isnan(key))
-
-
-def _same_nan(key: Any) -> Any:
-    """One object for all NaNs: a dict finds it as it is the same, though it is not equal to itself."""
-    return _NAN if type(key) is float and isnan(key) else key
+    return lambda key: fits(key) and (type(key) is not float or key is NAN or not isnan(key))

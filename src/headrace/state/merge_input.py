@@ -13,7 +13,7 @@ from headrace.state.run_layout import KEY
 from headrace.state.runs import HASH
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
@@ -47,9 +47,9 @@ class MergeInput:
         """Whether the state has a time to live at present."""
         return bool(self.meta.get("ttl"))
 
-    def table(self) -> pa.RecordBatch:
-        """All rows of all runs, oldest first; a column that some runs lack is null there."""
-        batches = [run.batch for run in self.runs]
+    def table(self, prepare: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None) -> pa.RecordBatch:
+        """All rows of all runs, oldest first, ``prepare``d; a column that some runs lack is null there."""
+        batches = [run.batch if prepare is None else prepare(run.batch) for run in self.runs]
         schema = pa.unify_schemas([batch.schema for batch in batches])
         return concat([_with_schema(batch, schema) for batch in batches])
 

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from headrace.state.keyed_mergers import merge_lists, merge_maps, merge_values
 from headrace.state.merge_input import MergeInput
-from headrace.state.run_layout import KIND
-from headrace.state.runs import SORT, one_batch
+from headrace.state.run_layout import KIND, VALUE
+from headrace.state.runs import ELEMENT_COUNT, SORT, one_batch
 from headrace.state.timer_runs import TIMERS, described, merge_timers
 
 if TYPE_CHECKING:
@@ -27,12 +27,16 @@ def _unchanged(meta: dict[str, Any], _: pa.RecordBatch) -> dict[str, Any]:
     return meta
 
 
+def _counted(meta: dict[str, Any], batch: pa.RecordBatch) -> dict[str, Any]:
+    return {**meta, ELEMENT_COUNT: len(batch.column(VALUE).flatten())}
+
+
 _MERGERS: dict[str, tuple[Merger, Describe]] = {
     "value": (merge_values, _unchanged),
     "reducing": (merge_values, _unchanged),
     "aggregating": (merge_values, _unchanged),
-    "list": (merge_lists, _unchanged),
-    "map": (merge_maps, _unchanged),
+    "list": (merge_lists, _counted),
+    "map": (merge_maps, _counted),
     TIMERS: (merge_timers, described),
 }
 

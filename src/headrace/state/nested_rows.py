@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from headrace.state.run_layout import CLEAR
 from headrace.state.state_table import changed_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     import numpy.typing as npt
+    import pyarrow as pa
 
     from headrace.state.key_scope import KeyScope
     from headrace.state.state_table import Match, StateTable
@@ -53,22 +53,14 @@ def segments(match: Match, column: str) -> Iterator[Segment]:
     return (Segment(*place) for place in places)
 
 
-def list_columns(lengths: Sequence[int], columns: dict[str, pa.Array]) -> dict[str, pa.Array]:
-    """List columns from flat ones, with so many elements in each row."""
-    offsets = np.zeros(len(lengths) + 1, dtype=np.int32)
-    np.cumsum(lengths, out=offsets[1:])
-    place = pa.array(offsets)
-    return {name: pa.ListArray.from_arrays(place, column) for name, column in columns.items()}
-
-
 class NestedCells:
     """What is in memory for each key of a state with several elements per key: one cell, made when it is needed.
 
     Args:
         scope: whose keys these are.
         table: the stored side.
-        make: makes an empty cell. Cells have the attributes ``is_loaded`` and ``cleared``.
-        read: fills the cells of keys from the rows that were found.
+        make: makes an empty cell. Cells have the attributes ``is_read`` and ``is_changed``.
+        read: takes from the rows that were found what the cells of keys need.
     """
 
     def __init__(
@@ -80,7 +72,7 @@ class NestedCells:
     ) -> None:
         self._scope = scope
         self._make = make
-        self._read = read
+        self._fill = read
         self._cells: list[Any] = []
         self._loaded = 0
         self.table = table
@@ -102,14 +94,14 @@ class NestedCells:
             cell = self._cells[ordinal] = self._make()
         return cell
 
-    def loaded(self) -> Any:
-        """The cell of the current key, with what is stored for it; reads that of all keys met since the last time."""
+    def read(self) -> Any:
+        """The cell of the current key, after ``read`` has seen it; lets it see all keys met since the last time."""
         cell = self.current()
-        if not cell.is_loaded:
-            self._load()
+        if not cell.is_read:
+            self._read_all()
         return cell
 
-    def _load(self) -> None:
+    def _read_all(self) -> None:
         start, stop = self._loaded, len(self._cells)
         self._loaded = stop
         cells = [cell if cell is not None else self._make() for cell in self._cells[start:stop]]
@@ -118,9 +110,9 @@ class NestedCells:
         matches = []
         if not self.table.is_empty:
             matches = self.table.find(self._scope.entries.columns(start, stop), is_cleared)
-        self._read(matches, cells)
+        self._fill(matches, cells)
         for cell in cells:
-            cell.is_loaded = True
+            cell.is_read = True
 
     def changed(self) -> tuple[Any, list[Any]] | None:
         """The keys whose cells have changed, sorted, and their cells; None when there are none."""

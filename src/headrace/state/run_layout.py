@@ -27,6 +27,12 @@ CLEAR: Final = "clear"
 ENTRY_KEY: Final = "entry_key"
 """The entries' keys in canonical form, by which entries are equal."""
 
+ENTRY_HASH: Final = "entry_hash"
+"""The hashes of these, by which the entries of a key are sorted; where the keys are integers, these are sorted."""
+
+PLACE: Final = "place"
+"""Where each of the actions on the entries of a key was in the order in which they happened: 0 for the first one."""
+
 ENTRY: Final = "entry"
 """The entries' keys as the user knows them, where the canonical form would not give back the same object."""
 

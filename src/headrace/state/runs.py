@@ -22,6 +22,9 @@ HASH: Final = "hash"
 SORT: Final = "sort"
 """The entry of ``meta`` that lists the columns by which a run is sorted."""
 
+ELEMENT_COUNT: Final = "elements"
+"""The entry of ``meta`` that says how many elements the lists of a run have, if its rows have lists of elements."""
+
 HashRange = tuple[int, int]
 """The hashes from the first up to, but without, the second."""
 
@@ -57,6 +60,11 @@ class Run:
     def rows(self) -> int:
         """How many rows the table has, including those of keys that the task does not own."""
         return self.section.rows
+
+    @property
+    def weight(self) -> int:
+        """How many rows a merge has to move, or how many elements of their lists."""
+        return weight_of(self.meta, self.rows)
 
     @property
     def batch(self) -> pa.RecordBatch:
@@ -191,6 +199,12 @@ class RunStore:
         if [*map(id, self._runs[start : start + len(runs)])] != [*map(id, runs)]:
             raise StateError(f"the runs to be replaced do not follow one another in the store {self.name!r}")
         return start
+
+
+def weight_of(meta: dict[str, Any], rows: int) -> int:
+    """The weight of a run that says this about itself."""
+    elements: int = meta.get(ELEMENT_COUNT, rows)
+    return max(rows, elements)
 
 
 def one_batch(table: pa.RecordBatch | pa.Table) -> pa.RecordBatch:

@@ -4,11 +4,15 @@ A section is an encapsulated Arrow schema message and an encapsulated record bat
 columns are read in place. The first ``head`` bytes (schema and metadata of the batch) have a checksum of their own,
 verified before Arrow parses them; the rest has one for each block of 256 KiB, verified before a column that reaches
 into the block is handed out, once in the life of the object.
+
+Columns are named as in the schema. ``name[]`` stands for the elements of all lists of a list column, one list after the
+other, so that some elements of a long list can be read, and verified, without the others.
 """
 
 from __future__ import annotations
 
 import base64
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
@@ -16,12 +20,14 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.errors import StateCorruptedError, StateError
-from headrace.state.buffer_spans import spans_of_column, spans_of_rows
+from headrace.state.buffer_spans import spans_of_column, spans_of_offsets, spans_of_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import numpy.typing as npt
+
+    Indices = npt.NDArray[np.int64]
 
 BLOCK: Final = 256 * 1024
 """Bytes that share one checksum."""
@@ -31,6 +37,9 @@ FEW: Final = 32
 
 STEP: Final = 4096
 """Rows that are searched together then."""
+
+ELEMENTS: Final = "[]"
+"""Behind the name of a list column: the elements of its lists."""
 
 ALIGNMENT: Final = 64
 """Sections begin at multiples of this many bytes."""
@@ -119,45 +128,70 @@ class Section:
         Raises:
             StateCorruptedError: when the file is missing or damaged; the message names it.
         """
-        array: pa.Array = self._opened().column(name)
+        array = self._array(name)
         if self._verified is not None:
             self._verify_spans(spans_of_column(array))
         return array
 
     def rows_of(self, name: str, start: int, stop: int) -> pa.Array:
         """Some consecutive values of one column; only the blocks that hold them are verified."""
-        array: pa.Array = self._opened().column(name)
+        array = self._array(name)
         if self._verified is not None:
             self._verify_spans(spans_of_rows(array, start, stop))
         return array.slice(start, stop - start)
 
-    def take(self, name: str, rows: npt.NDArray[np.int64]) -> pa.Array:
+    def take(self, name: str, rows: Indices) -> pa.Array:
         """Some values of one column; when they are few, only the blocks that hold them are verified."""
-        if self._verified is None or len(rows) > FEW or not len(rows):
-            return self.column(name).take(pa.array(rows))
-        return pa.concat_arrays([self.rows_of(name, row, row + 1) for row in rows.tolist()])
+        return self.ranges_of(name, rows, rows + 1).take(pa.array(rows))
 
-    def lower_bounds(self, name: str, values: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+    def ranges_of(self, name: str, starts: Indices, stops: Indices) -> pa.Array:
+        """One column, of which only these ranges of rows may be used: when they are few, no others are verified."""
+        array = self._array(name)
+        if self._verified is not None and len(starts):
+            few = len(starts) <= FEW
+            ranges = zip(starts.tolist(), stops.tolist(), strict=True) if few else [(0, len(array))]
+            self._verify_spans(chain.from_iterable(spans_of_rows(array, start, stop) for start, stop in ranges))
+        return array
+
+    def extents(self, name: str, rows: Indices) -> tuple[Indices, Indices]:
+        """Where the lists of these rows begin and end among the elements of a list column, which are not touched."""
+        array = self._array(name)
+        if self._verified is not None:
+            ranges = [(row, row + 1) for row in rows.tolist()] if len(rows) <= FEW else [(0, len(array))]
+            self._verify_spans(chain.from_iterable(spans_of_offsets(array, start, stop) for start, stop in ranges))
+        offsets = array.offsets.to_numpy()
+        return offsets[rows].astype(np.int64), offsets[rows + 1].astype(np.int64)
+
+    def lower_bounds(self, name: str, values: npt.NDArray[np.uint64]) -> Indices:
         """Where each of the values (sorted) would stand in a sorted uint64 column: before all that are not smaller.
 
         When they are few, only the blocks that they are searched in are verified.
         """
         if self._verified is None or len(values) > FEW:
             return np.searchsorted(self.column(name).to_numpy(), values)
-        return np.array([self._lower_bound(name, value) for value in values], dtype=np.int64)
+        return np.array([self.lower_bound(name, value, 0, self.rows) for value in values], dtype=np.int64)
 
-    def _lower_bound(self, name: str, value: np.uint64) -> int:
-        """The same for one value: first the step of rows that it is in, by their first values, then its row."""
-        low, high = 0, -(-self.rows // STEP)
+    def lower_bound(self, name: str, value: np.integer[Any], start: int, stop: int) -> int:
+        """Where a value would stand among rows that are sorted: before all from ``start`` on that are not smaller.
+
+        Only the blocks that it is searched in are verified. It is to be of the column's own type.
+        """
+        if self._verified is not None:
+            start, stop = self._step_of(name, value, start, stop)
+        return start + int(np.searchsorted(self.rows_of(name, start, stop).to_numpy(), value))
+
+    def _step_of(self, name: str, value: np.integer[Any], start: int, stop: int) -> tuple[int, int]:
+        """The step of rows that a value stands in, found by their first values."""
+        low, high = 0, -(-(stop - start) // STEP)
         while low < high:
             middle = (low + high) // 2
-            if self.rows_of(name, middle * STEP, middle * STEP + 1).to_numpy()[0] < value:
+            row = start + middle * STEP
+            if self.rows_of(name, row, row + 1).to_numpy()[0] < value:
                 low = middle + 1
             else:
                 high = middle
-        start = max(0, low - 1) * STEP
-        step = self.rows_of(name, start, min(start + STEP, self.rows)).to_numpy()
-        return start + int(np.searchsorted(step, value))
+        first = start + max(0, low - 1) * STEP
+        return first, min(first + STEP, stop)
 
     def slice(self, start: int, stop: int) -> pa.RecordBatch:
         """Some rows, all columns; verified as :meth:`rows_of` says."""
@@ -205,6 +239,11 @@ class Section:
         self._length = self._buffer.size
         view = memoryview(self._buffer)
         self._checks = [crc32(view[start:end]) for start, end in self._blocks()]
+
+    def _array(self, name: str) -> pa.Array:
+        """A column, or the elements of one; nothing of it is verified."""
+        batch = self._opened()
+        return batch.column(name.removesuffix(ELEMENTS)).values if name.endswith(ELEMENTS) else batch.column(name)
 
     def _opened(self) -> pa.RecordBatch:
         if self._batch is None:

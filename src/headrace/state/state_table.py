@@ -109,10 +109,10 @@ class StateTable:
             remaining, order = remaining.take(np.flatnonzero(keep)), order[keep]
         return matches[::-1]
 
-    def append(self, keys: KeyColumn, columns: dict[str, pa.Array]) -> None:
-        """Writes a run of rows that are sorted by key already, and merges small runs when there are many."""
+    def append(self, keys: KeyColumn, columns: dict[str, pa.Array], more_meta: dict[str, Any] | None = None) -> None:
+        """Writes a run of rows that are sorted by key already."""
         arrays = {HASH: pa.array(keys.hashes), KEY: keys.values, **columns}
-        self.store.append(pa.RecordBatch.from_pydict(arrays), self._meta)
+        self.store.append(pa.RecordBatch.from_pydict(arrays), {**self._meta, **(more_meta or {})})
 
     def merge_small_runs(self, now: int) -> None:
         """Merges runs when they have piled up; bounded work. ``now`` is the epoch's processing time."""

@@ -1,0 +1,99 @@
+"""What is in memory for the map of one key during an epoch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.state.run_layout import PUT, REINSERTED, REMOVED
+
+if TYPE_CHECKING:
+    from headrace.state.map_entries import EntryRange
+
+GONE: Final[Any] = object()
+"""Stands for the element of an entry that is known not to be there."""
+
+UNKNOWN: Final[Any] = object()
+"""Stands for the element of an entry that has not been looked up."""
+
+
+class MapCell:
+    """The map of one key.
+
+    Attributes:
+        entries: what is known of its entries at present; all of them, in order, when :attr:`is_loaded`.
+        actions: what happened to entries in this epoch, in this order.
+        cleared: whether everything that is stored is void.
+        is_read: whether it is known where its entries are stored.
+        missing: what stands for the element of an entry that is not among ``entries``.
+        ranges: where its entries are stored, oldest first, unless they have been read.
+        size: how many rows these have.
+        look_ups: how many entries have been looked up there.
+    """
+
+    __slots__ = ("actions", "cleared", "entries", "is_read", "look_ups", "missing", "ranges", "size")
+
+    def __init__(self) -> None:
+        self.entries: dict[Any, Any] = {}
+        self.actions: dict[Any, int] = {}
+        self.cleared = self.is_read = False
+        self.missing: Any = UNKNOWN
+        self.ranges: tuple[EntryRange, ...] = ()
+        self.size = self.look_ups = 0
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether all entries have been read."""
+        return self.missing is GONE
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether there is something to be written."""
+        return self.cleared or bool(self.actions)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether what is to be written only takes away."""
+        return all(action == REMOVED for action in self.actions.values())
+
+    def put(self, key: Any, element: Any) -> None:
+        """Sets an entry."""
+        if self.actions.setdefault(key, PUT) == REMOVED:
+            # At the end of the actions, as a new entry is at the end of the map.
+            del self.actions[key]
+            self.actions[key] = REINSERTED
+        self.entries[key] = element
+
+    def remove(self, key: Any) -> None:
+        """Removes an entry."""
+        self.actions.pop(key, None)
+        self.actions[key] = REMOVED
+        if self.is_loaded:
+            self.entries.pop(key, None)
+        else:
+            self.entries[key] = GONE
+
+    def clear(self) -> None:
+        """Removes all entries."""
+        self.entries, self.actions, self.ranges = {}, {}, ()
+        self.cleared = self.is_read = True
+        self.missing = GONE
+
+    def stored(self) -> dict[Any, Any]:
+        """A dict to read the stored entries into."""
+        return {} if self.entries or self.is_loaded else self.entries
+
+    def load(self, stored: dict[Any, Any]) -> None:
+        """Takes the stored entries; what was put or removed before they were read comes on top."""
+        known, self.entries = self.entries, stored
+        for key, action in self.actions.items():
+            apply(stored, key, action, known[key])
+        self.ranges = ()
+        self.missing = GONE
+
+
+def apply(entries: dict[Any, Any], key: Any, action: int, element: Any) -> None:
+    """Repeats an action on entries."""
+    if action != PUT:
+        entries.pop(key, None)
+    if action != REMOVED:
+        entries[key] = element

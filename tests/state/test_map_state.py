@@ -1,0 +1,351 @@
+"""Map state as sorted entries: single ones are looked up, and everything is as a dict would have it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pyarrow as pa
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+
+from headrace.common.errors import StateCorruptedError
+from headrace.common.time import Time
+from headrace.common.typeinfo import TypeInformation, Types
+from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateTtlConfig
+from headrace.state.element_lists import list_columns
+from headrace.state.map_entries import same_nan
+from headrace.state.storage import DirectoryStorage
+from tests.state.harness import UID, Job
+
+ENTRIES = MapStateDescriptor("entries", Types.LONG(), Types.STRING())
+TTL = 50
+
+ENTRY_KEYS: list[tuple[TypeInformation, st.SearchStrategy[Any]]] = [
+    (Types.LONG(), st.sampled_from([0, 1, -1, 7, 2**63 - 1, -(2**63)]) | st.integers(0, 40)),
+    (Types.STRING(), st.sampled_from(["", "a", "ä", "я" * 40, "\0"]) | st.integers(0, 20).map(str)),
+    (Types.BYTES(), st.binary(max_size=2)),
+    (Types.DOUBLE(), st.sampled_from([0.0, -0.0, 1.5, float("inf"), 1e300]) | st.builds(float, st.just("nan"))),
+    (Types.TUPLE([Types.STRING(), Types.INT()]), st.tuples(st.sampled_from(["", "x"]), st.integers(0, 9))),
+    (Types.PICKLED_BYTE_ARRAY(), st.sampled_from([None, 1, True, 1.0, "1", (1, "x"), (1, (None,)), b"", 2.5])),
+]
+KEYS = st.integers(0, 4)
+LIMITS = {
+    "map_state.SMALL_MAP": st.sampled_from([0, 3, 256]),
+    "map_state.LOOK_UP_COST": st.sampled_from([0, 1, 64]),
+    "sections.FEW": st.sampled_from([1, 32]),
+    "sections.STEP": st.sampled_from([1, 4096]),
+    "inline_merge.INLINE_ROWS": st.sampled_from([2, 12, 1 << 18]),
+    "compaction.INLINE_ROWS": st.just(1),
+}
+VALUES = st.none() | st.integers(-9, 9)
+
+
+class Entry:
+    """What the model knows of one entry."""
+
+    def __init__(self, value: Any, expiry: int | None) -> None:
+        self.value = value
+        self.expiry = expiry
+
+
+class MapMachine(RuleBasedStateMachine):
+    """A map state of a few keys, and a dict for each of them."""
+
+    @initialize(
+        kind=st.sampled_from(ENTRY_KEYS),
+        ttl=st.sampled_from([None, None, "write", "read"]),
+        limits=st.fixed_dictionaries(LIMITS),
+        threshold=st.sampled_from([0, 1 << 20]),
+        keep=st.booleans(),
+    )
+    def begin(self, kind: Any, ttl: str | None, limits: dict[str, int], threshold: int, keep: bool) -> None:
+        self.patches = [mock.patch(f"headrace.state.{name}", value) for name, value in limits.items()]
+        for patch in self.patches:
+            patch.start()
+        type_, self.entry_keys = kind
+        self.descriptor = MapStateDescriptor("m", type_, Types.LONG())
+        self.ttl = ttl
+        if ttl is not None:
+            config = StateTtlConfig.new_builder(Time.milliseconds(TTL))
+            if ttl == "read":
+                config.update_ttl_on_read_and_write()
+            self.descriptor.enable_time_to_live(config.build())
+        self.job = Job(inline_threshold=threshold, keep=keep)
+        self.models: dict[int, dict[Any, Entry]] = {}
+        self.operators = self.job.begin()
+
+    def teardown(self) -> None:
+        for patch in getattr(self, "patches", []):
+            patch.stop()
+
+    def at(self, key: int, action: Any) -> Any:
+        (result,) = self.job.on_keys(
+            self.operators, [key], lambda operator, *_: action(operator.keyed.map_state(self.descriptor))
+        )
+        return result
+
+    def model(self, key: int) -> dict[Any, Entry]:
+        """The entries that are alive."""
+        entries = self.models.setdefault(key, {})
+        for entry in [name for name, known in entries.items() if known.expiry is not None]:
+            if entries[entry].expiry <= self.job.clock:  # type: ignore[operator]
+                del entries[entry]
+        return entries
+
+    def set(self, key: int, entry: Any, value: Any) -> None:
+        expiry = None if self.ttl is None else self.job.clock + TTL
+        self.model(key)[same_nan(entry)] = Entry(value, expiry)
+
+    def seen(self, key: int, entry: Any) -> Any:
+        known = self.model(key).get(same_nan(entry))
+        if known is not None and self.ttl == "read":
+            known.expiry = self.job.clock + TTL
+        return None if known is None else known.value
+
+    @rule(key=KEYS, data=st.data(), value=VALUES)
+    def put(self, key: int, data: st.DataObject, value: Any) -> None:
+        entry = data.draw(self.entry_keys)
+        self.set(key, entry, value)
+        self.at(key, lambda state: state.put(entry, value))
+
+    @rule(key=KEYS, data=st.data(), value=VALUES)
+    def put_many(self, key: int, data: st.DataObject, value: Any) -> None:
+        entries = dict.fromkeys(map(same_nan, data.draw(st.lists(self.entry_keys, max_size=30))), value)
+        for entry in entries:
+            self.set(key, entry, value)
+        self.at(key, lambda state: state.put_all(entries))
+
+    @rule(key=KEYS, data=st.data())
+    def remove(self, key: int, data: st.DataObject) -> None:
+        entry = data.draw(self.entry_keys)
+        self.model(key).pop(same_nan(entry), None)
+        self.at(key, lambda state: state.remove(entry))
+
+    @rule(key=KEYS)
+    def clear(self, key: int) -> None:
+        self.models[key] = {}
+        self.at(key, lambda state: state.clear())
+
+    @rule(key=KEYS, data=st.data())
+    def get(self, key: int, data: st.DataObject) -> None:
+        entry = data.draw(self.entry_keys)
+        assert self.at(key, lambda state: state.get(entry)) == self.seen(key, entry)
+
+    @rule(key=KEYS, data=st.data())
+    def contains(self, key: int, data: st.DataObject) -> None:
+        entry = data.draw(self.entry_keys)
+        assert self.at(key, lambda state: entry in state) == (same_nan(entry) in self.model(key))
+
+    @rule(key=KEYS)
+    def is_empty(self, key: int) -> None:
+        assert self.at(key, lambda state: state.is_empty()) == (not self.model(key))
+
+    @rule(key=KEYS)
+    def all_keys(self, key: int) -> None:
+        self.compare(self.at(key, lambda state: list(state.keys())), list(self.model(key)))
+
+    @rule(key=KEYS)
+    def items(self, key: int) -> None:
+        expected = [(entry, self.seen(key, entry)) for entry in list(self.model(key))]
+        self.compare(self.at(key, lambda state: list(state.items())), expected)
+
+    def compare(self, found: list[Any], expected: list[Any]) -> None:
+        # Where an expired entry was depends on whether something has removed it.
+        assert sorted(map(repr, found)) == sorted(map(repr, expected)) if self.ttl else found == expected
+
+    @rule(later=st.integers(0, TTL))
+    def next_epoch(self, later: int) -> None:
+        self.job.end()
+        self.job.clock += later
+        self.operators = self.job.begin()
+
+    @rule()
+    def next_epoch_after_a_compaction(self) -> None:
+        self.job.end()
+        self.job.compact(self.job.clock)
+        self.operators = self.job.begin()
+
+    @rule()
+    def next_epoch_after_a_restart(self) -> None:
+        self.job.end()
+        self.job.collect_garbage()
+        self.job.tasks = []
+        self.operators = self.job.begin()
+
+    @precondition(lambda self: not self.job.results)
+    @rule(parallelism=st.sampled_from([1, 2, 3]))
+    def next_epoch_at_another_parallelism(self, parallelism: int) -> None:
+        self.job.end()
+        self.job.rescale(parallelism)
+        self.operators = self.job.begin()
+
+
+def test_a_map_is_as_its_model() -> None:
+    run_state_machine_as_test(MapMachine, settings=settings(max_examples=60, stateful_step_count=40, deadline=None))
+
+
+def at_key(job: Job, key: int = 1) -> Any:
+    """The backend of an epoch that has begun, with ``key`` being processed."""
+    (operator,) = job.begin()
+    operator.keyed.current = operator.keyed.bind(job.codec.encode([key]))[0]
+    return operator.keyed
+
+
+def fill(job: Job, count: int) -> None:
+    at_key(job).map_state(ENTRIES).put_all({n: f"value {n}" for n in range(count)})
+    job.end()
+
+
+def test_looking_up_an_entry_touches_only_what_is_near_it(tmp_path: Path) -> None:
+    job = Job(storage=DirectoryStorage(tmp_path))
+    fill(job, 200_000)
+    path = tmp_path / job.refs[0].name
+    data = bytearray(path.read_bytes())
+    place = data.index(b"value 100000value 100001")
+    data[place] ^= 1
+    path.write_bytes(data)
+    state = at_key(job).map_state(ENTRIES)
+    assert [state.get(n) for n in (0, 199_999, 200_000)] == ["value 0", "value 199999", None]
+    assert 5 in state
+    state.put(7, "seven")
+    state.remove(8)
+    assert not state.is_empty()
+    with pytest.raises(StateCorruptedError, match=path.name):
+        state.get(100_000)
+    with pytest.raises(StateCorruptedError, match=path.name):
+        state.items()
+
+
+def test_a_large_map_is_read_as_a_whole_once_that_is_cheaper(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.state.map_state.LOOK_UP_COST", 100)
+    job = Job()
+    fill(job, 1000)
+    state = at_key(job).map_state(ENTRIES)
+    cell = state._cells.read()
+    for n in range(10):
+        assert state.get(n) == f"value {n}"
+        assert not cell.is_loaded
+    assert state.get(3) == "value 3"
+    assert not cell.is_loaded  # that one is known
+    assert state.get(10) == "value 10"
+    assert cell.is_loaded
+
+
+def counts(job: Job, name: str) -> list[int]:
+    return [run.weight for run in job._open(0).store(UID, f"state/{name}").runs]
+
+
+def test_an_epoch_writes_what_it_touches_and_rewrites_no_large_map() -> None:
+    job = Job()
+    fill(job, 1000)
+    for epoch in range(1, 6):
+        state = at_key(job).map_state(ENTRIES)
+        for n in range(10):
+            state.put(epoch * 100 + n, str(epoch))
+        job.end()
+        assert counts(job, "entries")[0] == 1000
+        assert sum(counts(job, "entries")) <= 1000 + 10 * epoch
+    entries = at_key(job).map_state(ENTRIES).items()
+    assert [key for key, _ in entries] == list(range(1000))
+    assert entries[303] == (303, "3")
+
+
+def test_clearing_hides_what_is_older_and_goes_with_it() -> None:
+    job = Job()
+    fill(job, 1000)
+    state = at_key(job).map_state(ENTRIES)
+    state.clear()
+    state.put(5, "five")
+    job.end()
+    assert counts(job, "entries") == [1000, 1]
+    state = at_key(job).map_state(ENTRIES)
+    assert (state.get(5), state.get(6), state.items()) == ("five", None, [(5, "five")])
+    job.end()
+
+
+@pytest.mark.parametrize("merged", [False, True])
+def test_the_key_that_was_put_first_stays(merged: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.state.inline_merge.INLINE_ROWS", 1 << 18 if merged else 0)
+    job = Job()
+    for key, value in ((1, "a"), (True, "b"), (1.0, "c")):
+        at_key(job).map_state(MapStateDescriptor("m")).put(key, value)
+        job.end()
+    assert len(counts(job, "m")) == (1 if merged else 3)
+    assert repr(at_key(job).map_state(MapStateDescriptor("m")).items()) == "[(1, 'c')]"
+
+
+def test_a_key_of_another_type_is_not_there() -> None:
+    job = Job()
+    fill(job, 1000)
+    state = at_key(job).map_state(ENTRIES)
+    assert state.get("0") is None
+    assert "0" not in state
+    assert 2**70 not in state
+
+
+def test_a_list_is_added_to_without_being_read(tmp_path: Path) -> None:
+    descriptor = ListStateDescriptor("list", Types.STRING())
+    job = Job(storage=DirectoryStorage(tmp_path))
+    at_key(job).list_state(descriptor).add_all([f"element {n}" for n in range(20_000)])
+    job.end()
+    path = tmp_path / job.refs[0].name
+    data = bytearray(path.read_bytes())
+    data[data.index(b"element 10000")] ^= 1
+    path.write_bytes(data)
+    for n in range(4):
+        at_key(job).list_state(descriptor).add(f"more {n}")
+        job.end()
+    assert counts(job, "list")[0] == 20_000
+    assert sum(counts(job, "list")) == 20_004
+    with pytest.raises(StateCorruptedError, match=path.name):
+        at_key(job).list_state(descriptor).get()
+
+
+PUT, REMOVED = 1, 0
+
+
+def as_written_before(job: Job, happened: list[tuple[str, int, int | None]], *, cleared: bool = False) -> None:
+    """Adds what earlier versions wrote for key 1: entries in the order in which things happened to them."""
+    (operator,) = job.begin()
+    column = job.codec.encode([1])
+    keys, actions, values = zip(*happened, strict=True)
+    flat = {
+        "entry_key": pa.array(keys, pa.string()),
+        "action": pa.array(actions, pa.int8()),
+        "value": pa.array(values, pa.int64()),
+    }
+    arrays = {"hash": pa.array(column.hashes), "key": column.values, "clear": pa.array([cleared])}
+    described = MapStateDescriptor("old", Types.STRING(), Types.LONG())
+    meta = {"kind": "map", "sort": ["hash", "key"], "types": described.stored_types(), "keys": job.codec.to_json()}
+    batch = pa.RecordBatch.from_pydict({**arrays, **list_columns([len(keys)], flat)})
+    job.tasks[0].store(UID, "state/old").append(batch, meta)
+    job.end()
+    del operator
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+@pytest.mark.parametrize("small", [0, 256])
+def test_what_earlier_versions_stored_is_still_read(
+    small: int, compacted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.state.map_state.SMALL_MAP", small)
+    monkeypatch.setattr("headrace.state.compaction.INLINE_ROWS", 0)
+    job = Job()
+    as_written_before(job, [("z", PUT, 1), ("a", PUT, 2), ("m", PUT, 3)])
+    as_written_before(job, [("m", REMOVED, None), ("z", PUT, None), ("b", PUT, 5)])
+    if compacted:
+        assert job.compact() == 1
+    descriptor = MapStateDescriptor("old", Types.STRING(), Types.LONG())
+    state = at_key(job).map_state(descriptor)
+    assert [state.get(key) for key in "zamb"] == [None, 2, None, 5]
+    assert ("z" in state, "m" in state) == (True, False)
+    state.put("m", 9)
+    assert state.items() == [("z", None), ("a", 2), ("b", 5), ("m", 9)]
+    job.end()
+    assert at_key(job).map_state(descriptor).items() == [("z", None), ("a", 2), ("b", 5), ("m", 9)]
+    for run in job.tasks[0].store(UID, "state/old").runs:
+        assert "place" in run.section.schema.names
