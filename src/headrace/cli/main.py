@@ -18,6 +18,7 @@ from headrace.cli.failures import report
 from headrace.cli.run import run_program
 from headrace.cli.settings import job_settings, spark_settings
 from headrace.common.errors import HeadraceError
+from headrace.storage.posix import PosixFolder
 
 app = typer.Typer(
     help="Apache Flink's programming model and guarantees, in Python, on Spark.",
@@ -113,7 +114,7 @@ def checkpoints(
     directory: Annotated[Path, typer.Argument(metavar="DIR", exists=True, file_okay=False, help="The directory.")],
 ) -> None:
     """Show what a checkpoint directory holds."""
-    raise typer.Exit(run_checkpoints(directory))
+    raise typer.Exit(run_checkpoints(PosixFolder(directory)))
 
 
 @app.command("version")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from headrace.checkpoint.manifest import Manifest
     from headrace.jobmanager.runtime import Runtime
     from headrace.state.compaction import CompactionResult, CompactionTask
-    from headrace.state.storage import DirectoryStorage
+    from headrace.storage.folder import Folder
 
 EPOCHS_BETWEEN_LOOKS = 8
 """How often the state is looked at for runs to merge: reading the indexes costs a millisecond a partition."""
@@ -26,7 +26,7 @@ class CompactionCoordinator:
         storage: where state files are.
     """
 
-    def __init__(self, runtime: Runtime, storage: DirectoryStorage) -> None:
+    def __init__(self, runtime: Runtime, storage: Folder) -> None:
         self._runtime = runtime
         self._storage = storage
         self._running: Callable[[], list[CompactionResult] | None] | None = None
@@ -85,4 +85,4 @@ class CompactionCoordinator:
     def _delete(self, results: Iterable[CompactionResult], needed: Collection[str]) -> None:
         for result in results:
             if result.run is not None and result.run["file"] not in needed:
-                self._storage.delete(result.run["file"])
+                self._storage.remove(result.run["file"])

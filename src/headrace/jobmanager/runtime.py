@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from headrace.runtime.task.instance import JobBlob
     from headrace.runtime.task.messages import EpochContext, TaskReport
     from headrace.state.compaction import CompactionResult, CompactionTask
-    from headrace.state.storage import DirectoryStorage
+    from headrace.storage.folder import Folder
 
 
 class Runtime(Protocol):
@@ -35,7 +35,7 @@ class Runtime(Protocol):
         """
 
     def start_compaction(
-        self, storage: DirectoryStorage, tasks: list[CompactionTask]
+        self, storage: Folder, tasks: list[CompactionTask]
     ) -> Callable[[], list[CompactionResult] | None]:
         """Begin to merge immutable runs beside the epochs.
 

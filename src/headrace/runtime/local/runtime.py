@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from headrace.runtime.task.instance import JobBlob
     from headrace.runtime.task.messages import EpochContext, TaskReport
     from headrace.state.compaction import CompactionResult, CompactionTask
-    from headrace.state.storage import DirectoryStorage
+    from headrace.storage.folder import Folder
 
 
 class LocalRuntime:
@@ -62,7 +62,7 @@ class LocalRuntime:
         return [pickle.loads(envelope.payload) for envelope in envelopes if envelope.kind == Kind.REPORT]
 
     def start_compaction(
-        self, storage: DirectoryStorage, tasks: list[CompactionTask]
+        self, storage: Folder, tasks: list[CompactionTask]
     ) -> Callable[[], list[CompactionResult] | None]:
         """Merge runs at once: there is nobody to wait."""
         results = compact(storage, tasks)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from headrace.runtime.task.instance import JobBlob
-    from headrace.state.storage import DirectoryStorage
+    from headrace.storage.folder import Folder
 
 _KEPT_RUNNERS = 4
 """A worker serves few jobs; those it has not seen for longest are closed."""
@@ -65,14 +65,12 @@ class ShippedJob:
 
     Args:
         digest: of the content.
-        content: the pickled blob; None when it lies in a file.
-        path: the file.
+        place: the pickled blob, or the folder and the name of the file in which it lies.
     """
 
-    def __init__(self, digest: str, content: bytes | None, path: str | None) -> None:
+    def __init__(self, digest: str, place: bytes | tuple[Folder, str]) -> None:
         self._digest = digest
-        self._content = content
-        self._path = path
+        self._place = place
 
     def runner(self) -> TaskRunner:
         """This process's runner of the job; user functions are unpickled once."""
@@ -93,10 +91,7 @@ class ShippedJob:
         return runner
 
     def _load(self) -> JobBlob:
-        content = self._content
-        if content is None:
-            assert self._path is not None
-            content = read_job(self._path)
+        content = self._place if isinstance(self._place, bytes) else read_job(*self._place)
         blob: JobBlob = pickle.loads(content)
         return blob
 
@@ -119,7 +114,7 @@ class SourceStage:
         contexts = Parts.from_text(self._setting())
         for batch in batches:
             for subtask in batch.column(0).to_pylist():
-                context = EpochContext.from_bytes(contexts.part(subtask))
+                context = EpochContext.from_bytes(contexts.part(subtask, runner.blob.shipped))
                 yield from _batched(runner.run_source_task(subtask, context))
 
     def _setting(self) -> str:
@@ -151,18 +146,20 @@ class CompactionStage:
     """Merges runs: a function of Arrow batches of numbers of tasks.
 
     Args:
-        storage: where state files are.
+        state: the folder of the state files.
+        shipped: the folder of shipped files.
         tasks: the tasks, pickled one by one.
     """
 
-    def __init__(self, storage: DirectoryStorage, tasks: Parts) -> None:
-        self._storage = storage
+    def __init__(self, state: Folder, shipped: Folder, tasks: Parts) -> None:
+        self._state = state
+        self._shipped = shipped
         self._tasks = tasks
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                results = compact(self._storage, [pickle.loads(self._tasks.part(number))])
+                results = compact(self._state, [pickle.loads(self._tasks.part(number, self._shipped))])
                 cells = [pickle.dumps(result, protocol=5) for result in results]
                 yield pa.RecordBatch.from_arrays([pa.array(cells, pa.binary())], names=["result"])
 

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from headrace.state.compaction import CompactionResult, CompactionTask
-    from headrace.state.storage import StateStorage
+    from headrace.storage.folder import Folder
 
 logger = logging.getLogger(__name__)
 
 
-def compact(storage: StateStorage, tasks: Iterable[CompactionTask]) -> list[CompactionResult]:
+def compact(storage: Folder, tasks: Iterable[CompactionTask]) -> list[CompactionResult]:
     """Merge runs; a task whose files have gone meanwhile is of no use any more and is left out."""
     results = []
     for task in tasks:
