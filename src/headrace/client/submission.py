@@ -106,7 +106,7 @@ def plan_graph(graph: StreamGraph, configuration: Configuration, job_name: str |
             parallelism=configuration.get(options.PARALLELISM) or parallelism,
             max_parallelism=configuration.get(options.MAX_PARALLELISM),
             is_batch=_is_batch(graph, configuration),
-            parameters=configuration.to_dict(),
+            parameters=configuration.job_parameters(),
             fresh_instances=configuration.get(options.FRESH_FUNCTIONS),
             inline_threshold=configuration.get(options.CHECKPOINT_INLINE_THRESHOLD),
         ),
@@ -128,7 +128,8 @@ def open_store(configuration: Configuration) -> CheckpointStore | TemporaryStore
     if location is None:
         return TemporaryStore()
     retained = configuration.get(options.CHECKPOINTS_RETAINED)
-    storage = open_storage(location, configuration.get(options.CHECKPOINT_PERMISSIONS))
+    permissions = configuration.get(options.CHECKPOINT_PERMISSIONS)
+    storage = open_storage(location, permissions, configuration.storage_options())
     return CheckpointStore(storage, retained)
 
 
