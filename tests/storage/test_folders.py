@@ -1,4 +1,4 @@
-"""What every kind of folder promises: on a POSIX file system, and on an object store, here one in memory."""
+"""What every kind of folder promises: on a POSIX file system, and on object stores, one of them in memory."""
 
 from __future__ import annotations
 
@@ -15,14 +15,18 @@ from headrace.storage.folder import Folder
 from headrace.storage.locations import open_storage
 from headrace.storage.object_store import ObjectFolder
 from headrace.storage.posix import PosixFolder
+from tests.storage.s3_server import S3Server
 
 
-@pytest.fixture(params=["posix", "memory"])
+@pytest.fixture(params=["posix", "memory", "s3"])
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
     made: Folder = PosixFolder(tmp_path / "deep" / "root")
     if request.param == "memory":
         pytest.importorskip("obstore")
         made = ObjectFolder(f"memory:///{uuid.uuid4().hex}", "deep/root")
+    if request.param == "s3":
+        server: S3Server = request.getfixturevalue("s3")
+        made = open_storage(f"{server.new_bucket()}/deep/root", options=server.options())
     made.make()
     return made
 

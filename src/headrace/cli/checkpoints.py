@@ -17,31 +17,36 @@ from headrace.cli.progress import wording
 from headrace.cli.progress.job_progress import skipped_files
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import CheckpointError
+from headrace.storage.locations import open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from headrace.storage.folder import Folder
 
 _POSITION_WIDTH = 60
 
 
-def run_checkpoints(directory: Folder, console: Console | None = None) -> int:
+def run_checkpoints(location: str, options: Mapping[str, str], console: Console | None = None) -> int:
     """Print the manifests in a checkpoint directory, the newest last.
+
+    Args:
+        location: the directory.
+        options: what the client of an object store is told.
+        console: where to print.
 
     Returns:
         The exit code: 1 when there are none, or one is damaged.
     """
     console = console or Console()
-    folder = directory.folder("manifests")
-    names = [name_of(number) for number in _numbers(folder)]
-    if not names:
-        console.print(Text(f"{directory} holds no checkpoints"), soft_wrap=True)
-        return FAILED
     try:
-        manifests = [Manifest.from_bytes(folder.read(name), folder.locate(name)) for name in names]
+        directory = open_storage(location, options=options)
+        manifests = _manifests(directory.folder("manifests"))
     except (CheckpointError, OSError) as error:
         console.print(Text.assemble(("error: ", "bold red"), str(error)), soft_wrap=True)
+        return FAILED
+    if not manifests:
+        console.print(Text(f"{directory} holds no checkpoints"), soft_wrap=True)
         return FAILED
     console.print(_headline(manifests[-1]), soft_wrap=True)
     console.print(manifests_table(manifests, directory))
@@ -97,11 +102,12 @@ def state_bytes(manifest: Manifest, directory: Folder) -> int:
     return files + sum(len(v.inline) for v in versions)
 
 
-def _numbers(folder: Folder) -> list[int]:
+def _manifests(folder: Folder) -> list[Manifest]:
     try:
-        return manifest_numbers(folder)
+        names = [name_of(number) for number in manifest_numbers(folder)]
     except (FileNotFoundError, NotADirectoryError):
         return []
+    return [Manifest.from_bytes(folder.read(name), folder.locate(name)) for name in names]
 
 
 def _headline(manifest: Manifest) -> Text:

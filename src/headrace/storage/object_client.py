@@ -21,8 +21,8 @@ RETRY_TIMEOUT: Final = "retry_timeout"
 
 _DEFAULT_RETRY_TIMEOUT: Final = "30 s"
 
-_DEFAULTS: Final = {"timeout": "5 min", "read_timeout": "30 s"}
-"""A large file takes its time, a connection on which nothing comes does not."""
+_DEFAULTS: Final = {"timeout": "5 min", "read_timeout": "30 s", "allow_http": True}
+"""A large file takes its time, a connection on which nothing comes does not. An ``http:`` endpoint is meant."""
 
 _HTTP: Final = frozenset(
     {
