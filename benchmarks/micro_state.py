@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,8 +20,8 @@ from headrace.state.hashing import hash_array
 from headrace.state.keyed_backend import KeyedStateBackend
 from headrace.state.keys import KeyCodec, KeyColumn
 from headrace.state.runs import ALL_HASHES, RunStore
-from headrace.state.storage import DirectoryStorage
 from headrace.state.task_state import TaskState
+from headrace.storage.posix import PosixFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,7 +111,7 @@ def time_calls() -> None:
 
 def time_epochs(total: int, touched: int, directory: str) -> None:
     """An epoch that reads and writes some of the keys of a large state."""
-    storage = DirectoryStorage(directory)
+    storage = PosixFolder(Path(directory))
     task = TaskState.open(storage, [], 1, 0, 1, 128)
     refs = []
     for start in range(0, total, 1_000_000):

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from headrace.checkpoint import ownership
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.store import CheckpointStore
 from headrace.checkpoint.unstored import TemporaryStore
 from headrace.common.errors import CheckpointError, JobSupersededError
+from headrace.storage.posix import PosixFolder
 
 FIRST = Manifest(0, 0, "job", "numbers", 128, 0)
 
 
 def begun(folder: Path) -> tuple[CheckpointStore, Manifest]:
-    store = CheckpointStore(str(folder))
+    store = CheckpointStore(PosixFolder(folder))
     first = store.begin(FIRST)
     assert first is not None
     return store, first
@@ -45,7 +45,7 @@ def test_before_the_first_manifest_it_goes_on_with_what_it_began(tmp_path: Path)
 def test_who_was_taken_over_does_not_take_over_again(tmp_path: Path) -> None:
     store, first = begun(tmp_path)
     store.write(epoch(first))
-    CheckpointStore(str(tmp_path)).take_over(epoch(first))
+    CheckpointStore(PosixFolder(tmp_path)).take_over(epoch(first))
     with pytest.raises(JobSupersededError):
         store.restart(epoch(first))
 
@@ -55,13 +55,13 @@ def test_a_generation_that_was_claimed_with_an_error_is_nobody_elses(
 ) -> None:
     store, first = begun(tmp_path)
     store.write(epoch(first))
-    original = ownership.create_exclusively
+    original = PosixFolder.create
 
-    def create(path: Path, *arguments: object) -> bool:
-        original(path, *arguments)  # type: ignore[arg-type]
+    def create(self: PosixFolder, name: str, content: bytes) -> bool:
+        original(self, name, content)
         raise OSError("the folder cannot be synchronised")
 
-    monkeypatch.setattr(ownership, "create_exclusively", create)
+    monkeypatch.setattr(PosixFolder, "create", create)
     for _ in range(2):
         with pytest.raises(OSError, match="synchronised"):
             store.restart(epoch(first))
@@ -70,7 +70,7 @@ def test_a_generation_that_was_claimed_with_an_error_is_nobody_elses(
     again = store.restart(epoch(first))
     assert again.generation == first.generation + 3
     assert store.is_owned_by(again.generation)
-    assert not CheckpointStore(str(tmp_path)).is_owned_by(first.generation), "for anybody else it is"
+    assert not CheckpointStore(PosixFolder(tmp_path)).is_owned_by(first.generation), "for anybody else it is"
 
 
 def test_manifests_that_have_gone_are_not_made_up(tmp_path: Path) -> None:
@@ -89,6 +89,6 @@ def test_without_a_directory_the_newest_manifest_is_in_memory() -> None:
     assert [store.restart(FIRST).generation for _ in range(2)] == [1, 2], "a failed epoch is of another generation"
     again = store.restart(FIRST)
     assert again.epoch == 4, "a restart takes a number, as with a directory"
-    (Path(store.state_directory) / "left").touch()
+    (Path(str(store.state)) / "left").touch()
     assert store.remove_leftovers(again.generation) == ["left"]
     store.close()

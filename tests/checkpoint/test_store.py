@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from headrace.checkpoint.files import local_path
 from headrace.checkpoint.manifest import (
     Manifest,
     OperatorProgress,
@@ -21,6 +20,8 @@ from headrace.checkpoint.manifest import (
 from headrace.checkpoint.store import CheckpointStore
 from headrace.common.errors import CheckpointError, CheckpointStorageError, InfrastructureError, JobSupersededError
 from headrace.state.version import VersionRef
+from headrace.storage.locations import local_path
+from headrace.storage.posix import PosixFolder
 
 
 def manifest(epoch: int, *files: str, generation: int = 0) -> Manifest:
@@ -48,16 +49,20 @@ def manifest(epoch: int, *files: str, generation: int = 0) -> Manifest:
 
 @pytest.fixture
 def store(tmp_path: Path) -> CheckpointStore:
-    return CheckpointStore(str(tmp_path / "checkpoints"))
+    return CheckpointStore(PosixFolder(tmp_path / "checkpoints"))
+
+
+def root(store: CheckpointStore) -> Path:
+    return Path(str(store.storage))
 
 
 def put(store: CheckpointStore, *names: str) -> None:
     for name in names:
-        (Path(store.state_directory) / name).write_bytes(b"state")
+        (root(store) / "state" / name).write_bytes(b"state")
 
 
 def state_files(store: CheckpointStore) -> set[str]:
-    return {path.name for path in Path(store.state_directory).iterdir()}
+    return {path.name for path in (root(store) / "state").iterdir()}
 
 
 def test_a_manifest_comes_back_as_it_was(store: CheckpointStore) -> None:
@@ -68,7 +73,7 @@ def test_a_manifest_comes_back_as_it_was(store: CheckpointStore) -> None:
 
 def test_of_two_that_take_over_the_younger_one_owns(store: CheckpointStore) -> None:
     store.write(manifest(1))
-    other = CheckpointStore(str(store.folder))
+    other = CheckpointStore(store.storage)
     first = store.take_over(manifest(1))
     second = other.take_over(manifest(1))
     assert second.generation > first.generation
@@ -80,7 +85,7 @@ def test_of_two_that_take_over_the_younger_one_owns(store: CheckpointStore) -> N
 
 def test_taking_over_while_the_owner_writes_epoch_after_epoch(tmp_path: Path) -> None:
     """The owner writes and forgets manifests as fast as it can; others take over in between."""
-    folder = str(tmp_path / "checkpoints")
+    folder = PosixFolder(tmp_path / "checkpoints")
     first = CheckpointStore(folder)
     first.write(manifest(1))
     errors: list[BaseException] = []
@@ -121,7 +126,7 @@ def test_taking_over_while_the_owner_writes_epoch_after_epoch(tmp_path: Path) ->
 
 @pytest.mark.parametrize("retained", [1, 2, 3])
 def test_what_retained_manifests_need_is_kept(tmp_path: Path, retained: int) -> None:
-    store = CheckpointStore(str(tmp_path / "checkpoints"), retained)
+    store = CheckpointStore(PosixFolder(tmp_path / "checkpoints"), retained)
     names = [f"{epoch}-0-1-0-aa.state" for epoch in range(1, 7)]
     put(store, *names)
     for epoch in range(1, 7):
@@ -138,7 +143,7 @@ def test_what_an_older_life_left_is_removed_after_a_restart(store: CheckpointSto
     foreign = ["README", "x.tmp", ".snapshot", "lost+found", "1-0-1-0-aa.state.bak", "compacted.state"]
     put(store, needed, left, mine, compacted, its, unfinished, of_mine, *foreign)
     store.write(manifest(1, needed))
-    again = CheckpointStore(str(store.folder))
+    again = CheckpointStore(store.storage)
     owned = again.take_over(manifest(1, needed))
     assert owned.generation == 1
     assert set(again.remove_leftovers(owned.generation)) == {left, compacted}
@@ -148,14 +153,14 @@ def test_what_an_older_life_left_is_removed_after_a_restart(store: CheckpointSto
 def test_unfinished_manifests_are_removed(store: CheckpointStore) -> None:
     store.write(manifest(1))
     random = "0" * 32
-    over = store.folder / "manifests" / f".{1:012}.json.{random}.tmp"
+    over = root(store) / "manifests" / f".{1:012}.json.{random}.tmp"
     kept = [
-        store.folder / "manifests" / f".{99:012}.json.{random}.tmp",
-        store.folder / "generations" / f".1.{random}.tmp",
+        root(store) / "manifests" / f".{99:012}.json.{random}.tmp",
+        root(store) / "generations" / f".1.{random}.tmp",
     ]
     for path in (over, *kept):
         path.write_bytes(b"half")
-    again = CheckpointStore(str(store.folder))
+    again = CheckpointStore(store.storage)
     again.remove_leftovers(again.take_over(manifest(1)).generation)
     assert [path for path in (over, *kept) if path.exists()] == kept, "a living job manager may write the others"
 
@@ -163,7 +168,7 @@ def test_unfinished_manifests_are_removed(store: CheckpointStore) -> None:
 def test_a_manifest_under_the_name_of_another_one(store: CheckpointStore) -> None:
     for epoch in (1, 2):
         store.write(manifest(epoch))
-    folder = store.folder / "manifests"
+    folder = root(store) / "manifests"
     (folder / "000000000002.json").write_bytes((folder / "000000000001.json").read_bytes())
     with pytest.raises(CheckpointError, match=r"000000000002\.json is that of epoch 1"):
         store.latest()
@@ -172,20 +177,20 @@ def test_a_manifest_under_the_name_of_another_one(store: CheckpointStore) -> Non
 def test_a_manifest_of_another_job(tmp_path: Path) -> None:
     stores = []
     for number, job in enumerate(("id", "other")):
-        store = CheckpointStore(str(tmp_path / str(number)))
+        store = CheckpointStore(PosixFolder(tmp_path / str(number)))
         begun = store.begin(replace(manifest(0), job_id=job))
         assert begun is not None
         store.write(replace(begun, epoch=1))
-        stores.append(store.folder)
+        stores.append(root(store))
     ours, theirs = (folder / "manifests" / "000000000001.json" for folder in stores)
     ours.write_bytes(theirs.read_bytes())
     with pytest.raises(CheckpointError, match=r"000000000001\.json is of job other"):
-        CheckpointStore(str(stores[0])).latest()
+        CheckpointStore(PosixFolder(stores[0])).latest()
 
 
 def test_generations_are_not_used_again_when_their_files_are_lost(store: CheckpointStore) -> None:
     store.write(manifest(1, generation=3))
-    for path in (store.folder / "generations").iterdir():
+    for path in (root(store) / "generations").iterdir():
         path.unlink()
     assert store.take_over(manifest(1, generation=3)).generation == 4
 
@@ -194,7 +199,7 @@ def test_a_damaged_note_is_no_more_than_less_certainty(
     store: CheckpointStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     store.write(manifest(1))
-    note = store.folder / "manifests" / "newest"
+    note = root(store) / "manifests" / "newest"
     content = note.read_bytes()
     for position in range(len(content)):
         changed = bytearray(content)
@@ -207,30 +212,30 @@ def test_a_damaged_note_is_no_more_than_less_certainty(
 def test_foreign_files_and_folders_are_left_alone(store: CheckpointStore) -> None:
     for folder in ("manifests", "generations", "state", ""):
         for name in ("README", "x.tmp", "000000000001.json.bak", "lost+found", "²"):
-            (store.folder / folder / name).mkdir() if name == "lost+found" else (store.folder / folder / name).touch()
-    before = sorted(store.folder.rglob("*"))
+            (root(store) / folder / name).mkdir() if name == "lost+found" else (root(store) / folder / name).touch()
+    before = sorted(root(store).rglob("*"))
     begun = store.begin(manifest(0))
     assert begun is not None
     store.write(replace(begun, epoch=1))
     store.collect_garbage()
-    again = CheckpointStore(str(store.folder))
+    again = CheckpointStore(store.storage)
     again.remove_leftovers(again.take_over(replace(begun, epoch=1)).generation)
-    assert set(before) <= set(store.folder.rglob("*"))
+    assert set(before) <= set(root(store).rglob("*"))
 
 
 def test_a_folder_in_the_place_of_a_manifest(store: CheckpointStore) -> None:
     store.write(manifest(1))
-    (store.folder / "manifests" / "000000000002.json").mkdir()
+    (root(store) / "manifests" / "000000000002.json").mkdir()
     with pytest.raises(CheckpointError, match=r"000000000002\.json is a folder"):
         store.latest()
 
 
 def test_nobody_else_reads_what_is_in_a_checkpoint(tmp_path: Path) -> None:
-    store = CheckpointStore(str(tmp_path / "checkpoints"))
+    store = CheckpointStore(PosixFolder(tmp_path / "checkpoints"))
     begun = store.begin(manifest(0))
     assert begun is not None
     store.write(replace(begun, epoch=1))
-    everything = [store.folder, *store.folder.rglob("*")]
+    everything = [root(store), *root(store).rglob("*")]
     assert len(everything) > 5
     assert {path.stat().st_mode & 0o077 for path in everything} == {0}
 
@@ -239,7 +244,7 @@ def test_nobody_else_reads_what_is_in_a_checkpoint(tmp_path: Path) -> None:
     "content", [b"", b"{", b"[]", b"{}", b'{"format":99}', b'{"format":1,"checksum":"00000000"}', b"\xff\xfe"]
 )
 def test_a_damaged_manifest_is_named(store: CheckpointStore, content: bytes) -> None:
-    path = store.folder / "manifests" / "000000000001.json"
+    path = root(store) / "manifests" / "000000000001.json"
     path.write_bytes(content)
     with pytest.raises(CheckpointError, match=r"000000000001\.json"):
         store.latest()
@@ -257,21 +262,21 @@ def test_every_changed_byte_is_noticed() -> None:
 
 
 def test_places_that_cannot_be_used(tmp_path: Path) -> None:
-    for elsewhere in ("s3://bucket/folder", "hdfs:/folder", "file://host/folder"):
-        with pytest.raises(CheckpointStorageError, match=rf"{elsewhere}.*only folders"):
+    for elsewhere in ("s3:/folder", "hdfs://host/folder", "hdfs:/folder", "file://host/folder"):
+        with pytest.raises(CheckpointStorageError, match=rf"{elsewhere}.*it can be a folder"):
             local_path(elsewhere)
     (tmp_path / "file").write_text("")
     with pytest.raises(CheckpointStorageError, match="cannot be used"):
-        CheckpointStore(str(tmp_path / "file" / "below"))
+        CheckpointStore(PosixFolder(tmp_path / "file" / "below"))
 
 
 def test_every_source_has_a_folder_of_its_own(store: CheckpointStore) -> None:
     uids = ["a b", "a_b", "a/b", "..", ".", "", "source", "Ä" * 300, "Ä" * 301, "a\nb"]
-    folders = [Path(store.source_directory(uid)) for uid in uids]
+    folders = [Path(str(store.source_folder(uid))) for uid in uids]
     assert len(set(folders)) == len(uids)
     for folder in folders:
         folder.mkdir()
-        assert folder.parent == store.folder / "sources"
+        assert folder.parent == root(store) / "sources"
 
 
 def test_a_location_is_a_path_or_a_file_uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

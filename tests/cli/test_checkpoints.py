@@ -12,6 +12,7 @@ from headrace.cli.checkpoints import run_checkpoints, state_bytes, watermark_of
 from headrace.cli.run import run_program
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.state.version import VersionRef
+from headrace.storage.posix import PosixFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,14 +49,14 @@ def shown(console: Console) -> str:
 
 def test_it_tells_of_files_that_were_skipped(tmp_path: Path, console: Console) -> None:
     store(tmp_path, manifest(counters={"numFilesMissing": 2}))
-    assert run_checkpoints(tmp_path, console) == 0
+    assert run_checkpoints(str(tmp_path), {}, console) == 0
     assert "when it is run again; 2 missing files skipped" in shown(console)
 
 
 def test_it_lists_manifests_and_where_sources_go_on(tmp_path: Path, console: Console) -> None:
     split = SplitSnapshot("file[0]", 0, {"file": "a.log", "offset": 512}, {"ts": 1_431_857_103_000})
     first = manifest(split, epoch=6, counters={"numRecordsRead": 1000})
-    assert run_checkpoints(store(tmp_path, first, manifest(split)), console) == 0
+    assert run_checkpoints(str(store(tmp_path, first, manifest(split))), {}, console) == 0
     lines = shown(console).splitlines()
     assert lines[0] == (
         "job totals [v2] (job id ab12, 128 key groups), last written 2015-05-17 12:00:00 UTC; "
@@ -70,7 +71,7 @@ def test_foreign_files_beside_manifests_are_not_taken_for_one(tmp_path: Path, co
     folder = store(tmp_path, manifest()) / "manifests"
     for name in ("1-copy.json", "000000000007.json.bak", "README", "7.json"):
         (folder / name).write_text("not ours")
-    assert run_checkpoints(tmp_path, console) == 0
+    assert run_checkpoints(str(tmp_path), {}, console) == 0
 
 
 def test_splits_that_ended_long_ago_are_counted(tmp_path: Path, console: Console) -> None:
@@ -78,7 +79,7 @@ def test_splits_that_ended_long_ago_are_counted(tmp_path: Path, console: Console
         "one": SourceSnapshot(None, (), ("[day]",)),
         "many": SourceSnapshot(None, (SplitSnapshot("now", 3, 1),), ("a", "b", "c")),
     }
-    assert run_checkpoints(store(tmp_path, manifest(sources=sources)), console) == 0
+    assert run_checkpoints(str(store(tmp_path, manifest(sources=sources))), {}, console) == 0
     lines = shown(console).splitlines()
     assert any("one" in line and "[day]" in line and "finished" in line for line in lines)
     assert any("many" in line and "3 splits" in line and "finished" in line for line in lines)
@@ -91,7 +92,7 @@ def test_it_reads_what_a_job_wrote_and_leaves_it_alone(
     settings = {"headrace.runtime": "local", "execution.checkpointing.dir": str(directory)}
     assert run_program(script("execute(doubling(5))\n"), [], settings, console=Console(file=io.StringIO())) == 0
     before = sorted(path for path in directory.rglob("*"))
-    assert run_checkpoints(directory, console) == 0
+    assert run_checkpoints(str(directory), {}, console) == 0
     assert "job doubling" in shown(console)
     assert "ended" in shown(console)
     assert "finished" in shown(console)
@@ -99,14 +100,14 @@ def test_it_reads_what_a_job_wrote_and_leaves_it_alone(
 
 
 def test_a_folder_without_checkpoints(tmp_path: Path, console: Console) -> None:
-    assert run_checkpoints(tmp_path, console) == 1
+    assert run_checkpoints(str(tmp_path), {}, console) == 1
     assert "holds no checkpoints" in shown(console)
 
 
 def test_a_damaged_manifest_is_named(tmp_path: Path, console: Console) -> None:
     directory = store(tmp_path, manifest())
     (directory / "manifests" / "000000000008.json").write_bytes(b"{")
-    assert run_checkpoints(directory, console) == 1
+    assert run_checkpoints(str(directory), {}, console) == 1
     assert "000000000008.json is damaged" in shown(console)
 
 
@@ -126,4 +127,4 @@ def test_the_state_is_counted_in_files_and_in_the_manifest(tmp_path: Path) -> No
     (directory / "state" / "one").write_bytes(b"x" * 100)
     versions = [VersionRef(1, 0, 7, "one", files=("one",)), VersionRef(1, 1, 7, inline=b"y" * 30), None]
     stage = StageSnapshot(("window",), tuple(PartitionSnapshot(version) for version in versions))
-    assert state_bytes(manifest(stages=(stage,)), directory) == 130
+    assert state_bytes(manifest(stages=(stage,)), PosixFolder(directory)) == 130

@@ -18,7 +18,7 @@ MAKE_ONE = """
 import sys, time
 from headrace.checkpoint.unstored import TemporaryStore
 store = TemporaryStore()
-print(store.state_directory, flush=True)
+print(store.state, flush=True)
 time.sleep(600)
 """
 

@@ -18,9 +18,8 @@ from headrace.common.errors import StateCorruptedError
 from headrace.connectors.file_system import file_log
 from headrace.connectors.file_system.file_log import FileJournal, KnownFiles, load
 from headrace.connectors.file_system.listing import FileStatus
+from headrace.storage.posix import PosixFolder
 from tests.connectors.test_watched_folder import DAY, Folder
-
-OWNER = Permissions.OWNER
 
 
 @pytest.fixture
@@ -38,18 +37,18 @@ def stored(journal: FileJournal) -> Any:
 
 def test_it_comes_back(tmp_path: Path) -> None:
     names = ["/in/é", "/in/new\nline", os.fsdecode(b"/in/\xff\xfe"), '/in/"quoted"\\', "/in/\u2028"]
-    journal = FileJournal(tmp_path, OWNER, None)
+    journal = FileJournal(PosixFolder(tmp_path), None)
     journal.add([status(name) for name in names], 5)
     first = stored(journal)
     journal.add([status("/in/more")], 3)
     second = stored(journal)
-    assert load(tmp_path, first) == KnownFiles(newest=5, pending=[status(name) for name in names])
-    assert load(tmp_path, second).pending == [status(name) for name in [*names, "/in/more"]]
-    assert load(tmp_path, second).newest == 5
+    assert load(PosixFolder(tmp_path), first) == KnownFiles(newest=5, pending=[status(name) for name in names])
+    assert load(PosixFolder(tmp_path), second).pending == [status(name) for name in [*names, "/in/more"]]
+    assert load(PosixFolder(tmp_path), second).newest == 5
 
 
 def test_every_flipped_byte_is_found(tmp_path: Path) -> None:
-    journal = FileJournal(tmp_path, OWNER, None)
+    journal = FileJournal(PosixFolder(tmp_path), None)
     journal.known.consumed["/in/a"] = status("/in/a", 10)
     journal.add([status("/in/b", 20)], 7)
     stored(journal)
@@ -64,9 +63,9 @@ def test_every_flipped_byte_is_found(tmp_path: Path) -> None:
             damaged[at] ^= 1 << bit
             path.write_bytes(damaged)
             with pytest.raises(StateCorruptedError, match=path.name):
-                load(tmp_path, reference)
+                load(PosixFolder(tmp_path), reference)
     path.write_bytes(whole)
-    assert len(load(tmp_path, reference)) == 3
+    assert len(load(PosixFolder(tmp_path), reference)) == 3
 
 
 @pytest.mark.parametrize(
@@ -81,41 +80,41 @@ def test_every_flipped_byte_is_found(tmp_path: Path) -> None:
     ids=["cut", "empty", "extended", "turned", "zeros"],
 )
 def test_other_damage_is_found(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
-    journal = FileJournal(tmp_path, OWNER, None)
+    journal = FileJournal(PosixFolder(tmp_path), None)
     journal.add([status("/in/a")], 7)
     reference = stored(journal)
     path = tmp_path / reference["log"]
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(StateCorruptedError, match=path.name):
-        load(tmp_path, reference)
+        load(PosixFolder(tmp_path), reference)
 
 
 def test_another_source_s_log_is_found(tmp_path: Path) -> None:
     references = {}
     for name in ("one", "two"):
-        journal = FileJournal(tmp_path / name, OWNER, None)
+        journal = FileJournal(PosixFolder(tmp_path / name), None)
         journal.add([status(f"/in/{name}")], 7)
         references[name] = stored(journal)
     log = references["one"]["log"]
     (tmp_path / "one" / log).rename(tmp_path / "aside")
     (tmp_path / "two" / log).rename(tmp_path / "one" / log)
     with pytest.raises(StateCorruptedError, match="another source's"):
-        load(tmp_path / "one", references["one"])
+        load(PosixFolder(tmp_path / "one"), references["one"])
     (tmp_path / "two" / log).mkdir()
     with pytest.raises(StateCorruptedError, match=f"missing: .*{log}"):
-        load(tmp_path / "two", references["two"])
+        load(PosixFolder(tmp_path / "two"), references["two"])
     (tmp_path / "two" / log).rmdir()
     with pytest.raises(StateCorruptedError, match=f"missing: .*{log}"):
-        load(tmp_path / "two", references["two"])
+        load(PosixFolder(tmp_path / "two"), references["two"])
 
 
 def test_a_log_may_have_grown(tmp_path: Path) -> None:
-    journal = FileJournal(tmp_path, OWNER, None)
+    journal = FileJournal(PosixFolder(tmp_path), None)
     journal.add([status("/in/a")], 7)
     reference = stored(journal)
     with (tmp_path / reference["log"]).open("ab") as file:
         file.write(b"anything")
-    assert load(tmp_path, reference).pending == [status("/in/a")]
+    assert load(PosixFolder(tmp_path), reference).pending == [status("/in/a")]
 
 
 def test_others_may_put_things_beside_the_logs(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,7 +220,7 @@ def test_a_log_that_could_not_be_synced_is_given_up(
 @pytest.mark.parametrize(("permissions", "modes"), [(Permissions.OWNER, "600 700"), (Permissions.GROUP, "660 770")])
 def test_who_may_read_it(tmp_path: Path, permissions: Permissions, modes: str) -> None:
     directory = tmp_path / "sources" / "one"
-    journal = FileJournal(directory, permissions, None)
+    journal = FileJournal(PosixFolder(directory, permissions), None)
     journal.add([status("/in/a")], 1)
     log = directory / stored(journal)["log"]
     assert f"{log.stat().st_mode & 0o777:o} {directory.stat().st_mode & 0o777:o}" == modes

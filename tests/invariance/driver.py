@@ -291,7 +291,7 @@ def _manager(job: Job, store: RestartedStore) -> JobManager:
     configuration = job.env.get_configuration()
     plan = plan_graph(job.env.transformations.take_next_job(), configuration, "invariance", 1)
     settings = replace(job_settings(configuration, plan), restart=NoRestart())
-    return JobManager(plan, blob_of(plan, store.state_directory), LocalRuntime(), store, settings, clock=ManualClock())
+    return JobManager(plan, blob_of(plan, store.storage), LocalRuntime(), store, settings, clock=ManualClock())
 
 
 def per_key(records: Sequence[tuple[Any, int]]) -> dict[Any, list[Any]]:

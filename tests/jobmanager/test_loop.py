@@ -22,6 +22,7 @@ from headrace.jobmanager.progress import LoggingListener
 from headrace.jobmanager.restart import FixedDelay, NoRestart, Restarts
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.runtime.task.messages import EpochContext, TaskReport
+from headrace.storage.posix import PosixFolder
 from headrace.testing import JobHarness
 from headrace.testing.checkpoint import Checkpoint
 from headrace.time.clock import Clock
@@ -211,7 +212,7 @@ def test_chance_is_the_same_in_every_run_of_a_job_and_differs_between_jobs() -> 
 
 
 def use_directory_of(young: JobHarness, old: JobHarness) -> None:
-    store = CheckpointStore(str(old._folder))
+    store = CheckpointStore(PosixFolder(old._folder))
     manager(young)._store = manager(young)._checkpoints._store = store
 
 

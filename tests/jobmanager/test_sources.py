@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from headrace.common.typeinfo import Types
 from headrace.connectors.source import EnumeratorContext, ReadBudget, SplitEnumerator
 from headrace.datastream.functions import KeyedProcessFunction
 from headrace.jobmanager.sources import SourceCoordinator
+from headrace.storage.posix import PosixFolder
 from headrace.testing import JobHarness
 from headrace.testing.manual_source import Feed, ManualSource
 from headrace.time.watermark_strategy import WatermarkStrategy
@@ -123,7 +125,7 @@ def coordinator(source: ManualSource) -> SourceCoordinator:
     env.from_source(source, WatermarkStrategy.for_monotonous_timestamps(), "in").sink_to(CollectSink(list))
     job = plan_job(env.transformations.next_job(), PlanSettings("job", 2, 128))
     planned = next(operator for operator in job.operators() if not operator.node.inputs)
-    return SourceCoordinator(planned, job, "/nowhere", None, iter(range(10)), 0)
+    return SourceCoordinator(planned, job, PosixFolder(Path("/nowhere")), None, iter(range(10)), 0)
 
 
 def test_the_split_that_lags_behind_is_read_first_and_the_budget_is_shared() -> None:

@@ -23,6 +23,7 @@ from headrace.connectors.ranges import RangeEnumerator
 from headrace.jobmanager import compaction
 from headrace.jobmanager.progress import LoggingListener
 from headrace.runtime.local.runtime import LocalRuntime
+from headrace.storage.posix import PosixFolder
 from tests.reliability.support import numbers
 from tests.reliability.support.file_sinks import KINDS
 from tests.reliability.support.numbers import NumbersInSplits
@@ -270,7 +271,7 @@ def test_a_job_that_was_taken_over_does_not_take_over_again(tmp_path: Path, monk
     def run_epoch(self: LocalRuntime, context: Any) -> Any:
         epochs.append(context.epoch)
         if len(epochs) == 3:
-            other = CheckpointStore(str(tmp_path / "checkpoints"))
+            other = CheckpointStore(PosixFolder(tmp_path / "checkpoints"))
             found = other.latest()
             assert found is not None
             other.take_over(found)
@@ -289,7 +290,7 @@ def test_damage_is_for_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     def write(self: CheckpointStore, manifest: Any) -> None:
         original(self, manifest)
         if manifest.epoch == 3:
-            path = self.folder / "manifests" / f"{manifest.epoch:012d}.json"
+            path = Path(str(self.storage)) / "manifests" / f"{manifest.epoch:012d}.json"
             path.write_bytes(path.read_bytes()[:-7])
             raise OSError("the disk is bad")
 

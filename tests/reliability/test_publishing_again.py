@@ -33,6 +33,7 @@ from headrace.datastream.connectors.file_system import (
 from headrace.datastream.formats.csv import CsvEncoder
 from headrace.state.state_file import CompactedName
 from headrace.state.version import VersionRef
+from headrace.storage.posix import PosixFolder
 from tests.reliability.support.file_sinks import KINDS, ROLLED_AT_THE_END, ROLLED_BY_SIZE, contents
 from tests.reliability.support.small_jobs import CrashError, SmallJob, WatchedSink, expected
 
@@ -272,7 +273,7 @@ def _manifest(epoch: int, generation: int, *files: str) -> Manifest:
 
 def test_an_older_one_that_wakes_up_removes_nothing_that_the_younger_one_has_merged(tmp_path: Path) -> None:
     """It took its time over the recovery of its sinks, and removes what is left over only then."""
-    older, younger = (CheckpointStore(str(tmp_path / "checkpoints")) for _ in range(2))
+    older, younger = (CheckpointStore(PosixFolder(tmp_path / "checkpoints")) for _ in range(2))
     first = older.begin(_manifest(0, 0))
     assert first is not None
     older.write(_manifest(1, first.generation))

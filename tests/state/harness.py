@@ -4,22 +4,81 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from headrace.common.typeinfo import Types
 from headrace.state.compaction import CompactionResult, CompactionTask, plan_compaction, run_compaction
 from headrace.state.key_groups import overlapping_partitions, partitions_of_hashes
 from headrace.state.keys import KeyCodec
-from headrace.state.storage import MemoryStorage
 from headrace.state.task_state import TaskState
 from headrace.state.version import VersionRef
+from headrace.storage.folder import Folder, Log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from headrace.state.operator_state import OperatorState
-    from headrace.state.storage import StateStorage
 
 UID = "operator"
 MAX_PARALLELISM = 16
+
+
+class MemoryFolder(Folder):
+    """State files in memory; of folders it has none but itself, and no logs."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+
+    def __str__(self) -> str:
+        return "memory"
+
+    def folder(self, name: str) -> Folder:
+        raise NotImplementedError
+
+    def make(self) -> None:
+        pass
+
+    def open_to_others(self) -> str | None:
+        return None
+
+    def create(self, name: str, content: bytes) -> bool:
+        return self.files.setdefault(name, content) is content
+
+    def write(self, name: str, chunks: Iterable[Any], *, durable: bool = True) -> None:
+        self.files[name] = b"".join(memoryview(chunk) for chunk in chunks)
+
+    def read(self, name: str) -> bytes:
+        try:
+            return self.files[name]
+        except KeyError:
+            raise FileNotFoundError(name) from None
+
+    def read_range(self, name: str, start: int, length: int) -> bytes:
+        return self.read(name)[start : start + length]
+
+    def map(self, name: str) -> pa.Buffer:
+        return pa.py_buffer(self.read(name))
+
+    def size(self, name: str) -> int | None:
+        return len(self.files[name]) if name in self.files else None
+
+    def names(self) -> list[str]:
+        return sorted(self.files)
+
+    def remove(self, name: str) -> bool:
+        return self.files.pop(name, None) is not None
+
+    def remove_unfinished(self, is_over: Callable[[str], bool]) -> list[str]:
+        return []
+
+    def start_log(self, name: str) -> Log:
+        raise NotImplementedError
+
+    def read_log(self, name: str, length: int) -> bytes:
+        raise NotImplementedError
+
+    def remove_log(self, name: str) -> bool:
+        raise NotImplementedError
 
 
 class Job:
@@ -34,13 +93,13 @@ class Job:
         *,
         parallelism: int = 1,
         inline_threshold: int = 0,
-        storage: StateStorage | None = None,
+        storage: Folder | None = None,
         keep: bool = False,
     ) -> None:
         self.codec = codec or KeyCodec.for_type(Types.LONG())
         self.parallelism = parallelism
         self.inline_threshold = inline_threshold
-        self.storage = storage if storage is not None else MemoryStorage()
+        self.storage = storage if storage is not None else MemoryFolder()
         self.keep = keep
         self.epoch = 0
         self.watermark = -(1 << 63)
@@ -102,9 +161,9 @@ class Job:
         """Deletes every file that the version does not need."""
         needed = {name for ref in self.refs for name in ref.files}
         needed |= {result.run["file"] for result in self.results if result.run}
-        for name in self.storage.list():
+        for name in self.storage.names():
             if name not in needed:
-                self.storage.delete(name)
+                self.storage.remove(name)
 
     def on_keys(self, operators: Sequence[OperatorState], keys: Sequence[Any], action: Callable[..., Any]) -> list[Any]:
         """Calls ``action(operator, key, position)`` for each key, which is then the current one of its operator."""

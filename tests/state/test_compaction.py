@@ -15,8 +15,8 @@ from headrace.state.compaction import plan_compaction, run_compaction
 from headrace.state.descriptors import ValueStateDescriptor
 from headrace.state.mergers import merge_runs, register_merger
 from headrace.state.runs import ALL_HASHES, RunStore
-from headrace.state.storage import DirectoryStorage
 from headrace.state.version import VersionRef
+from headrace.storage.posix import PosixFolder
 from tests.state.harness import UID, Job
 
 VALUE = ValueStateDescriptor("value", Types.LONG())
@@ -56,7 +56,7 @@ def test_runs_are_merged_and_adopted() -> None:
 
 
 def test_the_same_task_writes_the_same_file(tmp_path: Path) -> None:
-    job = Job(storage=DirectoryStorage(tmp_path))
+    job = Job(storage=PosixFolder(tmp_path))
     for value in range(4):
         write(job, range(1000), value)
     (task,) = plan_compaction(job.storage, job.refs[0])
@@ -172,7 +172,7 @@ def test_other_kinds_are_merged_as_their_owner_says(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_few_keys_are_found_without_reading_the_rest(tmp_path: Path) -> None:
-    job = Job(storage=DirectoryStorage(tmp_path))
+    job = Job(storage=PosixFolder(tmp_path))
     write(job, range(200_000))
     path = tmp_path / job.refs[0].name
     column = job.codec.encode(range(200_000)).hashes

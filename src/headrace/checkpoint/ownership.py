@@ -12,12 +12,10 @@ import re
 import uuid
 from typing import TYPE_CHECKING, Final
 
-from headrace.common.durable import Permissions, create_exclusively, make_folder, size_of
 from headrace.common.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from headrace.storage.folder import Folder
 
 _NUMBER: Final = re.compile("[0-9]+")
 
@@ -27,14 +25,12 @@ class Generations:
 
     Args:
         folder: where they are kept.
-        permissions: who may read and write them.
     """
 
-    def __init__(self, folder: Path, permissions: Permissions = Permissions.OWNER) -> None:
+    def __init__(self, folder: Folder) -> None:
         self.folder = folder
-        self._permissions = permissions
         self._mark = uuid.uuid4().hex
-        make_folder(folder, permissions)
+        folder.make()
 
     def claim(self, at_least: int, job_id: str) -> int:
         """A generation that nobody had, and younger than all others.
@@ -70,7 +66,7 @@ class Generations:
         One's own may be younger: claimed, but not known to be, as an error came after its file had come into being.
         """
         younger = generation + 1
-        while size_of(self.folder / str(younger)) is not None:
+        while self.folder.size(str(younger)) is not None:
             if not self._is_own(younger):
                 return False
             younger += 1
@@ -93,20 +89,22 @@ class Generations:
         if found != job_id:
             raise CheckpointError(
                 f"manifest {manifest} is of job {job_id} and says that it has generation {generation}, but "
-                f"{self.folder / str(generation)} is damaged or of another job: put back what belongs together"
+                f"{self.folder.locate(str(generation))} is damaged or of another job: put back what belongs together"
             )
 
     def _create(self, generation: int, job_id: str) -> bool:
-        return create_exclusively(self.folder / str(generation), f"{job_id} {self._mark}".encode(), self._permissions)
+        return self.folder.create(str(generation), f"{job_id} {self._mark}".encode())
 
     def _is_own(self, generation: int) -> bool:
         return self._read(generation)[1] == self._mark
 
     def _read(self, generation: int) -> tuple[str, str]:
         """The job and the mark of whoever claimed it; empty when that is a folder, which none of ours is."""
-        path = self.folder / str(generation)
-        job_id, _, mark = ("" if path.is_dir() else path.read_text(errors="replace")).partition(" ")
+        try:
+            job_id, _, mark = self.folder.read(str(generation)).decode(errors="replace").partition(" ")
+        except IsADirectoryError:
+            return "", ""
         return job_id, mark
 
     def _taken(self) -> list[int]:
-        return [int(path.name) for path in self.folder.iterdir() if _NUMBER.fullmatch(path.name)]
+        return [int(name) for name in self.folder.names() if _NUMBER.fullmatch(name)]

@@ -11,70 +11,58 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
-import stat
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
-from headrace.checkpoint.files import folder_name, local_path, probe
+from headrace.checkpoint.files import folder_name, probe
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.ownership import Generations
-from headrace.common.durable import (
-    Permissions,
-    create_exclusively,
-    make_folder,
-    remove,
-    target_of_temporary,
-    write_file,
-)
 from headrace.common.errors import CheckpointError, InfrastructureError, JobSupersededError
 from headrace.state.state_file import CompactedName, VersionName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from headrace.storage.folder import Folder
 
 logger = logging.getLogger(__name__)
 
-_MANIFEST = re.compile(r"([0-9]{12})\.json")
+_MANIFEST: Final = re.compile(r"([0-9]{12})\.json")
+
+NEWEST: Final = "newest"
+"""The name of the note beside the manifests."""
 
 
 class CheckpointStore:
     """Reads and writes one checkpoint directory.
 
     Args:
-        location: the folder; driver and executors must see it under the same path.
+        storage: the directory, which driver and executors share.
         num_retained: how many manifests are kept, with all that they need.
-        permissions: who may read and write what is in it.
+
+    Attributes:
+        storage: the directory.
+        state: the folder for state files.
 
     Raises:
         CheckpointStorageError: when the folder cannot be used, or does not promise what exactness needs.
     """
 
-    def __init__(self, location: str, num_retained: int = 1, permissions: Permissions = Permissions.OWNER) -> None:
-        self.folder = local_path(location)
-        self.permissions = permissions
+    def __init__(self, storage: Folder, num_retained: int = 1) -> None:
+        self.storage = storage
         self._num_retained = max(1, num_retained)
-        probe(self.folder, permissions)
-        _warn_of_strangers(self.folder, permissions)
-        self._manifests = self.folder / "manifests"
-        self._state = self.folder / "state"
-        make_folder(self._manifests, permissions)
-        make_folder(self._state, permissions)
-        self._sources = self.folder / "sources"
-        make_folder(self._sources, permissions)
-        self._newest = self._manifests / "newest"
-        self._generations = Generations(self.folder / "generations", permissions)
+        probe(storage)
+        _warn_of_strangers(storage)
+        self._manifests = storage.folder("manifests")
+        self.state = storage.folder("state")
+        self._sources = storage.folder("sources")
+        for folder in (self._manifests, self.state, self._sources):
+            folder.make()
+        self._generations = Generations(storage.folder("generations"))
         self._retained: dict[int, frozenset[str]] = {}
 
-    @property
-    def state_directory(self) -> str:
-        """Where tasks write state files."""
-        return str(self._state)
-
-    def source_directory(self, uid: str) -> str:
-        """The folder that belongs to one source."""
-        return str(self._sources / folder_name(uid))
+    def source_folder(self, uid: str) -> Folder:
+        """The folder that belongs to one source; made by whoever needs it."""
+        return self._sources.folder(folder_name(uid))
 
     def latest(self) -> Manifest | None:
         """The newest manifest; None in a fresh directory.
@@ -127,7 +115,7 @@ class CheckpointStore:
             raise self._superseded(known)
         newest = self.latest()
         if newest is None and known.epoch:
-            raise CheckpointError(f"the manifests of job {known.job_name!r} have been removed from {self.folder}")
+            raise CheckpointError(f"the manifests of job {known.job_name!r} have been removed from {self.storage}")
         return replace(known, generation=generation) if newest is None else self._succeed(newest, generation)
 
     def _succeed(self, previous: Manifest, generation: int) -> Manifest:
@@ -166,13 +154,13 @@ class CheckpointStore:
         if not self._create(manifest):
             self._check_owner(manifest)
             raise InfrastructureError(
-                f"manifest {self._manifest_path(manifest.epoch)} has just been written by an older job manager"
+                f"manifest {self._located(manifest.epoch)} has just been written by an older job manager"
             )
         try:
             self._check_owner(manifest)
         except JobSupersededError:
             # Nobody was told of it. Who has just read it goes on from there, which is as good.
-            remove(self._manifest_path(manifest.epoch))
+            self._manifests.remove(name_of(manifest.epoch))
             raise
         self._note(manifest.epoch)
         self._retained[manifest.epoch] = frozenset(manifest.state_files())
@@ -187,10 +175,10 @@ class CheckpointStore:
         candidates = {file for number in forgotten for file in self._retained.pop(number)}
         needed = frozenset().union(*self._retained.values())
         for number in forgotten:
-            remove(self._manifest_path(number))
+            self._manifests.remove(name_of(number))
         deleted = sorted(candidates - needed)
         for name in deleted:
-            remove(self._state / name)
+            self.state.remove(name)
         return deleted
 
     def remove_leftovers(self, generation: int) -> list[str]:
@@ -200,14 +188,14 @@ class CheckpointStore:
             The names of the deleted files.
         """
         newest = max(self._retained, default=0)
-        _remove_unfinished(self._manifests, lambda name: name == "newest" or 0 < number_of(name) <= newest)
-        _remove_unfinished(self._state, lambda name: _is_state_before(name, generation))
+        self._manifests.remove_unfinished(lambda name: name == NEWEST or 0 < number_of(name) <= newest)
+        self.state.remove_unfinished(lambda name: _is_state_before(name, generation))
         needed = frozenset().union(*self._retained.values())
-        left = (path for path in sorted(self._state.iterdir()) if path.name not in needed)
-        return [path.name for path in left if _is_state_before(path.name, generation) and remove(path)]
+        left = (name for name in self.state.names() if name not in needed)
+        return [name for name in left if _is_state_before(name, generation) and self.state.remove(name)]
 
     def _create(self, manifest: Manifest) -> bool:
-        return create_exclusively(self._manifest_path(manifest.epoch), manifest.to_bytes(), self.permissions)
+        return self._manifests.create(name_of(manifest.epoch), manifest.to_bytes())
 
     def _check_owner(self, manifest: Manifest) -> None:
         if not self.is_owned_by(manifest.generation):
@@ -215,26 +203,28 @@ class CheckpointStore:
 
     def _superseded(self, manifest: Manifest) -> JobSupersededError:
         return JobSupersededError(
-            f"job {manifest.job_name!r}: another job manager has taken over {self.folder}; this one stops and has "
+            f"job {manifest.job_name!r}: another job manager has taken over {self.storage}; this one stops and has "
             f"published nothing of epoch {manifest.epoch}"
         )
 
     def _note(self, number: int) -> None:
         """Leave a note that there was a manifest; lost or outdated it only means less certainty."""
         text = b"%d %08x\n" % (number, crc32(b"%d" % number))
-        write_file(self._newest, [text], self.permissions, durable=False)
+        self._manifests.write(NEWEST, [text], durable=False)
 
     def _noted(self) -> int:
         try:
-            number, check = self._newest.read_bytes().split()
+            number, check = self._manifests.read(NEWEST).split()
         except FileNotFoundError:
             return 0
         except IsADirectoryError as error:
-            raise CheckpointError(f"{self._newest} is a folder, where a file has its place: remove it") from error
+            note = self._manifests.locate(NEWEST)
+            raise CheckpointError(f"{note} is a folder, where a file has its place: remove it") from error
         except ValueError:
             number = check = b""
         if not number or check != b"%08x" % crc32(number):
-            logger.warning("%s is damaged: whether a manifest is missing cannot be told", self._newest)
+            note = self._manifests.locate(NEWEST)
+            logger.warning("%s is damaged: whether a manifest is missing cannot be told", note)
             return 0
         return int(number)
 
@@ -244,32 +234,42 @@ class CheckpointStore:
         numbers = self._numbers()
         if noted > max(numbers, default=0):
             raise CheckpointError(
-                f"manifest {self._manifest_path(noted)} is missing: output of epochs that are not in {self.folder} has "
+                f"manifest {self._located(noted)} is missing: output of epochs that are not in {self.storage} has "
                 "been published, going on without it would publish them again; put it back, or start with a fresh "
                 "checkpoint directory and a fresh output"
             )
         return numbers
 
-    def _manifest_path(self, number: int) -> Path:
-        return self._manifests / f"{number:012d}.json"
+    def _located(self, number: int) -> str:
+        return self._manifests.locate(name_of(number))
 
     def _numbers(self) -> list[int]:
-        numbers = (number_of(path.name) for path in self._manifests.iterdir())
-        return sorted(number for number in numbers if number)
+        return manifest_numbers(self._manifests)
 
     def _read(self, number: int) -> Manifest:
-        path = self._manifest_path(number)
+        path = self._located(number)
         try:
-            manifest = Manifest.from_bytes(path.read_bytes(), str(path))
+            manifest = Manifest.from_bytes(self._manifests.read(name_of(number)), path)
         except IsADirectoryError as error:
             raise CheckpointError(f"{path} is a folder, where the manifest of epoch {number} has its place") from error
         if manifest.epoch != number:
             raise CheckpointError(f"manifest {path} is that of epoch {manifest.epoch} under another name: put it back")
-        self._generations.check(manifest.generation, manifest.job_id, str(path))
+        self._generations.check(manifest.generation, manifest.job_id, path)
         return manifest
 
     def close(self) -> None:
         """Nothing is held open."""
+
+
+def name_of(number: int) -> str:
+    """The name of a manifest's file."""
+    return f"{number:012d}.json"
+
+
+def manifest_numbers(folder: Folder) -> list[int]:
+    """The numbers of the manifests in a folder, in their order."""
+    numbers = (number_of(name) for name in folder.names())
+    return sorted(number for number in numbers if number)
 
 
 def number_of(name: str) -> int:
@@ -278,28 +278,17 @@ def number_of(name: str) -> int:
     return int(found[1]) if found else 0
 
 
-def _remove_unfinished(folder: Path, is_over: Callable[[str], bool]) -> None:
-    """Remove what was being written when its writer died, unless a living one may still be at it."""
-    for path in folder.iterdir():
-        target = target_of_temporary(path.name)
-        if target is not None and is_over(target):
-            remove(path)
-
-
 def _is_state_before(name: str, generation: int) -> bool:
     """Whether a name is that of a state file, or of the outcome of a compaction, which an older generation wrote."""
     parsed = VersionName.parse(name) or CompactedName.parse(name)
     return parsed is not None and parsed.generation < generation
 
 
-def _warn_of_strangers(folder: Path, permissions: Permissions) -> None:
-    """A folder that was there before keeps its mode, and who may write to it may put what he likes in our places."""
-    meant = permissions.of_folders
-    mode = stat.S_IMODE(folder.stat().st_mode)
-    if meant is not None and mode & ~meant & 0o022:
+def _warn_of_strangers(storage: Folder) -> None:
+    way_to_close = storage.open_to_others()
+    if way_to_close is not None:
         logger.warning(
-            "others may write to the checkpoint directory %s (mode %o), and so decide what the job unpickles: chmod %o",
-            folder,
-            mode,
-            meant,
+            "others may write to the checkpoint directory %s, and so decide what the job unpickles: %s",
+            storage,
+            way_to_close,
         )

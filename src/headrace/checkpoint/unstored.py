@@ -9,36 +9,35 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.checkpoint.files import folder_name
-from headrace.common.durable import Permissions
 from headrace.common.temporary import TemporaryFolder
+from headrace.storage.posix import PosixFolder
 
 if TYPE_CHECKING:
     from headrace.checkpoint.manifest import Manifest
+    from headrace.storage.folder import Folder
 
 
 class TemporaryStore:
     """Keeps state files in a temporary folder, and the newest manifest in memory.
 
     The folder goes with :meth:`close`, or, when this process is killed, with the next start of a job on this machine.
+
+    Attributes:
+        storage: the folder.
+        state: the folder for state files in it.
     """
 
     def __init__(self) -> None:
         self._temporary = TemporaryFolder()
-        self._folder = self._temporary.path
-        self._state = self._folder / "state"
-        self._state.mkdir()
-        self.permissions = Permissions.OWNER
+        self.storage: Folder = PosixFolder(self._temporary.path)
+        self.state = self.storage.folder("state")
+        self.state.make()
         self._newest: Manifest | None = None
         self._obsolete: set[str] = set()
 
-    @property
-    def state_directory(self) -> str:
-        """Where tasks write state files."""
-        return str(self._state)
-
-    def source_directory(self, uid: str) -> str:
-        """The folder that belongs to one source."""
-        return str(self._folder / "sources" / folder_name(uid))
+    def source_folder(self, uid: str) -> Folder:
+        """The folder that belongs to one source; made by whoever needs it."""
+        return self.storage.folder("sources").folder(folder_name(uid))
 
     def latest(self) -> Manifest | None:
         """Always None: nothing is kept from one run to the next."""
@@ -77,16 +76,17 @@ class TemporaryStore:
         """Delete the files that only older epochs needed."""
         deleted = sorted(self._obsolete)
         for name in deleted:
-            (self._state / name).unlink(missing_ok=True)
+            self.state.remove(name)
             self._obsolete.remove(name)
         return deleted
 
     def remove_leftovers(self, generation: int) -> list[str]:
         """Delete the files of failed epochs: all that the newest manifest does not need."""
-        leftovers = sorted({path.name for path in self._state.iterdir()} - self._needed())
+        unfinished = self.state.remove_unfinished(lambda name: True)
+        leftovers = [name for name in self.state.names() if name not in self._needed()]
         for name in leftovers:
-            (self._state / name).unlink(missing_ok=True)
-        return leftovers
+            self.state.remove(name)
+        return sorted([*unfinished, *leftovers])
 
     def close(self) -> None:
         """Remove the folder."""

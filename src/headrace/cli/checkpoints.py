@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
@@ -12,34 +11,42 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from headrace.checkpoint.manifest import Manifest, SplitSnapshot
-from headrace.checkpoint.store import number_of
+from headrace.checkpoint.store import manifest_numbers, name_of
 from headrace.cli.failures import FAILED, OK
 from headrace.cli.progress import wording
 from headrace.cli.progress.job_progress import skipped_files
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import CheckpointError
+from headrace.storage.locations import open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from headrace.storage.folder import Folder
 
 _POSITION_WIDTH = 60
 
 
-def run_checkpoints(directory: Path, console: Console | None = None) -> int:
+def run_checkpoints(location: str, options: Mapping[str, str], console: Console | None = None) -> int:
     """Print the manifests in a checkpoint directory, the newest last.
+
+    Args:
+        location: the directory.
+        options: what the client of an object store is told.
+        console: where to print.
 
     Returns:
         The exit code: 1 when there are none, or one is damaged.
     """
     console = console or Console()
-    paths = sorted(path for path in (directory / "manifests").glob("*") if number_of(path.name))
-    if not paths:
-        console.print(Text(f"{directory} holds no checkpoints"), soft_wrap=True)
-        return FAILED
     try:
-        manifests = [Manifest.from_bytes(path.read_bytes(), str(path)) for path in paths]
+        directory = open_storage(location, options=options)
+        manifests = _manifests(directory.folder("manifests"))
     except (CheckpointError, OSError) as error:
         console.print(Text.assemble(("error: ", "bold red"), str(error)), soft_wrap=True)
+        return FAILED
+    if not manifests:
+        console.print(Text(f"{directory} holds no checkpoints"), soft_wrap=True)
         return FAILED
     console.print(_headline(manifests[-1]), soft_wrap=True)
     console.print(manifests_table(manifests, directory))
@@ -47,7 +54,7 @@ def run_checkpoints(directory: Path, console: Console | None = None) -> int:
     return OK
 
 
-def manifests_table(manifests: list[Manifest], directory: Path) -> Table:
+def manifests_table(manifests: list[Manifest], directory: Folder) -> Table:
     """One line for each manifest."""
     table = _table("epoch", "generation", "watermark (UTC)", "state", "to commit", "sinks that wait", "records read")
     for manifest in manifests:
@@ -87,11 +94,20 @@ def watermark_of(manifest: Manifest) -> int:
     return min(alive, default=MIN_WATERMARK)
 
 
-def state_bytes(manifest: Manifest, directory: Path) -> int:
+def state_bytes(manifest: Manifest, directory: Folder) -> int:
     """The bytes of the manifest's state, in files and in itself."""
-    files = [directory / "state" / name for name in set(manifest.state_files())]
+    state = directory.folder("state")
+    files = sum(state.size(name) or 0 for name in set(manifest.state_files()))
     versions = [part.version for stage in manifest.stages for part in stage.partitions if part.version is not None]
-    return sum(file.stat().st_size for file in files if file.exists()) + sum(len(v.inline) for v in versions)
+    return files + sum(len(v.inline) for v in versions)
+
+
+def _manifests(folder: Folder) -> list[Manifest]:
+    try:
+        names = [name_of(number) for number in manifest_numbers(folder)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [Manifest.from_bytes(folder.read(name), folder.locate(name)) for name in names]
 
 
 def _headline(manifest: Manifest) -> Text:

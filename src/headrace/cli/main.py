@@ -17,6 +17,7 @@ from headrace.cli.explain import Format, explain_program
 from headrace.cli.failures import report
 from headrace.cli.run import run_program
 from headrace.cli.settings import job_settings, spark_settings
+from headrace.common.configuration import Configuration
 from headrace.common.errors import HeadraceError
 
 app = typer.Typer(
@@ -110,10 +111,12 @@ def doctor(define: Definitions = None, properties_file: PropertiesFile = None, m
 
 @app.command()
 def checkpoints(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", exists=True, file_okay=False, help="The directory.")],
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="The directory, or its URI on an object store.")],
+    properties_file: PropertiesFile = None,
 ) -> None:
     """Show what a checkpoint directory holds."""
-    raise typer.Exit(run_checkpoints(directory))
+    configuration = Configuration.from_dict(_settings(None, properties_file))
+    raise typer.Exit(run_checkpoints(directory, configuration.storage_options()))
 
 
 @app.command("version")

@@ -15,7 +15,6 @@ from headrace.client.dependencies import check_interpreter, gather
 from headrace.client.job_client import JobClient
 from headrace.common import options
 from headrace.common.configuration import Configuration
-from headrace.common.durable import Permissions
 from headrace.common.errors import ConfigurationError, UnsupportedOperationError
 from headrace.common.execution_mode import RuntimeExecutionMode
 from headrace.connectors.source import Boundedness
@@ -28,6 +27,7 @@ from headrace.plan.planner import PlanSettings, plan_job
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.runtime.task.dependencies import NOTHING
 from headrace.runtime.task.instance import JobBlob
+from headrace.storage.locations import open_storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from headrace.jobmanager.runtime import Runtime
     from headrace.plan.job_plan import JobPlan
     from headrace.runtime.task.dependencies import Dependencies
+    from headrace.storage.folder import Folder
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +72,7 @@ def submit(graph: StreamGraph, configuration: Configuration, job_name: str | Non
     plan = plan_graph(graph, configuration, job_name, parallelism)
     _warn_of_derived_uids(plan)
     store = open_store(configuration)
-    blob = blob_of(plan, store.state_directory, dependencies, store.permissions)
+    blob = blob_of(plan, store.storage, dependencies)
     manager = JobManager(plan, blob, runtime, store, job_settings(configuration, plan), defaults.listener)
     client = JobClient(manager)
     client.start()
@@ -105,21 +106,16 @@ def plan_graph(graph: StreamGraph, configuration: Configuration, job_name: str |
             parallelism=configuration.get(options.PARALLELISM) or parallelism,
             max_parallelism=configuration.get(options.MAX_PARALLELISM),
             is_batch=_is_batch(graph, configuration),
-            parameters=configuration.to_dict(),
+            parameters=configuration.job_parameters(),
             fresh_instances=configuration.get(options.FRESH_FUNCTIONS),
             inline_threshold=configuration.get(options.CHECKPOINT_INLINE_THRESHOLD),
         ),
     )
 
 
-def blob_of(
-    plan: JobPlan,
-    state_directory: str,
-    dependencies: Dependencies = NOTHING,
-    permissions: Permissions = Permissions.OWNER,
-) -> JobBlob:
+def blob_of(plan: JobPlan, storage: Folder, dependencies: Dependencies = NOTHING) -> JobBlob:
     """The job as it travels to the tasks."""
-    return JobBlob(cloudpickle.dumps(plan), state_directory, dependencies, permissions)
+    return JobBlob(cloudpickle.dumps(plan), storage, dependencies)
 
 
 def open_store(configuration: Configuration) -> CheckpointStore | TemporaryStore:
@@ -132,7 +128,9 @@ def open_store(configuration: Configuration) -> CheckpointStore | TemporaryStore
     if location is None:
         return TemporaryStore()
     retained = configuration.get(options.CHECKPOINTS_RETAINED)
-    return CheckpointStore(location, retained, configuration.get(options.CHECKPOINT_PERMISSIONS))
+    permissions = configuration.get(options.CHECKPOINT_PERMISSIONS)
+    storage = open_storage(location, permissions, configuration.storage_options())
+    return CheckpointStore(storage, retained)
 
 
 def open_runtime(configuration: Configuration) -> tuple[Runtime, int]:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, overload
 from headrace.common import config_values
 from headrace.common.config_options import ConfigOption
 from headrace.common.errors import ConfigurationError
-from headrace.common.options import DEPRECATED, OPTIONS, OWN_NAMESPACES, SPARK_NAMESPACE
+from headrace.common.options import DEPRECATED, OPTIONS, OWN_NAMESPACES, SPARK_NAMESPACE, STORAGE_NAMESPACE
 from headrace.common.time import Duration, Time, to_millis
 
 T = TypeVar("T")
@@ -143,6 +143,18 @@ class Configuration:
         """The keys and values that are Spark's."""
         return {key: value for key, value in self._values.items() if key.startswith(SPARK_NAMESPACE)}
 
+    def storage_options(self) -> dict[str, str]:
+        """What the client of an object store is told, by its own names."""
+        return {
+            key.removeprefix(STORAGE_NAMESPACE).replace("-", "_").lower(): value
+            for key, value in self._values.items()
+            if key.startswith(STORAGE_NAMESPACE)
+        }
+
+    def job_parameters(self) -> dict[str, str]:
+        """What functions may ask for: all keys and values but those of the storage, with its secrets."""
+        return {key: value for key, value in self._values.items() if not key.startswith(STORAGE_NAMESPACE)}
+
     def validate(self) -> None:
         """Looks at every key in headrace's namespaces.
 
@@ -157,7 +169,8 @@ class Configuration:
     def _problem(self, key: str) -> str | None:
         option = OPTIONS.get(key) or DEPRECATED.get(key)
         if option is None:
-            return _unknown(key) if f"{key}.".startswith(OWN_NAMESPACES) else None
+            is_ours = f"{key}.".startswith(OWN_NAMESPACES) and not key.startswith(STORAGE_NAMESPACE)
+            return _unknown(key) if is_ours else None
         try:
             self.get(option)
         except ConfigurationError as error:
@@ -180,7 +193,8 @@ class Configuration:
         return hash(frozenset(self._values.items()))
 
     def __repr__(self) -> str:
-        return f"Configuration({self._values!r})"
+        shown = {key: "***" if key.startswith(STORAGE_NAMESPACE) else value for key, value in self._values.items()}
+        return f"Configuration({shown!r})"
 
     __str__ = __repr__
 

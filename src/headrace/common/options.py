@@ -25,6 +25,9 @@ OWN_NAMESPACES: Final = ("execution.", "state.", "parallelism.", "pipeline.", "r
 
 SPARK_NAMESPACE: Final = "spark."
 
+STORAGE_NAMESPACE: Final = "headrace.storage."
+"""What an object store's client is told: endpoint, region, credentials. There are secrets among them."""
+
 _COUNT: Final = integer(1, 2**31 - 1)
 
 PARALLELISM: Final = ConfigOption[int | None](
@@ -50,7 +53,7 @@ CHECKPOINT_DIR: Final = ConfigOption[str | None](
     "execution.checkpointing.dir",
     str,
     None,
-    "The directory of the job's checkpoints, a path or a file: URI; driver and executors share it.",
+    "The directory of the job's checkpoints, a path or the URI of an object store; driver and executors share it.",
 )
 CHECKPOINT_INTERVAL: Final = ConfigOption[int | None](
     "execution.checkpointing.interval",

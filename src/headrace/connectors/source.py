@@ -17,8 +17,6 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from headrace.common.durable import Permissions
-
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
 
     from headrace.common.output_tag import OutputTag
     from headrace.common.typeinfo import TypeInformation
+    from headrace.storage.folder import Folder
 
 Json = Any
 """Anything that :mod:`json` can write: positions and pieces are part of the manifest."""
@@ -127,16 +126,14 @@ class EnumeratorContext:
 
     Attributes:
         parallelism: how many tasks read at the same time.
-        directory: a folder of the job's checkpoint directory that belongs to this source alone (created on demand), for
-            incremental state that is too large for the manifest, and for staged data.
+        folder: a folder of the job's checkpoint directory that belongs to this source alone, for incremental state that
+            is too large for the manifest, and for staged data; ``make()`` it before something is put there.
         state: what :meth:`SplitEnumerator.snapshot` gave last, or None at the first start.
-        permissions: who may read and write what is put into the folder.
     """
 
     parallelism: int
-    directory: str
+    folder: Folder
     state: Json | None = None
-    permissions: Permissions = Permissions.OWNER
 
 
 class SplitEnumerator(ABC):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headrace.checkpoint.manifest import Manifest
     from headrace.jobmanager.runtime import Runtime
     from headrace.state.compaction import CompactionResult, CompactionTask
-    from headrace.state.storage import DirectoryStorage
+    from headrace.storage.folder import Folder
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class CompactionCoordinator:
         storage: where state files are.
     """
 
-    def __init__(self, runtime: Runtime, storage: DirectoryStorage) -> None:
+    def __init__(self, runtime: Runtime, storage: Folder) -> None:
         self._runtime = runtime
         self._storage = storage
         self._running: Future[list[CompactionResult | None]] | None = None
@@ -92,7 +92,7 @@ class CompactionCoordinator:
     def _delete(self, results: Iterable[CompactionResult], needed: Collection[str]) -> None:
         for result in results:
             if result.run is not None and result.run["file"] not in needed:
-                self._storage.delete(result.run["file"])
+                self._storage.remove(result.run["file"])
 
 
 def _results_of(round_: Future[list[CompactionResult | None]]) -> list[CompactionResult]:

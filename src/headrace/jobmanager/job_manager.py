@@ -31,7 +31,6 @@ from headrace.jobmanager.outcome import (
 )
 from headrace.jobmanager.parts import PartsMaker
 from headrace.jobmanager.progress import EpochStatistics, JobStart, LoggingListener
-from headrace.state.storage import DirectoryStorage
 from headrace.time.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -162,9 +161,7 @@ class JobManager:
         )
         self._sizer = EpochSizer(self._settings.limits)
         self._runtime.start(self._blob)
-        self._compaction = CompactionCoordinator(
-            self._runtime, DirectoryStorage(self._store.state_directory, self._store.permissions)
-        )
+        self._compaction = CompactionCoordinator(self._runtime, self._store.state)
         check_owner = self._checkpoints.check_owner
         self._maker = PartsMaker(
             self.plan,

@@ -120,11 +120,9 @@ class PartsMaker:
         channels = itertools.count(max(taken, default=-1) + 1)
         for planned in self._plan.operators():
             if not planned.node.inputs:
-                directory = self._store.source_directory(planned.uid)
+                folder = self._store.source_folder(planned.uid)
                 snapshot = manifest.sources.get(planned.uid)
-                yield SourceCoordinator(
-                    planned, self._plan, directory, snapshot, channels, now, self._store.permissions
-                )
+                yield SourceCoordinator(planned, self._plan, folder, snapshot, channels, now)
 
     def _committers(self, manifest: Manifest) -> Iterator[tuple[str, Committer]]:
         restored_epoch = max(0, manifest.epoch - 1)  # taking over takes a number of its own

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.checkpoint.manifest import SourceSnapshot, SplitSnapshot
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
-from headrace.common.durable import Permissions
 from headrace.connectors.source import EnumeratorContext, ReadBudget, SplitRead
 from headrace.graph.specs import SourceSpec, TimestampsSpec
 from headrace.runtime.task.branching import branchings
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
 
     from headrace.plan.job_plan import JobPlan, PlannedOperator
     from headrace.runtime.task.messages import ChannelReport
+    from headrace.storage.folder import Folder
 
 SMALL_PIECE = 16_384
 """A share of fewer records than this is not worth cutting: a second task would cost more than it saves."""
@@ -72,22 +72,20 @@ class SourceCoordinator:
     Args:
         planned: the source in the plan.
         plan: the job.
-        directory: the folder of the checkpoint directory that belongs to the source.
+        folder: the folder of the checkpoint directory that belongs to the source.
         snapshot: what an earlier manifest knew of it.
         channels: gives a number to each new split.
         now: the reading of the job's clock in milliseconds.
-        permissions: who may read what the enumerator keeps in its folder.
     """
 
     def __init__(
         self,
         planned: PlannedOperator,
         plan: JobPlan,
-        directory: str,
+        folder: Folder,
         snapshot: SourceSnapshot | None,
         channels: Iterator[int],
         now: int,
-        permissions: Permissions = Permissions.OWNER,
     ) -> None:
         assert isinstance(planned.node.spec, SourceSpec)
         self.planned = planned
@@ -98,7 +96,7 @@ class SourceCoordinator:
         self._channels = channels
         enumerator_state = None if snapshot is None else snapshot.enumerator
         self._enumerator = self._source.create_enumerator(
-            EnumeratorContext(planned.parallelism, directory, enumerator_state, permissions)
+            EnumeratorContext(planned.parallelism, folder, enumerator_state)
         )
         self._splits: dict[str, Split] = {}
         self._finished: dict[str, None] = {}  # a set in the order in which they finished

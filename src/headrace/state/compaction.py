@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from headrace.state.runs import RunStore
-    from headrace.state.storage import StateStorage
     from headrace.state.version import VersionRef
+    from headrace.storage.folder import Folder
 
     Entry = dict[str, Any]
 
@@ -113,7 +113,7 @@ class CompactionResult:
         return True
 
 
-def plan_compaction(storage: StateStorage, ref: VersionRef, now: int = 0, generation: int = 0) -> list[CompactionTask]:
+def plan_compaction(storage: Folder, ref: VersionRef, now: int = 0, generation: int = 0) -> list[CompactionTask]:
     """What is worth merging in a version; ``now`` is a reading of the job's clock, in milliseconds.
 
     Each task is for another store. Runs that are held in the version reference itself are left to the epochs.
@@ -130,7 +130,7 @@ def plan_compaction(storage: StateStorage, ref: VersionRef, now: int = 0, genera
     return [replace(task, generation=generation) for task in planned if task is not None]
 
 
-def run_compaction(storage: StateStorage, task: CompactionTask) -> CompactionResult:
+def run_compaction(storage: Folder, task: CompactionTask) -> CompactionResult:
     """Merges the runs of a task and writes the outcome; the same task always writes the same file.
 
     Raises:
@@ -188,10 +188,10 @@ def _opened(entry: Entry, load: Callable[[], pa.Buffer]) -> Run:
     return Run(section, entry["meta"], (low, high), whole=entry["whole"], origin=entry["origin"])
 
 
-def _mapped(storage: StateStorage, name: str) -> pa.Buffer:
+def _mapped(storage: Folder, name: str) -> pa.Buffer:
     try:
         return storage.map(name)
-    except FileNotFoundError as error:
+    except (FileNotFoundError, IsADirectoryError) as error:
         raise StateCorruptedError(f"the state file {name} is missing") from error
 
 

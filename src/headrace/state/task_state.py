@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from headrace.state.compaction import CompactionResult
     from headrace.state.runs import HashRange
-    from headrace.state.storage import StateStorage
+    from headrace.storage.folder import Folder
 
 FORMAT = 1
 
@@ -38,7 +38,7 @@ class TaskState:
 
     def __init__(
         self,
-        storage: StateStorage,
+        storage: Folder,
         stage: int,
         partition: int,
         hashes: HashRange,
@@ -56,7 +56,7 @@ class TaskState:
 
     @staticmethod
     def open(
-        storage: StateStorage,
+        storage: Folder,
         refs: Sequence[VersionRef],
         stage: int,
         partition: int,
@@ -195,7 +195,7 @@ class TaskState:
         if buffer is None:
             try:
                 buffer = self._maps[name] = self._storage.map(name)
-            except FileNotFoundError as error:
+            except (FileNotFoundError, IsADirectoryError) as error:
                 raise StateCorruptedError(f"the state file {name} is missing") from error
         return buffer
 

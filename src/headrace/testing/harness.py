@@ -45,6 +45,7 @@ from headrace.jobmanager.epoch_size import EpochLimits
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.restart import NoRestart
 from headrace.runtime.local.runtime import LocalRuntime
+from headrace.storage.posix import PosixFolder
 from headrace.testing.checkpoint import Checkpoint, temporary_folder
 from headrace.testing.manual_source import ManualSource
 from headrace.testing.recording_sink import RecordingSink
@@ -324,9 +325,9 @@ class JobHarness:
     def _make_manager(self, parallelism: int) -> JobManager:
         configuration = effective_configuration(self.env.get_configuration())
         plan = plan_graph(self.env.transformations.take_next_job(), configuration, None, parallelism)
-        store = CheckpointStore(str(self._folder))
+        store = CheckpointStore(PosixFolder(self._folder))
         settings = replace(job_settings(configuration, plan), limits=_EVERYTHING, restart=NoRestart())
-        blob = blob_of(plan, store.state_directory, gather(configuration))
+        blob = blob_of(plan, store.storage, gather(configuration))
         return JobManager(plan, blob, LocalRuntime(), store, settings, clock=self._clock)
 
     def _open(self) -> None:

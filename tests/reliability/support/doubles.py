@@ -11,6 +11,7 @@ from headrace.checkpoint.store import CheckpointStore
 from headrace.client import submission
 from headrace.common import options
 from headrace.connectors.sink import Committer, Sink
+from headrace.storage.locations import open_storage
 from tests.reliability.support.faults import FaultPlan, die
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from headrace.common.configuration import Configuration
     from headrace.common.typeinfo import TypeInformation
     from headrace.connectors.sink import CommitterContext, PreCommit, SinkWriter, WriterContext
+    from headrace.storage.folder import Folder
 
 BEFORE_MANIFEST = "tasks have written state and output, the manifest is not written"
 AFTER_MANIFEST = "the manifest is written, the sinks are not asked"
@@ -32,8 +34,8 @@ BEFORE_FINISH = "all input is processed, what a sink held back is not published"
 class DyingStore(CheckpointStore):
     """A checkpoint store on a machine that loses power."""
 
-    def __init__(self, location: str, num_retained: int, plan: FaultPlan) -> None:
-        super().__init__(location, num_retained)
+    def __init__(self, storage: Folder, num_retained: int, plan: FaultPlan) -> None:
+        super().__init__(storage, num_retained)
         self._plan = plan
 
     def take_over(self, previous: Manifest) -> Manifest:
@@ -114,6 +116,6 @@ def use_dying_store(plan: FaultPlan) -> None:
     def open_store(configuration: Configuration) -> CheckpointStore:
         location = configuration.get(options.CHECKPOINT_DIR)
         assert location is not None
-        return DyingStore(location, configuration.get(options.CHECKPOINTS_RETAINED), plan)
+        return DyingStore(open_storage(location), configuration.get(options.CHECKPOINTS_RETAINED), plan)
 
     submission.open_store = open_store

@@ -91,10 +91,10 @@ def test_a_job_file_that_somebody_has_changed_is_not_used(
     assert len(sums_per_key(tmp_path / "right")) == NUMBERS
     write = shipping.ShippedFiles.write_job
 
-    def swapped(self: shipping.ShippedFiles, content: bytes) -> Path:
-        path = write(self, content)
-        path.write_bytes(b"cos\nsystem\n(S'touch " + str(tmp_path / "run").encode() + b"'\ntR.")
-        return path
+    def swapped(self: shipping.ShippedFiles, content: bytes) -> str:
+        name = write(self, content)
+        self.folder.write(name, [b"cos\nsystem\n(S'touch " + str(tmp_path / "run").encode() + b"'\ntR."])
+        return name
 
     monkeypatch.setattr(shipping.ShippedFiles, "write_job", swapped)
     with pytest.raises(JobExecutionError, match="has been changed since the driver wrote it"):

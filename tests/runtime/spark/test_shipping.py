@@ -10,16 +10,21 @@ import pytest
 
 from headrace.common.durable import Permissions
 from headrace.common.errors import InfrastructureError, JobExecutionError
-from headrace.runtime.spark.shipping import Parts, ShippedFiles, forget, read_job
+from headrace.runtime.spark.shipping import Parts, ShippedFiles, read_job
 from headrace.runtime.task.messages import EpochContext, PartitionContext, PieceTurn
 from headrace.state.version import VersionRef
+from headrace.storage.posix import PosixFolder
 
 INLINE = 4_000
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> ShippedFiles:
-    return ShippedFiles(str(tmp_path / "state"), Permissions.OWNER)
+    return ShippedFiles(PosixFolder(tmp_path / "shipped"))
+
+
+def path_of(files: ShippedFiles, parts: Parts) -> Path:
+    return Path(files.folder.locate(parts.name))
 
 
 def context(parallelism: int) -> EpochContext:
@@ -41,7 +46,7 @@ def test_what_a_task_is_sent_does_not_grow_with_the_number_of_tasks(files: Shipp
     whole = context(parallelism)
     parts = files.write_parts([part.to_bytes() for part in whole.for_sources()])
     assert len(parts.to_text()) < 400
-    read = [len(parts.part(subtask)) for subtask in range(parallelism)]
+    read = [len(parts.part(subtask, files.folder)) for subtask in range(parallelism)]
     assert max(read) < 2 * INLINE + 2_000
     assert sum(read) > parallelism * 2 * INLINE
 
@@ -51,7 +56,7 @@ def test_every_task_gets_what_it_reads_and_hands_on_its_share(files: ShippedFile
     parts = Parts.from_text(files.write_parts([part.to_bytes() for part in whole.for_sources()]).to_text())
     handed_on: dict[tuple[int, int], PartitionContext] = {}
     for subtask in range(7):
-        part = EpochContext.from_bytes(parts.part(subtask))
+        part = EpochContext.from_bytes(parts.part(subtask, files.folder))
         assert part.turns == {subtask: whole.turns[subtask]}
         assert len(part.partitions) == 2
         handed_on |= part.partitions
@@ -69,60 +74,60 @@ def test_stages_of_other_sizes_are_shared_fairly() -> None:
         assert max(shares) == most
 
 
-def test_what_is_small_travels_as_it_is() -> None:
+def test_what_is_small_travels_as_it_is(files: ShippedFiles) -> None:
     parts = Parts.from_text(Parts(here=b"all of it").to_text())
-    assert parts.part(3) == parts.part(0) == b"all of it"
+    assert parts.part(3, files.folder) == parts.part(0, files.folder) == b"all of it"
 
 
 @pytest.mark.parametrize("place", [0, 20, 33, 100])
 def test_a_part_that_was_changed_is_not_used(files: ShippedFiles, place: int) -> None:
     parts = files.write_parts([b"x" * 50, b"y" * 50])
-    content = bytearray(Path(parts.path).read_bytes())
+    content = bytearray(path_of(files, parts).read_bytes())
     content[place] ^= 1
-    Path(parts.path).write_bytes(content)
+    path_of(files, parts).write_bytes(content)
     with pytest.raises(InfrastructureError, match=r"part [01] of .* is damaged"):
-        [parts.part(number) for number in (0, 1)]
+        [parts.part(number, files.folder) for number in (0, 1)]
 
 
 def test_a_part_of_another_epoch_or_task_is_not_used(files: ShippedFiles) -> None:
     older, newer = (files.write_parts([b"same size", b"SAME SIZE"]) for _ in range(2))
-    Path(newer.path).write_bytes(Path(older.path).read_bytes())
+    path_of(files, newer).write_bytes(path_of(files, older).read_bytes())
     with pytest.raises(InfrastructureError, match="is damaged"):
-        newer.part(0)
-    content = Path(older.path).read_bytes()
-    Path(older.path).write_bytes(content[32:64] + content[:32] + content[64:])
+        newer.part(0, files.folder)
+    content = path_of(files, older).read_bytes()
+    path_of(files, older).write_bytes(content[32:64] + content[:32] + content[64:])
     with pytest.raises(InfrastructureError, match="is damaged"):
-        older.part(0)
+        older.part(0, files.folder)
     with pytest.raises(InfrastructureError, match="is damaged"):
-        older.part(2)
+        older.part(2, files.folder)
 
 
 def test_a_job_file_is_known_by_its_content(files: ShippedFiles) -> None:
-    path = files.write_job(b"a pickle")
-    assert read_job(str(path)) == b"a pickle"
-    path.write_bytes(b"a pickl!")
+    name = files.write_job(b"a pickle")
+    assert read_job(files.folder, name) == b"a pickle"
+    files.folder.write(name, [b"a pickl!"])
     with pytest.raises(JobExecutionError, match="has been changed since the driver wrote it"):
-        read_job(str(path))
+        read_job(files.folder, name)
 
 
 def test_only_shipped_files_are_removed(files: ShippedFiles) -> None:
-    job = files.write_job(b"a pickle")
+    job = Path(files.folder.locate(files.write_job(b"a pickle")))
     parts = files.write_parts([b"x"])
     half = job.with_name(f".{job.name}.{'0' * 32}.tmp")
     others = [job.with_name(name) for name in ("job-1.pickle", "notes.txt", "parts-x.bin", f"{job.name}.bak")]
     for path in (half, *others):
         path.write_bytes(b"")
-    assert files.remove_leftovers() == sorted([half.name, job.name, Path(parts.path).name])
+    assert files.remove_leftovers() == sorted([half.name, job.name, parts.name])
     assert sorted(job.parent.iterdir()) == sorted(others)
-    forget(parts)
-    forget(Parts(here=b"nothing to forget"))
+    files.forget(parts)
+    files.forget(Parts(here=b"nothing to forget"))
 
 
 @pytest.mark.parametrize(
     ("permissions", "file", "folder"), [(Permissions.OWNER, 0o600, 0o700), (Permissions.GROUP, 0o660, 0o770)]
 )
 def test_who_may_read_them(tmp_path: Path, permissions: Permissions, file: int, folder: int) -> None:
-    files = ShippedFiles(str(tmp_path / "state"), permissions)
-    paths = [files.write_job(b"a pickle"), Path(files.write_parts([b"x"]).path)]
+    files = ShippedFiles(PosixFolder(tmp_path / "shipped", permissions))
+    paths = [Path(files.folder.locate(files.write_job(b"a pickle"))), path_of(files, files.write_parts([b"x"]))]
     assert [stat.S_IMODE(path.stat().st_mode) for path in paths] == [file, file]
     assert stat.S_IMODE(paths[0].parent.stat().st_mode) == folder

@@ -19,6 +19,7 @@ from headrace.runtime.local.runtime import LocalRuntime
 from headrace.runtime.task.instance import JobBlob
 from headrace.runtime.task.messages import EpochContext, TaskReport
 from headrace.runtime.task.runner import TaskRunner
+from headrace.storage.posix import PosixFolder
 from headrace.time.clock import ManualClock
 
 Attempts = Callable[[int], list[tuple[int, ...]]]
@@ -83,8 +84,8 @@ def run_job(
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     build(env)
     plan = plan_graph(env.transformations.take_next_job(), configuration, None, 1)
-    store = CheckpointStore(str(folder))
-    blob = blob_of(plan, store.state_directory)
+    store = CheckpointStore(PosixFolder(folder))
+    blob = blob_of(plan, store.storage)
     return JobManager(plan, blob, runtime, store, job_settings(configuration, plan), clock=ManualClock())
 
 

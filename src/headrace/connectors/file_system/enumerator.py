@@ -94,7 +94,7 @@ class FileEnumerator(SplitEnumerator):
         self._splittable = splittable
         self._watch = watch
         self._tolerance = tolerance
-        self._journal = FileJournal(Path(context.directory), context.permissions, context.state)
+        self._journal = FileJournal(context.folder, context.state)
         self._known = self._journal.known
         self._seen = {status.path: status for status in self._known.pending} | self._known.consumed
         self._planned: dict[str, PlannedFile] = {}

@@ -10,22 +10,19 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from headrace.common.durable import AppendedFile, make_folder
 from headrace.common.errors import StateCorruptedError
 from headrace.connectors.file_system.listing import FileStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
-    from headrace.common.durable import Permissions
     from headrace.connectors.source import Json
+    from headrace.storage.folder import Folder, Log
 
 _KEPT_LOGS: Final = 8
 """How many older logs are kept, for restarts from older manifests."""
@@ -66,8 +63,7 @@ class FileJournal:
     that is known: so nothing half-written is ever referred to.
 
     Args:
-        directory: the folder for logs; created on demand.
-        permissions: who may read them.
+        folder: the folder for logs; created on demand.
         reference: what :meth:`reference` gave when the manifest was written that the job goes on from, if any.
 
     Attributes:
@@ -77,12 +73,11 @@ class FileJournal:
         StateCorruptedError: when the log is not as the manifest knows it, naming it.
     """
 
-    def __init__(self, directory: Path, permissions: Permissions, reference: Json | None) -> None:
-        self._directory = directory
-        self._permissions = permissions
+    def __init__(self, folder: Folder, reference: Json | None) -> None:
+        self._folder = folder
         self._reference = reference
         self._restored = None if reference is None else reference["log"]
-        self.known = KnownFiles() if reference is None else load(directory, reference)
+        self.known = KnownFiles() if reference is None else load(folder, reference)
         self._unwritten: list[FileStatus] = []
         self._is_written = True
         self._log: _Log | None = None
@@ -105,7 +100,7 @@ class FileJournal:
             return self._reference
         try:
             if self._log is None:
-                self._log = _Log(self._directory, self._permissions)
+                self._log = _Log(self._folder)
                 self._log.begin(self.known)
             else:
                 self._log.append(self._unwritten, self.known.newest)
@@ -124,7 +119,7 @@ class FileJournal:
             return
         if self._cleaned_for is not log:
             self._cleaned_for = log
-            remove_older(self._directory, log.name, keep=self._restored)
+            remove_older(self._folder, log.name, keep=self._restored)
         if log.entries > max(_MIN_ENTRIES, 2 * len(self.known)):
             self.close()
 
@@ -138,37 +133,31 @@ class FileJournal:
         log = self._log
         self.close()
         if log is not None and not log.is_referred_to:
-            _remove(log.path)
+            _remove(self._folder, log.name)
 
 
 class _Log:
     """A log that is being written.
 
     Args:
-        directory: the folder for logs; created on demand.
-        permissions: who may read it.
+        folder: the folder for logs; created on demand.
 
     Attributes:
         entries: how many files it tells of.
         is_referred_to: whether a manifest may refer to it.
     """
 
-    def __init__(self, directory: Path, permissions: Permissions) -> None:
-        make_folder(directory, permissions)
-        self._file = _create_next(directory, permissions)
+    def __init__(self, folder: Folder) -> None:
+        folder.make()
+        self._file = _create_next(folder)
         self._checksum = 0
         self.entries = 0
         self.is_referred_to = False
 
     @property
-    def path(self) -> Path:
-        """Where it is."""
-        return self._file.path
-
-    @property
     def name(self) -> str:
         """Its name in the folder."""
-        return self._file.path.name
+        return self._file.name
 
     def begin(self, known: KnownFiles) -> None:
         """Write what is known."""
@@ -199,17 +188,16 @@ class _Log:
         self._checksum = zlib.crc32(data, self._checksum)
 
 
-def load(directory: Path, reference: Json) -> KnownFiles:
+def load(folder: Folder, reference: Json) -> KnownFiles:
     """What a manifest's reference stands for.
 
     Raises:
         StateCorruptedError: when the log is missing, too short or not the one that was written, naming it.
     """
-    path = directory / reference["log"]
+    path = folder.locate(reference["log"])
     length = reference["length"]
     try:
-        with path.open("rb") as file:
-            data = file.read(length)
+        data = folder.read_log(reference["log"], length)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
         raise StateCorruptedError(f"the list of files that the source has seen is missing: {path}") from error
     if len(data) != length:
@@ -222,34 +210,34 @@ def load(directory: Path, reference: Json) -> KnownFiles:
     return _parse(data, path)
 
 
-def remove_older(directory: Path, name: str, keep: str | None) -> None:
+def remove_older(folder: Folder, name: str, keep: str | None) -> None:
     """Remove logs that no manifest is likely to refer to any more; called when one refers to the log ``name``.
 
     Args:
-        directory: the folder of logs.
+        folder: the folder of logs.
         name: the log.
         keep: the log that this life of the job was restored from.
     """
     number = _number_of(name)
     assert number is not None
     try:
-        older = sorted((found, path) for found, path in _logs(directory) if found < number)
+        older = sorted((found, log) for found, log in _logs(folder) if found < number)
     except OSError as error:
-        logger.warning("older lists of files in %s are left there: %s", directory, error)
+        logger.warning("older lists of files in %s are left there: %s", folder, error)
         return
-    for _, path in older[:-_KEPT_LOGS]:
-        if path.name != keep:
-            _remove(path)
+    for _, log in older[:-_KEPT_LOGS]:
+        if log != keep:
+            _remove(folder, log)
 
 
-def _remove(path: Path) -> None:
+def _remove(folder: Folder, name: str) -> None:
     try:
-        path.unlink(missing_ok=True)
+        folder.remove_log(name)
     except OSError as error:
-        logger.warning("%s is of no use any more, but cannot be removed: %s", path, error)
+        logger.warning("%s is of no use any more, but cannot be removed: %s", folder.locate(name), error)
 
 
-def _parse(data: bytes, path: Path) -> KnownFiles:
+def _parse(data: bytes, path: str) -> KnownFiles:
     known = KnownFiles()
     try:
         for line in data.splitlines():
@@ -282,21 +270,20 @@ def _number_of(name: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def _logs(directory: Path) -> Iterator[tuple[int, Path]]:
-    """The logs in a folder, which may hold what others have put there."""
-    with os.scandir(directory) as entries:
-        for entry in entries:
-            number = _number_of(entry.name)
-            if number is not None and entry.is_file(follow_symlinks=False):
-                yield number, directory / entry.name
+def _logs(folder: Folder) -> Iterator[tuple[int, str]]:
+    """The logs in a folder, and what others may have put there under such names."""
+    for name in folder.names():
+        number = _number_of(name)
+        if number is not None:
+            yield number, name
 
 
-def _create_next(directory: Path, permissions: Permissions) -> AppendedFile:
-    """A new file after all others; never one that exists, for an older job manager may still write to it."""
-    number = max((number for number, _ in _logs(directory)), default=0)
+def _create_next(folder: Folder) -> Log:
+    """A new log after all others; never one that exists, for an older job manager may still write to it."""
+    number = max((number for number, _ in _logs(folder)), default=0)
     while True:
         number += 1
         try:
-            return AppendedFile(directory / f"files-{number:08}.log", permissions)
+            return folder.start_log(f"files-{number:08}.log")
         except FileExistsError:
             continue

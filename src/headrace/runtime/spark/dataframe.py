@@ -12,6 +12,7 @@ from headrace.connectors.file_system import FileSource
 from headrace.connectors.source import Boundedness, EnumeratorContext, Source, SourceReader, SplitEnumerator
 from headrace.formats.parquet import ParquetFormat
 from headrace.formats.parquet.types import type_of_schema
+from headrace.storage.posix import PosixFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -55,7 +56,12 @@ class DataFrameSource(Source):
         return True
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
-        staged = Path(context.directory) / "dataframe"
+        if not isinstance(context.folder, PosixFolder):
+            raise UnsupportedOperationError(
+                f"from_dataframe() keeps the rows in the checkpoint directory, here in {context.folder}: that has to "
+                "be what driver and executors see as a POSIX path; or write the DataFrame as Parquet, and read that"
+            )
+        staged = context.folder.path / "dataframe"
         # A checkpoint that knows the files decides what is read: another evaluation would take their place.
         if context.state is None and not (staged / "_SUCCESS").exists():
             self._stage(staged)

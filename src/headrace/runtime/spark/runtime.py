@@ -9,16 +9,14 @@ import pickle
 import re
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from pyspark.sql import functions as sql
 
-from headrace.common.durable import make_folder, remove, write_file
 from headrace.common.errors import CheckpointStorageError, JobExecutionError
 from headrace.exchange.envelope import DDL, SORT_COLUMNS, Kind
 from headrace.runtime.spark.faults import SPARK_ERRORS, failure
-from headrace.runtime.spark.shipping import Parts, ShippedFiles, forget
+from headrace.runtime.spark.shipping import Parts, ShippedFiles
 from headrace.runtime.spark.worker import BackgroundStage, LaterStage, ShippedJob, SourceStage
 
 if TYPE_CHECKING:
@@ -28,11 +26,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from headrace.common.durable import Permissions
     from headrace.plan.job_plan import JobPlan
     from headrace.runtime.spark.session import SessionHandle
     from headrace.runtime.task.instance import JobBlob
     from headrace.runtime.task.messages import EpochContext, TaskReport
+    from headrace.storage.folder import Folder
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -74,7 +72,7 @@ class SparkRuntime:
         self._job: ShippedJob | None = None
         self._files: ShippedFiles | None = None
         self._big_job: bytes | None = None
-        self._job_file: Path | None = None
+        self._job_file: str | None = None
         self._prepared: DataFrame | None = None
         self._context_key = f"spark.headrace.{self._tag}"
 
@@ -84,7 +82,7 @@ class SparkRuntime:
             self._session.sparkContext.addArchive(f"{archive.path}#{archive.name}")
         plan: JobPlan = pickle.loads(blob.plan)
         self._parallelism = [stage.parallelism for stage in plan.stages]
-        self._files = ShippedFiles(blob.state_directory, blob.permissions)
+        self._files = ShippedFiles(blob.shipped)
         self._files.remove_leftovers()
         self._job = self._ship(pickle.dumps(blob, protocol=5))
         self._probe(blob)
@@ -95,14 +93,15 @@ class SparkRuntime:
         Raises:
             InfrastructureError: on a fault that Spark's own retries did not mend.
         """
-        context_parts = self._ship_context(context)
+        assert self._files is not None, "start() comes first"
+        context_parts = self._ship_context(context, self._files)
         try:
             self._tag_queries()
             table = self._query(context_parts).toArrow()
         except SPARK_ERRORS as error:
             raise failure(f"epoch {context.epoch}", error) from error
         finally:
-            forget(context_parts)
+            self._files.forget(context_parts)
         payloads = table.column("payload")
         kinds = table.column("kind").to_pylist()
         return [pickle.loads(payloads[row].as_buffer()) for row, kind in enumerate(kinds) if kind == Kind.REPORT]
@@ -121,7 +120,8 @@ class SparkRuntime:
         """Let go of the job; the session stays, for the next job and for the user's own queries."""
         self._background.shutdown(wait=True, cancel_futures=True)
         if self._job_file is not None:
-            remove(self._job_file)
+            assert self._files is not None
+            self._files.folder.remove(self._job_file)
         with contextlib.suppress(*_STOPPED):  # whoever has ended Spark is told by the epoch that fails
             self._session.sparkContext.removeJobTag(self._tag)
             self._session.conf.unset(self._context_key)
@@ -137,17 +137,16 @@ class SparkRuntime:
         assert self._files is not None
         digest = hashlib.sha256(content).hexdigest()
         if len(content) <= INLINE_JOB_BYTES:
-            return ShippedJob(digest, content, None)
+            return ShippedJob(digest, content)
         self._big_job = content
         self._job_file = self._files.write_job(content)
-        return ShippedJob(digest, None, str(self._job_file))
+        return ShippedJob(digest, (self._files.folder, self._job_file))
 
-    def _ship_context(self, context: EpochContext) -> Parts:
-        assert self._files is not None, "start() comes first"
+    def _ship_context(self, context: EpochContext, files: ShippedFiles) -> Parts:
         whole = Parts(here=context.to_bytes())
         if len(whole.to_text()) * sum(self._parallelism) <= SENT_WITH_TASKS_BYTES:
             return whole
-        return self._files.write_parts([part.to_bytes() for part in context.for_sources()])
+        return files.write_parts([part.to_bytes() for part in context.for_sources()])
 
     def _query(self, context: Parts) -> DataFrame:
         """The epoch's query: the one that was analysed once, with another context.
@@ -163,9 +162,11 @@ class SparkRuntime:
 
     def _bring_back_the_job(self) -> None:
         """A job manager that was slow to find itself superseded may have taken the job's file for one of an old run."""
-        if self._job_file is not None and not self._job_file.exists():
-            assert self._files is not None
-            assert self._big_job is not None
+        if self._job_file is None:
+            return
+        assert self._files is not None
+        assert self._big_job is not None
+        if self._files.folder.size(self._job_file) is None:
             self._files.write_job(self._big_job)
 
     def _build(self) -> DataFrame:
@@ -186,49 +187,50 @@ class SparkRuntime:
         parts = self._files.write_parts([pickle.dumps(item, protocol=5) for item in items])
         numbers = self._session.range(0, len(items), 1, len(items))
         try:
-            found = numbers.mapInArrow(BackgroundStage(work, parts), "number long, result binary").toArrow()
+            stage = BackgroundStage(work, self._files.folder, parts)
+            found = numbers.mapInArrow(stage, "number long, result binary").toArrow()
         except SPARK_ERRORS as error:
             raise failure("work beside the epochs", error) from error
         finally:
-            forget(parts)
+            self._files.forget(parts)
         results = dict(zip(*(column.to_pylist() for column in found.columns), strict=True))
         return [pickle.loads(results[number]) for number in range(len(items))]
 
     def _probe(self, blob: JobBlob) -> None:
         """Write a file of the state directory on an executor, and look for it here."""
-        folder = Path(blob.state_directory)
-        leftovers = [path for path in folder.iterdir() if _PROBE.fullmatch(path.name)]
-        written = any(self._probe_once(folder, blob.permissions) for _ in range(_PROBES))
-        for path in leftovers:
-            remove(path)
+        folder = blob.state
+        leftovers = [name for name in folder.names() if _PROBE.fullmatch(name)]
+        written = any(self._probe_once(folder) for _ in range(_PROBES))
+        for name in leftovers:
+            folder.remove(name)
         if not written:
             raise CheckpointStorageError(
                 f"a task wrote to {folder}, the driver does not see it: executors and driver must share the "
                 "checkpoint directory; set execution.checkpointing.dir to a shared path"
             )
 
-    def _probe_once(self, folder: Path, permissions: Permissions) -> bool:
-        written = folder / f".probe-{uuid.uuid4().hex}"
+    def _probe_once(self, folder: Folder) -> bool:
+        name = f".probe-{uuid.uuid4().hex}"
         try:
-            self._session.range(0, 1, 1, 1).mapInArrow(_Probe(str(written), permissions), "ok boolean").collect()
+            self._session.range(0, 1, 1, 1).mapInArrow(_Probe(folder, name), "ok boolean").collect()
         except SPARK_ERRORS as error:
             raise failure(f"writing to {folder} from a task", error) from error
-        seen = written.exists()
-        remove(written)
+        seen = folder.size(name) is not None
+        folder.remove(name)
         return seen
 
 
 class _Probe:
     """Writes a file from a task."""
 
-    def __init__(self, path: str, permissions: Permissions) -> None:
-        self._path = Path(path)
-        self._permissions = permissions
+    def __init__(self, folder: Folder, name: str) -> None:
+        self._folder = folder
+        self._name = name
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow
 
         for _ in batches:
-            make_folder(self._path.parent, self._permissions)
-            write_file(self._path, (), self._permissions)
+            self._folder.make()
+            self._folder.write(self._name, ())
             yield pyarrow.RecordBatch.from_arrays([pyarrow.array([True])], names=["ok"])

@@ -13,19 +13,18 @@ from __future__ import annotations
 import base64
 import hashlib
 import logging
-import os
 import re
 import secrets
 import struct
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from headrace.common.durable import Permissions, make_folder, remove, target_of_temporary, write_file
 from headrace.common.errors import InfrastructureError, JobExecutionError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from headrace.storage.folder import Folder
 
 logger = logging.getLogger(__name__)
 
@@ -45,17 +44,17 @@ class Parts:
 
     Attributes:
         here: the same for all, where that is small enough; then there is no file.
-        path: the file.
+        name: the file.
         key: of the digests in it; whoever does not know it cannot change a part unnoticed.
     """
 
     here: bytes = b""
-    path: str = ""
+    name: str = ""
     key: bytes = b""
 
     def to_text(self) -> str:
         """As the value of a setting."""
-        fields = (_FILE, self.key.hex(), self.path) if self.path else (_HERE, base64.b64encode(self.here).decode())
+        fields = (_FILE, self.key.hex(), self.name) if self.name else (_HERE, base64.b64encode(self.here).decode())
         return " ".join(fields)
 
     @staticmethod
@@ -64,27 +63,28 @@ class Parts:
         kind, _, rest = text.partition(" ")
         if kind == _HERE:
             return Parts(here=base64.b64decode(rest))
-        key, _, path = rest.partition(" ")
-        return Parts(path=path, key=bytes.fromhex(key))
+        key, _, name = rest.partition(" ")
+        return Parts(name=name, key=bytes.fromhex(key))
 
-    def part(self, number: int) -> bytes:
+    def part(self, number: int, folder: Folder) -> bytes:
         """The part of one task; of the file nothing else is read.
+
+        Args:
+            number: which task.
+            folder: that of shipped files.
 
         Raises:
             OSError: when the file cannot be read.
             InfrastructureError: when it is damaged.
         """
-        if not self.path:
+        if not self.name:
             return self.here
-        descriptor = os.open(self.path, os.O_RDONLY)
-        try:
-            entry = os.pread(descriptor, _ENTRY.size, number * _ENTRY.size)
-            start, length, digest = _ENTRY.unpack(entry) if len(entry) == _ENTRY.size else (0, 0, b"")
-            content = os.pread(descriptor, length, start)
-        finally:
-            os.close(descriptor)
+        entry = folder.read_range(self.name, number * _ENTRY.size, _ENTRY.size)
+        start, length, digest = _ENTRY.unpack(entry) if len(entry) == _ENTRY.size else (0, 0, b"")
+        content = folder.read_range(self.name, start, length)
         if not secrets.compare_digest(digest, _digest(self.key, number, content)):
-            raise InfrastructureError(f"part {number} of {self.path} is damaged, or another file has its name")
+            where = folder.locate(self.name)
+            raise InfrastructureError(f"part {number} of {where} is damaged, or another file has its name")
         return content
 
 
@@ -92,20 +92,18 @@ class ShippedFiles:
     """The files of one job that tasks read.
 
     Args:
-        state_directory: where the job's state is; the files get a folder beside it.
-        permissions: who may read them.
+        folder: their place, which is made when it is missing.
     """
 
-    def __init__(self, state_directory: str, permissions: Permissions) -> None:
-        self._folder = Path(state_directory).parent / "shipped"
-        self._permissions = permissions
-        make_folder(self._folder, permissions)
+    def __init__(self, folder: Folder) -> None:
+        self.folder = folder
+        folder.make()
 
-    def write_job(self, content: bytes) -> Path:
+    def write_job(self, content: bytes) -> str:
         """Write a job, under a name that tells its content."""
-        path = self._folder / f"job-{hashlib.sha256(content).hexdigest()}.pickle"
-        write_file(path, (content,), self._permissions)
-        return path
+        name = _name_of_job(content)
+        self.folder.write(name, (content,))
+        return name
 
     def write_parts(self, parts: Sequence[bytes]) -> Parts:
         """Write the parts of all tasks, in their order."""
@@ -115,9 +113,18 @@ class ShippedFiles:
         for number, part in enumerate(parts):
             entries.append(_ENTRY.pack(start, len(part), _digest(key, number, part)))
             start += len(part)
-        path = self._folder / f"parts-{secrets.token_hex(16)}.bin"
-        write_file(path, (b"".join(entries), *parts), self._permissions, durable=False)
-        return Parts(path=str(path), key=key)
+        name = f"parts-{secrets.token_hex(16)}.bin"
+        self.folder.write(name, (b"".join(entries), *parts), durable=False)
+        return Parts(name=name, key=key)
+
+    def forget(self, parts: Parts) -> None:
+        """Nobody reads them any more."""
+        if parts.name:
+            try:
+                self.folder.remove(parts.name)
+            except OSError as error:
+                where = self.folder.locate(parts.name)
+                logger.warning("%s is of no use any more, but cannot be removed: %s", where, error)
 
     def remove_leftovers(self) -> list[str]:
         """Delete what runs have left that were killed; nothing that is not a shipped file by its name.
@@ -125,34 +132,29 @@ class ShippedFiles:
         Returns:
             The names of the deleted files.
         """
-        names = sorted(path.name for path in self._folder.iterdir())
-        found = [name for name in names if _OURS.fullmatch(target_of_temporary(name) or name)]
-        return [name for name in found if remove(self._folder / name)]
+        unfinished = self.folder.remove_unfinished(lambda name: _OURS.fullmatch(name) is not None)
+        found = [name for name in self.folder.names() if _OURS.fullmatch(name)]
+        return sorted([*unfinished, *(name for name in found if self.folder.remove(name))])
 
 
-def forget(parts: Parts) -> None:
-    """Nobody reads them any more."""
-    if parts.path:
-        try:
-            remove(Path(parts.path))
-        except OSError as error:
-            logger.warning("%s is of no use any more, but cannot be removed: %s", parts.path, error)
-
-
-def read_job(path: str) -> bytes:
+def read_job(folder: Folder, name: str) -> bytes:
     """The content of a job's file.
 
     Raises:
         JobExecutionError: when it is not what its name says.
     """
-    content = Path(path).read_bytes()
-    if Path(path).name != f"job-{hashlib.sha256(content).hexdigest()}.pickle":
+    content = folder.read(name)
+    if name != _name_of_job(content):
         raise JobExecutionError(
-            f"the job's file {path} has been changed since the driver wrote it: its content does not have the digest "
-            "in its name. Nothing of it was used. See who can write to the checkpoint directory, and run the program "
-            "again, which writes it anew"
+            f"the job's file {folder.locate(name)} has been changed since the driver wrote it: its content does not "
+            "have the digest in its name. Nothing of it was used. See who can write to the checkpoint directory, and "
+            "run the program again, which writes it anew"
         )
     return content
+
+
+def _name_of_job(content: bytes) -> str:
+    return f"job-{hashlib.sha256(content).hexdigest()}.pickle"
 
 
 def _digest(key: bytes, number: int, content: bytes) -> bytes:

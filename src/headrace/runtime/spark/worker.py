@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from headrace.runtime.task.instance import JobBlob
+    from headrace.storage.folder import Folder
 
 _KEPT_RUNNERS = 4
 """A worker serves few jobs; those it has not seen for longest are closed."""
@@ -63,14 +64,12 @@ class ShippedJob:
 
     Args:
         digest: of the content.
-        content: the pickled blob; None when it lies in a file.
-        path: the file.
+        place: the pickled blob, or the folder and the name of the file in which it lies.
     """
 
-    def __init__(self, digest: str, content: bytes | None, path: str | None) -> None:
+    def __init__(self, digest: str, place: bytes | tuple[Folder, str]) -> None:
         self._digest = digest
-        self._content = content
-        self._path = path
+        self._place = place
 
     def runner(self) -> TaskRunner:
         """This process's runner of the job; user functions are unpickled once."""
@@ -91,10 +90,7 @@ class ShippedJob:
         return runner
 
     def _load(self) -> JobBlob:
-        content = self._content
-        if content is None:
-            assert self._path is not None
-            content = read_job(self._path)
+        content = self._place if isinstance(self._place, bytes) else read_job(*self._place)
         blob: JobBlob = pickle.loads(content)
         return blob
 
@@ -117,7 +113,7 @@ class SourceStage:
         contexts = Parts.from_text(self._setting())
         for batch in batches:
             for subtask in batch.column(0).to_pylist():
-                context = EpochContext.from_bytes(contexts.part(subtask))
+                context = EpochContext.from_bytes(contexts.part(subtask, runner.blob.shipped))
                 yield from _batched(runner.run_source_task(subtask, context))
 
     def _setting(self) -> str:
@@ -150,17 +146,19 @@ class BackgroundStage:
 
     Args:
         work: what to do with an item.
+        shipped: the folder of shipped files.
         items: the items, pickled one by one.
     """
 
-    def __init__(self, work: Callable[[Any], Any], items: Parts) -> None:
+    def __init__(self, work: Callable[[Any], Any], shipped: Folder, items: Parts) -> None:
         self._work = work
+        self._shipped = shipped
         self._items = items
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                result = pickle.dumps(self._work(pickle.loads(self._items.part(number))), protocol=5)
+                result = pickle.dumps(self._work(pickle.loads(self._items.part(number, self._shipped))), protocol=5)
                 yield pa.RecordBatch.from_pydict({"number": pa.array([number]), "result": pa.array([result])})
 
 

@@ -11,12 +11,12 @@ from headrace.state.compaction import run_compaction
 
 if TYPE_CHECKING:
     from headrace.state.compaction import CompactionResult, CompactionTask
-    from headrace.state.storage import StateStorage
+    from headrace.storage.folder import Folder
 
 logger = logging.getLogger(__name__)
 
 
-def compact(storage: StateStorage, task: CompactionTask) -> CompactionResult | None:
+def compact(storage: Folder, task: CompactionTask) -> CompactionResult | None:
     """Merge runs; None when their files have gone meanwhile, so that it is of no use any more."""
     try:
         return run_compaction(storage, task)

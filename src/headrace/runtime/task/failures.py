@@ -7,11 +7,14 @@ machine may do better next time (a read error, a lost file, a lost envelope) is 
 from __future__ import annotations
 
 import traceback
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.common import errors
 from headrace.operators.user_code import text_of
 from headrace.runtime.task.messages import TaskFailure
+
+if TYPE_CHECKING:
+    from headrace.storage.folder import Folder
 
 REPORTED = (
     errors.UserFunctionError,
@@ -32,18 +35,18 @@ _HOW_TO_MEND: Final = (
 )
 
 
-def describe(error: BaseException, state_directory: str) -> TaskFailure:
+def describe(error: BaseException, state: Folder) -> TaskFailure:
     """An error in a form that travels.
 
     Args:
         error: what was raised.
-        state_directory: where the state files are, which errors know by their names only.
+        state: where the state files are, which errors know by their names only.
     """
     kind = next((cls.__name__ for cls in type(error).__mro__ if hasattr(errors, cls.__name__)), "JobExecutionError")
     details = "".join(traceback.format_exception(error))
     message = text_of(error) or type(error).__name__
     if isinstance(error, errors.StateCorruptedError):
-        message += _HOW_TO_MEND.format(state_directory)
+        message += _HOW_TO_MEND.format(state)
     return TaskFailure(kind, message, details)
 
 

@@ -15,7 +15,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.common.constants import MIN_WATERMARK
-from headrace.common.durable import Permissions
 from headrace.common.errors import StateMigrationError
 from headrace.exchange.sender import EdgeSender
 from headrace.graph.specs import SourceSpec
@@ -26,7 +25,6 @@ from headrace.runtime.task.dependencies import NOTHING
 from headrace.runtime.task.gate import Gate
 from headrace.runtime.task.operator_table import OperatorMaker
 from headrace.runtime.task.wiring import ChainedTarget, ExchangeTarget, Fanout, Member, calling_key_function
-from headrace.state.storage import DirectoryStorage
 from headrace.state.task_state import TaskState
 
 if TYPE_CHECKING:
@@ -36,6 +34,7 @@ if TYPE_CHECKING:
     from headrace.runtime.task.dependencies import Dependencies
     from headrace.runtime.task.messages import EpochContext, PartitionContext
     from headrace.state.operator_state import OperatorState
+    from headrace.storage.folder import Folder
 
 logger = logging.getLogger(__name__)
 
@@ -46,15 +45,23 @@ class JobBlob:
 
     Attributes:
         plan: the pickled :class:`JobPlan`.
-        state_directory: where the state files are.
+        storage: where its state is, and what is shipped to its tasks.
         dependencies: what its functions need besides.
-        permissions: who may read what its tasks and its driver write beside the state.
     """
 
     plan: bytes
-    state_directory: str
+    storage: Folder
     dependencies: Dependencies = NOTHING
-    permissions: Permissions = Permissions.OWNER
+
+    @property
+    def state(self) -> Folder:
+        """The folder of the state files."""
+        return self.storage.folder("state")
+
+    @property
+    def shipped(self) -> Folder:
+        """The folder of what is too large to be sent along with every task."""
+        return self.storage.folder("shipped")
 
 
 class StageInstance:
@@ -165,7 +172,7 @@ class StageInstance:
 
     def _open_state(self, blob: JobBlob, start: PartitionContext) -> TaskState:
         return TaskState.open(
-            DirectoryStorage(blob.state_directory, blob.permissions),
+            blob.state,
             start.versions,
             self.stage.index,
             self.partition,

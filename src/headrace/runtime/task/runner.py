@@ -117,7 +117,7 @@ class TaskRunner:
         if instance is not None:
             instance.outbox.clear()
             instance.drop()
-        return TaskReport(stage=stage, partition=partition, error=describe(error, self.blob.state_directory))
+        return TaskReport(stage=stage, partition=partition, error=describe(error, self.blob.state))
 
     def _report(self, partition: int, report: TaskReport) -> Envelope:
         payload = pickle.dumps(report, protocol=5)

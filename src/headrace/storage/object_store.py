@@ -1,0 +1,250 @@
+"""Folders of an object store: S3 and what speaks like it, Google Cloud Storage, Azure Blob Storage.
+
+A folder is a prefix of keys. What POSIX does with ``link`` is a conditional put here; a put is whole and durable when
+it returns, and a listing shows every put that was answered. There is no appending: a log is a folder of segments.
+"""
+
+from __future__ import annotations
+
+import errno
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from headrace.storage.folder import Folder, Log, checked_name
+from headrace.storage.object_client import client, translated
+from headrace.storage.object_maps import WrittenFiles, spooled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from typing_extensions import Buffer
+
+_TRIES: Final = 2
+"""How often a file is tried to be created whose put was sent, but not answered: the store's client cannot tell one that
+was done from another's, so it does not try again itself."""
+
+_IN_DOUBT: Final = (errno.EIO, errno.EAGAIN)
+
+_MARK: Final = "writer"
+"""The attribute of an object that says which call has created it."""
+
+_PARALLEL_READS: Final = 16
+"""How many segments of a log are read at the same time."""
+
+_SINGLE_PUT_BYTES: Final = 16 << 20
+"""What is larger is sent in several parts, without a copy of the whole."""
+
+_written = WrittenFiles()
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectFolder(Folder):
+    """A prefix of keys in a bucket or container.
+
+    Attributes:
+        bucket: the URL of the bucket.
+        prefix: of all keys, without slashes at its ends.
+        options: how to reach the store, by names of object_store; not shown, since there are secrets among them.
+    """
+
+    bucket: str
+    prefix: str
+    options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.bucket}/{self.prefix}" if self.prefix else self.bucket
+
+    def folder(self, name: str) -> ObjectFolder:
+        return ObjectFolder(self.bucket, self._key(name), self.options)
+
+    def make(self) -> None:
+        """A prefix needs no making."""
+
+    def open_to_others(self) -> str | None:
+        """Who may write is the bucket's affair, and cannot be seen from here."""
+        return None
+
+    def create(self, name: str, content: bytes) -> bool:
+        # A put may have been done although its answer was an error, or none; sent again, it would find itself. So who
+        # has created the file is told by a mark, not by the answer.
+        mark = uuid.uuid4().hex
+        for attempt in range(1, _TRIES + 1):
+            try:
+                return self._create(name, content, mark)
+            except OSError as error:
+                if attempt == _TRIES or error.errno not in _IN_DOUBT:
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+    def _create(self, name: str, content: bytes, mark: str) -> bool:
+        import obstore
+        from obstore.exceptions import AlreadyExistsError
+
+        with translated(self.locate(name)):
+            try:
+                obstore.put(
+                    self._store(),
+                    self._key(name),
+                    content,
+                    mode="create",
+                    use_multipart=False,
+                    attributes={_MARK: mark},
+                )
+            except AlreadyExistsError:
+                return self._mark_of(name) == mark
+        return True
+
+    def _mark_of(self, name: str) -> str | None:
+        import obstore
+
+        try:
+            attributes: dict[str, str] = obstore.get(self._store(), self._key(name)).attributes
+        except FileNotFoundError as error:
+            # A conflict with another request on the same key, or somebody has removed it since.
+            where = self.locate(name)
+            raise OSError(errno.EAGAIN, "the store reports a conflict, but nothing has the name", where) from error
+        return attributes.get(_MARK)
+
+    def write(self, name: str, chunks: Iterable[Buffer], *, durable: bool = True) -> None:
+        import obstore
+
+        views = [memoryview(chunk).cast("B") for chunk in chunks]
+        size = sum(view.nbytes for view in views)
+        with translated(self.locate(name)):
+            if size <= _SINGLE_PUT_BYTES:
+                content = b"".join(views)
+                obstore.put(self._store(), self._key(name), content, use_multipart=False)
+                _written.keep((self.bucket, self._key(name)), content)
+            else:
+                obstore.put(self._store(), self._key(name), iter(views))
+
+    def read(self, name: str) -> bytes:
+        import obstore
+
+        with translated(self.locate(name)):
+            return bytes(obstore.get(self._store(), self._key(name)).bytes())
+
+    def read_range(self, name: str, start: int, length: int) -> bytes:
+        import obstore
+
+        if not length:
+            return b""
+        try:
+            with translated(self.locate(name)):
+                return bytes(obstore.get_range(self._store(), self._key(name), start=start, length=length))
+        except FileNotFoundError:
+            raise
+        except OSError:  # that a range begins behind the end is an error like any other
+            size = self.size(name)
+            if size is None or start < size:
+                raise
+            return b""
+
+    def map(self, name: str) -> pa.Buffer:
+        import obstore
+
+        kept = _written.take((self.bucket, self._key(name)))
+        if kept is not None:
+            return pa.py_buffer(kept)
+        with translated(self.locate(name)):
+            return spooled(obstore.get(self._store(), self._key(name)).stream())
+
+    def size(self, name: str) -> int | None:
+        import obstore
+
+        try:
+            with translated(self.locate(name)):
+                return int(obstore.head(self._store(), self._key(name))["size"])
+        except FileNotFoundError:
+            return None
+
+    def names(self) -> list[str]:
+        import obstore
+
+        with translated(str(self)):
+            found = obstore.list_with_delimiter(self._store(), self.prefix or None)
+        keys = [*(entry["path"] for entry in found["objects"]), *found["common_prefixes"]]
+        return sorted(key.rstrip("/").rpartition("/")[2] for key in keys)
+
+    def remove(self, name: str) -> bool:
+        import obstore
+
+        _written.take((self.bucket, self._key(name)))
+        try:
+            with translated(self.locate(name)):
+                obstore.delete(self._store(), self._key(name))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def remove_unfinished(self, is_over: Callable[[str], bool]) -> list[str]:
+        """A put is whole or not there; of one in several parts a rule of the bucket removes what was left."""
+        return []
+
+    def start_log(self, name: str) -> Log:
+        segments = self.folder(name)
+        if not segments.create(_segment(0), b""):
+            raise FileExistsError(errno.EEXIST, "there is such a log", str(segments))
+        return _SegmentedLog(name, segments)
+
+    def read_log(self, name: str, length: int) -> bytes:
+        segments = self.folder(name)
+        names = segments.names()
+        if not names:
+            raise FileNotFoundError(errno.ENOENT, "no such log", str(segments))
+        content = bytearray()
+        with ThreadPoolExecutor(_PARALLEL_READS) as readers:
+            for start in range(0, len(names), _PARALLEL_READS):
+                content += b"".join(readers.map(segments.read, names[start : start + _PARALLEL_READS]))
+                if len(content) >= length:
+                    break
+        return bytes(content[:length])
+
+    def remove_log(self, name: str) -> bool:
+        segments = self.folder(name)
+        names = segments.names()
+        for segment in reversed(names):  # the first one holds the name
+            segments.remove(segment)
+        return bool(names)
+
+    def _key(self, name: str) -> str:
+        return f"{self.prefix}/{checked_name(name)}" if self.prefix else checked_name(name)
+
+    def _store(self) -> Any:
+        return client(self.bucket, self.options)
+
+
+class _SegmentedLog(Log):
+    """A log whose every durable piece is an object, named by its number; the first is empty and claims the name."""
+
+    def __init__(self, name: str, segments: ObjectFolder) -> None:
+        self.name = name
+        self.size = 0
+        self._segments = segments
+        self._number = 0
+        self._waiting: list[bytes] = []
+
+    def append(self, data: bytes) -> None:
+        self._waiting.append(data)
+        self.size += len(data)
+
+    def make_durable(self) -> None:
+        content = b"".join(self._waiting)
+        if not content:
+            return
+        self._number += 1
+        if not self._segments.create(_segment(self._number), content):
+            where = self._segments.locate(_segment(self._number))
+            raise OSError(errno.EEXIST, "somebody else has written to the log", where)
+        self._waiting = []
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+def _segment(number: int) -> str:
+    return f"{number:010d}"

@@ -1,0 +1,124 @@
+"""Folders of a POSIX file system: a local disk, NFS, a mounted volume."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from headrace.common.durable import (
+    AppendedFile,
+    Permissions,
+    create_exclusively,
+    make_folder,
+    remove,
+    size_of,
+    target_of_temporary,
+    write_file,
+)
+from headrace.storage.folder import Folder, Log, checked_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from typing_extensions import Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class PosixFolder(Folder):
+    """A folder that driver and executors see under the same path.
+
+    Attributes:
+        path: the folder.
+        permissions: who may read and write what is made in it.
+    """
+
+    path: Path
+    permissions: Permissions = Permissions.OWNER
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def folder(self, name: str) -> PosixFolder:
+        return PosixFolder(self.path / checked_name(name), self.permissions)
+
+    def make(self) -> None:
+        make_folder(self.path, self.permissions)
+
+    def open_to_others(self) -> str | None:
+        # A folder that was there before keeps its mode, and who may write to it may put what he likes in our places.
+        meant = self.permissions.of_folders
+        mode = stat.S_IMODE(self.path.stat().st_mode)
+        if meant is None or not mode & ~meant & 0o022:
+            return None
+        return f"its mode is {mode:o}: chmod {meant:o}"
+
+    def create(self, name: str, content: bytes) -> bool:
+        return create_exclusively(self._file(name), content, self.permissions)
+
+    def write(self, name: str, chunks: Iterable[Buffer], *, durable: bool = True) -> None:
+        write_file(self._file(name), chunks, self.permissions, durable=durable)
+
+    def read(self, name: str) -> bytes:
+        return self._file(name).read_bytes()
+
+    def read_range(self, name: str, start: int, length: int) -> bytes:
+        with self._file(name).open("rb") as file:
+            file.seek(start)
+            return file.read(length)
+
+    def map(self, name: str) -> pa.Buffer:
+        path = self._file(name)
+        if path.is_dir():
+            raise IsADirectoryError(str(path))
+        if not path.stat().st_size:
+            return pa.py_buffer(b"")
+        with pa.memory_map(str(path), "r") as file:
+            return file.read_buffer()
+
+    def size(self, name: str) -> int | None:
+        return size_of(self._file(name))
+
+    def names(self) -> list[str]:
+        return sorted(name for name in os.listdir(self.path) if target_of_temporary(name) is None)
+
+    def remove(self, name: str) -> bool:
+        return remove(self._file(name))
+
+    def remove_unfinished(self, is_over: Callable[[str], bool]) -> list[str]:
+        targets = ((name, target_of_temporary(name)) for name in sorted(os.listdir(self.path)))
+        over = [name for name, target in targets if target is not None and is_over(target)]
+        return [name for name in over if remove(self.path / name)]
+
+    def start_log(self, name: str) -> Log:
+        return _PosixLog(AppendedFile(self._file(name), self.permissions))
+
+    def read_log(self, name: str, length: int) -> bytes:
+        return self.read_range(name, 0, length)
+
+    def remove_log(self, name: str) -> bool:
+        return self.remove(name)
+
+    def _file(self, name: str) -> Path:
+        return self.path / checked_name(name)
+
+
+class _PosixLog(Log):
+    def __init__(self, file: AppendedFile) -> None:
+        self._file = file
+        self.name = file.path.name
+        self.size = 0
+
+    def append(self, data: bytes) -> None:
+        self._file.append(data)
+        self.size = self._file.size
+
+    def make_durable(self) -> None:
+        self._file.make_durable()
+
+    def close(self) -> None:
+        self._file.close()

@@ -1,0 +1,197 @@
+"""What every kind of folder promises: on a POSIX file system, and on object stores, one of them in memory."""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from headrace.common.errors import CheckpointError, CheckpointStorageError
+from headrace.storage.folder import Folder
+from headrace.storage.locations import open_storage
+from headrace.storage.object_store import ObjectFolder
+from headrace.storage.posix import PosixFolder
+from tests.storage.s3_server import S3Server
+
+
+@pytest.fixture(params=["posix", "memory", "s3"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
+    made: Folder = PosixFolder(tmp_path / "deep" / "root")
+    if request.param == "memory":
+        pytest.importorskip("obstore")
+        made = ObjectFolder(f"memory:///{uuid.uuid4().hex}", "deep/root")
+    if request.param == "s3":
+        server: S3Server = request.getfixturevalue("s3")
+        made = open_storage(f"{server.new_bucket()}/deep/root", options=server.options())
+    made.make()
+    return made
+
+
+def test_it_travels(folder: Folder) -> None:
+    folder.write("a", [b"content"])
+    copy = pickle.loads(pickle.dumps(folder.folder("below").folder("deeper")))
+    copy.make()
+    assert copy.create("b", b"more")
+    assert folder.folder("below").folder("deeper").read("b") == b"more"
+    assert str(copy) == f"{folder}/below/deeper"
+    assert copy.locate("b") == f"{folder}/below/deeper/b"
+
+
+def test_a_file_is_created_once(folder: Folder) -> None:
+    assert [folder.create("a", content) for content in (b"1", b"2", b"1", b"")] == [True, False, False, False]
+    assert folder.read("a") == b"1"
+    assert folder.remove("a")
+    assert folder.create("a", b"2")
+
+
+def test_of_many_that_create_a_file_one_wins(folder: Folder) -> None:
+    """Also when all of them write the same."""
+    with ThreadPoolExecutor(8) as threads:
+        for name in map(str, range(20)):
+            assert sum(threads.map(lambda _, name=name: folder.create(name, b"same"), range(8))) == 1  # type: ignore[misc]
+    assert folder.names() == sorted(map(str, range(20)))
+
+
+def test_files_are_written_and_replaced(folder: Folder) -> None:
+    folder.write("b", [b"x", pa.py_buffer(b"yz"), b"", memoryview(b"!")])
+    folder.write("a", [], durable=False)
+    assert (folder.read("b"), folder.read("a")) == (b"xyz!", b"")
+    folder.write("b", [b"other"])
+    assert folder.read("b") == b"other"
+    assert (folder.size("b"), folder.size("a"), folder.size("c")) == (5, 0, None)
+    assert folder.names() == ["a", "b"]
+    assert folder.remove("b")
+    folder.remove("b")
+    assert folder.names() == ["a"]
+
+
+def test_what_is_not_there(folder: Folder) -> None:
+    for read in (folder.read, folder.map, lambda name: folder.read_range(name, 0, 1)):
+        with pytest.raises(FileNotFoundError):
+            read("missing")
+    with pytest.raises(FileNotFoundError):
+        folder.read_log("missing", 1)
+    assert not folder.remove_log("missing")
+    assert folder.names() == []
+
+
+@pytest.mark.parametrize(("start", "length"), [(0, 0), (0, 3), (2, 3), (0, 10), (8, 10), (10, 1), (99, 5), (99, 0)])
+def test_a_range_ends_with_the_file(folder: Folder, start: int, length: int) -> None:
+    folder.write("a", [b"0123456789"])
+    assert folder.read_range("a", start, length) == b"0123456789"[start : start + length]
+
+
+@pytest.mark.parametrize("size", [0, 1, 1 << 20, (16 << 20) + 1])
+def test_a_mapped_file_stays_readable(folder: Folder, size: int) -> None:
+    content = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
+    folder.write("a", [content[: size // 2], content[size // 2 :]])
+    mapped = [folder.map("a") for _ in range(3)]
+    folder.remove("a")
+    assert all(buffer.equals(pa.py_buffer(content)) for buffer in mapped)
+    with pytest.raises(FileNotFoundError):
+        folder.map("a")
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../a", "a\\b", "a\0"])
+def test_names_lead_nowhere_else(folder: Folder, name: str) -> None:
+    for use in (folder.read, folder.folder, folder.remove, folder.start_log, lambda name: folder.create(name, b"")):
+        with pytest.raises(CheckpointError, match="cannot be the name"):
+            use(name)
+
+
+def test_folders_in_it_are_among_its_names_and_are_not_removed(folder: Folder) -> None:
+    below = folder.folder("below")
+    below.make()
+    below.write("a", [b"x"])
+    assert folder.names() == ["below"]
+    folder.remove("below")
+    assert below.read("a") == b"x"
+
+
+def test_a_log_grows(folder: Folder) -> None:
+    log = folder.start_log("log")
+    content = b""
+    for piece in (b"one", b"two", b"", b"three" * 100):
+        log.append(piece)
+        log.append(b"\n")
+        log.make_durable()
+        log.make_durable()
+        content += piece + b"\n"
+        assert (log.name, log.size) == ("log", len(content))
+        assert folder.read_log("log", len(content)) == content
+    assert folder.read_log("log", 5) == content[:5]
+    assert folder.read_log("log", 10_000) == content
+    with pytest.raises(FileExistsError):
+        folder.start_log("log")
+    assert folder.names() == ["log"]
+    log.close()
+    log.close()
+    assert folder.remove_log("log")
+    assert folder.names() == []
+
+
+def test_a_log_of_many_pieces(folder: Folder) -> None:
+    log = folder.start_log("log")
+    for number in range(50):
+        log.append(b"%d\n" % number)
+        log.make_durable()
+    assert folder.read_log("log", log.size) == b"".join(b"%d\n" % number for number in range(50))
+
+
+def test_a_log_that_was_only_begun_holds_its_name(folder: Folder) -> None:
+    folder.start_log("log")
+    with pytest.raises(FileExistsError):
+        folder.start_log("log")
+    assert folder.read_log("log", 10) == b""
+
+
+def test_what_was_not_finished_is_not_listed(tmp_path: Path) -> None:
+    folder = PosixFolder(tmp_path)
+    for name in (f".a.{'0' * 32}.tmp", f".b.{'0' * 32}.tmp", ".hidden"):
+        (tmp_path / name).touch()
+    assert folder.names() == [".hidden"]
+    assert folder.remove_unfinished(lambda name: name == "a") == [f".a.{'0' * 32}.tmp"]
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    ("location", "shown"),
+    [
+        ("s3://bucket", "s3://bucket"),
+        ("s3://bucket/a/b/", "s3://bucket/a/b"),
+        ("S3A://bucket/a", "s3a://bucket/a"),
+        ("gs://bucket/a", "gs://bucket/a"),
+        ("az://container/a", "az://container/a"),
+        ("abfss://container@account.dfs.core.windows.net/a", "abfss://container@account.dfs.core.windows.net/a"),
+    ],
+)
+def test_locations_on_object_stores(location: str, shown: str) -> None:
+    pytest.importorskip("obstore")
+    options = {"account_name": "account"} if location.startswith("az") else {}
+    assert str(open_storage(location, options=options)) == shown
+
+
+@pytest.mark.parametrize(
+    "location", ["s3:///a", "s3://bucket/a//b", "s3://bucket/../b", "s3://bucket/a?b", "gs://b/a#x"]
+)
+def test_what_names_no_prefix(location: str) -> None:
+    pytest.importorskip("obstore")
+    with pytest.raises(CheckpointStorageError, match=r"expected .*://<bucket>/<prefix>"):
+        open_storage(location)
+
+
+@pytest.mark.parametrize("options", [{"nonsense": "1"}, {"retry_timeout": "soon"}, {"allow_http": "perhaps"}])
+def test_options_that_do_not_fit(options: dict[str, str]) -> None:
+    pytest.importorskip("obstore")
+    with pytest.raises(CheckpointStorageError, match=r"headrace\.storage options"):
+        open_storage("s3://bucket/a", options=options)
+
+
+def test_secrets_are_not_shown() -> None:
+    pytest.importorskip("obstore")
+    folder = open_storage("s3://bucket/a", options={"access_key_id": "who", "secret_access_key": "hush"})
+    assert "hush" not in f"{folder!r} {folder}"

@@ -1,0 +1,178 @@
+"""Whole jobs whose checkpoint directory is on S3: their output is exact, whatever happens to them and to the store."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from headrace.common.errors import JobSupersededError, StateCorruptedError
+from headrace.storage.folder import Folder
+from headrace.storage.locations import open_storage
+from headrace.storage.object_maps import WrittenFiles
+from tests.reliability.support import small_jobs
+from tests.reliability.support.file_sinks import KINDS
+from tests.reliability.support.small_jobs import CrashError, SmallJob, WatchedSink, expected
+from tests.storage.s3_server import S3Server, done_and_lost, done_but, done_but_late, refused
+
+PATIENCE = 60.0
+CSV = next(kind for kind in KINDS if kind.name == "csv-rolled-by-size")
+
+
+class JobOnS3:
+    """One small job with its bucket and its output."""
+
+    def __init__(self, server: S3Server, folder: Path) -> None:
+        self.server = server
+        self.output = folder / "output"
+        self.location = f"{server.new_bucket()}/jobs/small"
+        self._folder = folder
+
+    @property
+    def directory(self) -> Folder:
+        return open_storage(self.location, options=self.server.options())
+
+    def job(self, sink: WatchedSink | None = None, pause: float = 0.0, **more: str) -> SmallJob:
+        all_options = self.server.options() | more
+        options = {f"headrace.storage.{key.replace('_', '-')}": value for key, value in all_options.items()}
+        settings = {"execution.checkpointing.dir": self.location, **options}
+        settings["restart-strategy.exponential-delay.initial-backoff"] = "100 ms"
+        return SmallJob(self._folder, sink or WatchedSink(CSV.make(self.output)), settings, pause)
+
+    def check(self) -> None:
+        assert CSV.records(self.output) == expected()
+
+    def epochs(self) -> int:
+        """The number of the newest manifest."""
+        names = self.directory.folder("manifests").names()
+        return max((int(name[:12]) for name in names if name != "newest"), default=0)
+
+
+@pytest.fixture
+def made(s3: S3Server, tmp_path: Path) -> JobOnS3:
+    return JobOnS3(s3, tmp_path)
+
+
+def test_a_job_runs_to_its_end(made: JobOnS3) -> None:
+    made.job().run()
+    made.check()
+    state = made.directory.folder("state").names()
+    assert state
+    assert all(name.endswith(".state") for name in state)
+    made.job().run()
+    made.check()
+
+
+@pytest.mark.parametrize("then", [1, 3])
+def test_it_goes_on_where_it_was_at_another_parallelism(
+    made: JobOnS3, monkeypatch: pytest.MonkeyPatch, then: int
+) -> None:
+    made.job().run(stop_after=4)
+    monkeypatch.setattr(small_jobs, "PARALLELISM", then)
+    assert made.job().run().restored[0] is not None
+    made.check()
+
+
+def test_what_was_written_can_be_read_again_from_the_store(made: JobOnS3, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here as in another process."""
+    monkeypatch.setattr(WrittenFiles, "take", lambda self, key: None)
+    made.job().run(stop_after=4)
+    made.job().run()
+    made.check()
+
+
+def test_a_crash_in_the_middle_of_a_commit(made: JobOnS3) -> None:
+    def die(epoch: int) -> None:
+        if epoch >= 4:
+            raise CrashError
+
+    made.job(WatchedSink(CSV.make(made.output), before=die)).crash()
+    made.job().run()
+    made.check()
+
+
+def test_the_older_of_two_job_managers_stops(made: JobOnS3) -> None:
+    errors: list[BaseException] = []
+    thread = made.job(pause=0.05).in_background(errors)
+    wait_until(lambda: made.epochs() >= 3)
+    assert made.job().run().restored[0] is not None
+    thread.join(PATIENCE)
+    assert [type(error) for error in errors] == [JobSupersededError], errors
+    made.check()
+
+
+def test_a_server_that_is_gone_for_a_while(made: JobOnS3) -> None:
+    errors: list[BaseException] = []
+    thread = made.job(pause=0.02).in_background(errors)
+    wait_until(lambda: made.epochs() >= 3)
+    made.server.end()
+    try:
+        time.sleep(3)  # longer than requests are tried again
+    finally:
+        made.server.begin()
+    thread.join(PATIENCE)
+    assert not errors
+    made.check()
+
+
+@pytest.mark.parametrize("fault", [done_but("400 Bad Request"), done_and_lost, refused("400 Bad Request")])
+@pytest.mark.parametrize("path", ["/manifests/0", "/state/", "/generations/", "/manifests/newest"])
+def test_puts_that_go_wrong(made: JobOnS3, fault: object, path: str) -> None:
+    seen = 0
+
+    def faults(method: str, its_path: str) -> object:
+        nonlocal seen
+        if method != "PUT" or path not in its_path:
+            return None
+        seen += 1
+        return fault if seen % 5 == 3 else None
+
+    made.server.faults = faults  # type: ignore[assignment]
+    try:
+        made.job().run(stop_after=5)
+        made.job().run(stop_after=9)
+        made.job().run()
+    finally:
+        made.server.faults = lambda method, path: None
+    assert seen >= 3
+    made.check()
+
+
+@pytest.mark.parametrize("path", ["/manifests/000000000004.json", "/state/4-", "/generations/0"])
+def test_a_server_that_answers_too_late(made: JobOnS3, path: str) -> None:
+    with made.server.failing(done_but_late(3), "PUT", path) as struck:
+        made.job(read_timeout="1 s").run()
+    assert len(struck) == 1
+    made.check()
+
+
+def test_damaged_state_is_named(made: JobOnS3) -> None:
+    made.job().run(stop_after=4)
+    state = made.directory.folder("state")
+    intact = {name: state.read(name) for name in state.names()}
+    for name, content in intact.items():
+        state.write(name, [content[:-1] + bytes([content[-1] ^ 1])])
+    with pytest.raises(StateCorruptedError, match=rf"\.state.*\(in {state}\)"):
+        made.job().run()
+    for name, content in intact.items():
+        state.write(name, [content])
+    made.job().run()
+    made.check()
+
+
+def test_missing_state_is_named(made: JobOnS3) -> None:
+    made.job().run(stop_after=4)
+    state = made.directory.folder("state")
+    for name in state.names():
+        state.remove(name)
+    with pytest.raises(StateCorruptedError, match="is missing"):
+        made.job().run()
+
+
+def wait_until(condition: object) -> None:
+    end = time.monotonic() + PATIENCE
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < end
+        threading.Event().wait(0.02)
