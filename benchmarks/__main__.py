@@ -65,7 +65,7 @@ def run_all(chosen: list[Benchmark], scale: Scale, lab: Lab, findings: Findings,
             for finding in benchmark.run(lab, scale):
                 findings.found.append(finding)
                 verdict = "[green]met[/]" if finding.is_met else "[red]not met[/]"
-                value = f"{finding.value:.2f}" if finding.unit == "x" else f"{finding.value:,.0f} MiB"
+                value = f"{finding.value:.2f}" if finding.unit == "x" else f"{finding.value:,.0f} {finding.unit}"
                 console.print(f"  {finding.case}: {value} {finding.note} (target {finding.target}: {verdict})")
         except (ProgramFailedError, WrongResultError) as error:
             findings.failures.append(f"{benchmark.name}: {error}")

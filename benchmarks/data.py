@@ -107,6 +107,19 @@ class GrowingState:
             write_file(folder, number, records(pa.array(keys), millis, random.random(len(keys))), _GROUPS_PER_FILE)
 
 
+@dataclass(frozen=True, slots=True)
+class NoFiles:
+    """For programs that make their own records."""
+
+    @property
+    def folder_name(self) -> str:
+        """The name of an empty folder."""
+        return "nothing"
+
+    def write(self, folder: Path) -> None:
+        """There is nothing to write."""
+
+
 def dataset(spec: DataSpec, folder: Path) -> Path:
     """The folder with the files of a data set, made if it is not there yet."""
     final = folder / spec.folder_name

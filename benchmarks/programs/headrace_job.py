@@ -67,13 +67,13 @@ class EpochTimes(LoggingListener):
         self._last = now
 
 
-def open_environment(assignment: Assignment) -> StreamExecutionEnvironment:
+def open_environment(assignment: Assignment, parallelism: int = _TASKS) -> StreamExecutionEnvironment:
     """An environment on two cores, with headrace's defaults but for the size of epochs, which is fixed."""
     settings = {
         "execution.checkpointing.dir": str(assignment.work / "checkpoints"),
         "headrace.spark.master": f"local[{_TASKS}]",
-        "parallelism.default": str(_TASKS),
-        "headrace.epoch.max-records": str(assignment.records_per_epoch // _TASKS),
+        "parallelism.default": str(parallelism),
+        "headrace.epoch.max-records": str(assignment.records_per_epoch // parallelism),
         "headrace.epoch.max-bytes": "4 gb",
         "headrace.epoch.target-duration": "10 min",
         "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={assignment.work / 'tmp'}",

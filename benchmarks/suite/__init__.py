@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.suite.growth import GrowthBenchmark
 from benchmarks.suite.memory import MemoryBenchmark
+from benchmarks.suite.partitions import PartitionsBenchmark
 from benchmarks.suite.process import ProcessBenchmark
 from benchmarks.suite.small_epoch import SmallEpochBenchmark
 from benchmarks.suite.window import WindowBenchmark
@@ -17,6 +18,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     WindowBenchmark(),
     ProcessBenchmark(),
     SmallEpochBenchmark(),
+    PartitionsBenchmark(),
     GrowthBenchmark(),
     MemoryBenchmark(),
 )

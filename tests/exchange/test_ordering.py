@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from typing import Any
@@ -13,9 +14,9 @@ from hypothesis import strategies as st
 from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.typeinfo import Types
-from headrace.exchange.channel import ChannelStatus, ChannelSummary
+from headrace.exchange.channel import ChannelStatus, ChannelSummary, SummaryBook, summaries_of
 from headrace.exchange.envelope import Envelope, Kind, sort_key
-from headrace.exchange.receiver import ExchangeError, ExchangeReceiver
+from headrace.exchange.receiver import STEP_BYTES, ExchangeError, ExchangeReceiver
 from headrace.exchange.sender import EdgeSender
 from headrace.graph.nodes import KeySelection
 from headrace.graph.partitioning import FORWARD, HASH, REBALANCE, Partitioning, Receivers
@@ -94,8 +95,9 @@ def epochs(draw: st.DrawFn) -> list[Channel]:
 def sent(epoch: list[Channel], parallelism: int = 1, **edge_changes: Any) -> list[Envelope]:
     """Everything that the channels send; a record says where it comes from."""
     outbox: list[Envelope] = []
+    book = SummaryBook(0)
     for channel in epoch:
-        sender = EdgeSender(edge(channel.edge, parallelism=parallelism, **edge_changes), outbox.append)
+        sender = EdgeSender(edge(channel.edge, parallelism=parallelism, **edge_changes), outbox.append, book)
         for phase, piece in enumerate(channel.pieces):
             sender.begin_channel(channel.number, phase, channel.start if phase == 0 else MIN_WATERMARK)
             rows = [f"{channel.edge}.{channel.number}.{phase}.{i}" for i in range(len(piece.stamps))]
@@ -107,11 +109,11 @@ def sent(epoch: list[Channel], parallelism: int = 1, **edge_changes: Any) -> lis
                 if phase % 2 == 0:
                     sender.flush()
             sender.end_channel(piece.final, channel.status)
-    return outbox
+    return [*outbox, *book.seal()]
 
 
 def received(
-    envelopes: list[Envelope], watermark: int = MIN_WATERMARK, edges: int = 3, *, is_stalled: bool = False
+    envelopes: list[Envelope], watermark: int = MIN_WATERMARK, *, is_stalled: bool = False, step_bytes: int = STEP_BYTES
 ) -> tuple[list[tuple[str, int]], int, ChannelStatus]:
     """What one receiver makes of envelopes: the records, each with its watermark."""
     found: list[tuple[str, int]] = []
@@ -120,14 +122,21 @@ def received(
         assert all(row.startswith(f"{planned.id}.") for row in batch.rows)
         found.extend(zip(batch.rows, batch.watermarks.tolist(), strict=True))
 
-    receiver = ExchangeReceiver([edge(number) for number in range(edges)], watermark, deliver, is_stalled=is_stalled)
-    for envelope in sorted(envelopes, key=sort_key):
-        if envelope.kind == Kind.SUMMARY:
-            receiver.summary(bytes(envelope.payload))
-        else:
-            receiver.data(envelope)
+    edges = [edge(number) for number in range(3)]
+    receiver = ExchangeReceiver(edges, watermark, deliver, is_stalled=is_stalled, step_bytes=step_bytes)
+    hand_over(envelopes, receiver)
     final, status = receiver.end()
     return found, final, status
+
+
+def hand_over(envelopes: Iterable[Envelope], receiver: ExchangeReceiver) -> None:
+    """All that has arrived, in the order in which Spark sorts it."""
+    for envelope in sorted(envelopes, key=sort_key):
+        if envelope.kind == Kind.SUMMARY:
+            for summary in summaries_of(envelope.payload):
+                receiver.summary(summary)
+        else:
+            receiver.data(envelope)
 
 
 def model_final(epoch: list[Channel], watermark: int) -> int:
@@ -140,9 +149,9 @@ def model_final(epoch: list[Channel], watermark: int) -> int:
 
 
 @settings(max_examples=150, deadline=None)
-@given(epochs(), st.one_of(st.just(MIN_WATERMARK), st.integers(0, 20)))
-def test_order_and_watermarks(epoch: list[Channel], watermark: int) -> None:
-    found, final, status = received(sent(epoch), watermark)
+@given(epochs(), st.one_of(st.just(MIN_WATERMARK), st.integers(0, 20)), st.sampled_from([0, 500, 2_000, STEP_BYTES]))
+def test_order_and_watermarks(epoch: list[Channel], watermark: int, step_bytes: int) -> None:
+    found, final, status = received(sent(epoch), watermark, step_bytes=step_bytes)
     records = sorted(
         (phase, stamp, channel.edge, channel.number, i)
         for channel in epoch
@@ -181,8 +190,7 @@ def test_nothing_is_lost_between_several_receivers(epoch: list[Channel], paralle
         rows = found.setdefault(target, [])
         edges = [edge(number, key=KEY) for number in range(3)]
         receiver = ExchangeReceiver(edges, MIN_WATERMARK, lambda _, batch, rows=rows: rows.extend(batch.rows))
-        for envelope in sorted((e for e in outbox if e.partition == target), key=sort_key):
-            receiver.summary(bytes(envelope.payload)) if envelope.kind == Kind.SUMMARY else receiver.data(envelope)
+        hand_over((envelope for envelope in outbox if envelope.partition == target), receiver)
         receiver.end()
     everything = [row for rows in found.values() for row in rows]
     assert len(everything) == len(set(everything)) == sum(len(p.stamps) for c in epoch for p in c.pieces)
@@ -195,8 +203,7 @@ def test_keyed_batches_reach_the_operator_with_their_keys() -> None:
     epoch = [Channel(0, n, MIN_WATERMARK, ACTIVE, [Piece([1, 5, 9], 9)]) for n in range(2)]
     batches: list[Batch] = []
     receiver = ExchangeReceiver([edge(0, key=KEY)], MIN_WATERMARK, lambda _, batch: batches.append(batch))
-    for envelope in sorted(sent(epoch, key=KEY), key=sort_key):
-        receiver.summary(bytes(envelope.payload)) if envelope.kind == Kind.SUMMARY else receiver.data(envelope)
+    hand_over(sent(epoch, key=KEY), receiver)
     receiver.end()
     for batch in batches:
         assert isinstance(batch, KeyedBatch)
@@ -246,15 +253,58 @@ def test_a_finished_and_an_idle_channel() -> None:
     assert received(sent(epoch), 10) == ([], 30, IDLE)
 
 
-def test_summaries_travel() -> None:
-    summary = ChannelSummary(1, 2, 3, MIN_WATERMARK, MAX_WATERMARK, IDLE, 4)
-    assert ChannelSummary.from_bytes(summary.to_bytes()) == summary
+def test_a_receiver_gets_the_summaries_of_a_sender_in_one_envelope() -> None:
+    book = SummaryBook(7)
+    wide, narrow = edge(0, parallelism=3), edge(1, parallelism=2)
+    ends = {"start": MIN_WATERMARK, "final": MAX_WATERMARK, "status": IDLE}
+    book.add(wide, 2, 0, **ends, envelopes=[5, 0, 1])
+    book.add(wide, 2, 1, **ends, envelopes=[0, 0, 9])
+    book.add(narrow, 3, 0, **ends, envelopes=[1, 2])
+    found: dict[int, list[ChannelSummary]] = {}
+    envelopes = list(book.seal())
+    for envelope in envelopes:
+        found.setdefault(envelope.partition, []).extend(summaries_of(envelope.payload))
+    shared = (MIN_WATERMARK, MAX_WATERMARK, IDLE)
+    assert found == {
+        0: [
+            ChannelSummary(0, 2, 0, *shared, 5),
+            ChannelSummary(0, 2, 1, *shared, 0),
+            ChannelSummary(1, 3, 0, *shared, 1),
+        ],
+        1: [
+            ChannelSummary(0, 2, 0, *shared, 0),
+            ChannelSummary(0, 2, 1, *shared, 0),
+            ChannelSummary(1, 3, 0, *shared, 2),
+        ],
+        2: [ChannelSummary(0, 2, 0, *shared, 1), ChannelSummary(0, 2, 1, *shared, 9)],
+    }
+    assert len(envelopes) == 5, "one for each receiver and each number of receivers"
+    assert len({sort_key(envelope) for envelope in envelopes if envelope.partition == 0}) == 2
+    assert list(book.seal()) == [], "each epoch begins with an empty book"
+
+
+def test_small_envelopes_are_delivered_together_and_large_ones_as_they_come() -> None:
+    """However many there are, and over the borders of pieces; records of other edges still come in between."""
+    epoch = [Channel(0, n, 0, ACTIVE, [Piece([1, 5, 9], 9, [1, 2]), Piece([10, 20], 20)]) for n in range(5)]
+    sizes: list[int] = []
+    for step_bytes in (STEP_BYTES, 0):
+        steps: list[int] = []
+        receiver = ExchangeReceiver(
+            [edge(0)], 0, lambda _, batch, steps=steps: steps.append(len(batch)), step_bytes=step_bytes
+        )
+        hand_over(sent(epoch), receiver)
+        receiver.end()
+        assert sum(steps) == 25
+        sizes.append(len(steps))
+    assert sizes[0] == 1
+    assert sizes[1] > 5
 
 
 @given(st.integers(1, 9), st.lists(st.integers(0, 30), min_size=1, max_size=4))
 def test_rebalancing_keeps_order_and_loses_nothing(parallelism: int, sizes: list[int]) -> None:
     outbox: list[Envelope] = []
-    sender = EdgeSender(edge(0, parallelism=parallelism, partitioning=REBALANCE), outbox.append)
+    book = SummaryBook(0)
+    sender = EdgeSender(edge(0, parallelism=parallelism, partitioning=REBALANCE), outbox.append, book)
     sender.begin_channel(0, 0, 0)
     rows = iter(range(1000))
     for size in sizes:
@@ -262,12 +312,12 @@ def test_rebalancing_keeps_order_and_loses_nothing(parallelism: int, sizes: list
         sender.send(Batch.of_rows(Types.STRING(), numbers, [0] * size, [0] * size))
         sender.flush()
     sender.end_channel(0, ACTIVE)
+    outbox.extend(book.seal())
     everything = []
     for target in range(parallelism):
         found: list[str] = []
         receiver = ExchangeReceiver([edge(0)], MIN_WATERMARK, lambda _, batch, found=found: found.extend(batch.rows))
-        for envelope in sorted((e for e in outbox if e.partition == target), key=sort_key):
-            receiver.summary(bytes(envelope.payload)) if envelope.kind == Kind.SUMMARY else receiver.data(envelope)
+        hand_over((envelope for envelope in outbox if envelope.partition == target), receiver)
         receiver.end()
         assert found == sorted(found, key=int)
         everything += found

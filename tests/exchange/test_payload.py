@@ -17,7 +17,7 @@ from headrace.common.row import Row
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.exchange.envelope import Envelope, Kind, from_record_batch, to_record_batch
 from headrace.exchange.keying import KeyFunctionError, keys_of
-from headrace.exchange.payload import decode, encode
+from headrace.exchange.payload import Decoder, decode, encode
 from headrace.graph.nodes import KeySelection
 from headrace.operators.keyed import KeyedBatch
 from headrace.state.keys import KeyCodec
@@ -83,6 +83,19 @@ def test_records_of_every_type(type_: TypeInformation, rows: list[Any]) -> None:
     assert found.rows == rows
     assert found.timestamps.tolist() == batch.timestamps.tolist()
     assert found.watermarks.tolist() == batch.watermarks.tolist()
+
+
+@pytest.mark.parametrize(("type_", "rows"), RECORDS, ids=lambda value: str(value)[:40])
+def test_several_payloads_as_one_batch(type_: TypeInformation, rows: list[Any]) -> None:
+    batch = batch_of(type_, rows)
+    if type_.arrow_type is not None:
+        assert batch.columns.num_rows == len(rows)
+    parts = [batch.slice(0, 1), batch.slice(1, len(rows)), batch]
+    found, lengths = Decoder(type_, None).decode_parts([encode(part, None, None) for part in parts])
+    assert found.rows == rows * 2
+    assert lengths == [1, len(rows) - 1, len(rows)]
+    assert found.timestamps.tolist() == batch.timestamps.tolist() * 2
+    assert found.watermarks.tolist() == batch.watermarks.tolist() * 2
 
 
 def test_columns_that_are_a_slice() -> None:

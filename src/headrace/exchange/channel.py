@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import enum
-import pickle
-from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from headrace.common.constants import MIN_WATERMARK
+from headrace.exchange.envelope import Envelope, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from headrace.plan.job_plan import PlannedEdge
 
 
 class ChannelStatus(enum.Enum):
     """Whether a channel counts in the minimum of watermarks."""
 
-    ACTIVE = "active"
-    IDLE = "idle"
-    FINISHED = "finished"
+    ACTIVE = 0
+    IDLE = 1
+    FINISHED = 2
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelSummary:
+class ChannelSummary(NamedTuple):
     """One piece of one channel, as its sender saw it.
 
     Attributes:
@@ -37,14 +48,62 @@ class ChannelSummary:
     status: ChannelStatus
     envelopes: int
 
-    def to_bytes(self) -> bytes:
-        """For the payload of an envelope."""
-        return pickle.dumps(
-            (self.edge, self.channel, self.phase, self.start, self.final, self.status.value, self.envelopes), protocol=5
-        )
 
-    @classmethod
-    def from_bytes(cls, payload: bytes) -> ChannelSummary:
-        """What :meth:`to_bytes` wrote."""
-        edge, channel, phase, start, final, status, envelopes = pickle.loads(payload)
-        return cls(edge, channel, phase, start, final, ChannelStatus(status), envelopes)
+_LAYOUT: Final = np.dtype(
+    [
+        ("edge", "<i8"),
+        ("channel", "<i8"),
+        ("phase", "<i8"),
+        ("start", "<i8"),
+        ("final", "<i8"),
+        ("status", "<i8"),
+        ("envelopes", "<i8"),
+    ]
+)
+"""A summary inside an envelope."""
+
+_STATUSES: Final = tuple(ChannelStatus)
+
+
+class SummaryBook:
+    """Collects the summaries of everything that one task sends: each receiving task gets its own in one envelope.
+
+    Args:
+        subtask: the number of the sending task.
+    """
+
+    def __init__(self, subtask: int) -> None:
+        self._subtask = subtask
+        self._pages: dict[tuple[int, int], list[npt.NDArray[np.void]]] = {}
+
+    def add(
+        self,
+        edge: PlannedEdge,
+        channel: int,
+        phase: int,
+        *,
+        start: int,
+        final: int,
+        status: ChannelStatus,
+        envelopes: Sequence[int],
+    ) -> None:
+        """A piece of a channel is over; ``envelopes`` says for each receiver how many it was sent."""
+        page = np.empty(len(envelopes), _LAYOUT)
+        page[:] = (edge.id, channel, phase, start, final, status.value, 0)
+        page["envelopes"] = envelopes
+        self._pages.setdefault((edge.target_stage, len(envelopes)), []).append(page)
+
+    def seal(self) -> Iterator[Envelope]:
+        """Everything so far, which comes before any record; the book is empty then."""
+        pages, self._pages = self._pages, {}
+        for (stage, receivers), summaries in pages.items():
+            for target, own in enumerate(np.stack(summaries, axis=1)):
+                yield Envelope(
+                    stage, target, -1, MIN_WATERMARK, 0, self._subtask, receivers, Kind.SUMMARY, own.tobytes()
+                )
+
+
+def summaries_of(payload: bytes | pa.Buffer) -> Iterator[ChannelSummary]:
+    """What :meth:`SummaryBook.seal` has put into an envelope."""
+    for edge, channel, phase, start, final, status, envelopes in np.frombuffer(payload, _LAYOUT).tolist():
+        yield ChannelSummary(edge, channel, phase, start, final, _STATUSES[status], envelopes)

@@ -17,16 +17,19 @@ import pyarrow as pa
 from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
 from headrace.operators.keyed import KeyedBatch
-from headrace.state.hashing import hash_array
 from headrace.state.keys import KeyColumn
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.graph.nodes import KeySelection
 
-_LENGTHS = struct.Struct("<qqq")
+    Numbers = npt.NDArray[np.int64]
+
+_LENGTHS = struct.Struct("<qq")
 _TIMESTAMPS = "__timestamp"
 _KEY = "__key"
 _ROWS = "__rows"
@@ -40,32 +43,75 @@ def encode(batch: Batch, keys: KeyColumn | None, key: KeySelection | None) -> by
         keys: the records' keys, for a keyed edge.
         key: how the receiver will find the keys; when they are one plain column, they are not sent twice.
     """
-    ends, values = _runs(batch.watermarks)
+    lengths, values = _runs(batch.watermarks)
     body = _to_arrow(batch, keys if _has_key(key) else None).serialize()
-    return b"".join(
-        (_LENGTHS.pack(len(batch), len(ends), body.size), ends.tobytes(), values.tobytes(), memoryview(body))
-    )
+    return b"".join((_LENGTHS.pack(len(lengths), body.size), lengths.tobytes(), values.tobytes(), memoryview(body)))
 
 
 def decode(payload: bytes | pa.Buffer, record_type: TypeInformation, key: KeySelection | None) -> Batch:
     """The batch that :func:`encode` made bytes of; a :class:`KeyedBatch` for a keyed edge."""
-    view = memoryview(payload)
-    records, runs, size = _LENGTHS.unpack_from(view)
-    offset = _LENGTHS.size
-    ends = np.frombuffer(view, np.int64, runs, offset)
-    values = np.frombuffer(view, np.int64, runs, offset + 8 * runs)
-    body = pa.py_buffer(view[offset + 16 * runs : offset + 16 * runs + size])
-    has_key = _has_key(key)
-    table = pa.ipc.read_record_batch(body, _schema(record_type, key if has_key else None))
-    watermarks = np.repeat(values, np.diff(ends, prepend=0))
-    return _from_arrow(table, record_type, records, watermarks, key, has_key)
+    return Decoder(record_type, key).decode([payload])
 
 
-def _runs(values: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Where runs of equal values end, and their values."""
-    changes = np.flatnonzero(values[1:] != values[:-1])
-    ends = np.append(changes + 1, len(values)).astype(np.int64)
-    return ends, values[ends - 1]
+class Decoder:
+    """Reads what :func:`encode` wrote of one edge.
+
+    Args:
+        record_type: the type of the records.
+        key: as :func:`encode` was told.
+    """
+
+    def __init__(self, record_type: TypeInformation, key: KeySelection | None) -> None:
+        self._type = record_type
+        self._key = key
+        self._has_key = _has_key(key)
+        self._schema = _schema(record_type, key if self._has_key else None)
+
+    def decode(self, payloads: Sequence[bytes | pa.Buffer]) -> Batch:
+        """The records of several payloads (at least one) as one batch; a :class:`KeyedBatch` for a keyed edge."""
+        return self.decode_parts(payloads)[0]
+
+    def decode_parts(self, payloads: Sequence[bytes | pa.Buffer]) -> tuple[Batch, list[int]]:
+        """The same, and how many records are of each payload."""
+        parts = [self._part(payload) for payload in payloads]
+        tables, lengths, values = zip(*parts, strict=True)
+        batch = self._batch(tables, np.repeat(np.concatenate(values), np.concatenate(lengths)))
+        return batch, [len(table) for table in tables]
+
+    def _part(self, payload: bytes | pa.Buffer) -> tuple[pa.RecordBatch, Numbers, Numbers]:
+        """The columns; the lengths of runs of records that meet the same watermark, and these watermarks."""
+        view = memoryview(payload)
+        runs, size = _LENGTHS.unpack_from(view)
+        offset = _LENGTHS.size
+        lengths = np.frombuffer(view, np.int64, runs, offset)
+        values = np.frombuffer(view, np.int64, runs, offset + 8 * runs)
+        body = pa.py_buffer(view[offset + 16 * runs : offset + 16 * runs + size])
+        return pa.ipc.read_record_batch(body, self._schema), lengths, values
+
+    def _batch(self, tables: Sequence[pa.RecordBatch], watermarks: Numbers) -> Batch:
+        table = tables[0] if len(tables) == 1 else pa.concat_batches(tables)
+        timestamps = table.column(0).to_numpy()
+        first = 2 if self._has_key else 1
+        if self._type.arrow_type is None:
+            rows = [row for each in tables for row in pickle.loads(each.column(first)[0].as_buffer())]
+            return self._keyed(Batch(self._type, timestamps, watermarks, rows=rows), table)
+        columns = pa.RecordBatch.from_arrays(table.columns[first:], schema=layout_of(self._type).schema)
+        return self._keyed(Batch(self._type, timestamps, watermarks, columns=columns), table)
+
+    def _keyed(self, batch: Batch, table: pa.RecordBatch) -> Batch:
+        key = self._key
+        if key is None or key.only_routes:
+            return batch
+        if self._has_key:
+            return KeyedBatch.of(batch, KeyColumn.of(table.column(1)))
+        assert key.fields is not None
+        return KeyedBatch.of(batch, key.codec.from_array(batch.columns.column(self._type.field_index(key.fields[0]))))
+
+
+def _runs(values: Numbers) -> tuple[Numbers, Numbers]:
+    """The lengths of runs of equal values, and their values."""
+    bounds = np.concatenate(((0,), np.flatnonzero(values[1:] != values[:-1]) + 1, (len(values),)))
+    return np.diff(bounds).astype(np.int64), values[bounds[:-1]]
 
 
 def _is_column(key: KeySelection | None) -> bool:
@@ -116,28 +162,3 @@ def dumps(value: object) -> bytes:
         return pickle.dumps(value, protocol=5)
     except (pickle.PicklingError, AttributeError, TypeError):
         return bytes(cloudpickle.dumps(value, protocol=5))
-
-
-def _from_arrow(
-    table: pa.RecordBatch,
-    record_type: TypeInformation,
-    records: int,
-    watermarks: npt.NDArray[np.int64],
-    key: KeySelection | None,
-    has_key: bool,
-) -> Batch:
-    timestamps = table.column(0).to_numpy()
-    first = 2 if has_key else 1
-    if record_type.arrow_type is None:
-        rows = pickle.loads(table.column(first)[0].as_buffer()) if records else []
-        batch = Batch(record_type, timestamps, watermarks, rows=rows)
-    else:
-        columns = pa.RecordBatch.from_arrays(table.columns[first:], schema=layout_of(record_type).schema)
-        batch = Batch(record_type, timestamps, watermarks, columns=columns)
-    if key is None or key.only_routes:
-        return batch
-    if has_key:
-        values = table.column(1)
-        return KeyedBatch.of(batch, KeyColumn(values, hash_array(values)))
-    assert key.fields is not None
-    return KeyedBatch.of(batch, key.codec.from_array(batch.columns.column(record_type.field_index(key.fields[0]))))

@@ -1,25 +1,27 @@
 """The receiving end: envelopes in watermark order become batches in exact order, each record with its watermark.
 
-Envelopes arrive sorted by the watermark of their first record. Two channels overlap inside, so what has arrived is held
-back until the next envelope shows that nothing before it can follow, and is merged record by record, vectorised. Memory
-holds one envelope a channel.
+Envelopes arrive sorted by the watermark of their first record, and wait until there is enough to be worth a step: what
+an operator does costs much the same for one record as for a thousand. Then all that nothing can come before any more is
+read, merged record by record, vectorised, and delivered. Two channels overlap inside, so the rest is held back until
+the next step. Memory holds one envelope a channel, and those of one step.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import accumulate, groupby
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
-from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
+from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import InfrastructureError
 from headrace.exchange.channel import ChannelStatus, ChannelSummary
-from headrace.exchange.merging import merged
-from headrace.exchange.payload import decode
+from headrace.exchange.merging import concat_keyed, interleaved
+from headrace.exchange.payload import Decoder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -28,11 +30,15 @@ if TYPE_CHECKING:
     from headrace.plan.job_plan import PlannedEdge
 
 
+STEP_BYTES: Final = 256 * 1024
+"""Envelopes wait until there are so many bytes; what comes in large envelopes is handled one by one."""
+
+
 class ExchangeError(InfrastructureError):
     """Envelopes were lost or doubled on their way; the epoch has to be run again."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Held:
     """Records of one channel that wait for their turn."""
 
@@ -58,28 +64,34 @@ class ExchangeReceiver:
         deliver: Callable[[PlannedEdge, Batch], None],
         *,
         is_stalled: bool = False,
+        step_bytes: int = STEP_BYTES,
     ) -> None:
         self._edges = {edge.id: edge for edge in edges}
+        self._decoders = {edge.id: Decoder(edge.record_type, edge.key) for edge in self._edges.values()}
         self._watermark = watermark
         self._deliver = deliver
         self._is_stalled = is_stalled
         self._summaries: list[ChannelSummary] = []
+        self._step_bytes = step_bytes
         self._progress: _Progress | None = None
+        self._arrived: list[Envelope] = []
+        self._arrived_bytes = 0
         self._held: list[_Held] = []
         self._phase = 0
         self._received: dict[tuple[int, int, int], int] = {}
 
-    def summary(self, payload: bytes) -> None:
+    def summary(self, summary: ChannelSummary) -> None:
         """How a channel fares in this epoch; all of these come before the first record."""
-        self._summaries.append(ChannelSummary.from_bytes(payload))
+        self._summaries.append(summary)
 
     def data(self, envelope: Envelope) -> None:
         """The next envelope, in sorted order."""
-        channel = (envelope.edge, envelope.channel)
-        self._release(envelope.phase, envelope.watermark, channel)
-        edge = self._edges[envelope.edge]
-        self._held.append(_Held(channel, decode(envelope.payload, edge.record_type, edge.key)))
-        where = (*channel, envelope.phase)
+        if self._arrived_bytes >= self._step_bytes or (self._held and envelope.phase != self._phase):
+            self._release_before(envelope)
+        self._arrived.append(envelope)
+        self._arrived_bytes += len(envelope.payload)
+        self._phase = envelope.phase
+        where = (envelope.edge, envelope.channel, envelope.phase)
         self._received[where] = self._received.get(where, 0) + 1
 
     def end(self) -> tuple[int, ChannelStatus]:
@@ -117,79 +129,135 @@ class ExchangeReceiver:
             self._progress = _Progress(self._summaries, self._watermark, is_stalled=self._is_stalled)
         return self._progress
 
-    def _release(self, phase: int, watermark: int, channel: tuple[int, int]) -> None:
-        """Deliver what comes before a record of ``channel`` that meets ``watermark``."""
-        if phase != self._phase:
+    def _release_before(self, following: Envelope) -> None:
+        """Deliver what comes before the first record of an envelope."""
+        if following.phase != self._phase:
             self._release_all()
-            self._phase = phase
+            return
+        arrived = self._taken()
+        # While anything is held, all that has arrived is of its phase.
+        self._deliver_whole([envelope for envelope in arrived if envelope.phase != self._phase])
+        self._hold(envelope for envelope in arrived if envelope.phase == self._phase)
+        channel = (following.edge, following.channel)
         ready: list[_Held] = []
         waiting: list[_Held] = []
         for held in self._held:
-            side = "right" if held.channel <= channel else "left"
-            stop = (
-                len(held.batch)
-                if held.channel == channel
-                else int(
-                    np.searchsorted(held.batch.watermarks, watermark, side=side)  # type: ignore[call-overload]
-                )
-            )
+            stop = _end_of_what_precedes(held, channel, following.watermark)
             if stop:
                 ready.append(held if stop == len(held.batch) else _Held(held.channel, held.batch.slice(0, stop)))
             if stop < len(held.batch):
                 waiting.append(_Held(held.channel, held.batch.slice(stop, len(held.batch))))
         self._held = waiting
-        self._merge(ready)
+        self._deliver_held(ready)
 
     def _release_all(self) -> None:
+        arrived = self._taken()
+        if not self._held:
+            self._deliver_whole(arrived)
+            return
+        self._hold(arrived)
         held, self._held = self._held, []
-        self._merge(held)
+        self._deliver_held(held)
 
-    def _merge(self, ready: list[_Held]) -> None:
+    def _taken(self) -> list[Envelope]:
+        arrived, self._arrived, self._arrived_bytes = self._arrived, [], 0
+        return arrived
+
+    def _hold(self, arrived: Iterable[Envelope]) -> None:
+        """Read envelopes of one phase."""
+        for channel, envelopes in groupby(sorted(arrived, key=_channel_of), _channel_of):
+            payloads = [envelope.payload for envelope in envelopes]
+            self._held.append(_Held(channel, self._decoders[channel[0]].decode(payloads)))
+
+    def _deliver_held(self, ready: Iterable[_Held]) -> None:
+        """Deliver records of one phase."""
         # Records that meet the same watermark come by channel, and within one in sending order.
-        by_edge: dict[int, list[Batch]] = {}
-        for held in sorted(ready, key=lambda held: held.channel):
-            by_edge.setdefault(held.channel[0], []).append(held.batch)
-        for edge_id, batch in merged(by_edge, lambda batch: batch.watermarks):
-            self._hand_over(edge_id, batch)
+        by_channel = sorted(ready, key=lambda held: held.channel)
+        runs = {
+            edge: concat_keyed([held.batch for held in of_edge])
+            for edge, of_edge in groupby(by_channel, lambda held: held.channel[0])
+        }
+        self._merge(runs, {edge: np.full(len(run), self._phase) for edge, run in runs.items()})
 
-    def _hand_over(self, edge_id: int, batch: Batch) -> None:
-        watermarks = self._known().effective(batch.watermarks, self._phase)
-        self._deliver(self._edges[edge_id], batch.with_watermarks(watermarks))
+    def _deliver_whole(self, arrived: list[Envelope]) -> None:
+        """Deliver all records of envelopes of any phases; each edge is read as one."""
+        runs: dict[int, Batch] = {}
+        phases: dict[int, npt.NDArray[np.int64]] = {}
+        for edge, of_edge in groupby(sorted(arrived, key=_channel_of), lambda envelope: envelope.edge):
+            envelopes = list(of_edge)
+            runs[edge], lengths = self._decoders[edge].decode_parts([envelope.payload for envelope in envelopes])
+            phases[edge] = np.repeat([envelope.phase for envelope in envelopes], lengths)
+        self._merge(runs, phases)
+
+    def _merge(self, runs: Mapping[int, Batch], phases: Mapping[int, npt.NDArray[np.int64]]) -> None:
+        """Deliver records by phase and watermark; where both are equal, edge by edge and within one as they are."""
+        keys = {edge: (run.watermarks, phases[edge]) for edge, run in runs.items()}
+        met = {edge: run.with_watermarks(self._met(run, phases[edge])) for edge, run in runs.items()}
+        for edge, batch in interleaved(met, keys):
+            self._deliver(self._edges[edge], batch)
+
+    def _met(self, run: Batch, phases: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        return self._known().effective(run.watermarks, phases)
+
+
+def _channel_of(envelope: Envelope) -> tuple[int, int]:
+    return envelope.edge, envelope.channel
+
+
+def _end_of_what_precedes(held: _Held, channel: tuple[int, int], watermark: int) -> int:
+    """How many of the records that are held come before a record of ``channel`` that meets ``watermark``."""
+    if held.channel == channel:
+        return len(held.batch)
+    side: Literal["left", "right"] = "right" if held.channel < channel else "left"
+    return int(np.searchsorted(held.batch.watermarks, watermark, side=side))
+
+
+class _Channel:
+    """One channel: all its pieces.
+
+    Attributes:
+        status: its status at the end of the epoch.
+        reached: its watermark before piece 0, between each two pieces, and after the last one.
+    """
+
+    def __init__(self, pieces: Sequence[ChannelSummary]) -> None:
+        self.status = pieces[-1].status
+        self.reached = list(accumulate((piece.final for piece in pieces), max, initial=pieces[0].start))
+
+    def before(self, phase: int) -> int:
+        """The watermark before a piece, which the channel need not have."""
+        return self.reached[min(phase, len(self.reached) - 1)]
 
 
 class _Progress:
     """What the summaries of all channels say about the epoch as a whole."""
 
     def __init__(self, summaries: list[ChannelSummary], watermark: int, *, is_stalled: bool) -> None:
-        channels: dict[tuple[int, int], list[ChannelSummary]] = {}
-        for summary in sorted(summaries, key=lambda summary: summary.phase):
-            channels.setdefault((summary.edge, summary.channel), []).append(summary)
-        self._pieces = list(channels.values())
+        ordered = sorted(summaries, key=lambda summary: summary[:3])
+        by_channel = groupby(ordered, lambda summary: summary[:2])
+        self._channels = [_Channel(list(pieces)) for _, pieces in by_channel]
         self.status = ChannelStatus.ACTIVE if is_stalled else self._combined_status()
         self.final = watermark if is_stalled else max(watermark, self._combined_final(watermark))
         # Before piece 0, between each two pieces, and after the last one.
         between = [max(watermark, min(self._base(phase), self.final)) for phase in range(self._phases())]
-        self._bounds = [*between, self.final]
+        self._bounds = np.array([*between, self.final], dtype=np.int64)
 
-    def effective(self, watermarks: npt.NDArray[np.int64], phase: int) -> npt.NDArray[np.int64]:
+    def effective(self, watermarks: npt.NDArray[np.int64], phases: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The operator's watermark at each record, from what the record's own piece knew of its channel.
 
         Every channel has reached the lower bound before the piece. All pieces ``n`` come before all pieces ``n + 1``,
         so until these are there, no channel that has some counts for more than its piece ``n`` has reached.
         """
-        if phase + 1 >= len(self._bounds):
-            raise ExchangeError(f"records of piece {phase} arrived, but no channel has announced it")
-        effective: npt.NDArray[np.int64] = np.clip(watermarks, self._bounds[phase], self._bounds[phase + 1])
+        if (last := int(phases.max())) + 1 >= len(self._bounds):
+            raise ExchangeError(f"records of piece {last} arrived, but no channel has announced it")
+        effective: npt.NDArray[np.int64] = np.clip(watermarks, self._bounds[phases], self._bounds[phases + 1])
         return effective
 
     def _phases(self) -> int:
-        return max((len(pieces) for pieces in self._pieces), default=0)
-
-    def _live(self) -> list[list[ChannelSummary]]:
-        return [pieces for pieces in self._pieces if pieces[-1].status is not ChannelStatus.IDLE]
+        return max((len(channel.reached) - 1 for channel in self._channels), default=0)
 
     def _combined_status(self) -> ChannelStatus:
-        states = {pieces[-1].status for pieces in self._pieces}
+        states = {channel.status for channel in self._channels}
         if states <= {ChannelStatus.FINISHED}:
             return ChannelStatus.FINISHED
         return ChannelStatus.IDLE if ChannelStatus.ACTIVE not in states else ChannelStatus.ACTIVE
@@ -197,18 +265,14 @@ class _Progress:
     def _combined_final(self, watermark: int) -> int:
         if self.status is ChannelStatus.FINISHED:
             return MAX_WATERMARK
-        unfinished = [pieces for pieces in self._pieces if pieces[-1].status is not ChannelStatus.FINISHED]
-        active = [pieces for pieces in unfinished if pieces[-1].status is ChannelStatus.ACTIVE]
+        active = [channel for channel in self._channels if channel.status is ChannelStatus.ACTIVE]
         if active:
-            return min(_reached(pieces, len(pieces)) for pieces in active)
+            return min(channel.reached[-1] for channel in active)
         # All idle: nothing holds anything back any more, so the furthest one counts (Flink's valve does the same).
-        return max((_reached(pieces, len(pieces)) for pieces in unfinished), default=watermark)
+        idle = (channel.reached[-1] for channel in self._channels if channel.status is ChannelStatus.IDLE)
+        return max(idle, default=watermark)
 
     def _base(self, phase: int) -> int:
         """What every channel has reached before piece ``phase``."""
-        return min((_reached(pieces, phase) for pieces in self._live()), default=self.final)
-
-
-def _reached(pieces: list[ChannelSummary], phase: int) -> int:
-    """The watermark of a channel before its piece ``phase``."""
-    return max([pieces[0].start, *(piece.final for piece in pieces[:phase])], default=MIN_WATERMARK)
+        live = (channel for channel in self._channels if channel.status is not ChannelStatus.IDLE)
+        return min((channel.before(phase) for channel in live), default=self.final)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from headrace.common.batch import concat
 from headrace.common.constants import MIN_WATERMARK
-from headrace.exchange.channel import ChannelStatus, ChannelSummary
 from headrace.exchange.envelope import MAX_CELL_BYTES, Envelope, Kind
 from headrace.exchange.keying import keys_of
 from headrace.exchange.payload import encode
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from headrace.common.batch import Batch
+    from headrace.exchange.channel import ChannelStatus, SummaryBook
     from headrace.plan.job_plan import PlannedEdge
     from headrace.state.keys import KeyColumn
 
@@ -33,6 +33,7 @@ class EdgeSender:
     Args:
         edge: the edge.
         outbox: takes finished envelopes.
+        summaries: is told how each channel ended.
         guard: is around everything that calls the user's code (key functions) or shows that a record does not fit its
             type, so that an error names the operator.
     """
@@ -41,10 +42,12 @@ class EdgeSender:
         self,
         edge: PlannedEdge,
         outbox: Callable[[Envelope], None],
+        summaries: SummaryBook,
         guard: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.edge = edge
         self._outbox = outbox
+        self._summaries = summaries
         self._guard = guard
         self._pending: list[Batch] = []
         self._pending_rows = 0
@@ -97,23 +100,27 @@ class EdgeSender:
                     self._route(part, None if key is None else keys_of(part, key))
 
     def end_channel(self, final: int, status: ChannelStatus) -> None:
-        """The piece is over: tell every receiver how it ended."""
+        """The piece is over: say how it ended."""
         self.flush()
-        for target, envelopes in enumerate(self._sequences):
-            summary = ChannelSummary(self.edge.id, self._channel, self._phase, self._start, final, status, envelopes)
-            self._outbox(self._envelope(target, -1, MIN_WATERMARK, self._phase, Kind.SUMMARY, summary.to_bytes()))
+        self._summaries.add(
+            self.edge,
+            self._channel,
+            self._phase,
+            start=self._start,
+            final=final,
+            status=status,
+            envelopes=self._sequences,
+        )
 
     def _route(self, batch: Batch, batch_keys: KeyColumn | None) -> None:
-        for part in self.edge.partitioning.route(batch, batch_keys, self._channel, self.edge.receivers):
+        edge = self.edge
+        for part in edge.partitioning.route(batch, batch_keys, self._channel, edge.receivers):
             sequence = self._sequences[part.target]
             self._sequences[part.target] = sequence + 1
-            payload = encode(part.batch, part.keys, self.edge.key)
+            payload = encode(part.batch, part.keys, edge.key)
             watermark = int(part.batch.watermarks[0])
-            self._outbox(self._envelope(part.target, self._phase, watermark, sequence, Kind.DATA, payload))
-
-    def _envelope(self, target: int, phase: int, watermark: int, sequence: int, kind: Kind, payload: bytes) -> Envelope:
-        edge = self.edge
-        return Envelope(edge.target_stage, target, phase, watermark, edge.id, self._channel, sequence, kind, payload)
+            place = (edge.target_stage, part.target, self._phase, watermark, edge.id, self._channel, sequence)
+            self._outbox(Envelope(*place, Kind.DATA, payload))
 
 
 def _parted(batch: Batch) -> Iterator[Batch]:

@@ -121,8 +121,11 @@ class Hash(Partitioning):
         if receivers.parallelism == 1:
             yield Routed(0, batch, keys)
             return
-        for target, rows in _by_key_group(keys, receivers):
-            yield Routed(target, batch.take(rows), keys.take(rows))
+        order, bounds = _by_key_group(keys, receivers)
+        batch, keys = batch.take(order), keys.take(order)
+        for target, (start, stop) in enumerate(pairwise(bounds)):
+            if stop > start:
+                yield Routed(target, batch.slice(start, stop), keys.slice(start, stop))
 
 
 FORWARD: Final = Forward()
@@ -130,14 +133,10 @@ REBALANCE: Final = Rebalance()
 HASH: Final = Hash()
 
 
-def _by_key_group(keys: KeyColumn, receivers: Receivers) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
-    """Target and row numbers, in the order of the rows, for each target that gets any."""
+def _by_key_group(keys: KeyColumn, receivers: Receivers) -> tuple[npt.NDArray[np.int64], list[int]]:
+    """Row numbers, target by target and within one in the order of the rows; and where each target's begin and end."""
     parallelism = receivers.parallelism
     targets = partition_of(key_groups(keys.hashes, receivers.max_parallelism), parallelism, receivers.max_parallelism)
     narrow = targets.astype(np.uint8 if parallelism <= 1 << 8 else np.uint16)
     order = np.argsort(narrow, kind="stable")
-    bounds = np.searchsorted(narrow[order], np.arange(parallelism + 1))
-    for target in range(parallelism):
-        start, stop = bounds[target], bounds[target + 1]
-        if stop > start:
-            yield target, order[start:stop]
+    return order, np.searchsorted(narrow[order], np.arange(parallelism + 1)).tolist()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import StateMigrationError
+from headrace.exchange.channel import SummaryBook
 from headrace.exchange.sender import EdgeSender
 from headrace.graph.specs import SourceSpec
 from headrace.operators.base import EpochScope, OperatorContext
@@ -84,6 +85,7 @@ class StageInstance:
         self.stage = plan.stages[stage]
         self.partition = partition
         self.outbox: list[Envelope] = []
+        self._summaries = SummaryBook(partition)
         self.state = None if start is None else self._open_state(blob, start)
         self.members: dict[int, Member] = {}
         maker = OperatorMaker(plan, job_id, generation, partition)
@@ -133,6 +135,10 @@ class StageInstance:
             assert isinstance(node.spec, SourceSpec)
             self._readers[node.id] = node.spec.source.create_reader()
         return self._readers[node.id]
+
+    def seal_summaries(self) -> None:
+        """All channels have ended: what receivers have to know of them goes into the outbox."""
+        self.outbox.extend(self._summaries.seal())
 
     @property
     def operator_states(self) -> list[OperatorState]:
@@ -195,7 +201,7 @@ class StageInstance:
             context = self._context_of(planned)
             if edge.is_exchange:
                 guard = partial(calling_key_function, context)
-                sender = EdgeSender(edge, self.outbox.append, guard)
+                sender = EdgeSender(edge, self.outbox.append, self._summaries, guard)
                 senders.append(sender)
                 self._exchanged[edge.id] = ExchangeTarget(sender)
                 fanout.add(edge.side_output, self._exchanged[edge.id])

@@ -54,6 +54,7 @@ class SourceTask:
             member.operator.end_epoch()
         for senders in self._all_senders():
             senders.flush()
+        self._instance.seal_summaries()
 
     def report(self) -> TaskReport:
         """What was done."""

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.common.constants import MIN_WATERMARK
-from headrace.exchange.channel import ChannelStatus
+from headrace.exchange.channel import ChannelStatus, summaries_of
 from headrace.exchange.receiver import ExchangeReceiver
 from headrace.operators.timestamps import TimestampsOperator
 from headrace.runtime.task.inputs import EXCHANGE
@@ -43,8 +43,9 @@ class StageTask:
             self._add_receiver(node, member)
 
     def summary(self, envelope: Envelope) -> None:
-        """How a channel fares; all of these come before the first record."""
-        self._of_edge[envelope.edge].summary(bytes(envelope.payload))
+        """How channels fare; all of these come before the first record."""
+        for summary in summaries_of(envelope.payload):
+            self._of_edge[summary.edge].summary(summary)
 
     def data(self, envelope: Envelope) -> None:
         """Records."""
@@ -67,6 +68,7 @@ class StageTask:
         for node, member in members.items():
             for sender in member.senders:
                 sender.end_channel(member.fanout.watermark, self._status_of(node))
+        self._instance.seal_summaries()
 
     def report(self) -> TaskReport:
         """Write the state and say what was done."""
