@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.common.batch import Batch
@@ -28,6 +28,7 @@ def routed(partitioning: Partitioning, records: list[int], channel: int, receive
 
 
 @pytest.mark.parametrize("partitioning", [FORWARD, REBALANCE, HASH], ids=lambda found: found.label)
+@settings(deadline=None)
 @given(records=st.lists(st.integers(-5, 5), min_size=1), channel=st.integers(0, 600), parallelism=st.integers(1, 300))
 def test_every_record_has_one_target_and_keeps_its_place(
     partitioning: Partitioning, records: list[int], channel: int, parallelism: int
@@ -41,6 +42,7 @@ def test_every_record_has_one_target_and_keeps_its_place(
     assert sorted(record for part in found.values() for record in part) == sorted(records)
 
 
+@settings(deadline=None)
 @given(records=st.lists(st.integers(), min_size=1), parallelism=st.integers(1, 128))
 def test_a_key_goes_to_the_owner_of_its_group(records: list[int], parallelism: int) -> None:
     found = routed(HASH, [record % 2**63 for record in records], 0, Receivers(parallelism, 128))

@@ -18,7 +18,7 @@ from headrace.common.typeinfo import TypeInformation, Types
 from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateTtlConfig
 from headrace.state.element_lists import list_columns
 from headrace.state.map_entries import same_nan
-from headrace.state.storage import DirectoryStorage
+from headrace.storage.posix import PosixFolder
 from tests.state.harness import UID, Job
 
 ENTRIES = MapStateDescriptor("entries", Types.LONG(), Types.STRING())
@@ -201,7 +201,7 @@ def fill(job: Job, count: int) -> None:
 
 
 def test_looking_up_an_entry_touches_only_what_is_near_it(tmp_path: Path) -> None:
-    job = Job(storage=DirectoryStorage(tmp_path))
+    job = Job(storage=PosixFolder(tmp_path))
     fill(job, 200_000)
     path = tmp_path / job.refs[0].name
     data = bytearray(path.read_bytes())
@@ -289,7 +289,7 @@ def test_a_key_of_another_type_is_not_there() -> None:
 
 def test_a_list_is_added_to_without_being_read(tmp_path: Path) -> None:
     descriptor = ListStateDescriptor("list", Types.STRING())
-    job = Job(storage=DirectoryStorage(tmp_path))
+    job = Job(storage=PosixFolder(tmp_path))
     at_key(job).list_state(descriptor).add_all([f"element {n}" for n in range(20_000)])
     job.end()
     path = tmp_path / job.refs[0].name
