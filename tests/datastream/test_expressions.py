@@ -297,3 +297,32 @@ def test_times_that_are_none(env: StreamExecutionEnvironment) -> None:
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(col("f0").upper())
     with pytest.raises(InvalidTypeError, match=r'event time from col\("f0"\).upper\(\): expected milliseconds'):
         env.from_collection([("a", 1)], PAIR).assign_timestamps_and_watermarks(strategy)
+
+
+def test_project() -> None:
+    def job(harness: JobHarness) -> None:
+        projected = harness.add_source("pairs", PAIR).project(1, 0, 1)
+        assert projected.get_type() == Types.TUPLE([Types.LONG(), Types.STRING(), Types.LONG()])
+        harness.add_sink("out", projected)
+
+    with JobHarness(job) as harness:
+        harness.push_all("pairs", [("a", 1), ("b", None)])
+        harness.run_epoch()
+        assert harness.take("out") == [(1, "a", 1), (None, "b", None)]
+
+
+@pytest.mark.parametrize(
+    ("type_info", "positions", "message"),
+    [
+        (PAYMENT, (0,), "project is for tuples"),
+        (Types.PICKLED_BYTE_ARRAY(), (0,), "project is for tuples"),
+        (PAIR, (2,), "has no field 2"),
+        (PAIR, ("f0",), "project takes positions of fields"),
+        (PAIR, (), "at least one"),
+    ],
+)
+def test_what_cannot_be_projected(
+    env: StreamExecutionEnvironment, type_info: Any, positions: Any, message: str
+) -> None:
+    with pytest.raises(InvalidTypeError, match=message):
+        env.from_collection([], type_info).project(*positions)
