@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.common import Row, Time, Types, WatermarkStrategy
-from headrace.common.errors import InvalidProgramError, InvalidTypeError, UserFunctionError
+from headrace.common.batch import Batch
+from headrace.common.columns import layout_of
+from headrace.common.errors import BadRecordError, InvalidProgramError, InvalidTypeError, UserFunctionError
 from headrace.datastream.aggregates import avg, count, first, max, sum
+from headrace.datastream.streams.keying import key_of
 from headrace.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows
+from headrace.exchange.keying import keys_of
 from headrace.expressions import coalesce, col, concat, lit, when
 from headrace.graph import specs
 from headrace.testing import JobHarness
@@ -123,8 +130,6 @@ def test_nulls() -> None:
 
 
 def test_a_chain_of_expressions_stays_in_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    from headrace.common.batch import Batch
-
     def job(harness: JobHarness) -> None:
         pairs = harness.add_source("pairs", PAIR).filter(col("f1") > 0)
         harness.add_sink("out", pairs.select("f0", (col("f1") * 2).alias("twice")).filter(col("twice") < 8).map(col(1)))
@@ -284,6 +289,57 @@ def test_plain_columns_are_the_fields(env: StreamExecutionEnvironment) -> None:
     assert (whole.fields, whole.name, whole.codec.type) == (None, "key", Types.LONG())
 
 
+KEY_FIELDS = Types.TUPLE(
+    [Types.STRING(), Types.FLOAT(), Types.PICKLED_BYTE_ARRAY(), Types.SQL_DATE(), Types.TUPLE([Types.LONG()]), PAIR]
+)
+KEYS = [
+    ("a", 0.1, (1, None), datetime.date(2020, 1, 1), (1,), ("x", None)),
+    ("é", -0.0, "b", datetime.date(1, 1, 1), (-1,), ("", 2)),
+    (None, None, None, None, None, None),
+]
+
+
+@pytest.mark.parametrize("fields", [(0, 1), (2, 3), (4, 5), (0, 0), (0, 1, 2, 3, 4, 5)])
+def test_keys_of_several_fields_are_the_same_by_columns_and_by_records(fields: tuple[int, ...]) -> None:
+    key = key_of(KEY_FIELDS, itemgetter(*fields), (), None)
+    assert key.fields == fields
+    times = np.arange(len(KEYS))
+    columns = layout_of(KEY_FIELDS).rows_to_columns(KEYS)
+    by_columns = keys_of(Batch(KEY_FIELDS, times, times, columns=columns), key)
+    by_records = keys_of(Batch(KEY_FIELDS, times, times, rows=layout_of(KEY_FIELDS).columns_to_rows(columns)), key)
+    by_expressions = keys_of(
+        Batch(KEY_FIELDS, times, times, rows=KEYS),
+        key_of(KEY_FIELDS, col(fields[0]), tuple(map(col, fields[1:])), None),
+    )
+    assert by_columns.values.equals(by_records.values)
+    assert by_columns.values.equals(by_expressions.values)
+    assert by_columns.hashes.tolist() == by_records.hashes.tolist() == by_expressions.hashes.tolist()
+
+
+def test_a_key_that_is_null_is_told() -> None:
+    def job(harness: JobHarness) -> None:
+        harness.add_sink("out", harness.add_source("pairs", PAIR).key_by(col("f0").upper()).sum("f1"))
+
+    with JobHarness(job) as harness:
+        harness.push_all("pairs", [("a", 1), (None, 0)])
+        with pytest.raises(UserFunctionError, match="key"):
+            harness.run_epoch()
+
+
+def test_a_record_without_a_time_is_told() -> None:
+    def job(harness: JobHarness) -> None:
+        times = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(col("f1") * 1000)
+        harness.add_sink("out", harness.add_source("pairs", PAIR).assign_timestamps_and_watermarks(times))
+
+    with JobHarness(job) as harness:
+        harness.push_all("pairs", [("a", 1)])
+        harness.run_epoch()
+        assert harness.results_with_timestamps("out") == [(("a", 1), 1000)]
+        harness.push_all("pairs", [("b", None)])
+        with pytest.raises(BadRecordError, match=r"col\(\"f1\"\) \* 1000 holds no timestamp in record \('b', None\)"):
+            harness.run_epoch()
+
+
 def test_the_key_of_a_constant(env: StreamExecutionEnvironment) -> None:
     assert env.from_sequence(1, 3).key_by(lit(0)).get_key_type() == Types.LONG()
 
@@ -297,3 +353,32 @@ def test_times_that_are_none(env: StreamExecutionEnvironment) -> None:
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(col("f0").upper())
     with pytest.raises(InvalidTypeError, match=r'event time from col\("f0"\).upper\(\): expected milliseconds'):
         env.from_collection([("a", 1)], PAIR).assign_timestamps_and_watermarks(strategy)
+
+
+def test_project() -> None:
+    def job(harness: JobHarness) -> None:
+        projected = harness.add_source("pairs", PAIR).project(1, 0, 1)
+        assert projected.get_type() == Types.TUPLE([Types.LONG(), Types.STRING(), Types.LONG()])
+        harness.add_sink("out", projected)
+
+    with JobHarness(job) as harness:
+        harness.push_all("pairs", [("a", 1), ("b", None)])
+        harness.run_epoch()
+        assert harness.take("out") == [(1, "a", 1), (None, "b", None)]
+
+
+@pytest.mark.parametrize(
+    ("type_info", "positions", "message"),
+    [
+        (PAYMENT, (0,), "project is for tuples"),
+        (Types.PICKLED_BYTE_ARRAY(), (0,), "project is for tuples"),
+        (PAIR, (2,), "has no field 2"),
+        (PAIR, ("f0",), "project takes positions of fields"),
+        (PAIR, (), "at least one"),
+    ],
+)
+def test_what_cannot_be_projected(
+    env: StreamExecutionEnvironment, type_info: Any, positions: Any, message: str
+) -> None:
+    with pytest.raises(InvalidTypeError, match=message):
+        env.from_collection([], type_info).project(*positions)

@@ -23,6 +23,7 @@ from headrace.datastream.functions import (
 )
 from headrace.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from headrace.datastream.streams.data_stream import DataStream
+from headrace.expressions import col, concat, when
 from headrace.time.watermark_strategy import WatermarkStrategy
 from headrace.time.windows import SlidingEventTimeWindows, TumblingEventTimeWindows
 
@@ -107,6 +108,23 @@ def over_batches(env: StreamExecutionEnvironment) -> Streams:
     pair = Types.TUPLE([Types.STRING(), Types.LONG()])
     stream = events(env).map_batches(doubled, pair)
     return {"pairs": stream, "sums": stream.key_by("f0").sum("f1")}
+
+
+def expressions(env: StreamExecutionEnvironment) -> Streams:
+    """Filters, rows, keys, aggregates and times that are computed column by column."""
+    times = WatermarkStrategy.for_bounded_out_of_orderness(100).with_timestamp_assigner(col("f2") // 2 * 2)
+    stream = events(env).assign_timestamps_and_watermarks(times).filter((col("f1") % 3 != 0) & (col("f3") > 5))
+    keyed = stream.key_by(concat(col("f0"), "-", (col("f1") % 5).cast(str)).alias("group"))
+    size = when(col("f3") >= 50).then("large").otherwise(col("f0").upper())
+    return {
+        "rows": stream.select("f0", (col("f3") * 2 + col("f1")).alias("n"), size.alias("size")),
+        "values": stream.map(col("f3") / col("f1")),
+        "keys": stream.key_by(col("f0"), col("f1") % 3).process(Numbered(), RESULT),
+        "windows": keyed.window(TumblingEventTimeWindows.of(200)).aggregate(
+            count(), sum(col("f3") * col("f1")).alias("product"), first((col("f1") + 1).alias("next"))
+        ),
+        "partials": keyed.window(SlidingEventTimeWindows.of(200, 100)).aggregate(max((-col("f1")).alias("least"))),
+    }
 
 
 # --- keys of all kinds -----------------------------------------------------------------------------------------------
@@ -310,6 +328,7 @@ JOBS = {
     for job in (
         stateless,
         over_batches,
+        expressions,
         keys,
         pickled_records,
         dataclass_records,
@@ -328,6 +347,7 @@ BATCH_JOBS = {job.__name__: job for job in (rolling, sessions, columnar_windows,
 
 IN_ORDER = {
     "keys": {"text", "number", "bytes", "tuple", "record", "pickled", "boolean"},
+    "expressions": {"keys"},
     "sessions": {"sessions", "small"},
     "branches": {"rolling"},
     "rolling": {"sum", "min", "max", "min_by", "max_by"},

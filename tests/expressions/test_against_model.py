@@ -7,6 +7,7 @@ import pickle
 from functools import cache
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -139,6 +140,12 @@ def test_as_in_plain_python(expression: Expression, rows: list[Row]) -> None:
     found = array_to_values(bound.type, evaluate((bound,), columns)[0])
     assert len(found) == len(expected)
     assert all(map(same, found, expected)), (found, expected)
+    half = len(rows) // 2
+    assert (
+        evaluate((bound,), columns.slice(half))[0]
+        .cast(pa.string())
+        .equals(evaluate((bound,), columns)[0].slice(half).cast(pa.string()))
+    )
 
 
 def same(found: Any, expected: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.errors import InvalidTypeError
-from headrace.common.typeinfo import RowTypeInfo, Types
+from headrace.common.typeinfo import RowTypeInfo, TupleTypeInfo, Types
 from headrace.datastream.streams.checks import declared_type, refused
 from headrace.expressions import Column, Expression, bind, col
 
@@ -77,6 +77,21 @@ def bound_columns(
         text = f"two columns are called {repeated[0]!r}: name one with .alias(...)" if repeated else "say which columns"
         raise refused(f"select: {text}")
     return values, names
+
+
+def projected(positions: tuple[Any, ...], record_type: TypeInformation) -> tuple[Bound, ...]:
+    """The fields of tuples at some positions.
+
+    Raises:
+        InvalidTypeError: when the records are no tuples, or there is no such field.
+    """
+    if not isinstance(record_type, TupleTypeInfo):
+        text = f"project is for tuples, but the records are of type {record_type}: use select(...), or give their type"
+        raise refused(text, InvalidTypeError)
+    for position in positions or (None,):
+        if not isinstance(position, int) or isinstance(position, bool):
+            raise refused(f"project takes positions of fields, at least one, not {position!r}", InvalidTypeError)
+    return tuple(bound(col(position), record_type, "project") for position in positions)
 
 
 def as_column(column: Any) -> Expression:

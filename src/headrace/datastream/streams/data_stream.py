@@ -21,7 +21,14 @@ from headrace.datastream.streams.checks import (
     refused,
     result_type,
 )
-from headrace.datastream.streams.columns import as_column, bound, bound_columns, bound_condition, check_same_type
+from headrace.datastream.streams.columns import (
+    as_column,
+    bound,
+    bound_columns,
+    bound_condition,
+    check_same_type,
+    projected,
+)
 from headrace.datastream.streams.data_stream_sink import DataStreamSink
 from headrace.datastream.streams.handle import OperatorHandle, not_an_operator
 from headrace.datastream.streams.keying import key_of
@@ -149,6 +156,16 @@ class DataStream(OperatorHandle):
         row_type = Types.ROW_NAMED(names, [value.type for value in values])
         name = f"Select: {', '.join(map(repr, expressions))}"
         return self._apply(specs.SelectSpec(values), name, row_type, origin=TypeOrigin.DECLARED)
+
+    def project(self, *field_indexes: int) -> DataStream:
+        """Keeps some fields of tuples, in the order that is given: ``project(2, 0)``.
+
+        Raises:
+            InvalidTypeError: when the records are no tuples, or there is no such field.
+        """
+        values = projected(field_indexes, self._type)
+        name = f"Projection: {', '.join(map(str, field_indexes))}"
+        return self._apply(specs.SelectSpec(values), name, Types.TUPLE([value.type for value in values]))
 
     def process(self, func: Any, output_type: Any = None) -> DataStream:
         """Applies a ``ProcessFunction``, which may write to side outputs.

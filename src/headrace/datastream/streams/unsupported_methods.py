@@ -23,7 +23,6 @@ DATA_STREAM: Final = {
     "broadcast": _BROADCAST,
     "connect": "bring both streams to one type with map(...), union() them, and process() the result by key",
     "window_all": "use key_by(lambda _: 0) before window(...); it has one subtask in Flink, too",
-    "project": "use map(lambda r: (r[0], r[2]), output_type=...)",
     "cache": "write the stream to files and read those in the next job",
     "add_sink": "use sink_to(sink)",
     "set_uid_hash": "give the operator a uid() instead",
