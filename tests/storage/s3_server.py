@@ -103,6 +103,11 @@ class S3Server:
         self._server.shutdown()
         self._server.server_close()
 
+    def end_for(self, seconds: float) -> None:
+        """Be gone for a while."""
+        self.end()
+        threading.Timer(seconds, self.begin).start()
+
     def new_bucket(self) -> str:
         """The URI of a bucket of its own."""
         name = f"bucket-{uuid.uuid4().hex[:12]}"

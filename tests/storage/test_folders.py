@@ -69,6 +69,16 @@ def test_files_are_written_and_replaced(folder: Folder) -> None:
     assert folder.names() == ["a"]
 
 
+def test_many_are_removed_at_once(folder: Folder) -> None:
+    names = [f"{number:04}" for number in range(1200)] if isinstance(folder, PosixFolder) else ["a", "b", "c"]
+    for name in names:
+        folder.write(name, [b"x"], durable=False)
+    folder.write("kept", [b"x"])
+    assert set(names[:-1]) <= set(folder.remove_all(["missing", *names[:-1]]))
+    assert folder.remove_all([]) == []
+    assert folder.names() == sorted([names[-1], "kept"])
+
+
 def test_what_is_not_there(folder: Folder) -> None:
     for read in (folder.read, folder.map, lambda name: folder.read_range(name, 0, 1)):
         with pytest.raises(FileNotFoundError):

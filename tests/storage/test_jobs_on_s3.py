@@ -28,6 +28,7 @@ class JobOnS3:
         self.server = server
         self.output = folder / "output"
         self.location = f"{server.new_bucket()}/jobs/small"
+        self.settings: dict[str, str] = {}
         self._folder = folder
 
     @property
@@ -37,7 +38,7 @@ class JobOnS3:
     def job(self, sink: WatchedSink | None = None, pause: float = 0.0, **more: str) -> SmallJob:
         all_options = self.server.options() | more
         options = {f"headrace.storage.{key.replace('_', '-')}": value for key, value in all_options.items()}
-        settings = {"execution.checkpointing.dir": self.location, **options}
+        settings = {"execution.checkpointing.dir": self.location, **options, **self.settings}
         settings["restart-strategy.exponential-delay.initial-backoff"] = "100 ms"
         return SmallJob(self._folder, sink or WatchedSink(CSV.make(self.output)), settings, pause)
 

@@ -174,11 +174,9 @@ class CheckpointStore:
         forgotten = sorted(self._retained)[: -self._num_retained]
         candidates = {file for number in forgotten for file in self._retained.pop(number)}
         needed = frozenset().union(*self._retained.values())
-        for number in forgotten:
-            self._manifests.remove(name_of(number))
+        self._manifests.remove_all([name_of(number) for number in forgotten])
         deleted = sorted(candidates - needed)
-        for name in deleted:
-            self.state.remove(name)
+        self.state.remove_all(deleted)
         return deleted
 
     def remove_leftovers(self, generation: int) -> list[str]:
@@ -192,7 +190,7 @@ class CheckpointStore:
         self.state.remove_unfinished(lambda name: _is_state_before(name, generation))
         needed = frozenset().union(*self._retained.values())
         left = (name for name in self.state.names() if name not in needed)
-        return [name for name in left if _is_state_before(name, generation) and self.state.remove(name)]
+        return self.state.remove_all([name for name in left if _is_state_before(name, generation)])
 
     def _create(self, manifest: Manifest) -> bool:
         return self._manifests.create(name_of(manifest.epoch), manifest.to_bytes())

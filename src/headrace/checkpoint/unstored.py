@@ -84,8 +84,7 @@ class TemporaryStore:
         """Delete the files of failed epochs: all that the newest manifest does not need."""
         unfinished = self.state.remove_unfinished(lambda name: True)
         leftovers = [name for name in self.state.names() if name not in self._needed()]
-        for name in leftovers:
-            self.state.remove(name)
+        self.state.remove_all(leftovers)
         return sorted([*unfinished, *leftovers])
 
     def close(self) -> None:

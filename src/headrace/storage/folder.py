@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from headrace.common.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     import pyarrow as pa
     from typing_extensions import Buffer
@@ -111,6 +111,10 @@ class Folder(ABC):
     @abstractmethod
     def remove(self, name: str) -> bool:
         """Remove a file; whether there may have been one. Nothing else that has its name is touched."""
+
+    def remove_all(self, names: Sequence[str]) -> list[str]:
+        """Remove files, as :meth:`remove` does; the names of those that may have been there."""
+        return [name for name in names if self.remove(name)]
 
     @abstractmethod
     def remove_unfinished(self, is_over: Callable[[str], bool]) -> list[str]:

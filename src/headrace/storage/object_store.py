@@ -19,7 +19,7 @@ from headrace.storage.object_client import client, translated
 from headrace.storage.object_maps import WrittenFiles, spooled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from typing_extensions import Buffer
 
@@ -181,6 +181,19 @@ class ObjectFolder(Folder):
             return False
         return True
 
+    def remove_all(self, names: Sequence[str]) -> list[str]:
+        import obstore
+
+        keys = [self._key(name) for name in names]
+        for key in keys:
+            _written.take((self.bucket, key))
+        try:
+            with translated(str(self)):
+                obstore.delete(self._store(), keys)
+        except FileNotFoundError:  # some stores mind, and stop there
+            return [name for name in names if self.remove(name)]
+        return list(names)
+
     def remove_unfinished(self, is_over: Callable[[str], bool]) -> list[str]:
         """A put is whole or not there; of one in several parts a rule of the bucket removes what was left."""
         return []
@@ -207,8 +220,8 @@ class ObjectFolder(Folder):
     def remove_log(self, name: str) -> bool:
         segments = self.folder(name)
         names = segments.names()
-        for segment in reversed(names):  # the first one holds the name
-            segments.remove(segment)
+        segments.remove_all(names[1:])
+        segments.remove_all(names[:1])  # it holds the name
         return bool(names)
 
     def _key(self, name: str) -> str:

@@ -1,0 +1,60 @@
+"""Jobs on Spark whose checkpoint directory is on S3: tasks reach it as the driver does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headrace.runtime.spark import runtime
+from headrace.storage.object_store import ObjectFolder
+from tests.storage.s3_server import S3Server
+from tests.storage.test_jobs_on_s3 import JobOnS3
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+def made(spark: SparkSession, s3: S3Server, tmp_path: Path) -> JobOnS3:
+    found = JobOnS3(s3, tmp_path)
+    found.settings["headrace.runtime"] = "spark"
+    return found
+
+
+def test_a_job_stops_and_goes_on(made: JobOnS3) -> None:
+    made.job().run(stop_after=4)
+    assert made.job().run().restored[0] is not None
+    made.check()
+    assert all(name.endswith(".state") for name in made.directory.folder("state").names())
+
+
+def test_what_is_too_large_for_spark_is_fetched_from_the_store(made: JobOnS3, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "SENT_WITH_TASKS_BYTES", 0)
+    monkeypatch.setattr(runtime, "INLINE_JOB_BYTES", 0)
+    made.job().run()
+    made.check()
+    shipped = [path for method, path in made.server.requests if method == "GET" and "/shipped/" in path]
+    assert {path.rpartition("/")[2].partition("-")[0] for path in shipped} == {"job", "parts"}
+    assert made.directory.folder("shipped").names() == []
+
+
+def test_a_server_that_is_gone_while_tasks_run(made: JobOnS3, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark tries their tasks again, and then the job begins again."""
+    original, written = ObjectFolder.write, []
+
+    def write(self: ObjectFolder, name: str, *arguments: object, **more: object) -> None:
+        written.append(name)
+        original(self, name, *arguments, **more)  # type: ignore[arg-type]
+        if written.count("newest") == 3:
+            written.append("newest")
+            made.server.end_for(3)
+
+    monkeypatch.setattr(ObjectFolder, "write", write)
+    made.job().run()
+    monkeypatch.undo()
+    assert written.count("newest") > 4
+    made.check()
