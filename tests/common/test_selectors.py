@@ -83,6 +83,10 @@ def test_fields_are_recognised(selector: Any, fields: tuple[str | int, ...]) -> 
     "selector",
     [
         lambda x: x,
+        lambda x: "a" in x,
+        lambda x: [*x],
+        lambda x: [item for item in x],  # noqa: C416 - as users write it
+        lambda x: (*x, 1),
         lambda x: (x[0],),
         lambda x: [x[0], x[1]],
         lambda x: (x[0], 1),

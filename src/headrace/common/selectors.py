@@ -11,7 +11,7 @@ import dis
 import inspect
 from operator import attrgetter, itemgetter
 from types import CodeType, FunctionType
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 Field = str | int
 
@@ -32,6 +32,10 @@ class _Record:
     """Stands for a record: remembers which fields are picked of it."""
 
     __slots__ = ("_picks",)
+
+    # Python would look through its items for these, which never end
+    __iter__: ClassVar[None] = None
+    __contains__: ClassVar[None] = None
 
     def __init__(self, picks: list[_Picked]) -> None:
         object.__setattr__(self, "_picks", picks)

@@ -85,5 +85,7 @@ def _combined(group: Indices, probes: npt.NDArray[Any]) -> npt.NDArray[np.uint64
     group_bits, value_bits = int(group[-1]).bit_length(), int(values.max()).bit_length()
     excess = max(0, group_bits + value_bits - 64)
     value_bits -= excess
-    numbers: npt.NDArray[np.uint64] = (group.view(np.uint64) << np.uint64(value_bits)) | (values >> np.uint64(excess))
-    return numbers << np.uint64(64 - group_bits - value_bits)
+    numbers: npt.NDArray[np.uint64] = group.view(np.uint64) << np.uint64(value_bits)
+    numbers |= values >> np.uint64(excess)
+    numbers <<= np.uint64(64 - group_bits - value_bits)
+    return numbers

@@ -200,9 +200,9 @@ def order_by_hash(hashes: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64]
     packed.sort()
     order = (packed & mask).view(np.int64)
     ordered = hashes[order]
-    if (ordered[1:] < ordered[:-1]).any():
-        order = np.argsort(hashes, kind="stable")
-        ordered = hashes[order]
+    if (ordered[1:] < ordered[:-1]).any():  # some differ in the lower bits alone; sorting what is nearly sorted is fast
+        again = np.argsort(ordered, kind="stable")
+        order, ordered = order[again], ordered[again]
     return order, ordered
 
 

@@ -109,9 +109,8 @@ class ColumnarListState(ListState[Any]):
         for match in matches:
             expiries = flat(match, EXPIRY) if self._elements.expires and match.has(EXPIRY) else None
             elements = self._elements.from_columns(flat(match, VALUE), expiries)
-            for segment in segments(match, VALUE):
-                cell = cells[segment.position]
-                cell.stored = cell.stored + elements[segment.start : segment.stop]
+            for position, start, stop in segments(match, VALUE):
+                cells[position].stored.extend(elements[start:stop])
 
     def forget_keys(self) -> None:
         """Lets go of what is in memory."""

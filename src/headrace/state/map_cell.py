@@ -15,6 +15,8 @@ GONE: Final[Any] = object()
 UNKNOWN: Final[Any] = object()
 """Stands for the element of an entry that has not been looked up."""
 
+_TAKES_AWAY: Final = frozenset({REMOVED})
+
 
 class MapCell:
     """The map of one key.
@@ -53,7 +55,7 @@ class MapCell:
     @property
     def is_empty(self) -> bool:
         """Whether what is to be written only takes away."""
-        return all(action == REMOVED for action in self.actions.values())
+        return _TAKES_AWAY.issuperset(self.actions.values())
 
     def put(self, key: Any, element: Any) -> None:
         """Sets an entry."""

@@ -232,12 +232,17 @@ class ColumnarMapState(MapState[Any, Any]):
 
 def _happened(cells: list[MapCell]) -> Happened:
     """What happened to the entries of several keys."""
-    keys = [key for cell in cells for key in cell.actions]
-    actions = np.array([action for cell in cells for action in cell.actions.values()], dtype=np.int8)
-    elements = [cell.entries.get(key) for cell in cells for key in cell.actions]
-    for index in np.flatnonzero(actions == REMOVED).tolist():
+    keys: list[Any] = []
+    actions: list[int] = []
+    elements: list[Any] = []
+    for cell in cells:
+        keys.extend(cell.actions)
+        actions.extend(cell.actions.values())
+        elements.extend(map(cell.entries.get, cell.actions))
+    happened = np.array(actions, dtype=np.int8)
+    for index in np.flatnonzero(happened == REMOVED).tolist():
         elements[index] = None
-    return Happened(keys, actions, elements)
+    return Happened(keys, happened, elements)
 
 
 def _sort_entries_of_earlier_versions(table: StateTable) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,21 +19,6 @@ if TYPE_CHECKING:
     from headrace.state.state_table import Match, StateTable
 
 
-@dataclass(slots=True)
-class Segment:
-    """What one run holds for one key.
-
-    Attributes:
-        position: which of the keys that were asked for.
-        start: where its elements begin among those of the run.
-        stop: where they end.
-    """
-
-    position: int
-    start: int
-    stop: int
-
-
 def is_cleared(match: Match) -> npt.NDArray[np.bool_]:
     """Which of the found rows make everything older void."""
     return np.asarray(match.column(CLEAR)).astype(bool)
@@ -45,12 +29,11 @@ def flat(match: Match, column: str) -> pa.Array:
     return match.column(column).flatten()
 
 
-def segments(match: Match, column: str) -> Iterator[Segment]:
-    """Where the elements of each found row are within what :func:`flat` gives."""
+def segments(match: Match, column: str) -> Iterator[tuple[int, int, int]]:
+    """For each found row which of the keys it belongs to, and where its elements are within what :func:`flat` gives."""
     lengths = match.column(column).value_lengths().to_numpy()
     stops = np.cumsum(lengths)
-    places = zip(match.positions.tolist(), (stops - lengths).tolist(), stops.tolist(), strict=True)
-    return (Segment(*place) for place in places)
+    return zip(match.positions.tolist(), (stops - lengths).tolist(), stops.tolist(), strict=True)
 
 
 class NestedCells:
