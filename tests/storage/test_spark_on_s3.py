@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from headrace.runtime.spark import runtime
 from headrace.storage.object_store import ObjectFolder
-from tests.storage.s3_server import S3Server
+from tests.storage.s3_server import SECRET, S3Server
 from tests.storage.test_jobs_on_s3 import JobOnS3
 
 if TYPE_CHECKING:
@@ -35,8 +36,17 @@ def test_a_job_stops_and_goes_on(made: JobOnS3) -> None:
 def test_what_is_too_large_for_spark_is_fetched_from_the_store(made: JobOnS3, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime, "SENT_WITH_TASKS_BYTES", 0)
     monkeypatch.setattr(runtime, "INLINE_JOB_BYTES", 0)
+    original, contents = ObjectFolder.write, []
+
+    def write(self: ObjectFolder, name: str, chunks: Iterable[Any], **more: bool) -> None:
+        content = b"".join(chunks)
+        contents.append(content)
+        original(self, name, [content], **more)
+
+    monkeypatch.setattr(ObjectFolder, "write", write)
     made.job().run()
     made.check()
+    assert not any(SECRET.encode() in content for content in contents)
     shipped = [path for method, path in made.server.requests if method == "GET" and "/shipped/" in path]
     assert {path.rpartition("/")[2].partition("-")[0] for path in shipped} == {"job", "parts"}
     assert made.directory.folder("shipped").names() == []
