@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from headrace.common.errors import UnsupportedOperationError
+from headrace.connectors.source import EnumeratorContext
 from headrace.runtime.spark import runtime
+from headrace.runtime.spark.dataframe import DataFrameSource
 from headrace.storage.object_store import ObjectFolder
 from tests.storage.s3_server import SECRET, S3Server
 from tests.storage.test_jobs_on_s3 import JobOnS3
@@ -50,6 +53,12 @@ def test_what_is_too_large_for_spark_is_fetched_from_the_store(made: JobOnS3, mo
     shipped = [path for method, path in made.server.requests if method == "GET" and "/shipped/" in path]
     assert {path.rpartition("/")[2].partition("-")[0] for path in shipped} == {"job", "parts"}
     assert made.directory.folder("shipped").names() == []
+
+
+def test_a_dataframe_is_kept_on_posix_paths_only(made: JobOnS3, spark: SparkSession) -> None:
+    context = EnumeratorContext(2, made.directory.folder("sources"))
+    with pytest.raises(UnsupportedOperationError, match=r"from_dataframe\(\) keeps the rows .* in s3://"):
+        DataFrameSource(spark.range(3)).create_enumerator(context)
 
 
 def test_a_server_that_is_gone_while_tasks_run(made: JobOnS3, monkeypatch: pytest.MonkeyPatch) -> None:
