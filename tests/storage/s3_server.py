@@ -11,6 +11,8 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+SECRET = "hush-hush"
+
 Request = tuple[str, str]
 """Method and path."""
 
@@ -121,7 +123,7 @@ class S3Server:
             "endpoint": f"http://127.0.0.1:{self.port}",
             "region": "us-east-1",
             "access_key_id": "testing",
-            "secret_access_key": "testing",
+            "secret_access_key": SECRET,
             "retry_timeout": "2 s",
         }
 

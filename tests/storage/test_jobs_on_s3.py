@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import threading
 import time
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from headrace.cli.checkpoints import run_checkpoints
 from headrace.common.errors import JobSupersededError, StateCorruptedError
 from headrace.storage.folder import Folder
 from headrace.storage.locations import open_storage
@@ -170,6 +173,22 @@ def test_missing_state_is_named(made: JobOnS3) -> None:
         state.remove(name)
     with pytest.raises(StateCorruptedError, match="is missing"):
         made.job().run()
+
+
+def test_the_command_line_shows_what_is_there(made: JobOnS3) -> None:
+    def shown(location: str) -> tuple[int, str]:
+        console = Console(file=io.StringIO(), width=200)
+        code = run_checkpoints(location, made.server.options(), console)
+        return code, console.file.getvalue()  # type: ignore[attr-defined]
+
+    assert shown(made.location) == (1, f"{made.location} holds no checkpoints\n")
+    made.job().run(stop_after=4)
+    code, text = shown(made.location)
+    assert (code, "job small (job id" in text) == (0, True)
+    code, text = shown("s3://there-is-no-such-bucket/job")
+    assert code == 1
+    code, text = shown("hdfs://host/job")
+    assert (code, "it can be a folder" in text) == (1, True)
 
 
 def wait_until(condition: object) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from headrace.common.errors import UnsupportedOperationError
+from headrace.connectors.source import EnumeratorContext
 from headrace.runtime.spark import runtime
+from headrace.runtime.spark.dataframe import DataFrameSource
 from headrace.storage.object_store import ObjectFolder
-from tests.storage.s3_server import S3Server
+from tests.storage.s3_server import SECRET, S3Server
 from tests.storage.test_jobs_on_s3 import JobOnS3
 
 if TYPE_CHECKING:
@@ -35,11 +39,26 @@ def test_a_job_stops_and_goes_on(made: JobOnS3) -> None:
 def test_what_is_too_large_for_spark_is_fetched_from_the_store(made: JobOnS3, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime, "SENT_WITH_TASKS_BYTES", 0)
     monkeypatch.setattr(runtime, "INLINE_JOB_BYTES", 0)
+    original, contents = ObjectFolder.write, []
+
+    def write(self: ObjectFolder, name: str, chunks: Iterable[Any], **more: bool) -> None:
+        content = b"".join(chunks)
+        contents.append(content)
+        original(self, name, [content], **more)
+
+    monkeypatch.setattr(ObjectFolder, "write", write)
     made.job().run()
     made.check()
+    assert not any(SECRET.encode() in content for content in contents)
     shipped = [path for method, path in made.server.requests if method == "GET" and "/shipped/" in path]
     assert {path.rpartition("/")[2].partition("-")[0] for path in shipped} == {"job", "parts"}
     assert made.directory.folder("shipped").names() == []
+
+
+def test_a_dataframe_is_kept_on_posix_paths_only(made: JobOnS3, spark: SparkSession) -> None:
+    context = EnumeratorContext(2, made.directory.folder("sources"))
+    with pytest.raises(UnsupportedOperationError, match=r"from_dataframe\(\) keeps the rows .* in s3://"):
+        DataFrameSource(spark.range(3)).create_enumerator(context)
 
 
 def test_a_server_that_is_gone_while_tasks_run(made: JobOnS3, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ def probe(folder: Folder) -> None:
             if not folder.create(name, b"1") or folder.create(name, b"2") or folder.read(name) != b"1":
                 raise CheckpointStorageError(
                     f"checkpoint directory {folder} does not create files exclusively: two job managers could both "
-                    "believe that they own the job; use a folder on a file system with hard links"
+                    "believe that they own the job; use a file system with hard links, or a store with conditional puts"
                 )
         finally:
             folder.remove(name)

@@ -102,11 +102,12 @@ class ObjectFolder(Folder):
         import obstore
 
         try:
-            attributes: dict[str, str] = obstore.get(self._store(), self._key(name)).attributes
+            found = obstore.get(self._store(), self._key(name), options={"head": True})
         except FileNotFoundError as error:
             # A conflict with another request on the same key, or somebody has removed it since.
             where = self.locate(name)
             raise OSError(errno.EAGAIN, "the store reports a conflict, but nothing has the name", where) from error
+        attributes: dict[str, str] = found.attributes
         return attributes.get(_MARK)
 
     def write(self, name: str, chunks: Iterable[Buffer], *, durable: bool = True) -> None:

@@ -84,7 +84,7 @@ class SparkRuntime:
         self._parallelism = [stage.parallelism for stage in plan.stages]
         self._files = ShippedFiles(blob.shipped)
         self._files.remove_leftovers()
-        self._job = self._ship(pickle.dumps(blob, protocol=5))
+        self._job = self._ship(blob)
         self._probe(blob)
 
     def run_epoch(self, context: EpochContext) -> list[TaskReport]:
@@ -133,14 +133,15 @@ class SparkRuntime:
         except AttributeError as error:
             raise JobExecutionError("the Spark session was stopped while the job ran; run the program again") from error
 
-    def _ship(self, content: bytes) -> ShippedJob:
+    def _ship(self, blob: JobBlob) -> ShippedJob:
         assert self._files is not None
-        digest = hashlib.sha256(content).hexdigest()
+        content = pickle.dumps((blob.plan, blob.dependencies), protocol=5)
+        digest = hashlib.sha256(content + pickle.dumps(blob.storage, protocol=5)).hexdigest()
         if len(content) <= INLINE_JOB_BYTES:
-            return ShippedJob(digest, content)
+            return ShippedJob(digest, blob.storage, content)
         self._big_job = content
         self._job_file = self._files.write_job(content)
-        return ShippedJob(digest, (self._files.folder, self._job_file))
+        return ShippedJob(digest, blob.storage, self._job_file)
 
     def _ship_context(self, context: EpochContext, files: ShippedFiles) -> Parts:
         whole = Parts(here=context.to_bytes())

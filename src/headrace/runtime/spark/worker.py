@@ -14,13 +14,13 @@ from pyspark import SparkFiles, TaskContext
 from headrace.exchange.envelope import MAX_CELL_BYTES, Envelope, from_record_batch, to_record_batch
 from headrace.runtime.spark.shipping import Parts, read_job
 from headrace.runtime.task.dependencies import enter
+from headrace.runtime.task.instance import JobBlob, shipped_in
 from headrace.runtime.task.messages import EpochContext
 from headrace.runtime.task.runner import TaskRunner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from headrace.runtime.task.instance import JobBlob
     from headrace.storage.folder import Folder
 
 _KEPT_RUNNERS = 4
@@ -60,16 +60,20 @@ _long_lived = _LongLived()
 
 
 class ShippedJob:
-    """A job in the closure of a Spark function: the blob itself when it is small, else where to find it.
+    """A job in the closure of a Spark function: the job itself when it is small, else where to find it.
+
+    What reaches the storage is always in the closure: secrets need not lie in a file.
 
     Args:
-        digest: of the content.
-        place: the pickled blob, or the folder and the name of the file in which it lies.
+        digest: tells the job from all others.
+        storage: where its state is, and what is shipped to its tasks.
+        content: the pickled plan and dependencies, or the name of the shipped file in which they lie.
     """
 
-    def __init__(self, digest: str, place: bytes | tuple[Folder, str]) -> None:
+    def __init__(self, digest: str, storage: Folder, content: bytes | str) -> None:
         self._digest = digest
-        self._place = place
+        self._storage = storage
+        self._content = content
 
     def runner(self) -> TaskRunner:
         """This process's runner of the job; user functions are unpickled once."""
@@ -90,9 +94,11 @@ class ShippedJob:
         return runner
 
     def _load(self) -> JobBlob:
-        content = self._place if isinstance(self._place, bytes) else read_job(*self._place)
-        blob: JobBlob = pickle.loads(content)
-        return blob
+        content = self._content
+        if isinstance(content, str):
+            content = read_job(shipped_in(self._storage), content)
+        plan, dependencies = pickle.loads(content)
+        return JobBlob(plan, self._storage, dependencies)
 
 
 class SourceStage:

@@ -61,8 +61,13 @@ class JobBlob:
 
     @property
     def shipped(self) -> Folder:
-        """The folder of what is too large to be sent along with every task."""
-        return self.storage.folder("shipped")
+        """As of :func:`shipped_in`."""
+        return shipped_in(self.storage)
+
+
+def shipped_in(storage: Folder) -> Folder:
+    """The folder of a job's storage that holds what is too large to be sent along with every task."""
+    return storage.folder("shipped")
 
 
 class StageInstance:
