@@ -113,6 +113,16 @@ def test_parallelism(env: StreamExecutionEnvironment) -> None:
     assert [stage.parallelism for stage in job.stages] == [2, 3, 1, 5]
 
 
+@pytest.mark.parametrize(("parallelism", "inline"), [(1, 20_480), (12, 20_480), (64, 4_096), (512, 512)])
+def test_states_inside_a_manifest_have_a_bound_together(
+    env: StreamExecutionEnvironment, parallelism: int, inline: int
+) -> None:
+    end(pairs(env).key_by(lambda pair: pair[0]).sum(1), "sums")
+    settings = {"parallelism": parallelism, "max_parallelism": 512}
+    assert plan(env, **settings).inline_bytes == inline
+    assert plan(env, **settings, inline_threshold=100).inline_bytes == 100
+
+
 def test_a_union_of_different_parallelism_is_as_wide_as_the_widest(env: StreamExecutionEnvironment) -> None:
     union = pairs(env, "one").set_parallelism(1).union(pairs(env, "four").set_parallelism(4))
     end(union.map(lambda pair: pair, PAIR).name("map"), "sink")

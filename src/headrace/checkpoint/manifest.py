@@ -14,8 +14,10 @@ from headrace.state.version import VersionRef
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-FORMAT_VERSION = 2
-"""Raised when a manifest of an older version can no longer be read as it is."""
+FORMAT_VERSION = 3
+"""Raised when a headrace of an older version could not read a manifest."""
+
+_READABLE = (2, 3)
 
 _CHECKSUM = b',"checksum":"%08x"}'
 """The end of every manifest: the checksum of all before it."""
@@ -182,7 +184,7 @@ class Manifest:
             body = content[: -len(_CHECKSUM % 0)] + b"}"
             if content[len(body) - 1 :] != _CHECKSUM % zlib.crc32(body):
                 raise CheckpointError(f"manifest {name} is damaged: its checksum is not that of its content")
-            if document["format"] != FORMAT_VERSION:
+            if document["format"] not in _READABLE:
                 raise CheckpointError(
                     f"manifest {name} has format {document['format']}, this headrace reads format {FORMAT_VERSION}: go "
                     "on with the version that wrote it, or start with a fresh checkpoint directory and a fresh output"

@@ -75,7 +75,8 @@ CHECKPOINT_INLINE_THRESHOLD: Final = ConfigOption(
     "execution.checkpointing.data-inline-threshold",
     memory_size,
     20 << 10,
-    "State deltas up to this size travel within the manifest instead of a file of their own.",
+    "States of a task up to this size travel within the manifest instead of a file of their own; those of all tasks "
+    "together up to 256 kb, so with more than 12 tasks it is less for each.",
 )
 CHECKPOINT_TIMEOUT: Final = ConfigOption(
     "execution.checkpointing.timeout",

@@ -49,18 +49,8 @@ class ChannelSummary(NamedTuple):
     envelopes: int
 
 
-_LAYOUT: Final = np.dtype(
-    [
-        ("edge", "<i8"),
-        ("channel", "<i8"),
-        ("phase", "<i8"),
-        ("start", "<i8"),
-        ("final", "<i8"),
-        ("status", "<i8"),
-        ("envelopes", "<i8"),
-    ]
-)
-"""A summary inside an envelope."""
+_FIELDS: Final = len(ChannelSummary._fields)
+"""Inside an envelope a summary is so many 64-bit integers, in the order of its fields."""
 
 _STATUSES: Final = tuple(ChannelStatus)
 
@@ -74,7 +64,7 @@ class SummaryBook:
 
     def __init__(self, subtask: int) -> None:
         self._subtask = subtask
-        self._pages: dict[tuple[int, int], list[npt.NDArray[np.void]]] = {}
+        self._pages: dict[tuple[int, int], list[npt.NDArray[np.int64]]] = {}
 
     def add(
         self,
@@ -88,16 +78,16 @@ class SummaryBook:
         envelopes: Sequence[int],
     ) -> None:
         """A piece of a channel is over; ``envelopes`` says for each receiver how many it was sent."""
-        page = np.empty(len(envelopes), _LAYOUT)
-        page[:] = (edge.id, channel, phase, start, final, status.value, 0)
-        page["envelopes"] = envelopes
+        page = np.empty((len(envelopes), _FIELDS), np.int64)
+        page[:, :-1] = (edge.id, channel, phase, start, final, status.value)
+        page[:, -1] = envelopes
         self._pages.setdefault((edge.target_stage, len(envelopes)), []).append(page)
 
     def seal(self) -> Iterator[Envelope]:
         """Everything so far, which comes before any record; the book is empty then."""
         pages, self._pages = self._pages, {}
         for (stage, receivers), summaries in pages.items():
-            for target, own in enumerate(np.stack(summaries, axis=1)):
+            for target, own in enumerate(np.concatenate(summaries, axis=1)):
                 yield Envelope(
                     stage, target, -1, MIN_WATERMARK, 0, self._subtask, receivers, Kind.SUMMARY, own.tobytes()
                 )
@@ -105,5 +95,6 @@ class SummaryBook:
 
 def summaries_of(payload: bytes | pa.Buffer) -> Iterator[ChannelSummary]:
     """What :meth:`SummaryBook.seal` has put into an envelope."""
-    for edge, channel, phase, start, final, status, envelopes in np.frombuffer(payload, _LAYOUT).tolist():
+    summaries = np.frombuffer(payload, np.int64).reshape(-1, _FIELDS)
+    for edge, channel, phase, start, final, status, envelopes in summaries.tolist():
         yield ChannelSummary(edge, channel, phase, start, final, _STATUSES[status], envelopes)

@@ -8,7 +8,7 @@ and every source is read once.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
     from headrace.graph.nodes import KeySelection, Node
     from headrace.graph.partitioning import Partitioning, Receivers
+
+INLINE_BYTES_OF_ALL_TASKS: Final = 256 * 1024
+"""What the states of all tasks may take inside a manifest, which is written as a whole in every epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,8 @@ class JobPlan:
         parameters: the job's configuration as the user gave it.
         fresh_instances: whether user functions are made anew for each epoch (a test mode that finds out fields that are
             used as state).
-        inline_threshold: up to how many bytes a state delta travels inside the manifest.
+        inline_threshold: up to how many bytes a state travels inside the manifest, unless there are so many tasks that
+            all together would be too much.
     """
 
     name: str
@@ -116,6 +120,12 @@ class JobPlan:
     parameters: Mapping[str, str] = field(default_factory=dict)
     fresh_instances: bool = False
     inline_threshold: int = 20 * 1024
+
+    @property
+    def inline_bytes(self) -> int:
+        """Up to how many bytes the state of one task travels inside the manifest."""
+        tasks = sum(stage.parallelism for stage in self.stages[1:])
+        return min(self.inline_threshold, INLINE_BYTES_OF_ALL_TASKS // max(1, tasks))
 
     def operators(self) -> Iterator[PlannedOperator]:
         """All operators, stage by stage."""

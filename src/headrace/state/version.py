@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import zlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,18 +35,32 @@ class VersionRef:
             "partition": self.partition,
             "epoch": self.epoch,
             "name": self.name,
-            "inline": base64.b64encode(self.inline).decode(),
+            "packed": _packed(self.inline),
             "files": list(self.files),
         }
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> VersionRef:
-        """The reference that :meth:`to_json` described."""
+        """The reference that :meth:`to_json` described; formerly what is inside was not compressed."""
         return VersionRef(
             stage=data["stage"],
             partition=data["partition"],
             epoch=data["epoch"],
             name=data["name"],
-            inline=base64.b64decode(data["inline"]),
+            inline=_unpacked(data["packed"]) if "packed" in data else base64.b64decode(data["inline"]),
             files=tuple(data["files"]),
         )
+
+
+def _packed(inline: bytes) -> str:
+    """Compressed: half of a small version describes its layout, in the same words for all partitions."""
+    return base64.b64encode(zlib.compress(inline, 1)).decode() if inline else ""
+
+
+def _unpacked(packed: str) -> bytes:
+    if not packed:
+        return b""
+    try:
+        return zlib.decompress(base64.b64decode(packed))
+    except zlib.error as error:
+        raise ValueError(f"state inside cannot be unpacked: {error}") from error

@@ -78,7 +78,7 @@ class StageTask:
         kept = instance.operator_states
         for operator_state in kept:
             operator_state.end_epoch()
-        version = state.snapshot(context.epoch, context.generation, instance.plan.inline_threshold)
+        version = state.snapshot(context.epoch, context.generation, instance.plan.inline_bytes)
         timers = [time for operator_state in kept if (time := operator_state.earliest_processing_time()) is not None]
         return TaskReport(
             stage=instance.stage.index,
