@@ -215,6 +215,7 @@ def test_types_and_names(env: StreamExecutionEnvironment, graph: StreamGraph) ->
     names, types = ["f0", "f1", "half"], [Types.STRING(), Types.LONG(), Types.DOUBLE()]
     assert chosen.get_type() == Types.ROW_NAMED(names, types)
     assert chosen.get_name() == 'Select: col("f0"), col(1), (col("f1") / 2).alias("half")'
+    assert len(pairs.filter(col(1).is_in(range(1000))).get_name()) < 120
     assert isinstance(graph[1].spec, specs.SelectSpec)
     assert isinstance(graph[2].spec, specs.ColumnFilterSpec)
 

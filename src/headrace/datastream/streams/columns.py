@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import RowTypeInfo, TupleTypeInfo, Types
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.expressions import Bound
+
+_SHOWN: Final = 100
+"""How much of an expression the name of an operator shows."""
 
 
 def bound(expression: Expression, record_type: TypeInformation, method: str) -> Bound:
@@ -92,6 +95,12 @@ def projected(positions: tuple[Any, ...], record_type: TypeInformation) -> tuple
         if not isinstance(position, int) or isinstance(position, bool):
             raise refused(f"project takes positions of fields, at least one, not {position!r}", InvalidTypeError)
     return tuple(bound(col(position), record_type, "project") for position in positions)
+
+
+def titled(kind: str, *columns: Any) -> str:
+    """The name of an operator: its kind and what it computes, shortened."""
+    text = ", ".join(map(repr, columns))
+    return f"{kind}: {text}" if len(text) <= _SHOWN else f"{kind}: {text[:_SHOWN]}..."
 
 
 def as_column(column: Any) -> Expression:

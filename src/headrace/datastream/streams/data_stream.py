@@ -28,6 +28,7 @@ from headrace.datastream.streams.columns import (
     bound_condition,
     check_same_type,
     projected,
+    titled,
 )
 from headrace.datastream.streams.data_stream_sink import DataStreamSink
 from headrace.datastream.streams.handle import OperatorHandle, not_an_operator
@@ -116,7 +117,7 @@ class DataStream(OperatorHandle):
         if isinstance(func, Expression):
             value = bound(func, self._type, "map")
             check_same_type("map", value, output_type)
-            return self._apply(specs.SelectSpec((value,)), f"Map: {func!r}", value.type, origin=TypeOrigin.DECLARED)
+            return self._apply(specs.SelectSpec((value,)), titled("Map", func), value.type, origin=TypeOrigin.DECLARED)
         check_function(func, MapFunction, "map")
         return self._transform(self._function_spec(specs.MapSpec, func), "Map", func, output_type, Role.ONE)
 
@@ -137,7 +138,7 @@ class DataStream(OperatorHandle):
         """
         if isinstance(func, Expression):
             condition = bound_condition(func, self._type, "filter")
-            return self._apply(specs.ColumnFilterSpec(condition), f"Filter: {func!r}", self._type)
+            return self._apply(specs.ColumnFilterSpec(condition), titled("Filter", func), self._type)
         check_function(func, FilterFunction, "filter")
         return self._apply(self._function_spec(specs.FilterSpec, func), "Filter", self._type)
 
@@ -154,7 +155,7 @@ class DataStream(OperatorHandle):
         expressions = [as_column(column) for column in columns]
         values, names = bound_columns(expressions, self._type)
         row_type = Types.ROW_NAMED(names, [value.type for value in values])
-        name = f"Select: {', '.join(map(repr, expressions))}"
+        name = titled("Select", *expressions)
         return self._apply(specs.SelectSpec(values), name, row_type, origin=TypeOrigin.DECLARED)
 
     def project(self, *field_indexes: int) -> DataStream:
@@ -164,7 +165,7 @@ class DataStream(OperatorHandle):
             InvalidTypeError: when the records are no tuples, or there is no such field.
         """
         values = projected(field_indexes, self._type)
-        name = f"Projection: {', '.join(map(str, field_indexes))}"
+        name = titled("Projection", *field_indexes)
         return self._apply(specs.SelectSpec(values), name, Types.TUPLE([value.type for value in values]))
 
     def process(self, func: Any, output_type: Any = None) -> DataStream:
