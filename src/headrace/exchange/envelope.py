@@ -29,8 +29,8 @@ class Envelope(NamedTuple):
         partition: the task of that stage.
         phase: first sort key: -1 for what a task needs before any data, then the piece of the split's share.
         watermark: second sort key: the watermark in force at the first record, as far as the sender knows.
-        edge: the edge of the plan.
-        channel: the split (stage 0) or the subtask that sent it.
+        edge: the edge of the plan; of no meaning where it carries no records.
+        channel: the split (stage 0) or the subtask that sent it; for summaries, always that subtask.
         sequence: number within channel and target, in sending order.
         kind: what it carries, a :class:`Kind`.
         payload: the content.

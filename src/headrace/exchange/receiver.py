@@ -55,6 +55,7 @@ class ExchangeReceiver:
         deliver: takes ``(edge, batch)``; the watermarks of the batches never fall.
         is_stalled: whether event time stands still, because a source has no split for now; else no channels mean that
             all have finished.
+        step_bytes: how many bytes of envelopes make a step.
     """
 
     def __init__(
