@@ -175,6 +175,10 @@ def test_whatever_else_a_selector_does_does_not_happen(selector: Any) -> None:
         lambda x: x.a == x.b,
         lambda x: (x.a, (x.b, x.c)),
         lambda x: (x.b, x.a)[::-1],
+        lambda x: [field for field in x],  # noqa: C416
+        lambda x: (*x, x.a),
+        lambda x: x.a in x,
+        lambda x: (x.a, {**x}),
         lambda x: (lambda: x.a)(),  # noqa: PLC3002
         lambda x: __import__("os").getpid() and x.a,
     ],

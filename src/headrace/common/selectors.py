@@ -32,6 +32,8 @@ class _Record:
     """Stands for a record: remembers which fields are picked of it."""
 
     __slots__ = ("_picks",)
+    __iter__ = None  # without this, going through it would pick 0, 1, 2 and so on for ever
+    __contains__ = None
 
     # Python would look through its items for these, which never end
     __iter__: ClassVar[None] = None
@@ -95,8 +97,10 @@ def _fields_of_code(code: CodeType, before: tuple[object, ...]) -> tuple[Field, 
 
 
 def _is_straight(code: CodeType, arguments: int) -> bool:
-    """Whether the code takes so many arguments, has no other variables, and never goes another way."""
+    """Whether the code takes so many arguments, has no other variables or functions, and never goes another way."""
     has_more = code.co_kwonlyargcount or code.co_flags & (_MORE_ARGUMENTS | _NO_PLAIN_RESULT)
     if has_more or not code.co_argcount == code.co_nlocals == arguments or code.co_freevars or code.co_cellvars:
+        return False
+    if any(isinstance(constant, CodeType) for constant in code.co_consts):
         return False
     return not code.co_exceptiontable and not dis.findlabels(code.co_code)  # type: ignore[arg-type]

@@ -8,10 +8,9 @@ from __future__ import annotations
 from headrace.expressions.binding import bind, bind_tuple
 from headrace.expressions.bound import Bound, BoundColumn
 from headrace.expressions.evaluation import evaluate
-from headrace.expressions.tree import Alias, Column, Expression, coalesce, col, concat, lit, when
+from headrace.expressions.tree import Column, Expression, coalesce, col, concat, lit, when
 
 __all__ = [
-    "Alias",
     "Bound",
     "BoundColumn",
     "Column",
