@@ -32,10 +32,8 @@ class _Record:
     """Stands for a record: remembers which fields are picked of it."""
 
     __slots__ = ("_picks",)
-    __iter__ = None  # without this, going through it would pick 0, 1, 2 and so on for ever
-    __contains__ = None
 
-    # Python would look through its items for these, which never end
+    # Without these, going through it would pick 0, 1, 2 and so on for ever
     __iter__: ClassVar[None] = None
     __contains__: ClassVar[None] = None
 
