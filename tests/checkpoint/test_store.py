@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -83,6 +85,40 @@ def test_of_two_that_take_over_the_younger_one_owns(store: CheckpointStore) -> N
     with pytest.raises(JobSupersededError, match="another job manager has taken over"):
         store.write(replace(first, epoch=first.epoch + 1))
     other.write(replace(second, epoch=second.epoch + 1))
+
+
+def written_between_check_and_end(store: CheckpointStore, mine: Manifest, between: Callable[[], None]) -> None:
+    """Lets ``store`` write a manifest and does something before it finds out who owns the job."""
+    create = store._create
+
+    def create_and_pause(new: Manifest) -> bool:
+        done = create(new)
+        between()
+        return done
+
+    with mock.patch.object(store, "_create", create_and_pause), pytest.raises(JobSupersededError):
+        store.write(mine)
+
+
+def test_what_a_superseded_owner_wrote_last_stays_while_it_is_the_newest(store: CheckpointStore) -> None:
+    store.write(manifest(1))
+    other = CheckpointStore(store.storage)
+    first = store.take_over(manifest(1))
+    late = replace(first, epoch=first.epoch + 1)
+    written_between_check_and_end(store, late, lambda: other._generations.claim(late.generation + 1, late.job_id))
+    assert other.latest() == late
+
+
+def test_what_a_superseded_owner_wrote_too_late_goes(store: CheckpointStore) -> None:
+    store.write(manifest(1))
+    other = CheckpointStore(store.storage)
+    first = store.take_over(manifest(1))
+    late = replace(first, epoch=first.epoch + 1)
+    taken: list[Manifest] = []
+    written_between_check_and_end(store, late, lambda: taken.append(other.take_over(first)))
+    assert taken[0].epoch == late.epoch + 1
+    assert other.latest() == taken[0]
+    assert late.epoch not in other._numbers()
 
 
 def test_taking_over_while_the_owner_writes_epoch_after_epoch(tmp_path: Path) -> None:

@@ -14,8 +14,11 @@ import pytest
 from headrace.common import Types
 from headrace.common.batch import Batch
 from headrace.common.configuration import Configuration
+from headrace.common.errors import CommitRefusedError, JobExecutionError
 from headrace.connectors.sink import Committer, CommitterContext, Sink, SinkWriter, WriterContext
 from headrace.datastream import StreamExecutionEnvironment
+
+RUNTIMES = ["local", pytest.param("spark", marks=pytest.mark.spark)]
 
 
 class Partitions(Sink):
@@ -61,7 +64,7 @@ def publish(folder: Path, epoch: int, item: tuple[int, list[int]]) -> int:
     return len(numbers)
 
 
-@pytest.mark.parametrize("runtime", ["local", pytest.param("spark", marks=pytest.mark.spark)])
+@pytest.mark.parametrize("runtime", RUNTIMES)
 def test_commits_run_in_tasks(runtime: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if runtime == "spark":
         request.getfixturevalue("spark")
@@ -73,3 +76,83 @@ def test_commits_run_in_tasks(runtime: str, tmp_path: Path, request: pytest.Fixt
     assert len(found) > 3, "several epochs"
     assert sorted(number for file in found for number in file["numbers"]) == [*range(1, 201)]
     assert {file["process"] == os.getpid() for file in found} == {runtime == "local"}
+
+
+MODULE = """
+from headrace.common.errors import CommitRefusedError
+
+def publish(folder, item):
+    if item == "refused":
+        raise CommitRefusedError("nobody may write there")
+    if item == "wrong":
+        raise LookupError("no such partition")
+    if item == "odd":
+        raise type("Odd", (Exception,), {})("cannot be pickled")
+    if item == "left":
+        raise SystemExit(4)
+    (folder / item).write_text("here")
+"""
+"""What is in a module of the job's own, which no process knows by itself."""
+
+
+class _Publishing(Sink):
+    """Publishes in tasks by a function of the job's module; every epoch the same items."""
+
+    def __init__(self, folder: Path, items: Sequence[str]) -> None:
+        self.folder, self.items = folder, items
+
+    def create_writer(self, context: WriterContext) -> SinkWriter:
+        return _Writer()
+
+    def create_committer(self, context: CommitterContext) -> Committer:
+        return _Publisher(self, context)
+
+
+class _Publisher(Committer):
+    def __init__(self, sink: _Publishing, context: CommitterContext) -> None:
+        self._sink = sink
+        self._run_in_tasks = context.run_in_tasks
+
+    def commit(self, epoch: int, committables: Sequence[Any], processing_time: int) -> None:
+        from its_own_publisher import publish
+
+        self._run_in_tasks(partial(publish, self._sink.folder), self._sink.items)
+
+
+def run(runtime: str, tmp_path: Path, request: pytest.FixtureRequest, *items: str) -> Path:
+    if runtime == "spark":
+        request.getfixturevalue("spark")
+    module, out = tmp_path / "its_own_publisher.py", tmp_path / "out"
+    module.write_text(MODULE)
+    out.mkdir()
+    settings = {"headrace.runtime": runtime, "parallelism.default": "2"}
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+    env.add_python_file(str(module))
+    env.from_sequence(1, 20).map(lambda number: number, Types.LONG()).sink_to(_Publishing(out, items))
+    env.execute()
+    return out
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_work_in_tasks_may_need_modules_of_the_job(
+    runtime: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    items = [str(number) for number in range(8)]
+    assert sorted(path.name for path in run(runtime, tmp_path, request, *items).iterdir()) == items
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize(
+    ("item", "error", "message"),
+    [
+        ("refused", CommitRefusedError, "nobody may write there"),
+        ("wrong", LookupError, "no such partition"),
+        ("odd", Exception, "cannot be pickled"),
+        ("left", JobExecutionError, "SystemExit: 4"),
+    ],
+)
+def test_what_work_in_tasks_raises_is_raised_by_the_commit(
+    runtime: str, item: str, error: type[Exception], message: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    with pytest.raises(error, match=message):
+        run(runtime, tmp_path, request, "1", item)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
 from decimal import Decimal
 from typing import Any, NamedTuple, TypedDict
 
@@ -96,6 +97,13 @@ def values(expression: Expression, record_type: TypeInformation, *rows: Any) -> 
         (col("n").sqrt(), Types.DOUBLE(), math.sqrt(7)),
         (col("n").round(-1), Types.LONG(), 10),
         (col("x").round(), Types.DOUBLE(), -2.0),
+        (col("x").round(292), Types.DOUBLE(), -2.5),
+        ((col("x") * 1e300).round(292), Types.DOUBLE(), -2.5e300),
+        (col("n").round(-18), Types.LONG(), 0),
+        ((col("x") * -1e17).round(-17), Types.DOUBLE(), 2e17),
+        ((col("n") - 7 + -(2**63)) % -1, Types.LONG(), 0),
+        ((col("x") * 0.0).is_in([0.0]), Types.BOOLEAN(), True),
+        ((col("x") * -0.0).is_in([-0.0, math.nan]), Types.BOOLEAN(), True),
         (col("dec").cast(float), Types.DOUBLE(), 1.1),
         (col("dec").cast(str), Types.STRING(), "1.10"),
         (col("n").cast(Types.BIG_DEC()), Types.BIG_DEC(), Decimal(7)),
@@ -184,7 +192,7 @@ def test_what_does_not_fit_is_refused_when_it_is_bound(expression: Expression, m
         (col("n") * 2**62, r'^col\("n"\) \* 4611686018427387904: the result does not fit into 64 bits$'),
         (col("x") + col("n") // 0, r'^col\("n"\) // 0: division by zero$'),
         (col("x").cast(int), r'col\("x"\).cast\(Types.LONG\(\)\): .*truncated'),
-        (col("text").cast(int), "Failed to parse"),
+        (col("text").cast(int), "'1.5' is no integer"),
         (col("dec").cast(int), "data loss"),
         ((col("n") * 100).cast(Types.BYTE()), "not in range"),
         (lit(1e300).cast(Types.FLOAT()), "too large for 32 bits"),
@@ -247,6 +255,7 @@ def test_pickled_records_have_no_columns() -> None:
         (lambda: col("a").is_in("abc"), "is_in takes a list of values, not 'abc'"),
         (lambda: col("a").contains(col("b")), "contains takes a text that is the same for all records"),
         (lambda: col("a").substring("1"), "substring takes a whole number"),
+        (lambda: col("a").round(-19), "round takes -18 to 292 digits, not -19"),
         (lambda: col("a").substring(0, -1), "cannot be negative"),
         (lambda: col("a").replace("", "b"), "replace takes a text"),
         (lambda: coalesce(when(col("a"))), "wants .then"),
@@ -282,3 +291,14 @@ def test_expressions_are_not_iterated_over() -> None:
 )
 def test_the_text_is_as_it_was_written(expression: Expression, text: str) -> None:
     assert repr(expression) == text
+
+
+@pytest.mark.parametrize(("text", "number"), [("12", 12), ("-0012", -12), ("+5", 5), (str(2**63 - 1), 2**63 - 1)])
+def test_integers_are_read_from_digits(text: str, number: int) -> None:
+    assert values(lit(text).cast(int), RECORD, FULL) == (Types.LONG(), [number])
+
+
+@pytest.mark.parametrize("text", ["0x10", "", " 1", "1.0", "1_0", "٣", "+", str(2**63)])
+def test_what_is_no_integer_is_refused(text: str) -> None:
+    with pytest.raises(Exception, match=re.escape(text or "''")):
+        values(lit(text).cast(int), RECORD, FULL)

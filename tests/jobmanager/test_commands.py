@@ -101,3 +101,16 @@ def test_what_waits_when_a_job_fails_is_told() -> None:
 def test_work_beside_the_epochs_gives_its_results_in_the_order_of_the_items() -> None:
     results: list[Any] = LocalRuntime().run_background(lambda item: item * 2, [3, 1, 2]).result(timeout=60)
     assert results == [6, 2, 4]
+
+
+def test_who_has_asked_for_what_ends_the_job_is_told_of_its_end() -> None:
+    client = started(5000)
+
+    def leave(job: JobManager) -> None:
+        raise SystemExit(3)
+
+    asked = client._manager.request(leave)
+    with pytest.raises(JobExecutionError, match="has ended before"):
+        asked.result(timeout=60)
+    with pytest.raises(JobExecutionError):
+        client.get_job_execution_result().result(timeout=60)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -13,23 +14,32 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from headrace.common.errors import StateCorruptedError
+from headrace.common.row import Row
 from headrace.common.time import Time
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateTtlConfig
 from headrace.state.element_lists import list_columns
-from headrace.state.map_entries import same_nan
+from headrace.state.entry_keys import same_nan
 from headrace.storage.posix import PosixFolder
 from tests.state.harness import UID, Job
 
 ENTRIES = MapStateDescriptor("entries", Types.LONG(), Types.STRING())
 TTL = 50
 
+NANS = st.builds(float, st.just("nan"))
+"""Another object each time."""
+
 ENTRY_KEYS: list[tuple[TypeInformation, st.SearchStrategy[Any]]] = [
     (Types.LONG(), st.sampled_from([0, 1, -1, 7, 2**63 - 1, -(2**63)]) | st.integers(0, 40)),
     (Types.STRING(), st.sampled_from(["", "a", "ä", "я" * 40, "\0"]) | st.integers(0, 20).map(str)),
     (Types.BYTES(), st.binary(max_size=2)),
-    (Types.DOUBLE(), st.sampled_from([0.0, -0.0, 1.5, float("inf"), 1e300]) | st.builds(float, st.just("nan"))),
+    (Types.DOUBLE(), st.sampled_from([0.0, -0.0, 1.5, float("inf"), 1e300]) | NANS),
     (Types.TUPLE([Types.STRING(), Types.INT()]), st.tuples(st.sampled_from(["", "x"]), st.integers(0, 9))),
+    (Types.TUPLE([Types.DOUBLE(), Types.INT()]), st.tuples(st.sampled_from([0.0, -0.0]) | NANS, st.integers(0, 3))),
+    (
+        Types.ROW([Types.STRING(), Types.TUPLE([Types.FLOAT()])]),
+        st.builds(Row, st.sampled_from(["", "x"]), st.tuples(st.sampled_from([-0.0, 1.5]) | NANS)),
+    ),
     (Types.PICKLED_BYTE_ARRAY(), st.sampled_from([None, 1, True, 1.0, "1", (1, "x"), (1, (None,)), b"", 2.5])),
 ]
 KEYS = st.integers(0, 4)
@@ -285,6 +295,18 @@ def test_a_key_of_another_type_is_not_there() -> None:
     assert state.get("0") is None
     assert "0" not in state
     assert 2**70 not in state
+
+
+@pytest.mark.parametrize("count", [10, 1000])
+@pytest.mark.parametrize("wrong", [1.0, True, Decimal(1), "1", [1], 2**70])
+def test_a_key_that_does_not_fit_is_that_of_no_entry(count: int, wrong: Any) -> None:
+    job = Job()
+    fill(job, count)
+    state = at_key(job).map_state(ENTRIES)
+    assert (state.get(wrong), wrong in state) == (None, False)
+    assert (state.get(1), 1 in state) == ("value 1", True)
+    assert (state.get(wrong), wrong in state) == (None, False)
+    assert len(list(state.items())) == count
 
 
 def test_a_list_is_added_to_without_being_read(tmp_path: Path) -> None:

@@ -34,6 +34,8 @@ def probe(folder: Folder) -> None:
                     f"checkpoint directory {folder} does not create files exclusively: two job managers could both "
                     "believe that they own the job; use a file system with hard links, or a store with conditional puts"
                 )
+            if name not in folder.names() or folder.size(f"{name}-missing") is not None:
+                raise CheckpointStorageError(f"checkpoint directory {folder} does not list the files that are there")
         finally:
             folder.remove(name)
     except OSError as error:

@@ -18,6 +18,7 @@ FORMAT_VERSION = 3
 """Raised when a headrace of an older version could not read a manifest."""
 
 _READABLE = (2, 3)
+_FORMATS = f"formats {_READABLE[0]} to {_READABLE[-1]}"
 
 _CHECKSUM = b',"checksum":"%08x"}'
 """The end of every manifest: the checksum of all before it."""
@@ -186,7 +187,7 @@ class Manifest:
                 raise CheckpointError(f"manifest {name} is damaged: its checksum is not that of its content")
             if document["format"] not in _READABLE:
                 raise CheckpointError(
-                    f"manifest {name} has format {document['format']}, this headrace reads format {FORMAT_VERSION}: go "
+                    f"manifest {name} has format {document['format']}, this headrace reads {_FORMATS}: go "
                     "on with the version that wrote it, or start with a fresh checkpoint directory and a fresh output"
                 )
             return cls(

@@ -159,8 +159,10 @@ class CheckpointStore:
         try:
             self._check_owner(manifest)
         except JobSupersededError:
-            # Nobody was told of it. Who has just read it goes on from there, which is as good.
-            self._manifests.remove(name_of(manifest.epoch))
+            # Nobody was told of it. While it is the newest it stays: whoever reads it goes on from there, which is as
+            # good, and a deletion that a client repeats could hit a successor's manifest of that number.
+            if max(self._numbers()) > manifest.epoch:
+                self._manifests.remove(name_of(manifest.epoch))
             raise
         self._note(manifest.epoch)
         self._retained[manifest.epoch] = frozenset(manifest.state_files())

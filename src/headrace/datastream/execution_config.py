@@ -72,8 +72,11 @@ class ExecutionConfig:
         return self._set(options.MAX_PARALLELISM, max_parallelism)
 
     def get_global_job_parameters(self) -> dict[str, str]:
-        """What functions can ask for with ``RuntimeContext.get_job_parameter``: the whole configuration."""
-        return self._configuration.to_dict()
+        """What functions can ask for with ``RuntimeContext.get_job_parameter``.
+
+        It is the whole configuration, but for that of the storage, which holds secrets.
+        """
+        return self._configuration.job_parameters()
 
     def set_global_job_parameters(self, global_job_parameters_dict: Mapping[str, Any]) -> ExecutionConfig:
         """Adds parameters that functions can ask for with ``RuntimeContext.get_job_parameter``.

@@ -40,20 +40,26 @@ def _integers(kernel: Callable[..., Any]) -> Kernel:
     """A kernel of numpy over integers; division by zero is an error, and so is what does not fit."""
 
     def compute(left: Datum, right: Datum) -> Datum:
-        return _by_numpy(_checked(kernel), left, right, 1)
+        return _by_numpy(kernel, left, right, 1)
 
     return compute
 
 
-def _checked(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    def compute(left: Any, right: Any) -> Any:
-        if not np.all(right):
-            raise pa.ArrowInvalid("divide by zero")
-        if np.any((left == _LOWEST) & (right == -1)):
-            raise pa.ArrowInvalid("overflow")
-        return kernel(left, right)
+def _floor_divide(left: Any, right: Any) -> Any:
+    _refuse_zero(right)
+    if np.any((left == _LOWEST) & (right == -1)):
+        raise pa.ArrowInvalid("overflow")
+    return np.floor_divide(left, right)
 
-    return compute
+
+def _remainder(left: Any, right: Any) -> Any:
+    _refuse_zero(right)
+    return np.remainder(left, right)
+
+
+def _refuse_zero(divisor: Any) -> None:
+    if not np.all(divisor):
+        raise pa.ArrowInvalid("divide by zero")
 
 
 def _by_numpy(kernel: Callable[..., Any], left: Datum, right: Datum, neutral: Any) -> Datum:
@@ -81,7 +87,15 @@ def _whole(value: Datum, *, digits: int) -> Datum:
 
 
 def _rounded(value: Datum, *, digits: int) -> Datum:
-    return pc.round(value, ndigits=digits, round_mode="half_to_even")
+    """By numpy, as Arrow's powers of ten are not exact: to -17 digits it rounds 2.5e17 to 2.99999996e17."""
+    if isinstance(value, pa.Scalar):
+        return _rounded(pa.array([value.as_py()], value.type), digits=digits)[0]
+    numbers = _numpy(value)
+    # Numbers of more than 52 bits are whole, and scaling them might take them out of range.
+    is_whole = (np.abs(numbers) >= 2.0**52) & (digits >= 0)
+    with np.errstate(all="ignore"):
+        made = np.where(is_whole, numbers, np.round(np.where(is_whole, 0.0, numbers), digits))
+    return pa.array(made, value.type, mask=_numpy(value.is_null()))
 
 
 FUNCTIONS: Final[dict[str, Function]] = {
@@ -89,8 +103,8 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "subtract": Function(_binary(pc.subtract_checked, pc.subtract)),
     "multiply": Function(_binary(pc.multiply_checked, pc.multiply)),
     "divide": Function((Overload((NUMBER, NUMBER), Types.DOUBLE(), pc.divide),)),
-    "floor_divide": Function(_binary(_integers(np.floor_divide), _floats(np.floor_divide))),
-    "modulo": Function(_binary(_integers(np.remainder), _floats(np.remainder))),
+    "floor_divide": Function(_binary(_integers(_floor_divide), _floats(np.floor_divide))),
+    "modulo": Function(_binary(_integers(_remainder), _floats(np.remainder))),
     "negate": Function(_unary(pc.negate_checked, pc.negate)),
     "abs": Function(_unary(pc.abs_checked, pc.abs)),
     "round": Function(_unary(_whole, _rounded)),

@@ -43,11 +43,20 @@ def _number(value: Datum, target: pa.DataType) -> Datum:
 
 
 def _spelled_float(value: Datum, target: pa.DataType) -> Datum:
-    """As Python writes it: a whole number with ``.0``."""
+    """As Arrow writes it, but a whole number with ``.0``."""
     text = value.cast(target)
     return pc.if_else(
         pc.match_substring_regex(text, r"^-?\d+$"), pc.binary_join_element_wise(text, pa.scalar(".0"), ""), text
     )
+
+
+def _spelled_integer(value: Datum, target: pa.DataType) -> Datum:
+    """Decimal digits with or without a sign; Arrow alone would take ``0x10`` as well."""
+    wrong = pc.invert(pc.match_substring_regex(value, r"^[+-]?[0-9]+$"))
+    if pc.any(wrong).as_py() if isinstance(wrong, pa.Array) else wrong.as_py():
+        texts = value.filter(wrong) if isinstance(value, pa.Array) else [value]
+        raise pa.ArrowInvalid(f"{texts[0].as_py()!r} is no integer")
+    return pc.replace_substring_regex(value, r"^\+", "").cast(target)
 
 
 def _decimal_text(value: Datum, _: pa.DataType) -> Datum:
@@ -85,6 +94,7 @@ _CASTS: Final[tuple[tuple[Family, Family, Caster], ...]] = (
     (TIME, _STRING, _plainly),
     (TIMESTAMP, _STRING, _plainly),
     (TEXT, _STRING, _as_it_is),
+    (TEXT, INTEGER, _spelled_integer),
     (TEXT, NUMBER, _plainly),
     (TEXT, BOOLEAN, _plainly),
     (TEXT, DATE, _plainly),

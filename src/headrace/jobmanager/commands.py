@@ -63,6 +63,9 @@ class CommandQueue:
                 result = command(job)
             except Exception as error:
                 outcome.set_exception(error)
+            except BaseException:
+                outcome.set_exception(_ended())
+                raise
             else:
                 outcome.set_result(result)
 

@@ -44,7 +44,8 @@ class Runtime(Protocol):
             items: what to do it with, each in a task of its own; they and the results travel as pickles.
 
         Returns:
-            The results, in the order of the items; an ``InfrastructureError`` or ``OSError`` when a fault came between.
+            The results, in the order of the items, or the first error that the work has raised; an
+            ``InfrastructureError`` when the tasks themselves failed.
         """
 
     def cancel(self) -> None:

@@ -80,7 +80,8 @@ class ListState(MergingState[T, list[T]]):
 class MapState(State, Generic[K, V]):
     """A dict per key, of which only the entries that change are written.
 
-    It is iterated in the order of insertion, however the job's input was cut into epochs.
+    It is iterated in the order of insertion, however the job's input was cut into epochs. A key that does not fit the
+    declared type, ``1.0`` where keys are integers, is the key of no entry.
     """
 
     @abstractmethod

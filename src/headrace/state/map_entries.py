@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isnan, nan
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.common.columns import array_to_values, values_to_array
+from headrace.state.entry_keys import same_nan
 from headrace.state.entry_lists import hash_column, rows_as_they_happened
 from headrace.state.keys import KeyCodec
 from headrace.state.map_cell import apply
@@ -24,14 +24,6 @@ if TYPE_CHECKING:
     from headrace.state.sections import Section
 
     Indices = npt.NDArray[np.int64]
-
-NAN: Final = nan
-"""The one object that stands for all NaNs among the keys of entries."""
-
-
-def same_nan(key: Any) -> Any:
-    """One object for all NaNs: a dict finds it as it is the same, though it is not equal to itself."""
-    return NAN if type(key) is float and isnan(key) else key
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +115,7 @@ class MapEntries:
         return list(map(same_nan, array_to_values(self._key_type, column)))
 
     def probe(self, key: Any) -> Probe:
-        """What an entry is searched for by.
-
-        Raises:
-            InvalidTypeError: when the key does not fit the type, so that there is no such entry.
-        """
+        """What an entry is searched for by; its key is as it comes back from storage."""
         encoded = self._codec.encode([key])
         if pa.types.is_int64(encoded.values.type):
             return Probe(ENTRY_KEY + ELEMENTS, encoded.values.to_numpy()[0], None)

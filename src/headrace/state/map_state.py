@@ -6,7 +6,6 @@ up one by one, until so many have been that reading all of it would have cost li
 
 from __future__ import annotations
 
-from math import isnan
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -15,18 +14,18 @@ import pyarrow as pa
 from headrace.common.columns import fitter_of
 from headrace.common.errors import InvalidTypeError
 from headrace.state.copying import copy_value
+from headrace.state.entry_keys import key_check, same_nan
 from headrace.state.entry_lists import sorted_lists, with_sorted_entries
 from headrace.state.interfaces import MapState
 from headrace.state.map_cell import GONE, UNKNOWN, MapCell
-from headrace.state.map_entries import NAN, EntryRange, Happened, MapEntries, same_nan
+from headrace.state.map_entries import EntryRange, Happened, MapEntries
 from headrace.state.nested_rows import NestedCells
 from headrace.state.run_layout import ACTION, CLEAR, REMOVED
 from headrace.state.runs import ELEMENT_COUNT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    from headrace.common.columns import Fitter
     from headrace.state.descriptors import MapStateDescriptor
     from headrace.state.key_scope import KeyScope
     from headrace.state.state_table import Match, StateTable
@@ -46,7 +45,7 @@ class ColumnarMapState(MapState[Any, Any]):
         self._table = table
         self._entries = MapEntries(descriptor, expires=table.ttl is not None)
         self._fit_key, self._fit_value = fitter_of(descriptor.key_type), fitter_of(descriptor.value_type)
-        self._key_fits, self._value_fits = _key_check(self._fit_key), self._fit_value.fits
+        self._key_fits, self._value_fits = key_check(descriptor.key_type, self._fit_key), self._fit_value.fits
         self._copies = not descriptor.value_type.is_immutable
         self._cells = NestedCells(scope, table, MapCell, self._read)
         _sort_entries_of_earlier_versions(table)
@@ -54,7 +53,10 @@ class ColumnarMapState(MapState[Any, Any]):
     def get(self, key: Any) -> Any:
         cell: MapCell = self._cells.read()
         if not self._key_fits(key):
-            key = self._wanted(key)
+            try:
+                key = self._key(key)
+            except InvalidTypeError:
+                return None
         element = cell.entries.get(key, cell.missing)
         if element is UNKNOWN:
             element = self._look_up(cell, key)
@@ -67,7 +69,10 @@ class ColumnarMapState(MapState[Any, Any]):
     def contains(self, key: Any) -> bool:
         cell: MapCell = self._cells.read()
         if not self._key_fits(key):
-            key = self._wanted(key)
+            try:
+                key = self._key(key)
+            except InvalidTypeError:
+                return False
         element = cell.entries.get(key, cell.missing)
         if element is UNKNOWN:
             element = self._look_up(cell, key)
@@ -116,13 +121,6 @@ class ColumnarMapState(MapState[Any, Any]):
     def _key(self, key: Any) -> Any:
         """The key as it comes back from storage."""
         return key if self._key_fits(key) else same_nan(self._fit_key(key))
-
-    def _wanted(self, key: Any) -> Any:
-        """The same for a key that is looked for: one that does not fit the type is not there."""
-        try:
-            return self._key(key)
-        except InvalidTypeError:
-            return key
 
     def _stored(self, value: Any) -> Any:
         if not self._value_fits(value):
@@ -175,10 +173,7 @@ class ColumnarMapState(MapState[Any, Any]):
 
     def _found(self, cell: MapCell, key: Any) -> Any:
         """What the newest run that knows the entry says about it."""
-        try:
-            probe = self._entries.probe(key)
-        except InvalidTypeError:
-            return GONE
+        probe = self._entries.probe(key)
         for place in reversed(cell.ranges):
             row = probe.find(place)
             if row is not None:
@@ -251,11 +246,3 @@ def _sort_entries_of_earlier_versions(table: StateTable) -> None:
         if ELEMENT_COUNT not in run.meta:
             batch = with_sorted_entries(run.batch)
             table.store.replace([run], batch, {**run.meta, ELEMENT_COUNT: len(batch.column(ACTION).flatten())})
-
-
-def _key_check(fitter: Fitter) -> Callable[[Any], bool]:
-    """Whether a key is as it comes back from storage, a NaN the one object that stands for all."""
-    fits = fitter.fits
-    if not fits(NAN):
-        return fits
-    return lambda key: fits(key) and (type(key) is not float or key is NAN or not isnan(key))

@@ -15,6 +15,7 @@ from headrace.common.temporary import TemporaryFolder
 from headrace.exchange.envelope import Envelope, Kind, sort_key
 from headrace.operators.user_code import GivenUp
 from headrace.runtime.local.interruption import Interruption
+from headrace.runtime.task.background import attempt
 from headrace.runtime.task.dependencies import NOTHING, enter, unpack
 from headrace.runtime.task.runner import TaskRunner
 
@@ -65,7 +66,11 @@ class LocalRuntime:
     def run_background(self, work: Callable[[T], R], items: Sequence[T]) -> Future[list[R]]:
         """Do it at once: there is nobody to wait."""
         done: Future[list[R]] = Future()
-        done.set_result([work(item) for item in items])
+        outcomes = [attempt(work, item) for item in items]
+        try:
+            done.set_result([outcome.result() for outcome in outcomes])
+        except Exception as error:
+            done.set_exception(error)
         return done
 
     def cancel(self) -> None:

@@ -11,6 +11,7 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, TypeVar
 
+import cloudpickle
 from pyspark.sql import functions as sql
 
 from headrace.common.errors import CheckpointStorageError, JobExecutionError
@@ -184,18 +185,21 @@ class SparkRuntime:
 
     def _run_background(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
         assert self._files is not None
+        assert self._job is not None
         self._tag_queries()
-        parts = self._files.write_parts([pickle.dumps(item, protocol=5) for item in items])
+        self._bring_back_the_job()
+        pickled = [cloudpickle.dumps(work), *(pickle.dumps(item, protocol=5) for item in items)]
+        parts = self._files.write_parts(pickled)
         numbers = self._session.range(0, len(items), 1, len(items))
         try:
-            stage = BackgroundStage(work, self._files.folder, parts)
-            found = numbers.mapInArrow(stage, "number long, result binary").toArrow()
+            stage = BackgroundStage(self._job, parts)
+            found = numbers.mapInArrow(stage, "number long, outcome binary").toArrow()
         except SPARK_ERRORS as error:
             raise failure("work beside the epochs", error) from error
         finally:
             self._files.forget(parts)
-        results = dict(zip(*(column.to_pylist() for column in found.columns), strict=True))
-        return [pickle.loads(results[number]) for number in range(len(items))]
+        outcomes = dict(zip(*(column.to_pylist() for column in found.columns), strict=True))
+        return [pickle.loads(outcomes[number]).result() for number in range(len(items))]
 
     def _probe(self, blob: JobBlob) -> None:
         """Write a file of the state directory on an executor, and look for it here."""

@@ -6,20 +6,21 @@ import gc
 import pickle
 import signal
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark import SparkFiles, TaskContext
 
 from headrace.exchange.envelope import MAX_CELL_BYTES, Envelope, from_record_batch, to_record_batch
 from headrace.runtime.spark.shipping import Parts, read_job
+from headrace.runtime.task.background import attempt
 from headrace.runtime.task.dependencies import enter
 from headrace.runtime.task.instance import JobBlob, shipped_in
 from headrace.runtime.task.messages import EpochContext
 from headrace.runtime.task.runner import TaskRunner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from headrace.storage.folder import Folder
 
@@ -75,11 +76,17 @@ class ShippedJob:
         self._storage = storage
         self._content = content
 
-    def runner(self) -> TaskRunner:
-        """This process's runner of the job; user functions are unpickled once."""
-        runner = _runners.pop(self._digest, None)
+    def enter(self) -> JobBlob:
+        """Make this process know the job's modules and files, so that its functions can be unpickled."""
+        runner = _runners.get(self._digest)
         blob = self._load() if runner is None else runner.blob
         enter(blob.dependencies, SparkFiles.get)
+        return blob
+
+    def runner(self) -> TaskRunner:
+        """This process's runner of the job; user functions are unpickled once."""
+        blob = self.enter()
+        runner = _runners.pop(self._digest, None)
         if runner is None:
             pa.set_cpu_count(1)  # Spark gives a task one core
             # PySpark has Python raise KeyboardInterrupt; then nobody could tell it from one that a function raises.
@@ -151,21 +158,21 @@ class BackgroundStage:
     """Works beside the epochs: a function of Arrow batches of numbers of items.
 
     Args:
-        work: what to do with an item.
-        shipped: the folder of shipped files.
-        items: the items, pickled one by one.
+        job: the job, whose modules the work may need.
+        parts: pickled: first the work, a function of an item, then the items one by one.
     """
 
-    def __init__(self, work: Callable[[Any], Any], shipped: Folder, items: Parts) -> None:
-        self._work = work
-        self._shipped = shipped
-        self._items = items
+    def __init__(self, job: ShippedJob, parts: Parts) -> None:
+        self._job = job
+        self._parts = parts
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        shipped = self._job.enter().shipped
+        work = pickle.loads(self._parts.part(0, shipped))
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                result = pickle.dumps(self._work(pickle.loads(self._items.part(number, self._shipped))), protocol=5)
-                yield pa.RecordBatch.from_pydict({"number": pa.array([number]), "result": pa.array([result])})
+                outcome = attempt(work, pickle.loads(self._parts.part(number + 1, shipped))).to_bytes()
+                yield pa.RecordBatch.from_pydict({"number": pa.array([number]), "outcome": pa.array([outcome])})
 
 
 def _batched(envelopes: Iterable[Envelope]) -> Iterator[pa.RecordBatch]:

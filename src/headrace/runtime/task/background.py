@@ -1,0 +1,71 @@
+"""Work beside the epochs: what a task does with an item, on every runtime."""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from headrace.common.errors import JobExecutionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of an item.
+
+    What was raised travels like a result. A runtime that has to guess from a task's failure what was raised would take
+    a refusal for a fault that passes.
+
+    Attributes:
+        value: the result.
+        error: what was raised instead.
+    """
+
+    value: Any = None
+    error: Exception | None = None
+
+    def result(self) -> Any:
+        """The result.
+
+        Raises:
+            Exception: what the work has raised.
+        """
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+    def to_bytes(self) -> bytes:
+        """The outcome for another process; the error tells where it was raised."""
+        if self.error is None:
+            return pickle.dumps(self, protocol=5)
+        error = self.error if _is_portable(self.error) else _told(self.error)
+        error.add_note("In the task:\n" + "".join(traceback.format_exception(self.error)).rstrip())
+        return pickle.dumps(Outcome(error=error), protocol=5)
+
+
+def attempt(work: Callable[[Any], Any], item: Any) -> Outcome:
+    """Do the work."""
+    try:
+        return Outcome(work(item))
+    except Exception as error:
+        return Outcome(error=error)
+    except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
+        # Whoever waits for the outcome would take it for his own.
+        return Outcome(error=_told(error))
+
+
+def _is_portable(error: Exception) -> bool:
+    """Whether an error can be pickled and comes back as it was; many exceptions of several arguments do not."""
+    try:
+        copy = pickle.loads(pickle.dumps(error, protocol=5))
+    except Exception:
+        return False
+    return type(copy) is type(error) and str(copy) == str(error)
+
+
+def _told(error: BaseException) -> JobExecutionError:
+    return JobExecutionError(f"work beside the epochs raised {type(error).__name__}: {error}")
