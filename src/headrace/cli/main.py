@@ -112,10 +112,11 @@ def doctor(define: Definitions = None, properties_file: PropertiesFile = None, m
 @app.command()
 def checkpoints(
     directory: Annotated[str, typer.Argument(metavar="DIR", help="The directory, or its URI on an object store.")],
+    define: Definitions = None,
     properties_file: PropertiesFile = None,
 ) -> None:
     """Show what a checkpoint directory holds."""
-    configuration = Configuration.from_dict(_settings(None, properties_file))
+    configuration = Configuration.from_dict(_settings(define, properties_file))
     raise typer.Exit(run_checkpoints(directory, configuration.storage_options()))
 
 
