@@ -114,7 +114,7 @@ class EdgeSender:
 
     def _route(self, batch: Batch, batch_keys: KeyColumn | None) -> None:
         edge = self.edge
-        for part in edge.partitioning.route(batch, batch_keys, self._channel, edge.receivers):
+        for part in edge.partitioning.route(batch.without_rows(), batch_keys, self._channel, edge.receivers):
             sequence = self._sequences[part.target]
             self._sequences[part.target] = sequence + 1
             payload = encode(part.batch, part.keys, edge.key)
