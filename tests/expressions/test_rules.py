@@ -282,3 +282,9 @@ def test_expressions_are_not_iterated_over() -> None:
 )
 def test_the_text_is_as_it_was_written(expression: Expression, text: str) -> None:
     assert repr(expression) == text
+
+
+def test_both_zeros_are_in_a_list_with_one_of_them() -> None:
+    doubles = Types.DOUBLE()
+    for expression in (col(0).is_in([0.0]), col(0).is_in([-0.0, 3]), lit(-0.0).is_in([0.0])):
+        assert values(expression, doubles, 0.0, -0.0) == (Types.BOOLEAN(), [True, True])
