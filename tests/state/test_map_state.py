@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -12,12 +15,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
+from headrace.common import Row
 from headrace.common.errors import StateCorruptedError
 from headrace.common.time import Time
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateTtlConfig
 from headrace.state.element_lists import list_columns
-from headrace.state.map_entries import same_nan
+from headrace.state.nan_keys import same_nan
 from headrace.storage.posix import PosixFolder
 from tests.state.harness import UID, Job
 
@@ -29,6 +33,10 @@ ENTRY_KEYS: list[tuple[TypeInformation, st.SearchStrategy[Any]]] = [
     (Types.STRING(), st.sampled_from(["", "a", "ä", "я" * 40, "\0"]) | st.integers(0, 20).map(str)),
     (Types.BYTES(), st.binary(max_size=2)),
     (Types.DOUBLE(), st.sampled_from([0.0, -0.0, 1.5, float("inf"), 1e300]) | st.builds(float, st.just("nan"))),
+    (
+        Types.TUPLE([Types.DOUBLE(), Types.INT()]),
+        st.tuples(st.builds(float, st.sampled_from(["nan", "1"])), st.just(1)),
+    ),
     (Types.TUPLE([Types.STRING(), Types.INT()]), st.tuples(st.sampled_from(["", "x"]), st.integers(0, 9))),
     (Types.PICKLED_BYTE_ARRAY(), st.sampled_from([None, 1, True, 1.0, "1", (1, "x"), (1, (None,)), b"", 2.5])),
 ]
@@ -186,6 +194,49 @@ class MapMachine(RuleBasedStateMachine):
 
 def test_a_map_is_as_its_model() -> None:
     run_state_machine_as_test(MapMachine, settings=settings(max_examples=60, stateful_step_count=40, deadline=None))
+
+
+@dataclass(frozen=True)
+class Point:
+    x: float
+    y: int
+
+
+def nan() -> float:
+    return float("nan")
+
+
+NOT_EQUAL_TO_THEMSELVES: list[tuple[TypeInformation, Callable[[], Any]]] = [
+    (Types.DOUBLE(), nan),
+    (Types.BIG_DEC(), lambda: Decimal("NaN")),
+    (Types.TUPLE([Types.DOUBLE(), Types.INT()]), lambda: (nan(), 1)),
+    (Types.TUPLE([Types.TUPLE([Types.BIG_DEC()]), Types.INT()]), lambda: ((Decimal("NaN"),), 1)),
+    (Types.ROW_NAMED(["a"], [Types.FLOAT()]), lambda: Row(a=nan())),
+    (Types.of(Point), lambda: Point(nan(), 1)),
+    (Types.PICKLED_BYTE_ARRAY(), lambda: (frozenset([nan(), 1]), Row(nan()), Point(nan(), 2), Decimal("NaN"))),
+]
+
+
+@pytest.mark.parametrize(
+    ("type_", "key"), NOT_EQUAL_TO_THEMSELVES, ids=[str(type_) for type_, _ in NOT_EQUAL_TO_THEMSELVES]
+)
+@pytest.mark.parametrize("small", [0, 256])
+def test_all_nans_are_one_wherever_they_are_in_a_key(
+    type_: TypeInformation, key: Callable[[], Any], small: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.state.map_state.SMALL_MAP", small)
+    job, descriptor = Job(), MapStateDescriptor("m", type_, Types.LONG())
+    for epoch in range(3):
+        state = at_key(job).map_state(descriptor)
+        assert state.get(key()) == (epoch or None)
+        state.put(key(), -1)
+        state.put(key(), epoch + 1)
+        assert key() in state
+        assert list(state.values()) == [epoch + 1]
+        job.end()
+    state = at_key(job).map_state(descriptor)
+    state.remove(key())
+    assert state.is_empty()
 
 
 def at_key(job: Job, key: int = 1) -> Any:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isnan, nan
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +12,7 @@ from headrace.common.columns import array_to_values, values_to_array
 from headrace.state.entry_lists import hash_column, rows_as_they_happened
 from headrace.state.keys import KeyCodec
 from headrace.state.map_cell import apply
+from headrace.state.nan_keys import nan_replacer
 from headrace.state.run_layout import ACTION, ENTRY, ENTRY_HASH, ENTRY_KEY, EXPIRY, PLACE, PUT, VALUE
 from headrace.state.sections import ELEMENTS, FEW
 from headrace.state.state_table import Elements
@@ -24,14 +24,6 @@ if TYPE_CHECKING:
     from headrace.state.sections import Section
 
     Indices = npt.NDArray[np.int64]
-
-NAN: Final = nan
-"""The one object that stands for all NaNs among the keys of entries."""
-
-
-def same_nan(key: Any) -> Any:
-    """One object for all NaNs: a dict finds it as it is the same, though it is not equal to itself."""
-    return NAN if type(key) is float and isnan(key) else key
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +76,7 @@ class MapEntries:
     def __init__(self, descriptor: MapStateDescriptor, *, expires: bool) -> None:
         self._key_type = descriptor.key_type
         self._codec = KeyCodec.for_type(descriptor.key_type)
+        self._same_nan = nan_replacer(descriptor.key_type)
         self._elements = Elements(descriptor.value_type, expires)
 
     def to_columns(self, happened: Happened) -> dict[str, pa.Array]:
@@ -120,7 +113,8 @@ class MapEntries:
     def _keys(self, column: pa.Array) -> list[Any]:
         if self._codec.is_plain:
             return self._codec.decode(column)
-        return list(map(same_nan, array_to_values(self._key_type, column)))
+        keys = array_to_values(self._key_type, column)
+        return keys if self._same_nan is None else list(map(self._same_nan, keys))
 
     def probe(self, key: Any) -> Probe:
         """What an entry is searched for by.

@@ -6,7 +6,6 @@ up one by one, until so many have been that reading all of it would have cost li
 
 from __future__ import annotations
 
-from math import isnan
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -18,7 +17,8 @@ from headrace.state.copying import copy_value
 from headrace.state.entry_lists import sorted_lists, with_sorted_entries
 from headrace.state.interfaces import MapState
 from headrace.state.map_cell import GONE, UNKNOWN, MapCell
-from headrace.state.map_entries import NAN, EntryRange, Happened, MapEntries, same_nan
+from headrace.state.map_entries import EntryRange, Happened, MapEntries
+from headrace.state.nan_keys import nan_replacer
 from headrace.state.nested_rows import NestedCells
 from headrace.state.run_layout import ACTION, CLEAR, REMOVED
 from headrace.state.runs import ELEMENT_COUNT
@@ -46,7 +46,8 @@ class ColumnarMapState(MapState[Any, Any]):
         self._table = table
         self._entries = MapEntries(descriptor, expires=table.ttl is not None)
         self._fit_key, self._fit_value = fitter_of(descriptor.key_type), fitter_of(descriptor.value_type)
-        self._key_fits, self._value_fits = _key_check(self._fit_key), self._fit_value.fits
+        self._same_nan = nan_replacer(descriptor.key_type)
+        self._key_fits, self._value_fits = _key_check(self._fit_key, self._same_nan), self._fit_value.fits
         self._copies = not descriptor.value_type.is_immutable
         self._cells = NestedCells(scope, table, MapCell, self._read)
         _sort_entries_of_earlier_versions(table)
@@ -115,7 +116,10 @@ class ColumnarMapState(MapState[Any, Any]):
 
     def _key(self, key: Any) -> Any:
         """The key as it comes back from storage."""
-        return key if self._key_fits(key) else same_nan(self._fit_key(key))
+        if self._key_fits(key):
+            return key
+        fitting = self._fit_key(key)
+        return fitting if self._same_nan is None else self._same_nan(fitting)
 
     def _wanted(self, key: Any) -> Any:
         """The same for a key that is looked for: one that does not fit the type is not there."""
@@ -253,9 +257,9 @@ def _sort_entries_of_earlier_versions(table: StateTable) -> None:
             table.store.replace([run], batch, {**run.meta, ELEMENT_COUNT: len(batch.column(ACTION).flatten())})
 
 
-def _key_check(fitter: Fitter) -> Callable[[Any], bool]:
-    """Whether a key is as it comes back from storage, a NaN the one object that stands for all."""
+def _key_check(fitter: Fitter, same_nan: Callable[[Any], Any] | None) -> Callable[[Any], bool]:
+    """Whether a key is as it comes back from storage, every NaN in it the one object that stands for all."""
     fits = fitter.fits
-    if not fits(NAN):
+    if same_nan is None:
         return fits
-    return lambda key: fits(key) and (type(key) is not float or key is NAN or not isnan(key))
+    return lambda key: fits(key) and same_nan(key) is key
