@@ -288,3 +288,34 @@ def test_both_zeros_are_in_a_list_with_one_of_them() -> None:
     doubles = Types.DOUBLE()
     for expression in (col(0).is_in([0.0]), col(0).is_in([-0.0, 3]), lit(-0.0).is_in([0.0])):
         assert values(expression, doubles, 0.0, -0.0) == (Types.BOOLEAN(), [True, True])
+
+
+@pytest.mark.parametrize("digits", [-400, -23, -3, -1, 0, 1, 2, 5, 15, 22, 23, 400])
+def test_doubles_are_rounded_as_in_python(digits: int) -> None:
+    numbers = [2.675, 0.15, 1.005, 4.35, 0.285, -2.675, 5e-324, 1e300, 1e22, 2.0**53, 123456.785, 45.0, 55.0, 0.5, -0.0]
+    numbers += [math.nan, math.inf, -math.inf]
+    _, found = values(col(0).round(digits), Types.DOUBLE(), *numbers, None)
+    expected = [round(number, digits) if math.isfinite(number) else number for number in numbers]
+    assert list(map(repr, found)) == [*map(repr, expected), "None"]
+    assert repr(values(lit(2.675).round(digits), Types.DOUBLE(), 1.0)[1]) == repr([round(2.675, digits)])
+
+
+def test_a_double_that_is_rounded_beyond_the_largest_one_is_an_error() -> None:
+    with pytest.raises(EvaluationError, match="round"):
+        values(col(0).round(-308), Types.DOUBLE(), 1.7e308)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matching", "other"),
+    [
+        ("%\\\\", "a\\", "a\\\\b"),
+        ("a\\\\b%", "a\\bc", "a\\\\bc"),
+        ("%\\\\%", "a\\b", "ab"),
+        ("\\%_", "%\n", "ab"),
+        ("a\\_%", "a_\n\n", "ab"),
+        ("\\é\\.", "é.", "éx"),
+        ("%\\%", "100%", "100"),
+    ],
+)
+def test_a_backslash_makes_the_next_character_stand_for_itself(pattern: str, matching: str, other: str) -> None:
+    assert values(col(0).like(pattern), Types.STRING(), matching, other, None)[1] == [True, False, None]
