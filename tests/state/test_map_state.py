@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from headrace.common import Row
-from headrace.common.errors import StateCorruptedError
+from headrace.common.errors import InvalidTypeError, StateCorruptedError
 from headrace.common.time import Time
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateTtlConfig
@@ -400,3 +400,15 @@ def test_what_earlier_versions_stored_is_still_read(
     assert at_key(job).map_state(descriptor).items() == [("z", None), ("a", 2), ("b", 5), ("m", 9)]
     for run in job.tasks[0].store(UID, "state/old").runs:
         assert "place" in run.section.schema.names
+
+
+@pytest.mark.parametrize(
+    ("type_", "key"),
+    [(Types.LONG(), None), (Types.STRING(), "\ud800"), (Types.PICKLED_BYTE_ARRAY(), object())],
+    ids=["null", "no unicode", "object"],
+)
+def test_a_key_that_cannot_be_stored_is_told_with_operator_and_state(type_: TypeInformation, key: Any) -> None:
+    job = Job()
+    at_key(job).map_state(MapStateDescriptor("names", type_, Types.LONG())).put(key, 1)
+    with pytest.raises(InvalidTypeError, match=f"operator '{UID}', map state 'names': .* key"):
+        job.end()

@@ -42,6 +42,7 @@ class ColumnarMapState(MapState[Any, Any]):
     """A dict per key. Elements are kept as they are stored: with a time to live, pairs of value and expiry."""
 
     def __init__(self, scope: KeyScope, table: StateTable, descriptor: MapStateDescriptor) -> None:
+        self._name = descriptor.name
         self._scope = scope
         self._table = table
         self._entries = MapEntries(descriptor, expires=table.ttl is not None)
@@ -228,10 +229,16 @@ class ColumnarMapState(MapState[Any, Any]):
         if changed is not None:
             keys, cells = changed
             lengths = np.array([len(cell.actions) for cell in cells], dtype=np.int64)
-            lists = sorted_lists(lengths, self._entries.to_columns(_happened(cells)))
+            lists = sorted_lists(lengths, self._columns(_happened(cells)))
             cleared = pa.array([cell.cleared for cell in cells], pa.bool_())
             self._table.append(keys, {CLEAR: cleared, **lists}, {ELEMENT_COUNT: int(lengths.sum())})
         self._table.merge_small_runs(self._scope.clock)
+
+    def _columns(self, happened: Happened) -> dict[str, pa.Array]:
+        try:
+            return self._entries.to_columns(happened)
+        except InvalidTypeError as error:
+            raise InvalidTypeError(f"map state {self._name!r}: {error}") from error
 
 
 def _happened(cells: list[MapCell]) -> Happened:
