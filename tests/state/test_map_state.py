@@ -412,3 +412,28 @@ def test_a_key_that_cannot_be_stored_is_told_with_operator_and_state(type_: Type
     at_key(job).map_state(MapStateDescriptor("names", type_, Types.LONG())).put(key, 1)
     with pytest.raises(InvalidTypeError, match=f"operator '{UID}', map state 'names': .* key"):
         job.end()
+
+
+@pytest.mark.parametrize("small", [0, 256])
+@pytest.mark.parametrize(
+    ("type_", "key", "other"),
+    [
+        (Types.LONG(), 1, 1.0),
+        (Types.LONG(), 1, Decimal(1)),
+        (Types.LONG(), 1, [1]),
+        (Types.DOUBLE(), 1.0, Decimal(1)),
+        (Types.TUPLE([Types.LONG()]), (1,), (1.0,)),
+    ],
+)
+def test_a_key_of_another_type_is_not_there_in_large_maps_nor_in_small_ones(
+    type_: TypeInformation, key: Any, other: Any, small: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.state.map_state.SMALL_MAP", small)
+    job, descriptor = Job(), MapStateDescriptor("m", type_, Types.LONG())
+    state = at_key(job).map_state(descriptor)
+    state.put(key, 5)
+    for _ in range(2):
+        assert (state.get(key), state.get(other)) == (5, None)
+        assert (key in state, other in state) == (True, False)
+        job.end()
+        state = at_key(job).map_state(descriptor)

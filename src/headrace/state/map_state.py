@@ -57,7 +57,7 @@ class ColumnarMapState(MapState[Any, Any]):
         cell: MapCell = self._cells.read()
         if not self._key_fits(key):
             key = self._wanted(key)
-        element = cell.entries.get(key, cell.missing)
+        element = GONE if key is GONE else cell.entries.get(key, cell.missing)
         if element is UNKNOWN:
             element = self._look_up(cell, key)
         if element is GONE:
@@ -70,7 +70,7 @@ class ColumnarMapState(MapState[Any, Any]):
         cell: MapCell = self._cells.read()
         if not self._key_fits(key):
             key = self._wanted(key)
-        element = cell.entries.get(key, cell.missing)
+        element = GONE if key is GONE else cell.entries.get(key, cell.missing)
         if element is UNKNOWN:
             element = self._look_up(cell, key)
         return element is not GONE and (self._table.ttl is None or self._is_seen(element))
@@ -123,11 +123,14 @@ class ColumnarMapState(MapState[Any, Any]):
         return fitting if self._same_nan is None else self._same_nan(fitting)
 
     def _wanted(self, key: Any) -> Any:
-        """The same for a key that is looked for: one that does not fit the type is not there."""
+        """The same for a key that is looked for; GONE for one that does not fit the type, so that it is not there.
+
+        A dict would find 1 when 1.0 is looked for; how an entry is looked for must not depend on the size of the map.
+        """
         try:
             return self._key(key)
         except InvalidTypeError:
-            return key
+            return GONE
 
     def _stored(self, value: Any) -> Any:
         if not self._value_fits(value):
