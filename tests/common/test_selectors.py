@@ -173,6 +173,10 @@ def test_whatever_else_a_selector_does_does_not_happen(selector: Any) -> None:
         lambda x: {x.a: x.b}[x.a],
         lambda x: x.a is x.a,
         lambda x: x.a == x.b,
+        lambda x: (x := x.a, 5)[x == 0],
+        lambda x: (x := x.a, 5)[x is None],
+        lambda x: (*{x.a, x.b},),
+        lambda x: (*{x.a: 0, x.b: 1},),
         lambda x: (x.a, (x.b, x.c)),
         lambda x: (x.b, x.a)[::-1],
         lambda x: [field for field in x],  # noqa: C416

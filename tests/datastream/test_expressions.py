@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.common import Row, Time, Types, WatermarkStrategy
+from headrace.common import Instant, Row, Time, TypeInformation, Types, WatermarkStrategy
 from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
 from headrace.common.errors import BadRecordError, InvalidProgramError, InvalidTypeError, UserFunctionError
@@ -300,7 +300,7 @@ KEYS = [
 ]
 
 
-@pytest.mark.parametrize("fields", [(0, 1), (2, 3), (4, 5), (0, 0), (0, 1, 2, 3, 4, 5)])
+@pytest.mark.parametrize("fields", [(0, 1), (2, 3), (4, 5), (0, 1, 2, 3, 4, 5)])
 def test_keys_of_several_fields_are_the_same_by_columns_and_by_records(fields: tuple[int, ...]) -> None:
     key = key_of(KEY_FIELDS, itemgetter(*fields), (), None)
     assert key.fields == fields
@@ -339,6 +339,27 @@ def test_a_record_without_a_time_is_told() -> None:
         harness.push_all("pairs", [("b", None)])
         with pytest.raises(BadRecordError, match=r"col\(\"f1\"\) \* 1000 holds no timestamp in record \('b', None\)"):
             harness.run_epoch()
+
+
+@pytest.mark.parametrize(
+    ("type_info", "moment"),
+    [
+        (Types.SQL_TIMESTAMP(), datetime.datetime(1969, 12, 31, 23, 59, 59, 999_999)),
+        (Types.TIMESTAMP_LTZ(), datetime.datetime(1969, 12, 31, 23, 59, 59, 999_001, tzinfo=datetime.UTC)),
+        (Types.INSTANT(), Instant(-1, 999_999_999)),
+    ],
+)
+def test_a_moment_before_1970_is_rounded_down_as_epoch_millis_does(type_info: TypeInformation, moment: Any) -> None:
+    def job(harness: JobHarness) -> None:
+        moments = harness.add_source("moments", type_info)
+        for name, assigner in (("field", col("value")), ("millis", col("value").epoch_millis())):
+            times = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(assigner)
+            harness.add_sink(name, moments.assign_timestamps_and_watermarks(times))
+
+    with JobHarness(job) as harness:
+        harness.push_all("moments", [moment])
+        harness.run_epoch()
+        assert harness.results_with_timestamps("field") == [(moment, -1)] == harness.results_with_timestamps("millis")
 
 
 def test_the_key_of_a_constant(env: StreamExecutionEnvironment) -> None:

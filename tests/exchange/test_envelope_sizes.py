@@ -6,7 +6,7 @@ from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
 from headrace.common.typeinfo import Types
 from headrace.exchange.envelope import MAX_CELL_BYTES
-from headrace.exchange.sender import COALESCE_ROWS, ROUTING_ROWS, rows_at_a_time
+from headrace.exchange.sender import COALESCE_ROWS, MAX_PORTION_BYTES, ROUTING_ROWS, rows_at_a_time
 
 
 def _columnar(texts: list[str]) -> Batch:
@@ -31,3 +31,14 @@ def test_a_record_larger_than_a_cell_goes_alone() -> None:
 def test_objects_go_in_small_numbers() -> None:
     times = np.zeros(3, np.int64)
     assert rows_at_a_time(Batch(Types.PICKLED_BYTE_ARRAY(), times, times, rows=[1, "a", None])) == COALESCE_ROWS
+
+
+def _made_by_a_function(texts: list[str]) -> Batch:
+    times = np.zeros(len(texts), np.int64)
+    return Batch(Types.STRING(), times, times, rows=texts)
+
+
+def test_large_records_that_have_no_columns_yet_go_by_the_size_of_some() -> None:
+    assert rows_at_a_time(_made_by_a_function(["x" * 1_000_000] * 200)) == MAX_PORTION_BYTES // 1_000_004
+    assert rows_at_a_time(_made_by_a_function(["x"] * 20_000)) == COALESCE_ROWS
+    assert rows_at_a_time(_made_by_a_function(["x" * 1_000_000] * 20)) == COALESCE_ROWS

@@ -100,6 +100,8 @@ def values(expression: Expression, record_type: TypeInformation, *rows: Any) -> 
         (col("x").round(292), Types.DOUBLE(), -2.5),
         ((col("x") * 1e300).round(292), Types.DOUBLE(), -2.5e300),
         (col("n").round(-18), Types.LONG(), 0),
+        (col("n").round(-19), Types.LONG(), 0),
+        ((col("n") * -(10**18)).round(-20), Types.LONG(), 0),
         ((col("x") * -1e17).round(-17), Types.DOUBLE(), 2e17),
         ((col("n") - 7 + -(2**63)) % -1, Types.LONG(), 0),
         ((col("x") * 0.0).is_in([0.0]), Types.BOOLEAN(), True),
@@ -255,7 +257,6 @@ def test_pickled_records_have_no_columns() -> None:
         (lambda: col("a").is_in("abc"), "is_in takes a list of values, not 'abc'"),
         (lambda: col("a").contains(col("b")), "contains takes a text that is the same for all records"),
         (lambda: col("a").substring("1"), "substring takes a whole number"),
-        (lambda: col("a").round(-19), "round takes -18 to 292 digits, not -19"),
         (lambda: col("a").substring(0, -1), "cannot be negative"),
         (lambda: col("a").replace("", "b"), "replace takes a text"),
         (lambda: coalesce(when(col("a"))), "wants .then"),
@@ -302,3 +303,45 @@ def test_integers_are_read_from_digits(text: str, number: int) -> None:
 def test_what_is_no_integer_is_refused(text: str) -> None:
     with pytest.raises(Exception, match=re.escape(text or "''")):
         values(lit(text).cast(int), RECORD, FULL)
+
+
+def test_both_zeros_are_in_a_list_with_one_of_them() -> None:
+    doubles = Types.DOUBLE()
+    for expression in (col(0).is_in([0.0]), col(0).is_in([-0.0, 3]), lit(-0.0).is_in([0.0])):
+        assert values(expression, doubles, 0.0, -0.0) == (Types.BOOLEAN(), [True, True])
+
+
+@pytest.mark.parametrize("digits", [-400, -23, -3, -1, 0, 1, 2, 5, 15, 22, 23, 400])
+def test_doubles_are_rounded_as_in_python(digits: int) -> None:
+    numbers = [2.675, 0.15, 1.005, 4.35, 0.285, -2.675, 5e-324, 1e300, 1e22, 2.0**53, 123456.785, 45.0, 55.0, 0.5, -0.0]
+    numbers += [math.nan, math.inf, -math.inf]
+    _, found = values(col(0).round(digits), Types.DOUBLE(), *numbers, None)
+    expected = [round(number, digits) if math.isfinite(number) else number for number in numbers]
+    assert list(map(repr, found)) == [*map(repr, expected), "None"]
+    assert repr(values(lit(2.675).round(digits), Types.DOUBLE(), 1.0)[1]) == repr([round(2.675, digits)])
+
+
+def test_a_double_that_is_rounded_beyond_the_largest_one_is_an_error() -> None:
+    with pytest.raises(EvaluationError, match="round"):
+        values(col(0).round(-308), Types.DOUBLE(), 1.7e308)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matching", "other"),
+    [
+        ("%\\\\", "a\\", "a\\\\b"),
+        ("a\\\\b%", "a\\bc", "a\\\\bc"),
+        ("%\\\\%", "a\\b", "ab"),
+        ("\\%_", "%\n", "ab"),
+        ("a\\_%", "a_\n\n", "ab"),
+        ("\\é\\.", "é.", "éx"),
+        ("%\\%", "100%", "100"),
+    ],
+)
+def test_a_backslash_makes_the_next_character_stand_for_itself(pattern: str, matching: str, other: str) -> None:
+    assert values(col(0).like(pattern), Types.STRING(), matching, other, None)[1] == [True, False, None]
+
+
+def test_an_integer_that_is_rounded_beyond_64_bits_is_an_error() -> None:
+    with pytest.raises(EvaluationError, match="round"):
+        values(col(0).round(-19), Types.LONG(), 5 * 10**18 + 1, None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,13 +15,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from headrace.common.errors import StateCorruptedError
-from headrace.common.row import Row
+from headrace.common import Row
+from headrace.common.errors import InvalidTypeError, StateCorruptedError
 from headrace.common.time import Time
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateTtlConfig
 from headrace.state.element_lists import list_columns
-from headrace.state.entry_keys import same_nan
+from headrace.state.nan_keys import same_nan
 from headrace.storage.posix import PosixFolder
 from tests.state.harness import UID, Job
 
@@ -198,6 +200,49 @@ def test_a_map_is_as_its_model() -> None:
     run_state_machine_as_test(MapMachine, settings=settings(max_examples=60, stateful_step_count=40, deadline=None))
 
 
+@dataclass(frozen=True)
+class Point:
+    x: float
+    y: int
+
+
+def nan() -> float:
+    return float("nan")
+
+
+NOT_EQUAL_TO_THEMSELVES: list[tuple[TypeInformation, Callable[[], Any]]] = [
+    (Types.DOUBLE(), nan),
+    (Types.BIG_DEC(), lambda: Decimal("NaN")),
+    (Types.TUPLE([Types.DOUBLE(), Types.INT()]), lambda: (nan(), 1)),
+    (Types.TUPLE([Types.TUPLE([Types.BIG_DEC()]), Types.INT()]), lambda: ((Decimal("NaN"),), 1)),
+    (Types.ROW_NAMED(["a"], [Types.FLOAT()]), lambda: Row(a=nan())),
+    (Types.of(Point), lambda: Point(nan(), 1)),
+    (Types.PICKLED_BYTE_ARRAY(), lambda: (frozenset([nan(), 1]), Row(nan()), Point(nan(), 2), Decimal("NaN"))),
+]
+
+
+@pytest.mark.parametrize(
+    ("type_", "key"), NOT_EQUAL_TO_THEMSELVES, ids=[str(type_) for type_, _ in NOT_EQUAL_TO_THEMSELVES]
+)
+@pytest.mark.parametrize("small", [0, 256])
+def test_all_nans_are_one_wherever_they_are_in_a_key(
+    type_: TypeInformation, key: Callable[[], Any], small: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.state.map_state.SMALL_MAP", small)
+    job, descriptor = Job(), MapStateDescriptor("m", type_, Types.LONG())
+    for epoch in range(3):
+        state = at_key(job).map_state(descriptor)
+        assert state.get(key()) == (epoch or None)
+        state.put(key(), -1)
+        state.put(key(), epoch + 1)
+        assert key() in state
+        assert list(state.values()) == [epoch + 1]
+        job.end()
+    state = at_key(job).map_state(descriptor)
+    state.remove(key())
+    assert state.is_empty()
+
+
 def at_key(job: Job, key: int = 1) -> Any:
     """The backend of an epoch that has begun, with ``key`` being processed."""
     (operator,) = job.begin()
@@ -371,3 +416,40 @@ def test_what_earlier_versions_stored_is_still_read(
     assert at_key(job).map_state(descriptor).items() == [("z", None), ("a", 2), ("b", 5), ("m", 9)]
     for run in job.tasks[0].store(UID, "state/old").runs:
         assert "place" in run.section.schema.names
+
+
+@pytest.mark.parametrize(
+    ("type_", "key"),
+    [(Types.LONG(), None), (Types.STRING(), "\ud800"), (Types.PICKLED_BYTE_ARRAY(), object())],
+    ids=["null", "no unicode", "object"],
+)
+def test_a_key_that_cannot_be_stored_is_told_with_operator_and_state(type_: TypeInformation, key: Any) -> None:
+    job = Job()
+    at_key(job).map_state(MapStateDescriptor("names", type_, Types.LONG())).put(key, 1)
+    with pytest.raises(InvalidTypeError, match=f"operator '{UID}', map state 'names': .* key"):
+        job.end()
+
+
+@pytest.mark.parametrize("small", [0, 256])
+@pytest.mark.parametrize(
+    ("type_", "key", "other"),
+    [
+        (Types.LONG(), 1, 1.0),
+        (Types.LONG(), 1, Decimal(1)),
+        (Types.LONG(), 1, [1]),
+        (Types.DOUBLE(), 1.0, Decimal(1)),
+        (Types.TUPLE([Types.LONG()]), (1,), (1.0,)),
+    ],
+)
+def test_a_key_of_another_type_is_not_there_in_large_maps_nor_in_small_ones(
+    type_: TypeInformation, key: Any, other: Any, small: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.state.map_state.SMALL_MAP", small)
+    job, descriptor = Job(), MapStateDescriptor("m", type_, Types.LONG())
+    state = at_key(job).map_state(descriptor)
+    state.put(key, 5)
+    for _ in range(2):
+        assert (state.get(key), state.get(other)) == (5, None)
+        assert (key in state, other in state) == (True, False)
+        job.end()
+        state = at_key(job).map_state(descriptor)

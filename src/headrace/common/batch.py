@@ -1,7 +1,9 @@
 """``Batch``: a run of records of one stream, with their timestamps and the watermarks they meet.
 
 A batch has two faces, rows (Python objects) and columns (Arrow), and makes the one from the other only when an
-operator asks for it; a chain of operators that agree on a face never converts.
+operator asks for it; a chain of operators that agree on a face never converts. Rows that a function has made stay as it
+made them (a tuple for a row, an integer for a double) until they are sent: whoever asks for rows within a task sees
+them, whether or not some were left out meanwhile, so what a function sees does not depend on how the input was cut.
 """
 
 from __future__ import annotations
@@ -72,6 +74,11 @@ class Batch:
         return self._columns is not None
 
     @property
+    def has_rows(self) -> bool:
+        """Whether the rows are there already."""
+        return self._rows is not None
+
+    @property
     def rows(self) -> list[Any]:
         """The records as Python objects of the declared type."""
         if self._rows is None:
@@ -103,7 +110,7 @@ class Batch:
             self.timestamps[indices],
             self.watermarks[indices],
             columns=None if columns is None else columns.take(_arrow_indices(indices)),
-            rows=[rows[i] for i in indices.tolist()] if columns is None and rows is not None else None,
+            rows=None if rows is None else [rows[i] for i in indices.tolist()],
             ordinals=None if ordinals is None else ordinals[indices],
         )
 
@@ -121,6 +128,12 @@ class Batch:
     def filter(self, mask: npt.NDArray[np.bool_]) -> Batch:
         """The records where ``mask`` is true."""
         return self.take(np.flatnonzero(mask))
+
+    def without_rows(self) -> Batch:
+        """The same records as columns alone, where their type has columns."""
+        if self._rows is None or self.type.arrow_type is None:
+            return self
+        return self.replaced(self.type, columns=self.columns)
 
     def with_times(self, timestamps: npt.NDArray[np.int64], watermarks: npt.NDArray[np.int64]) -> Batch:
         """The same records under other timestamps and watermarks."""
@@ -171,11 +184,12 @@ def concat(batches: Sequence[Batch]) -> Batch:
     timestamps = np.concatenate([batch.timestamps for batch in batches])
     watermarks = np.concatenate([batch.watermarks for batch in batches])
     ordinals = _joined([batch.ordinals for batch in batches])
+    columns = rows = None
     if all(batch.is_columnar for batch in batches):
         columns = pa.concat_batches([batch.columns for batch in batches])
-        return Batch(first.type, timestamps, watermarks, columns=columns, ordinals=ordinals)
-    rows = [row for batch in batches for row in batch.rows]
-    return Batch(first.type, timestamps, watermarks, rows=rows, ordinals=ordinals)
+    if columns is None or any(batch.has_rows for batch in batches):
+        rows = [row for batch in batches for row in batch.rows]
+    return Batch(first.type, timestamps, watermarks, rows=rows, columns=columns, ordinals=ordinals)
 
 
 def _joined(ordinals: Sequence[npt.NDArray[np.int64] | None]) -> npt.NDArray[np.int64] | None:

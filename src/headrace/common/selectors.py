@@ -24,6 +24,10 @@ class _Picked:
 
     __slots__ = ("field",)
 
+    # For another record a field may equal something
+    __eq__: ClassVar[None] = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
+
     def __init__(self, field: Field) -> None:
         self.field = field
 
@@ -95,10 +99,15 @@ def _fields_of_code(code: CodeType, before: tuple[object, ...]) -> tuple[Field, 
 
 
 def _is_straight(code: CodeType, arguments: int) -> bool:
-    """Whether the code takes so many arguments, has no other variables or functions, and never goes another way."""
+    """Whether the code takes so many arguments, has no other variables or functions, and never goes another way.
+
+    A field that is given a name, if only that of the argument, could be asked for twice, and compared with ``is``.
+    """
     has_more = code.co_kwonlyargcount or code.co_flags & (_MORE_ARGUMENTS | _NO_PLAIN_RESULT)
     if has_more or not code.co_argcount == code.co_nlocals == arguments or code.co_freevars or code.co_cellvars:
         return False
     if any(isinstance(constant, CodeType) for constant in code.co_consts):
+        return False
+    if any("STORE_FAST" in instruction.opname for instruction in dis.get_instructions(code)):
         return False
     return not code.co_exceptiontable and not dis.findlabels(code.co_code)  # type: ignore[arg-type]

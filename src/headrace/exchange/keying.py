@@ -39,9 +39,10 @@ def keys_of(batch: Batch, key: KeySelection) -> KeyColumn:
     if key.is_attached:
         assert isinstance(batch, KeyedBatch)
         return batch.keys
-    if batch.is_columnar and batch.type.is_composite and key.is_single and key.fields is not None:
+    # Taken from the columns, as the receiver does: rows that are not sent yet may have their fields in another order.
+    if key.fields is not None and key.is_single and batch.type.is_composite:
         return key.codec.from_array(batch.columns.column(batch.type.field_index(key.fields[0])))
-    if key.expression is not None and (batch.is_columnar or key.selector is None):
+    if key.expression is not None:
         return key.codec.from_array(_computed(batch, key.expression))
     return key.codec.encode(_selected(batch, key))
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from headrace.common.batch import concat
 from headrace.common.constants import MIN_WATERMARK
 from headrace.exchange.envelope import MAX_CELL_BYTES, Envelope, Kind
@@ -25,6 +27,13 @@ ROUTING_ROWS = 1 << 16
 
 COALESCE_ROWS = 8192
 """Batches smaller than this wait for more before they are sent: an envelope costs tens of microseconds."""
+
+
+SAMPLED_ROWS = 16
+"""Records that are made columns of to find out how large the others are."""
+
+MAX_PORTION_BYTES = 64 << 20
+"""Records that together have about this size are made columns of at a time."""
 
 
 class EdgeSender:
@@ -114,7 +123,7 @@ class EdgeSender:
 
     def _route(self, batch: Batch, batch_keys: KeyColumn | None) -> None:
         edge = self.edge
-        for part in edge.partitioning.route(batch, batch_keys, self._channel, edge.receivers):
+        for part in edge.partitioning.route(batch.without_rows(), batch_keys, self._channel, edge.receivers):
             sequence = self._sequences[part.target]
             self._sequences[part.target] = sequence + 1
             payload = encode(part.batch, part.keys, edge.key)
@@ -133,9 +142,17 @@ def _parted(batch: Batch) -> Iterator[Batch]:
 def rows_at_a_time(batch: Batch) -> int:
     """How many records may go into the envelopes of one routing step, so that none of them grows too large.
 
-    Records that are Python objects until they are sent have no known size; few of them go at a time.
+    Of records that are Python objects until they are sent, a few tell how large all are, if their type has columns.
     """
-    if not batch.is_columnar:
+    if batch.is_columnar:
+        return _rows_of(batch, MAX_CELL_BYTES, ROUTING_ROWS)
+    if batch.type.arrow_type is None or len(batch) <= 2 * SAMPLED_ROWS:
         return COALESCE_ROWS
+    sample = batch.take(np.linspace(0, len(batch) - 1, SAMPLED_ROWS).astype(np.int64))
+    return _rows_of(sample, MAX_PORTION_BYTES, COALESCE_ROWS)
+
+
+def _rows_of(batch: Batch, size: int, most: int) -> int:
+    """How many records of the width of these have that size together, ``most`` at most."""
     width = int(batch.columns.nbytes) // len(batch)
-    return max(1, min(ROUTING_ROWS, MAX_CELL_BYTES // max(width, 1)))
+    return max(1, min(most, size // max(width, 1)))

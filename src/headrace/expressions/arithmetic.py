@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isfinite
 from typing import Any, Final
 
 import numpy as np
@@ -14,6 +15,15 @@ from headrace.expressions.functions import INTEGER, NUMBER, TEXT, Datum, Functio
 from headrace.expressions.text import concat
 
 _LOWEST: Final = np.iinfo(np.int64).min
+
+_INTEGER_DIGITS: Final = 18
+"""Integers of so many digits fit, whatever the digits."""
+
+_EXACT_POWER: Final = 22
+"""The largest power of ten that is exactly a double."""
+
+_EXACT_WHOLE: Final = 2.0**52
+_LAST_BITS: Final = 2.0**-51
 
 
 def _binary(integers: Kernel, floats: Kernel) -> tuple[Overload, ...]:
@@ -83,19 +93,54 @@ def _as_it_is(value: Datum) -> Datum:
 
 
 def _whole(value: Datum, *, digits: int) -> Datum:
-    return value if digits >= 0 else pc.round(value, ndigits=digits, round_mode="half_to_even")
+    if digits >= 0:
+        return value
+    if digits >= -_INTEGER_DIGITS:
+        return pc.round(value, ndigits=digits, round_mode="half_to_even")
+    if digits < -_INTEGER_DIGITS - 1 or not np.any(_beyond_half(value)):
+        return pc.multiply(value, 0)
+    raise pa.ArrowInvalid("overflow")
+
+
+def _beyond_half(value: Datum) -> Any:
+    """Which integers are nearer to 10 ** 19 than to zero."""
+    half = 5 * 10**_INTEGER_DIGITS
+    return _numpy(pc.coalesce(pc.or_(pc.greater(value, half), pc.less(value, -half)), False))
 
 
 def _rounded(value: Datum, *, digits: int) -> Datum:
-    """By numpy, as Arrow's powers of ten are not exact: to -17 digits it rounds 2.5e17 to 2.99999996e17."""
+    """As Python rounds: what counts is the number that a float is, not the one that it is written as."""
+    if not digits:
+        return pc.round(value, round_mode="half_to_even")
     if isinstance(value, pa.Scalar):
-        return _rounded(pa.array([value.as_py()], value.type), digits=digits)[0]
-    numbers = _numpy(value)
-    # Numbers of more than 52 bits are whole, and scaling them might take them out of range.
-    is_whole = (np.abs(numbers) >= 2.0**52) & (digits >= 0)
+        return pa.scalar(_rounded_number(value.as_py(), digits) if value.is_valid else None, value.type)
+    numbers = value.fill_null(0).to_numpy()
     with np.errstate(all="ignore"):
-        made = np.where(is_whole, numbers, np.round(np.where(is_whole, 0.0, numbers), digits))
-    return pa.array(made, value.type, mask=_numpy(value.is_null()))
+        rounded, doubtful = _rounded_by_scaling(numbers, digits)
+    for row in np.flatnonzero(doubtful).tolist():
+        rounded[row] = _rounded_number(float(numbers[row]), digits)
+    return pa.array(rounded, value.type, mask=value.is_null().to_numpy(zero_copy_only=False))
+
+
+def _rounded_by_scaling(numbers: Any, digits: int) -> tuple[Any, Any]:
+    """The rounded numbers, and for which of them that is not certain."""
+    if abs(digits) > _EXACT_POWER:
+        return np.zeros_like(numbers), np.ones(len(numbers), dtype=bool)
+    power = 10.0 ** abs(digits)
+    scaled = numbers * power if digits > 0 else numbers / power
+    whole = np.rint(scaled)
+    # Scaling errs by half of the last bit at most, which can only matter beside what is halfway.
+    certain = np.abs(np.abs(scaled - whole) - 0.5) > np.abs(scaled) * _LAST_BITS
+    certain &= np.abs(scaled) < _EXACT_WHOLE
+    rounded = whole / power if digits > 0 else whole * power
+    return rounded, ~(certain & (np.abs(rounded) < _EXACT_WHOLE))
+
+
+def _rounded_number(number: float, digits: int) -> float:
+    try:
+        return round(number, digits) if isfinite(number) else number
+    except OverflowError:
+        raise pa.ArrowInvalid("overflow") from None
 
 
 FUNCTIONS: Final[dict[str, Function]] = {

@@ -49,8 +49,7 @@ def _is_in(value: Datum, *members: Datum) -> Datum:
     known = pa.array(list(members), value.type)
     if pa.types.is_floating(known.type):
         known = known.filter(pc.invert(pc.is_nan(known)))  # a NaN equals nothing
-        # is_in tells -0.0 from 0.0, which are equal; the sum of them is 0.0.
-        value, known = (pc.add(side, pa.scalar(0.0, known.type)) for side in (value, known))
+        value, known = pc.add(value, 0.0), pc.add(known, 0.0)  # -0.0, which equals 0.0, becomes that
     return pc.if_else(pc.is_valid(value), pc.is_in(value, value_set=known), pa.scalar(None, pa.bool_()))
 
 

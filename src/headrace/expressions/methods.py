@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from headrace.common.errors import InvalidProgramError
 
 if TYPE_CHECKING:
     from headrace.expressions.tree import Expression
-
-ROUNDED_DIGITS: Final = range(-18, 293)
-"""To so many digits after the point numbers are rounded: integers of 18 digits fit, whatever the digits, and numbers
-below 2 ** 52 can be scaled by 292 digits without leaving the range of a double."""
 
 
 class FunctionMethods:
@@ -56,14 +52,8 @@ class FunctionMethods:
         return self._call("abs")
 
     def round(self, digits: int = 0) -> Expression:
-        """Rounded to so many digits after the point; what is halfway goes to the even neighbour.
-
-        Raises:
-            InvalidProgramError: unless there are -18 to 292 digits.
-        """
-        if checked_number("round", digits) not in ROUNDED_DIGITS:
-            raise InvalidProgramError(f"round takes {ROUNDED_DIGITS[0]} to {ROUNDED_DIGITS[-1]} digits, not {digits}")
-        return self._call("round", digits=digits)
+        """Rounded to so many digits after the point, as Python rounds: what is halfway goes to the even neighbour."""
+        return self._call("round", digits=checked_number("round", digits))
 
     def floor(self) -> Expression:
         """The next whole number below."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import pyarrow as pa
@@ -9,6 +10,9 @@ import pyarrow.compute as pc
 
 from headrace.common.typeinfo import Types
 from headrace.expressions.functions import TEXT, Datum, Function, Kernel, Overload
+
+_ANYTHING: Final = {"%": ".*", "_": "."}
+_PATTERN_PARTS: Final = re.compile(r"\\.|.", re.DOTALL)
 
 
 def concat(*parts: Datum) -> Datum:
@@ -25,6 +29,14 @@ def _substring(text: Datum, *, start: int, length: int | None) -> Datum:
     return pc.utf8_slice_codeunits(text, start, stop)
 
 
+def _like(text: Datum, *, pattern: str) -> Datum:
+    if "\\" not in pattern:
+        return pc.match_like(text, pattern=pattern)
+    # Arrow would take a backslash for itself in a pattern that asks no more than how a text begins or ends.
+    parts = (_ANYTHING.get(part) or re.escape(part[1:] or part) for part in _PATTERN_PARTS.findall(pattern))
+    return pc.match_substring_regex(text, pattern=rf"(?s)\A{''.join(parts)}\z")
+
+
 def _giving(result: Any, kernel: Kernel) -> Function:
     return Function((Overload((TEXT,), result, kernel),))
 
@@ -39,7 +51,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "contains": _giving(Types.BOOLEAN(), pc.match_substring),
     "starts_with": _giving(Types.BOOLEAN(), pc.starts_with),
     "ends_with": _giving(Types.BOOLEAN(), pc.ends_with),
-    "like": _giving(Types.BOOLEAN(), pc.match_like),
+    "like": _giving(Types.BOOLEAN(), _like),
     "concat": Function((Overload((TEXT,), Types.STRING(), concat, is_variadic=True),)),
 }
 """By name."""

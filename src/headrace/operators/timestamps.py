@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from headrace.expressions import Bound
     from headrace.operators.base import EpochScope
     from headrace.time.watermark_strategy import WatermarkStrategy
+
+
+_PER_MILLI: Final = {"ms": 1, "us": 1000, "ns": 1_000_000}
 
 
 class TimestampsOperator(Operator):
@@ -96,7 +99,6 @@ class TimestampsOperator(Operator):
                 f"operator {self.context.name!r} ({self.context.call_site}): {called} holds no timestamp in "
                 f"record {record_text(row)}"
             )
-        if pa.types.is_timestamp(column.type):
-            column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
         timestamps: npt.NDArray[np.int64] = column.cast(pa.int64()).to_numpy()
-        return timestamps
+        # Rounded down, as epoch_millis() does: a cast would round towards 1970.
+        return timestamps // _PER_MILLI[column.type.unit] if pa.types.is_timestamp(column.type) else timestamps

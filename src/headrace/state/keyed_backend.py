@@ -90,7 +90,11 @@ class KeyedStateBackend(KeyScope):
             cells.forget_keys()
 
     def end_epoch(self) -> None:
-        """Writes what has changed into runs."""
+        """Writes what has changed into runs.
+
+        Raises:
+            InvalidTypeError: when a key of a map's entry cannot be one, which shows here first; it names the state.
+        """
         self.current = NO_KEY
         for cells in self._cells:
             cells.end_epoch()

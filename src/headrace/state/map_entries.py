@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.columns import array_to_values, values_to_array
-from headrace.state.entry_keys import same_nan
 from headrace.state.entry_lists import hash_column, rows_as_they_happened
 from headrace.state.keys import KeyCodec
 from headrace.state.map_cell import apply
+from headrace.state.nan_keys import nan_replacer
 from headrace.state.run_layout import ACTION, ENTRY, ENTRY_HASH, ENTRY_KEY, EXPIRY, PLACE, PUT, VALUE
 from headrace.state.sections import ELEMENTS, FEW
 from headrace.state.state_table import Elements
@@ -76,6 +76,7 @@ class MapEntries:
     def __init__(self, descriptor: MapStateDescriptor, *, expires: bool) -> None:
         self._key_type = descriptor.key_type
         self._codec = KeyCodec.for_type(descriptor.key_type)
+        self._same_nan = nan_replacer(descriptor.key_type)
         self._elements = Elements(descriptor.value_type, expires)
 
     def to_columns(self, happened: Happened) -> dict[str, pa.Array]:
@@ -112,7 +113,8 @@ class MapEntries:
     def _keys(self, column: pa.Array) -> list[Any]:
         if self._codec.is_plain:
             return self._codec.decode(column)
-        return list(map(same_nan, array_to_values(self._key_type, column)))
+        keys = array_to_values(self._key_type, column)
+        return keys if self._same_nan is None else list(map(self._same_nan, keys))
 
     def probe(self, key: Any) -> Probe:
         """What an entry is searched for by; its key is as it comes back from storage."""

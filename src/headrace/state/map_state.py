@@ -14,18 +14,19 @@ import pyarrow as pa
 from headrace.common.columns import fitter_of
 from headrace.common.errors import InvalidTypeError
 from headrace.state.copying import copy_value
-from headrace.state.entry_keys import key_check, same_nan
 from headrace.state.entry_lists import sorted_lists, with_sorted_entries
 from headrace.state.interfaces import MapState
 from headrace.state.map_cell import GONE, UNKNOWN, MapCell
 from headrace.state.map_entries import EntryRange, Happened, MapEntries
+from headrace.state.nan_keys import nan_replacer
 from headrace.state.nested_rows import NestedCells
 from headrace.state.run_layout import ACTION, CLEAR, REMOVED
 from headrace.state.runs import ELEMENT_COUNT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from headrace.common.columns import Fitter
     from headrace.state.descriptors import MapStateDescriptor
     from headrace.state.key_scope import KeyScope
     from headrace.state.state_table import Match, StateTable
@@ -41,11 +42,13 @@ class ColumnarMapState(MapState[Any, Any]):
     """A dict per key. Elements are kept as they are stored: with a time to live, pairs of value and expiry."""
 
     def __init__(self, scope: KeyScope, table: StateTable, descriptor: MapStateDescriptor) -> None:
+        self._name = descriptor.name
         self._scope = scope
         self._table = table
         self._entries = MapEntries(descriptor, expires=table.ttl is not None)
         self._fit_key, self._fit_value = fitter_of(descriptor.key_type), fitter_of(descriptor.value_type)
-        self._key_fits, self._value_fits = key_check(descriptor.key_type, self._fit_key), self._fit_value.fits
+        self._same_nan = nan_replacer(descriptor.key_type)
+        self._key_fits, self._value_fits = _key_check(self._fit_key, self._same_nan), self._fit_value.fits
         self._copies = not descriptor.value_type.is_immutable
         self._cells = NestedCells(scope, table, MapCell, self._read)
         _sort_entries_of_earlier_versions(table)
@@ -53,11 +56,8 @@ class ColumnarMapState(MapState[Any, Any]):
     def get(self, key: Any) -> Any:
         cell: MapCell = self._cells.read()
         if not self._key_fits(key):
-            try:
-                key = self._key(key)
-            except InvalidTypeError:
-                return None
-        element = cell.entries.get(key, cell.missing)
+            key = self._wanted(key)
+        element = GONE if key is GONE else cell.entries.get(key, cell.missing)
         if element is UNKNOWN:
             element = self._look_up(cell, key)
         if element is GONE:
@@ -69,11 +69,8 @@ class ColumnarMapState(MapState[Any, Any]):
     def contains(self, key: Any) -> bool:
         cell: MapCell = self._cells.read()
         if not self._key_fits(key):
-            try:
-                key = self._key(key)
-            except InvalidTypeError:
-                return False
-        element = cell.entries.get(key, cell.missing)
+            key = self._wanted(key)
+        element = GONE if key is GONE else cell.entries.get(key, cell.missing)
         if element is UNKNOWN:
             element = self._look_up(cell, key)
         return element is not GONE and (self._table.ttl is None or self._is_seen(element))
@@ -120,7 +117,20 @@ class ColumnarMapState(MapState[Any, Any]):
 
     def _key(self, key: Any) -> Any:
         """The key as it comes back from storage."""
-        return key if self._key_fits(key) else same_nan(self._fit_key(key))
+        if self._key_fits(key):
+            return key
+        fitting = self._fit_key(key)
+        return fitting if self._same_nan is None else self._same_nan(fitting)
+
+    def _wanted(self, key: Any) -> Any:
+        """The same for a key that is looked for; GONE for one that does not fit the type, so that it is not there.
+
+        A dict would find 1 when 1.0 is looked for; how an entry is looked for must not depend on the size of the map.
+        """
+        try:
+            return self._key(key)
+        except InvalidTypeError:
+            return GONE
 
     def _stored(self, value: Any) -> Any:
         if not self._value_fits(value):
@@ -173,7 +183,10 @@ class ColumnarMapState(MapState[Any, Any]):
 
     def _found(self, cell: MapCell, key: Any) -> Any:
         """What the newest run that knows the entry says about it."""
-        probe = self._entries.probe(key)
+        try:
+            probe = self._entries.probe(key)
+        except InvalidTypeError:
+            return GONE
         for place in reversed(cell.ranges):
             row = probe.find(place)
             if row is not None:
@@ -219,10 +232,16 @@ class ColumnarMapState(MapState[Any, Any]):
         if changed is not None:
             keys, cells = changed
             lengths = np.array([len(cell.actions) for cell in cells], dtype=np.int64)
-            lists = sorted_lists(lengths, self._entries.to_columns(_happened(cells)))
+            lists = sorted_lists(lengths, self._columns(_happened(cells)))
             cleared = pa.array([cell.cleared for cell in cells], pa.bool_())
             self._table.append(keys, {CLEAR: cleared, **lists}, {ELEMENT_COUNT: int(lengths.sum())})
         self._table.merge_small_runs(self._scope.clock)
+
+    def _columns(self, happened: Happened) -> dict[str, pa.Array]:
+        try:
+            return self._entries.to_columns(happened)
+        except InvalidTypeError as error:
+            raise InvalidTypeError(f"map state {self._name!r}: {error}") from error
 
 
 def _happened(cells: list[MapCell]) -> Happened:
@@ -246,3 +265,11 @@ def _sort_entries_of_earlier_versions(table: StateTable) -> None:
         if ELEMENT_COUNT not in run.meta:
             batch = with_sorted_entries(run.batch)
             table.store.replace([run], batch, {**run.meta, ELEMENT_COUNT: len(batch.column(ACTION).flatten())})
+
+
+def _key_check(fitter: Fitter, same_nan: Callable[[Any], Any] | None) -> Callable[[Any], bool]:
+    """Whether a key is as it comes back from storage, every NaN in it the one object that stands for all."""
+    fits = fitter.fits
+    if same_nan is None:
+        return fits
+    return lambda key: fits(key) and same_nan(key) is key

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.common.constants import MIN_WATERMARK
-from headrace.common.errors import InvalidProgramError, StateError
+from headrace.common.errors import InvalidProgramError, InvalidTypeError, StateError
 from headrace.state.keyed_backend import KeyedStateBackend
 from headrace.state.timers import TimerService
 
@@ -79,9 +79,16 @@ class OperatorState:
             self._timers.begin_epoch(watermark)
 
     def end_epoch(self) -> None:
-        """Ends the epoch: what has changed becomes runs."""
+        """Ends the epoch: what has changed becomes runs.
+
+        Raises:
+            InvalidTypeError: when something cannot be stored; it names the operator.
+        """
         if self._backend is not None:
-            self._backend.end_epoch()
+            try:
+                self._backend.end_epoch()
+            except InvalidTypeError as error:
+                raise InvalidTypeError(f"operator {self.uid!r}, {error}") from error
         if self._timers is not None:
             self._timers.end_epoch()
         if self._backend is not None:

@@ -154,7 +154,8 @@ def _picked_fields(record_type: TypeInformation, key_selector: Any) -> Fields | 
         known = field in names if isinstance(field, str) else not is_dict and -len(names) <= field < len(names)
         if not known:
             return None  # the function does as it says, and fails if it has to
-    return fields
+    positions = {record_type.field_index(field) for field in fields}
+    return fields if len(positions) == len(fields) else None  # a window could not call two columns alike
 
 
 def _type_of_fields(record_type: TypeInformation, fields: Fields) -> TypeInformation:
