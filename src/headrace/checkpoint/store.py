@@ -70,11 +70,18 @@ class CheckpointStore:
         Raises:
             CheckpointError: naming the manifest, when it is damaged, has been removed, or is of another job.
         """
+        gone = 0
         while numbers := self._complete_numbers():
+            newest = numbers[-1]
             try:
-                return self._read(numbers[-1])
-            except FileNotFoundError:  # its owner is alive: it has written the next one and forgotten this
-                continue
+                return self._read(newest)
+            except FileNotFoundError as error:
+                if newest == gone:  # else its owner is alive: it has written the next one and forgotten this
+                    raise CheckpointError(
+                        f"manifest {self._located(newest)} is listed, but cannot be found (a link that leads nowhere, "
+                        "say): put back the file that belongs there, or remove the name if it is none of the job's"
+                    ) from error
+                gone = newest
         return None
 
     def begin(self, first: Manifest) -> Manifest | None:
@@ -159,8 +166,10 @@ class CheckpointStore:
         try:
             self._check_owner(manifest)
         except JobSupersededError:
-            # Nobody was told of it. Who has just read it goes on from there, which is as good.
-            self._manifests.remove(name_of(manifest.epoch))
+            # Nobody was told of it. As the newest one it stays, and whoever comes next goes on from there, which is as
+            # good: a number that came free again could be given to two manifests, one of which others have read.
+            if manifest.epoch < max(self._numbers(), default=0):
+                self._manifests.remove(name_of(manifest.epoch))
             raise
         self._note(manifest.epoch)
         self._retained[manifest.epoch] = frozenset(manifest.state_files())
