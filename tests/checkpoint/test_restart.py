@@ -145,3 +145,43 @@ def test_what_is_no_generation(tmp_path: Path, name: str) -> None:
     (tmp_path / "generations" / name).write_text("a note")
     _, first = begun(tmp_path)
     assert (first.generation, first.job_id) == (0, "job")
+
+
+def test_starts_do_not_leave_manifest_after_manifest(tmp_path: Path) -> None:
+    """A job that has finished, or that fails again and again, is started any number of times."""
+    store, first = begun(tmp_path)
+    known = epoch(first)
+    store.write(known)
+    store.write(known := replace(epoch(known), counters={"n": 1}))
+    for _ in range(5):
+        known = store.restart(known)
+        other = CheckpointStore(PosixFolder(tmp_path), 2)
+        known = other.take_over(known)
+        store = other
+    left = sorted(path.name for path in (tmp_path / "manifests").glob("0*"))
+    assert left == ["000000000001.json", "000000000002.json", f"{known.epoch:012}.json"], "the last of each content"
+    store.write(replace(epoch(known), counters={"n": 2}))
+    store.collect_garbage()
+    assert len(list((tmp_path / "manifests").glob("0*"))) == 2
+
+
+def test_who_takes_over_much_too_late_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, first = begun(tmp_path)
+    store.write(epoch(first))
+    older, younger = (CheckpointStore(PosixFolder(tmp_path)) for _ in range(2))
+    original = older._create
+    newest: list[Manifest] = []
+
+    def create(manifest: Manifest) -> bool:
+        if not newest:
+            newest.append(younger.take_over(epoch(first)))
+            for number in range(3):
+                newest.append(replace(epoch(newest[-1]), counters={"n": number}))
+                younger.write(newest[-1])
+                younger.collect_garbage()
+        return original(manifest)
+
+    monkeypatch.setattr(older, "_create", create)
+    with pytest.raises(JobSupersededError):
+        older.take_over(epoch(first))
+    assert [path.name for path in (tmp_path / "manifests").glob("0*")] == [f"{newest[-1].epoch:012}.json"]
