@@ -76,3 +76,10 @@ def test_options_that_lead_elsewhere(key: str, value: str, reason: str) -> None:
     with pytest.raises(CheckpointStorageError, match=reason) as raised:
         open_storage("s3://bucket/a", options={key: value})
     assert "hush" not in str(raised.value)
+
+
+def test_a_folder_whose_name_is_no_text(tmp_path: Path) -> None:
+    folder = open_storage(f"file://{tmp_path}/%ff")
+    folder.make()
+    folder.write("a", [b"content"])
+    assert folder.map("a").to_pybytes() == b"content"

@@ -79,7 +79,7 @@ class PosixFolder(Folder):
             raise IsADirectoryError(str(path))
         if not path.stat().st_size:
             return pa.py_buffer(b"")
-        with pa.memory_map(str(path), "r") as file:
+        with pa.memory_map(os.fsencode(path), "r") as file:  # a name need not be UTF-8
             return file.read_buffer()
 
     def size(self, name: str) -> int | None:
