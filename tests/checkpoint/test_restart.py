@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.checkpoint.manifest import Manifest
+from headrace.checkpoint.ownership import Generations
 from headrace.checkpoint.store import CheckpointStore
 from headrace.checkpoint.unstored import TemporaryStore
 from headrace.common.errors import CheckpointError, JobSupersededError
@@ -92,3 +93,95 @@ def test_without_a_directory_the_newest_manifest_is_in_memory() -> None:
     (Path(str(store.state)) / "left").touch()
     assert store.remove_leftovers(again.generation) == ["left"]
     store.close()
+
+
+def test_a_manifest_that_came_too_late_stays_when_it_is_the_newest(tmp_path: Path) -> None:
+    """Else its number would come free, and be given to another one, while somebody goes on from what he has read."""
+    older, first = begun(tmp_path)
+    older.write(epoch(first))
+    younger = CheckpointStore(PosixFolder(tmp_path))
+    found = younger.latest()
+    assert found is not None
+    late = epoch(epoch(first))
+    original = older.is_owned_by
+
+    def is_owned_by(generation: int) -> bool:
+        Generations(PosixFolder(tmp_path / "generations")).claim(found.generation + 1, found.job_id)
+        return original(generation)
+
+    older.is_owned_by = is_owned_by  # type: ignore[method-assign]
+    with pytest.raises(JobSupersededError):
+        older.write(late)
+    assert younger.latest() == late
+    assert younger.take_over(found).epoch == late.epoch + 1
+
+
+def test_a_manifest_that_came_much_too_late_goes(tmp_path: Path) -> None:
+    older, first = begun(tmp_path)
+    younger = CheckpointStore(PosixFolder(tmp_path))
+    mine = younger.begin(FIRST)
+    assert mine is not None
+    for _ in range(3):
+        mine = epoch(mine)
+        younger.write(mine)
+        younger.collect_garbage()
+    with pytest.raises(JobSupersededError):
+        older.write(epoch(first))
+    assert younger.latest() == mine
+    assert [path.name for path in (tmp_path / "manifests").glob("0*")] == ["000000000003.json"]
+
+
+def test_a_manifest_that_is_only_a_name_is_an_error(tmp_path: Path) -> None:
+    store, first = begun(tmp_path)
+    store.write(epoch(first))
+    (tmp_path / "manifests" / "000000000002.json").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(CheckpointError, match=r"000000000002\.json is listed, but cannot be found"):
+        store.latest()
+
+
+@pytest.mark.parametrize("name", ["007", "+1", "1_0"])
+def test_what_is_no_generation(tmp_path: Path, name: str) -> None:
+    (tmp_path / "generations").mkdir()
+    (tmp_path / "generations" / name).write_text("a note")
+    _, first = begun(tmp_path)
+    assert (first.generation, first.job_id) == (0, "job")
+
+
+def test_starts_do_not_leave_manifest_after_manifest(tmp_path: Path) -> None:
+    """A job that has finished, or that fails again and again, is started any number of times."""
+    store, first = begun(tmp_path)
+    known = epoch(first)
+    store.write(known)
+    store.write(known := replace(epoch(known), counters={"n": 1}))
+    for _ in range(5):
+        known = store.restart(known)
+        other = CheckpointStore(PosixFolder(tmp_path), 2)
+        known = other.take_over(known)
+        store = other
+    left = sorted(path.name for path in (tmp_path / "manifests").glob("0*"))
+    assert left == ["000000000001.json", "000000000002.json", f"{known.epoch:012}.json"], "the last of each content"
+    store.write(replace(epoch(known), counters={"n": 2}))
+    store.collect_garbage()
+    assert len(list((tmp_path / "manifests").glob("0*"))) == 2
+
+
+def test_who_takes_over_much_too_late_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, first = begun(tmp_path)
+    store.write(epoch(first))
+    older, younger = (CheckpointStore(PosixFolder(tmp_path)) for _ in range(2))
+    original = older._create
+    newest: list[Manifest] = []
+
+    def create(manifest: Manifest) -> bool:
+        if not newest:
+            newest.append(younger.take_over(epoch(first)))
+            for number in range(3):
+                newest.append(replace(epoch(newest[-1]), counters={"n": number}))
+                younger.write(newest[-1])
+                younger.collect_garbage()
+        return original(manifest)
+
+    monkeypatch.setattr(older, "_create", create)
+    with pytest.raises(JobSupersededError):
+        older.take_over(epoch(first))
+    assert [path.name for path in (tmp_path / "manifests").glob("0*")] == [f"{newest[-1].epoch:012}.json"]

@@ -122,6 +122,14 @@ def test_folders_in_it_are_among_its_names_and_are_not_removed(folder: Folder) -
     assert below.read("a") == b"x"
 
 
+def test_a_folder_in_the_place_of_a_file(folder: Folder) -> None:
+    folder.folder("a").make()
+    folder.folder("a").write("x", [b"x"])
+    for use in (folder.read, folder.map, lambda name: folder.read_range(name, 0, 1)):
+        with pytest.raises(IsADirectoryError, match="a"):
+            use("a")
+
+
 def test_a_log_grows(folder: Folder) -> None:
     log = folder.start_log("log")
     content = b""
@@ -157,6 +165,43 @@ def test_a_log_that_was_only_begun_holds_its_name(folder: Folder) -> None:
     with pytest.raises(FileExistsError):
         folder.start_log("log")
     assert folder.read_log("log", 10) == b""
+
+
+def test_strangers_in_the_folder_of_a_log_are_left_alone() -> None:
+    pytest.importorskip("obstore")
+    folder = ObjectFolder(f"memory:///{uuid.uuid4().hex}", "root")
+    log = folder.start_log("log")
+    log.append(b"content")
+    log.make_durable()
+    strangers = folder.folder("log")
+    for name in ("README", "log", "00000000001", "9999999999"):
+        strangers.folder(name).write("x", [b"x"])
+    assert folder.read_log("log", 7) == b"content"
+    assert folder.remove_log("log")
+    assert len(strangers.names()) == 4
+
+
+@pytest.mark.parametrize("to", ["posix", "memory"])
+def test_a_log_can_be_read_where_it_was_copied_to(tmp_path: Path, to: str) -> None:
+    """A file there is an object here, and what is a folder of segments here is one there."""
+    pytest.importorskip("obstore")
+    there, here = PosixFolder(tmp_path), ObjectFolder(f"memory:///{uuid.uuid4().hex}", "root")
+    source, target = (here, there) if to == "posix" else (there, here)
+    log = source.start_log("log")
+    for _ in range(3):
+        log.append(b"line\n")
+        log.make_durable()
+    if to == "posix":
+        segments = here.folder("log")
+        there.folder("log").make()
+        for name in segments.names():
+            there.folder("log").write(name, [segments.read(name)])
+    else:
+        here.write("log", [there.read("log")])
+    assert target.read_log("log", log.size) == b"line\n" * 3
+    assert target.read_log("log", 3) == b"lin"
+    assert target.remove_log("log")
+    assert target.names() == []
 
 
 def test_what_was_not_finished_is_not_listed(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import urllib.request
 from dataclasses import replace
 
 import pytest
@@ -85,7 +86,7 @@ def test_a_store_that_does_not_heed_conditions_is_refused(s3: S3Server, folder: 
 
 def test_what_cannot_be_used(s3: S3Server, folder: Folder) -> None:
     missing = open_storage("s3://there-is-no-such-bucket/job", options=s3.options())
-    with pytest.raises(CheckpointStorageError, match=r"there-is-no-such-bucket/job cannot be used"):
+    with pytest.raises(CheckpointStorageError, match=r"there-is-no-such-bucket/job cannot be used: .*no such bucket"):
         CheckpointStore(missing)
     with (
         s3.failing(refused("403 Forbidden"), "PUT", "/job/", times=9),
@@ -93,6 +94,51 @@ def test_what_cannot_be_used(s3: S3Server, folder: Folder) -> None:
     ):
         CheckpointStore(folder)
     assert isinstance(raised.value.__cause__, PermissionError)
+
+
+@pytest.mark.parametrize("below", ["", "manifests/", "generations/", "generations/9/"])
+def test_objects_that_tools_put_in_the_place_of_folders(s3: S3Server, below: str) -> None:
+    bucket = s3.new_bucket()
+    folder = open_storage(f"{bucket}/job", options=s3.options())
+    put(s3, f"{bucket}/job/{below}")
+    store = CheckpointStore(folder)
+    first = store.begin(FIRST)
+    assert first is not None
+    store.write(following(first))
+    again = store.restart(following(first))
+    assert store.latest() == again
+
+
+@pytest.mark.parametrize("key", ["000000000009.json/", "000000000009.json/x"])
+def test_a_folder_with_the_name_of_a_manifest_is_named(s3: S3Server, key: str) -> None:
+    bucket = s3.new_bucket()
+    store = CheckpointStore(open_storage(f"{bucket}/job", options=s3.options()))
+    put(s3, f"{bucket}/job/manifests/{key}")
+    with pytest.raises(CheckpointError, match=r"manifests/000000000009\.json is a folder"):
+        store.latest()
+
+
+@pytest.mark.parametrize("key", ["/x", "/", "a%01b", "%2E%2E/x"])
+def test_a_key_that_cannot_be_listed_is_named(s3: S3Server, key: str) -> None:
+    """Trying again is of no use."""
+    bucket = s3.new_bucket()
+    store = CheckpointStore(open_storage(f"{bucket}/job", options=s3.options()))
+    put(s3, f"{bucket}/job/manifests/{key}")
+    with pytest.raises(CheckpointError, match="/job/manifests holds an object that is not the job's"):
+        store.latest()
+
+
+def put(s3: S3Server, uri: str) -> None:
+    """Put an empty object, whatever its key."""
+    address = f"http://127.0.0.1:{s3.port}/{uri.removeprefix('s3://')}"
+    with urllib.request.urlopen(urllib.request.Request(address, b"", method="PUT")):
+        pass
+
+
+def test_a_client_that_breaks_down(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "token\n")
+    with pytest.raises(CheckpointStorageError, match=r"has broken down .*: see the credentials"):
+        CheckpointStore(open_storage(f"{s3.new_bucket()}/job", options=s3.options()))
 
 
 def test_of_many_that_claim_a_generation_each_gets_its_own(folder: Folder) -> None:

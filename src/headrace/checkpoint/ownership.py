@@ -17,7 +17,7 @@ from headrace.common.errors import CheckpointError
 if TYPE_CHECKING:
     from headrace.storage.folder import Folder
 
-_NUMBER: Final = re.compile("[0-9]+")
+_NUMBER: Final = re.compile("0|[1-9][0-9]*")
 
 
 class Generations:

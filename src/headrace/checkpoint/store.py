@@ -8,7 +8,6 @@ number ``n + 1``: who comes second has been superseded, and so has whoever finds
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import re
 from dataclasses import replace
@@ -70,11 +69,18 @@ class CheckpointStore:
         Raises:
             CheckpointError: naming the manifest, when it is damaged, has been removed, or is of another job.
         """
+        gone = 0
         while numbers := self._complete_numbers():
+            newest = numbers[-1]
             try:
-                return self._read(numbers[-1])
-            except FileNotFoundError:  # its owner is alive: it has written the next one and forgotten this
-                continue
+                return self._read(newest)
+            except FileNotFoundError as error:
+                if newest == gone:  # else its owner is alive: it has written the next one and forgotten this
+                    raise CheckpointError(
+                        f"manifest {self._located(newest)} is listed, but cannot be found (a link that leads nowhere, "
+                        "say): put back the file that belongs there, or remove the name if it is none of the job's"
+                    ) from error
+                gone = newest
         return None
 
     def begin(self, first: Manifest) -> Manifest | None:
@@ -123,21 +129,24 @@ class CheckpointStore:
         while True:
             newest = self.latest() or previous
             mine = replace(newest, epoch=newest.epoch + 1, generation=generation)
-            if self._create(mine):
+            if self._commit(mine):
                 break
-            self._check_owner(mine)
-        self._note(mine.epoch)
-        for number in self._numbers():
-            with contextlib.suppress(FileNotFoundError):  # the owner before may just forget it
-                self._retained[number] = self._needed_by(number)
+        older = {number: self._read_older(number) for number in self._numbers() if number < mine.epoch}
+        # Every start makes one more of the same content: the first and the last of them will do.
+        same = [number for number, old in older.items() if old is not None and _is_copy(mine, old)]
+        self._manifests.remove_all([name_of(number) for number in same[1:]])
+        kept = {number: old for number, old in older.items() if number not in same[1:]} | {mine.epoch: mine}
+        self._retained = {n: frozenset() if old is None else frozenset(old.state_files()) for n, old in kept.items()}
         return mine
 
-    def _needed_by(self, number: int) -> frozenset[str]:
+    def _read_older(self, number: int) -> Manifest | None:
         try:
-            return frozenset(self._read(number).state_files())
+            return self._read(number)
         except CheckpointError as error:
             logger.warning("an older manifest is of no use and goes with the next epochs: %s", error)
-            return frozenset()
+        except FileNotFoundError:  # the owner before has just forgotten it
+            pass
+        return None
 
     def is_owned_by(self, generation: int) -> bool:
         """Whether no younger job manager has taken over."""
@@ -151,21 +160,30 @@ class CheckpointStore:
             InfrastructureError: when an older one, which does not know yet that it is none any more, has just written
                 that manifest; :meth:`restart` goes on from it.
         """
-        if not self._create(manifest):
-            self._check_owner(manifest)
+        if not self._commit(manifest):
             raise InfrastructureError(
                 f"manifest {self._located(manifest.epoch)} has just been written by an older job manager"
             )
+        self._retained[manifest.epoch] = frozenset(manifest.state_files())
+
+    def _commit(self, manifest: Manifest) -> bool:
+        """Create a manifest, unless an older job manager has just written it.
+
+        Raises:
+            JobSupersededError: when another job manager has taken over the directory.
+        """
+        created = self._create(manifest)
         try:
             self._check_owner(manifest)
         except JobSupersededError:
-            # Nobody was told of it. While it is the newest it stays: whoever reads it goes on from there, which is as
-            # good, and a deletion that a client repeats could hit a successor's manifest of that number.
-            if max(self._numbers()) > manifest.epoch:
+            # Nobody was told of it. As the newest one it stays, and whoever comes next goes on from there, which is as
+            # good: a number that came free again could be given to two manifests, one of which others have read.
+            if created and manifest.epoch < max(self._numbers(), default=0):
                 self._manifests.remove(name_of(manifest.epoch))
             raise
-        self._note(manifest.epoch)
-        self._retained[manifest.epoch] = frozenset(manifest.state_files())
+        if created:
+            self._note(manifest.epoch)
+        return created
 
     def collect_garbage(self) -> list[str]:
         """Forget all but the newest manifests, and delete the state files that only the forgotten ones needed.
@@ -276,6 +294,11 @@ def number_of(name: str) -> int:
     """The number of the manifest that has a file name; 0 when it is the name of something else."""
     found = _MANIFEST.fullmatch(name)
     return int(found[1]) if found else 0
+
+
+def _is_copy(manifest: Manifest, older: Manifest) -> bool:
+    """Whether a manifest only took over from an older one, or from one that did."""
+    return replace(manifest, epoch=older.epoch, generation=older.generation) == older
 
 
 def _is_state_before(name: str, generation: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
@@ -14,11 +15,16 @@ from headrace.storage.posix import PosixFolder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from urllib.parse import SplitResult
 
     from headrace.storage.folder import Folder
 
 OBJECT_STORES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss")
 """The schemes of object stores that create exclusively."""
+
+
+_URI: Final = re.compile(rf"\s*(?:[a-z][a-z0-9+.-]*:/|(?:file|{'|'.join(OBJECT_STORES)}):)", re.IGNORECASE)
+"""How URIs begin. What else there is in front of a colon is a part of a path, unless it is a scheme that is known."""
 
 
 def open_storage(
@@ -32,11 +38,13 @@ def open_storage(
         options: how to reach it, where it is on an object store, by the names that its client has for them.
 
     Raises:
-        CheckpointStorageError: for a location on a store whose promises headrace does not know how to get.
+        CheckpointStorageError: for a location on a store whose promises headrace does not know how to get, or which is
+            none.
     """
-    scheme = urlsplit(location).scheme
-    if scheme in OBJECT_STORES and location[len(scheme) :].startswith("://"):
-        return object_folder(location, options or {})
+    if _URI.match(location):
+        scheme = _split(location).scheme
+        if scheme in OBJECT_STORES and location[len(scheme) :].startswith("://"):
+            return object_folder(location, options or {})
     return PosixFolder(local_path(location), permissions)
 
 
@@ -46,7 +54,13 @@ def object_folder(location: str, options: Mapping[str, str]) -> ObjectFolder:
     Raises:
         CheckpointStorageError: when it names no bucket, or what cannot be a prefix; or when the options do not fit.
     """
-    parts = urlsplit(location)
+    parts = _split(location)
+    if ":" in parts.netloc or ("@" in parts.netloc and not parts.scheme.startswith("abfs")):
+        # Not shown: it may be a password.
+        raise CheckpointStorageError(
+            f"checkpoint directory {parts.scheme}://…: between // and / only the name of the bucket has its place; "
+            "credentials and the endpoint are options that begin with headrace.storage."
+        )
     prefix = parts.path.strip("/")
     folders = prefix.split("/") if prefix else []
     if not parts.netloc or parts.query or parts.fragment or {"", ".", ".."}.intersection(folders):
@@ -63,15 +77,53 @@ def local_path(location: str) -> Path:
     """The folder that a checkpoint location names: a path, or a ``file:`` URI.
 
     Raises:
-        CheckpointStorageError: for a location on a store whose promises headrace does not know how to get.
+        CheckpointStorageError: for a location on a store whose promises headrace does not know how to get, or which is
+            none.
     """
-    parts = urlsplit(location)
-    if not location.lower().startswith(f"{parts.scheme}:/"):
+    path = _path_of_uri(location) if _URI.match(location) else _path(location)
+    if "\0" in str(path):
+        raise CheckpointStorageError(f"checkpoint directory {location!r}: no path has a zero byte in it")
+    return path
+
+
+def _path(location: str) -> Path:
+    if not location.strip():
+        raise CheckpointStorageError(
+            "the checkpoint directory is empty: it has to be a path or a URI (was it to come from a variable that is "
+            "not set?); without checkpoints, leave it out"
+        )
+    try:
         return Path(location).expanduser().absolute()
-    if parts.scheme == "file" and parts.netloc in ("", "localhost"):
-        return Path(unquote(parts.path))
-    raise CheckpointStorageError(
-        f"checkpoint directory {location!r}: it can be a folder that driver and executors see as a POSIX path (a local "
-        "disk, NFS, a mounted volume; its URI is file:///data/checkpoints, say), or on an object store "
-        f"({', '.join(f'{scheme}://' for scheme in OBJECT_STORES)})"
-    )
+    except RuntimeError as error:
+        raise CheckpointStorageError(f"checkpoint directory {location!r}: {error}") from error
+
+
+def _path_of_uri(location: str) -> Path:
+    parts = _split(location)
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+        raise CheckpointStorageError(
+            f"checkpoint directory {location!r}: it can be a folder that driver and executors see as a POSIX path (a "
+            "local disk, NFS, a mounted volume; its URI is file:///data/checkpoints, say), or on an object store "
+            f"({', '.join(f'{scheme}://' for scheme in OBJECT_STORES)})"
+        )
+    if not parts.path.startswith("/") or "?" in location or "#" in location:
+        raise CheckpointStorageError(
+            f"checkpoint directory {location!r}: expected file:///<path>, with ? and # in it written as %3F and %23"
+        )
+    return Path(unquote(parts.path, errors="surrogateescape"))
+
+
+def _split(location: str) -> SplitResult:
+    """The parts of a URI.
+
+    Raises:
+        CheckpointStorageError: when it has characters that have no place in one, some of which would just be left out.
+    """
+    if location != location.strip() or not location.isprintable():
+        raise CheckpointStorageError(
+            f"checkpoint directory {location!r}: a URI has no white space at its ends and no control characters"
+        )
+    try:
+        return urlsplit(location)
+    except ValueError as error:
+        raise CheckpointStorageError(f"checkpoint directory {location!r}: {error}") from error

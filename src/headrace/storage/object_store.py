@@ -6,9 +6,9 @@ it returns, and a listing shows every put that was answered. There is no appendi
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,9 +17,10 @@ import pyarrow as pa
 from headrace.storage.folder import Folder, Log, checked_name
 from headrace.storage.object_client import client, translated
 from headrace.storage.object_maps import WrittenFiles, spooled
+from headrace.storage.segments import Segments, segment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from typing_extensions import Buffer
 
@@ -32,8 +33,8 @@ _IN_DOUBT: Final = (errno.EIO, errno.EAGAIN)
 _MARK: Final = "writer"
 """The attribute of an object that says which call has created it."""
 
-_PARALLEL_READS: Final = 16
-"""How many segments of a log are read at the same time."""
+_NO_BUCKET: Final = "no such bucket, or the store's endpoint is another one"
+"""A put finds nothing missing but that."""
 
 _SINGLE_PUT_BYTES: Final = 16 << 20
 """What is larger is sent in several parts, without a copy of the whole."""
@@ -84,7 +85,7 @@ class ObjectFolder(Folder):
         import obstore
         from obstore.exceptions import AlreadyExistsError
 
-        with translated(self.locate(name)):
+        with translated(self.locate(name), _NO_BUCKET):
             try:
                 obstore.put(
                     self._store(),
@@ -115,7 +116,7 @@ class ObjectFolder(Folder):
 
         views = [memoryview(chunk).cast("B") for chunk in chunks]
         size = sum(view.nbytes for view in views)
-        with translated(self.locate(name)):
+        with translated(self.locate(name), _NO_BUCKET):
             if size <= _SINGLE_PUT_BYTES:
                 content = b"".join(views)
                 obstore.put(self._store(), self._key(name), content, use_multipart=False)
@@ -126,7 +127,7 @@ class ObjectFolder(Folder):
     def read(self, name: str) -> bytes:
         import obstore
 
-        with translated(self.locate(name)):
+        with self._reading(name):
             return bytes(obstore.get(self._store(), self._key(name)).bytes())
 
     def read_range(self, name: str, start: int, length: int) -> bytes:
@@ -135,9 +136,9 @@ class ObjectFolder(Folder):
         if not length:
             return b""
         try:
-            with translated(self.locate(name)):
+            with self._reading(name):
                 return bytes(obstore.get_range(self._store(), self._key(name), start=start, length=length))
-        except FileNotFoundError:
+        except (FileNotFoundError, IsADirectoryError):
             raise
         except OSError:  # that a range begins behind the end is an error like any other
             size = self.size(name)
@@ -151,7 +152,7 @@ class ObjectFolder(Folder):
         kept = _written.take((self.bucket, self._key(name)))
         if kept is not None:
             return pa.py_buffer(kept)
-        with translated(self.locate(name)):
+        with self._reading(name):
             return spooled(obstore.get(self._store(), self._key(name)).stream())
 
     def size(self, name: str) -> int | None:
@@ -164,12 +165,8 @@ class ObjectFolder(Folder):
             return None
 
     def names(self) -> list[str]:
-        import obstore
-
-        with translated(str(self)):
-            found = obstore.list_with_delimiter(self._store(), self.prefix or None)
-        keys = [*(entry["path"] for entry in found["objects"]), *found["common_prefixes"]]
-        return sorted(key.rstrip("/").rpartition("/")[2] for key in keys)
+        # Tools put an object in the place of a folder, too: so as to have an empty one.
+        return sorted(key.rpartition("/")[2] for key in self._keys() if key != self.prefix)
 
     def remove(self, name: str) -> bool:
         import obstore
@@ -201,29 +198,38 @@ class ObjectFolder(Folder):
 
     def start_log(self, name: str) -> Log:
         segments = self.folder(name)
-        if not segments.create(_segment(0), b""):
+        if not segments.create(segment(0), b""):
             raise FileExistsError(errno.EEXIST, "there is such a log", str(segments))
         return _SegmentedLog(name, segments)
 
     def read_log(self, name: str, length: int) -> bytes:
-        segments = self.folder(name)
-        names = segments.names()
-        if not names:
-            raise FileNotFoundError(errno.ENOENT, "no such log", str(segments))
-        content = bytearray()
-        with ThreadPoolExecutor(_PARALLEL_READS) as readers:
-            for start in range(0, len(names), _PARALLEL_READS):
-                content += b"".join(readers.map(segments.read, names[start : start + _PARALLEL_READS]))
-                if len(content) >= length:
-                    break
-        return bytes(content[:length])
+        segments = Segments(self.folder(name))
+        # One that was copied here from a POSIX folder is a file.
+        return segments.read(length) if segments.names else self.read_range(name, 0, length)
 
     def remove_log(self, name: str) -> bool:
-        segments = self.folder(name)
-        names = segments.names()
-        segments.remove_all(names[1:])
-        segments.remove_all(names[:1])  # it holds the name
-        return bool(names)
+        segments = Segments(self.folder(name))
+        segments.remove()
+        return bool(segments.names) or (self.size(name) is not None and self.remove(name))
+
+    @contextlib.contextmanager
+    def _reading(self, name: str) -> Iterator[None]:
+        where = self.locate(name)
+        try:
+            with translated(where):
+                yield
+        except FileNotFoundError as error:
+            if self.folder(name)._keys():
+                raise IsADirectoryError(errno.EISDIR, "there are objects below it, as in a folder", where) from error
+            raise
+
+    def _keys(self) -> list[str]:
+        """The keys of all that is in the folder, and of what stands for itself."""
+        import obstore
+
+        with translated(str(self)):
+            found = obstore.list_with_delimiter(self._store(), self.prefix or None)
+        return [*(entry["path"] for entry in found["objects"]), *(key.rstrip("/") for key in found["common_prefixes"])]
 
     def _key(self, name: str) -> str:
         return f"{self.prefix}/{checked_name(name)}" if self.prefix else checked_name(name)
@@ -251,14 +257,10 @@ class _SegmentedLog(Log):
         if not content:
             return
         self._number += 1
-        if not self._segments.create(_segment(self._number), content):
-            where = self._segments.locate(_segment(self._number))
+        if not self._segments.create(segment(self._number), content):
+            where = self._segments.locate(segment(self._number))
             raise OSError(errno.EEXIST, "somebody else has written to the log", where)
         self._waiting = []
 
     def close(self) -> None:
         """Nothing is held open."""
-
-
-def _segment(number: int) -> str:
-    return f"{number:010d}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from headrace.common.durable import (
     write_file,
 )
 from headrace.storage.folder import Folder, Log, checked_name
+from headrace.storage.segments import Segments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -77,7 +79,7 @@ class PosixFolder(Folder):
             raise IsADirectoryError(str(path))
         if not path.stat().st_size:
             return pa.py_buffer(b"")
-        with pa.memory_map(str(path), "r") as file:
+        with pa.memory_map(os.fsencode(path), "r") as file:  # a name need not be UTF-8
             return file.read_buffer()
 
     def size(self, name: str) -> int | None:
@@ -98,10 +100,21 @@ class PosixFolder(Folder):
         return _PosixLog(AppendedFile(self._file(name), self.permissions))
 
     def read_log(self, name: str, length: int) -> bytes:
+        if self._file(name).is_dir():  # copied here from an object store
+            segments = Segments(self.folder(name))
+            if segments.names:
+                return segments.read(length)
         return self.read_range(name, 0, length)
 
     def remove_log(self, name: str) -> bool:
-        return self.remove(name)
+        if not self._file(name).is_dir():
+            return self.remove(name)
+        segments = Segments(self.folder(name))
+        segments.remove()
+        if segments.names:
+            with contextlib.suppress(OSError):  # there is something of others in it
+                self._file(name).rmdir()
+        return bool(segments.names)
 
     def _file(self, name: str) -> Path:
         return self.path / checked_name(name)

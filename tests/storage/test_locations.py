@@ -1,0 +1,85 @@
+"""A checkpoint location is what it says, or it is refused: none of it is left out, and none leads elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.common.errors import CheckpointStorageError
+from headrace.storage.locations import local_path, open_storage
+
+
+@pytest.mark.parametrize(
+    "location", ["file:///data/job#1", "file:///data/job?run=2", "file:///data/job?", "file:///a#"]
+)
+def test_no_end_of_a_file_uri_is_left_out(location: str) -> None:
+    """Two jobs would share a directory."""
+    with pytest.raises(CheckpointStorageError, match="%3F and %23"):
+        local_path(location)
+
+
+def test_what_is_escaped_in_a_file_uri() -> None:
+    assert local_path("file:///data/job%231%3F") == Path("/data/job#1?")
+    assert local_path("file:///data/%ff") != local_path("file:///data/%fe")
+
+
+@pytest.mark.parametrize("location", ["file://", "file:", "file://localhost", "file:data", "", "  "])
+def test_where_nothing_is_named_nothing_is_made_up(location: str) -> None:
+    """The working directory above all."""
+    with pytest.raises(CheckpointStorageError, match=r"checkpoint directory .*(expected|is empty)"):
+        open_storage(location)
+
+
+@pytest.mark.parametrize(
+    "location",
+    [" s3://bucket/a", "s3://bucket/a ", "s3://bucket/a\n", "s3://bucket/a\tb", "s3://b/a\x7f", " file:///a"],
+)
+def test_a_uri_has_no_characters_that_would_be_left_out(location: str) -> None:
+    with pytest.raises(CheckpointStorageError, match="no white space at its ends and no control characters"):
+        open_storage(location)
+
+
+@pytest.mark.parametrize(
+    ("location", "reason"),
+    [
+        ("s3:bucket/a", "it can be a folder"),
+        ("s3://[bucket/a", "Invalid IPv6 URL"),
+        ("~nobody-of-this-name/a", "home directory"),
+        ("/data/a\0b", "zero byte"),
+        ("file:///data/%00", "zero byte"),
+    ],
+)
+def test_what_is_no_location(location: str, reason: str) -> None:
+    with pytest.raises(CheckpointStorageError, match=reason):
+        open_storage(location)
+
+
+@pytest.mark.parametrize("location", ["s3://key:hush@bucket/a", "s3://key@bucket/a", "gs://bucket:9000/a"])
+def test_credentials_and_ports_have_no_place_in_it(location: str) -> None:
+    with pytest.raises(CheckpointStorageError, match="only the name of the bucket has its place") as raised:
+        open_storage(location)
+    assert "hush" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        ("bucket", "other", r"headrace\.storage\.bucket: the checkpoint directory says which it is"),
+        ("aws_bucket_name", "other", "says which it is"),
+        ("endpoint", "minio:9000", "does not begin with http"),
+        ("session_token", "hush\n", "control character"),
+    ],
+)
+def test_options_that_lead_elsewhere(key: str, value: str, reason: str) -> None:
+    pytest.importorskip("obstore")
+    with pytest.raises(CheckpointStorageError, match=reason) as raised:
+        open_storage("s3://bucket/a", options={key: value})
+    assert "hush" not in str(raised.value)
+
+
+def test_a_folder_whose_name_is_no_text(tmp_path: Path) -> None:
+    folder = open_storage(f"file://{tmp_path}/%ff")
+    folder.make()
+    folder.write("a", [b"content"])
+    assert folder.map("a").to_pybytes() == b"content"
