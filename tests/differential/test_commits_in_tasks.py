@@ -14,7 +14,7 @@ import pytest
 from headrace.common import Types
 from headrace.common.batch import Batch
 from headrace.common.configuration import Configuration
-from headrace.common.errors import CommitRefusedError, JobExecutionError
+from headrace.common.errors import CommitRefusedError, JobExecutionError, UserFunctionError
 from headrace.connectors.sink import Committer, CommitterContext, Sink, SinkWriter, WriterContext
 from headrace.datastream import StreamExecutionEnvironment
 
@@ -146,7 +146,7 @@ def test_work_in_tasks_may_need_modules_of_the_job(
     ("item", "error", "message"),
     [
         ("refused", CommitRefusedError, "nobody may write there"),
-        ("wrong", LookupError, "no such partition"),
+        ("wrong", UserFunctionError, r"(?s)uid .*epoch 1 failed.*LookupError: no such partition"),
         ("odd", Exception, "cannot be pickled"),
         ("left", JobExecutionError, "SystemExit: 4"),
     ],

@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from headrace.checkpoint.manifest import PendingCommit
-from headrace.common.errors import CommitRefusedError, JobCancelledError, JobSupersededError
+from headrace.common.errors import (
+    CommitRefusedError,
+    InfrastructureError,
+    JobCancelledError,
+    JobSupersededError,
+    UserFunctionError,
+)
 from headrace.connectors.sink import Committer
 from headrace.jobmanager.commits import MAX_PENDING_EPOCHS, CommitCoordinator
 
@@ -93,7 +99,7 @@ def test_a_passing_fault_is_tried_again(commits: CommitCoordinator, sink: Record
 def test_a_fault_that_does_not_pass(commits: CommitCoordinator, sink: Recorder, slept: list[float]) -> None:
     sink.faults = [OSError("full")] * 100
     commits.submit(of(1, "a"))
-    with pytest.raises(OSError, match="full"):
+    with pytest.raises(InfrastructureError, match=r"commit of sink .*: full"):
         commits.drain()
     assert len(slept) == 7
     assert commits.pending() == tuple(of(1, "a"))
@@ -207,6 +213,16 @@ def test_nobody_waits_for_a_sink_once_the_job_is_cancelled(
     sink.gate.set()
     commits._thread.join(30)
     assert sink.calls == [(0, (0,))], "what was left behind goes on to nothing else"
+
+
+def test_what_a_committer_raises_is_told_with_sink_and_epoch(commits: CommitCoordinator, sink: Recorder) -> None:
+    sink.faults = [ValueError("no such table")]
+    commits.submit(of(1, "a"))
+    with pytest.raises(
+        UserFunctionError, match=r"commit of sink .*epoch 1 failed\n  ValueError: no such table"
+    ) as failed:
+        commits.drain()
+    assert isinstance(failed.value.__cause__, ValueError)
 
 
 def test_a_sink_that_is_tried_again_does_not_hold_up_the_end(sink: Recorder) -> None:

@@ -12,9 +12,13 @@ would not.
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from headrace.common.errors import InvalidProgramError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -79,13 +83,46 @@ class SinkWriter(ABC):
 
     @abstractmethod
     def prepare_commit(self) -> Sequence[Json]:
-        """Make all records of the epoch durable, say what has to be committed, and be ready for the next epoch."""
+        """Make all records of the epoch durable, say what has to be committed, and be ready for the next epoch.
+
+        Returns:
+            JSON values; the committer gets them as :func:`as_in_a_checkpoint` says.
+        """
 
     def abort(self) -> None:
         """The epoch failed in this task: let go of what was written of it; :meth:`close` follows."""
 
     def close(self) -> None:
         """Let go of connections and files."""
+
+
+def as_in_a_checkpoint(committables: Any) -> list[Json]:
+    """Committables as they come back from a checkpoint: tuples are lists then, and the keys of dicts are text.
+
+    A committer gets them so at once. Else one that relies on more than JSON would find out after its first crash.
+
+    Raises:
+        InvalidProgramError: when they are no list, or no JSON; the message shows the one that is wrong.
+    """
+    if isinstance(committables, str | bytes | Mapping) or not isinstance(committables, Iterable):
+        raise InvalidProgramError(f"committables have to be a list of JSON values, not {committables!r:.200}")
+    return [as_json(committable) for committable in committables]
+
+
+def as_json(value: Any) -> Json:
+    """One committable, or what a pre-commit holds back, as it comes back from a checkpoint.
+
+    Raises:
+        InvalidProgramError: when it is no JSON.
+    """
+    try:
+        found: Json = json.loads(json.dumps(value))
+    except (TypeError, ValueError) as error:
+        raise InvalidProgramError(
+            f"{value!r:.200} cannot be stored in a checkpoint ({error}): make committables of text, numbers, lists "
+            "and dicts"
+        ) from error
+    return found
 
 
 class RunInTasks(Protocol):

@@ -10,7 +10,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common import options
-from headrace.common.errors import CommitRefusedError, HeadraceError, JobCancelledError
+from headrace.common.call_site import of_traceback
+from headrace.common.errors import (
+    CommitRefusedError,
+    HeadraceError,
+    InfrastructureError,
+    JobCancelledError,
+    UserFunctionError,
+)
+from headrace.operators.user_code import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -89,7 +97,8 @@ class CommitCoordinator:
 
         Raises:
             CommitRefusedError: when a commit was refused for good.
-            OSError: when a commit could not be done in many attempts.
+            InfrastructureError: when a commit could not be done in many attempts.
+            UserFunctionError: when a committer raised something else.
             JobCancelledError: when the job is cancelled while this waits.
         """
         self._commit_all(list(self._unacknowledged))
@@ -99,7 +108,8 @@ class CommitCoordinator:
 
         Raises:
             CommitRefusedError: when an earlier commit was refused for good.
-            OSError: when an earlier commit could not be done in many attempts.
+            InfrastructureError: when an earlier commit could not be done in many attempts.
+            UserFunctionError: when a committer raised something else.
             JobCancelledError: when the job is cancelled while this waits.
         """
         with self._lock:
@@ -116,7 +126,8 @@ class CommitCoordinator:
 
         Raises:
             CommitRefusedError: when a commit was refused for good.
-            OSError: when a commit could not be done in many attempts.
+            InfrastructureError: when a commit could not be done in many attempts.
+            UserFunctionError: when a committer raised something else.
             JobCancelledError: when the job is cancelled while this waits.
         """
         self._wait_until(lambda: not self._waiting_epochs)
@@ -229,17 +240,40 @@ class CommitCoordinator:
         for left in reversed(range(_ATTEMPTS)):
             try:
                 self._check_owner()
-                self._do(what, call)
+                self._call(what, call)
                 return
             except OSError as error:
-                if isinstance(error, HeadraceError) or not left or self._closing.is_set():
+                if isinstance(error, HeadraceError):
                     raise
+                if not left or self._closing.is_set():
+                    raise _passing(what, error) from error
+                logger.info("%s failed and is tried again in %g s: %s", what, delay, error)
                 self._sleep(delay)
                 delay = min(delay * 2, _LAST_RETRY_SECONDS)
 
     def _do(self, what: str, call: _Step) -> None:
+        try:
+            self._call(what, call)
+        except OSError as error:
+            if isinstance(error, HeadraceError):
+                raise
+            raise _passing(what, error) from error
+
+    def _call(self, what: str, call: _Step) -> None:
+        """Call a committer; what it raises besides is told as the failure of a user's function."""
         self._doing = what
-        call()
+        try:
+            call()
+        except (HeadraceError, OSError):
+            raise
+        except Exception as error:
+            site = of_traceback(error.__traceback__)
+            where = f"\n  at {site}" if site else ""
+            raise UserFunctionError(f"{what} failed\n  {type(error).__name__}: {text_of(error)}{where}") from error
 
     def _label(self, sink: str) -> str:
         return f"sink {self._names.get(sink, sink)!r} (uid {sink})"
+
+
+def _passing(what: str, error: OSError) -> InfrastructureError:
+    return InfrastructureError(f"{what} failed: {error}")

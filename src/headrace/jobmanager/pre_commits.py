@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.checkpoint.manifest import PendingCommit
+from headrace.connectors.sink import as_in_a_checkpoint, as_json
 from headrace.graph.specs import SinkSpec
 
 if TYPE_CHECKING:
@@ -60,9 +61,9 @@ class PreCommits:
             ready: Sequence[Any] = written.get(uid, ())
             if pre_commit is not None:
                 prepared = pre_commit.prepare(manifest.held.get(uid), ready, now, is_last=is_last)
-                ready = prepared.ready
+                ready = as_in_a_checkpoint(prepared.ready)
                 if prepared.held is not None:
-                    held[uid] = prepared.held
+                    held[uid] = as_json(prepared.held)
             if ready:
                 commits.append(PendingCommit(epoch, uid, now, tuple(ready)))
         return SinkOutput(tuple(commits), held)

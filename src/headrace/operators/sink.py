@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.errors import CheckpointError, CommitRefusedError, InfrastructureError, StateError
-from headrace.connectors.sink import WriterEpoch
+from headrace.connectors.sink import WriterEpoch, as_in_a_checkpoint
 from headrace.operators.base import Operator
 from headrace.operators.user_code import NO_RECORD, UserCodeGuard, record_text
 
@@ -61,7 +61,8 @@ class SinkOperator(Operator):
         if self._is_writing:
             assert self._writer is not None
             with self._calling_writer():
-                self.committables = list(self._writer.prepare_commit())
+                committables = self._writer.prepare_commit()
+                self.committables = as_in_a_checkpoint(committables) if self._sink.is_durable else list(committables)
             self._is_writing = False
 
     def abort(self) -> None:
