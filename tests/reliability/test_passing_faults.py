@@ -185,7 +185,7 @@ def test_a_job_that_is_stopped_after_a_fault_goes_on(
         try:
             with submission_defaults({}, listener):
                 job.environment().execute("small")
-        except OSError:
+        except (OSError, InfrastructureError):
             continue  # what has to be done before a job can end failed once more
         if not listener.failed:
             break
