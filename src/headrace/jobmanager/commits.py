@@ -247,7 +247,7 @@ class CommitCoordinator:
                     raise
                 if not left or self._closing.is_set():
                     raise _passing(what, error) from error
-                logger.info("%s failed and is tried again in %g s: %s", what, delay, error)
+                logger.warning("%s failed and is tried again in %g s: %s", what, delay, error)
                 self._sleep(delay)
                 delay = min(delay * 2, _LAST_RETRY_SECONDS)
 
