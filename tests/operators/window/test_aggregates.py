@@ -19,10 +19,10 @@ from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.row import Row
 from headrace.common.typeinfo import Types
 from headrace.operators.window import aggregates as agg
+from headrace.operators.window.aggregators import AggregatorList
 from headrace.operators.window.columnar import ColumnarWindowOperator
 from headrace.operators.window.exact_sum import IntegerOverflowError
 from headrace.operators.window.layout import WindowLayout
-from headrace.operators.window.part_list import PartList
 from headrace.state.keys import KeyCodec
 from headrace.time.windows import AlignedWindows
 
@@ -221,14 +221,14 @@ def test_layouts_can_be_pickled() -> None:
     assert pickle.loads(pickle.dumps(layout)).output_schema == layout.output_schema
 
 
-def test_parts_described_as_json_merge_alike() -> None:
+def test_aggregators_described_as_json_merge_alike() -> None:
     import json
 
     layout = WindowLayout.of(record_type(Types.DOUBLE()), LONGS, [*ALL, agg.sum("v")], ["k"])
-    described = json.loads(json.dumps(layout.parts.to_json()))
-    again = PartList.for_merging(described)
-    assert [type(part) for part in again.parts] == [type(part) for part in layout.parts.parts]
-    assert again.to_json() == layout.parts.to_json()
+    described = json.loads(json.dumps(layout.aggregators.to_json()))
+    again = AggregatorList.for_merging(described)
+    assert [*map(type, again.members)] == [*map(type, layout.aggregators.members)]
+    assert again.to_json() == layout.aggregators.to_json()
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from test_against_model import columnar, row_apply, row_fold
 from window_harness import Driver, context
 from window_model import MAX, Record
 
-from headrace.operators.window import mergers
+from headrace.operators.window import merging
+from headrace.operators.window.aggregators import Aggregator
 from headrace.state.hashing import hash_array
 from headrace.state.mergers import merge_runs
 from headrace.state.operator_state import OperatorState
@@ -150,17 +151,32 @@ def test_nothing_is_read_while_records_are_added(monkeypatch: pytest.MonkeyPatch
     def no_reading(table: Any) -> Any:
         raise AssertionError("state was read")
 
-    monkeypatch.setattr("headrace.operators.window.partials.Partials.of_table", staticmethod(no_reading))
+    monkeypatch.setattr("headrace.operators.window.accumulators.Accumulators.of_table", staticmethod(no_reading))
     run.run([[Record(k, 1.0, 6) for k in range(5)]], upto=8)
     assert len(runs(run)) == 2
 
 
 def test_names_of_kinds_are_part_of_the_format() -> None:
-    assert (mergers.PARTIALS_KIND, mergers.VALUES_KIND, mergers.ELEMENTS_KIND) == (
+    assert (merging.ACCUMULATORS_KIND, merging.VALUES_KIND, merging.ELEMENTS_KIND) == (
         "window-partials",
         "window-values",
         "window-elements",
     )
+    assert {kind.stored_name for kind in all_aggregators()} == {
+        "CountRows",
+        "CountValues",
+        "Edge",
+        "Extreme",
+        "KeyField",
+        "SumFloats",
+        "SumIntegers",
+    }
+
+
+def all_aggregators(root: type[Aggregator] = Aggregator) -> set[type[Aggregator]]:
+    """The classes that have no subclasses."""
+    kinds = root.__subclasses__()
+    return set().union(*map(all_aggregators, kinds)) if kinds else {root}
 
 
 def test_sliding_batches_are_cut_to_bound_memory(monkeypatch: pytest.MonkeyPatch) -> None:
