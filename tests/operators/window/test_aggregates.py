@@ -231,6 +231,22 @@ def test_aggregators_described_as_json_merge_alike() -> None:
     assert again.to_json() == layout.aggregators.to_json()
 
 
+def test_names_of_aggregators_are_part_of_the_format() -> None:
+    floats = WindowLayout.of(
+        record_type(Types.DOUBLE()), LONGS, [agg.min("v"), agg.first("v"), agg.avg("v")], ["k", "v"]
+    )
+    integers = WindowLayout.of(record_type(Types.LONG()), LONGS, [agg.sum("v")], ["k"])
+    assert {entry["kind"] for layout in (floats, integers) for entry in layout.aggregators.to_json()} == {
+        "CountRows",
+        "CountValues",
+        "Edge",
+        "Extreme",
+        "KeyField",
+        "SumFloats",
+        "SumIntegers",
+    }
+
+
 @pytest.mark.parametrize(
     ("key_type", "keys"),
     [
