@@ -26,7 +26,7 @@ from headrace.jobmanager.settings import JobSettings
 from headrace.plan.planner import PlanSettings, plan_job
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.runtime.task.dependencies import NOTHING
-from headrace.runtime.task.instance import JobBlob
+from headrace.runtime.task.messages import JobBlob
 from headrace.storage.locations import open_storage
 
 if TYPE_CHECKING:

@@ -48,8 +48,7 @@ if TYPE_CHECKING:
     from headrace.jobmanager.settings import JobSettings
     from headrace.jobmanager.sources import SourceCoordinator
     from headrace.plan.job_plan import JobPlan
-    from headrace.runtime.task.instance import JobBlob
-    from headrace.runtime.task.messages import TaskReport
+    from headrace.runtime.task.messages import JobBlob, TaskReport
     from headrace.time.clock import Clock
 
 T = TypeVar("T")

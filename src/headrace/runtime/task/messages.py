@@ -1,4 +1,4 @@
-"""What the driver tells the tasks of an epoch, and what they tell the driver."""
+"""What the driver tells the tasks: the job, and each epoch; and what they tell the driver."""
 
 from __future__ import annotations
 
@@ -7,12 +7,45 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.constants import MIN_WATERMARK
+from headrace.runtime.task.dependencies import NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from headrace.runtime.task.dependencies import Dependencies
     from headrace.state.compaction import CompactionResult
     from headrace.state.version import VersionRef
+    from headrace.storage.folder import Folder
+
+
+@dataclass(frozen=True, slots=True)
+class JobBlob:
+    """A job as it travels to the tasks: constant for the job's life, so it is unpickled once in a worker.
+
+    Attributes:
+        plan: the pickled :class:`JobPlan`.
+        storage: where its state is, and what is shipped to its tasks.
+        dependencies: what its functions need besides.
+    """
+
+    plan: bytes
+    storage: Folder
+    dependencies: Dependencies = NOTHING
+
+    @property
+    def state(self) -> Folder:
+        """The folder of the state files."""
+        return self.storage.folder("state")
+
+    @property
+    def shipped(self) -> Folder:
+        """As of :func:`shipped_in`."""
+        return shipped_in(self.storage)
+
+
+def shipped_in(storage: Folder) -> Folder:
+    """The folder of a job's storage that holds what is too large to be sent along with every task."""
+    return storage.folder("shipped")
 
 
 @dataclass(frozen=True, slots=True)
