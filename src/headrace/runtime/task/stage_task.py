@@ -72,25 +72,16 @@ class StageTask:
 
     def report(self) -> TaskReport:
         """Write the state and say what was done."""
-        instance, context = self._instance, self._context
-        state = instance.state
-        assert state is not None
-        kept = instance.operator_states
-        for operator_state in kept:
-            operator_state.end_epoch()
-        version = state.snapshot(context.epoch, context.generation, instance.plan.inline_bytes)
-        timers = [time for operator_state in kept if (time := operator_state.earliest_processing_time()) is not None]
+        instance = self._instance
         return TaskReport(
             stage=instance.stage.index,
             partition=instance.partition,
-            version=version,
+            state=instance.snapshot(self._context),
             watermarks={node: member.gate.watermark for node, member in instance.members.items()},
             outputs={node: member.fanout.watermark for node, member in instance.members.items()},
             committables=committables_of(instance.members),
             counters={node: dict(member.operator.counters) for node, member in instance.members.items()},
             records={node: member.gate.records for node, member in instance.members.items()},
-            earliest_timer=min(timers, default=None),
-            state_bytes=state.size_in_bytes(),
         )
 
     def _add_receiver(self, node: int, member: Member) -> None:
@@ -115,9 +106,6 @@ class StageTask:
         if self._has_begun:
             return
         self._has_begun = True
-        for adoption in self._start.adoptions:
-            assert self._instance.state is not None
-            self._instance.state.adopt(adoption)
         for node, member in self._instance.members.items():
             reached = self._start.watermarks.get(node, MIN_WATERMARK)
             member.gate.begin(self._inputs(member, reached), reached)
