@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import threading
+import time
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
@@ -270,6 +272,44 @@ def test_a_folder_in_the_place_of_a_manifest(store: CheckpointStore) -> None:
     (root(store) / "manifests" / "000000000002.json").mkdir()
     with pytest.raises(CheckpointError, match=r"000000000002\.json is a folder"):
         store.latest()
+
+
+def test_a_pipe_in_the_place_of_a_manifest(store: CheckpointStore) -> None:
+    """Nobody waits for somebody to write to it."""
+    store.write(manifest(1))
+    os.mkfifo(root(store) / "manifests" / "000000000002.json")
+    with pytest.raises(CheckpointError, match=r"000000000002\.json is a folder, or something else that is no file"):
+        store.latest()
+
+
+def test_a_pipe_in_the_place_of_the_note(store: CheckpointStore) -> None:
+    store.write(manifest(1))
+    (root(store) / "manifests" / "newest").unlink()
+    os.mkfifo(root(store) / "manifests" / "newest")
+    with pytest.raises(CheckpointError, match=r"newest is a folder, or something else that is no file"):
+        store.latest()
+
+
+@pytest.mark.parametrize("content", ["", "a note", "0", "job", "the job's secret 0123456789abcdef0123456789abcde"])
+def test_a_stranger_among_the_generations_does_not_make_the_job_id(store: CheckpointStore, content: str) -> None:
+    (root(store) / "generations" / "0").write_text(content)
+    begun = store.begin(manifest(0))
+    assert begun is not None
+    assert (begun.job_id, begun.generation) == (manifest(0).job_id, 1)
+    again = CheckpointStore(store.storage).begin(replace(manifest(0), job_id="another"))
+    assert again is not None
+    assert (again.job_id, again.generation) == (manifest(0).job_id, 2), "of whoever had it before"
+
+
+def test_what_killed_starts_have_left_of_their_probes_is_removed(store: CheckpointStore) -> None:
+    random = "0123456789abcdef" * 2
+    old, young = f".probe-{time.time() - 7200:.0f}-{random}", f".probe-{time.time():.0f}-{random}"
+    strangers = [".probe-", f".probe-x-{random}", f"{old}.bak"]
+    for name in (old, young, f".probe-{random}", *strangers):
+        (root(store) / name).touch()
+    CheckpointStore(store.storage)
+    found = {path.name for path in root(store).iterdir() if path.name.startswith(".probe")}
+    assert found == {young, *strangers}, "another one may be starting"
 
 
 def test_nobody_else_reads_what_is_in_a_checkpoint(tmp_path: Path) -> None:
