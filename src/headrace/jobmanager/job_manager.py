@@ -439,7 +439,7 @@ class JobManager:
             checkpointing=seconds[2],
             watermark=min((source.watermark() for source in self._open_parts().sources), default=0),
             processing_time=manifest.processing_time,
-            state_bytes=sum(report.state_bytes for report in reports),
+            state_bytes=sum(report.state.size for report in reports),
             counters=manifest.counters,
             pending_commits=self._open_parts().commits.waiting_epochs,
         )

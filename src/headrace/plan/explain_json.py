@@ -11,8 +11,9 @@ The document has these keys, in this order; later versions may add some, but cha
 ===================  ===================================================================================
 
 An operator has ``id``, ``name``, ``kind``, ``pact`` (``Data Source``, ``Operator`` or ``Data Sink``), ``uid``,
-``uid_derived`` (true when the user gave none), ``parallelism``, ``max_parallelism``, ``output_type`` (null for sinks)
-and ``call_site`` (the line of the program that asked for it).
+``uid_derived`` (true when the user gave none), ``parallelism``, ``max_parallelism``, ``state`` (a list of the kinds of
+state that it may hold: ``keyed``, ``operator``, ``broadcast``), ``output_type`` (null for sinks) and ``call_site`` (the
+line of the program that asked for it).
 
 An edge has ``source`` and ``target`` (ids of operators), ``input`` (which input of the target, from 0),
 ``ship_strategy`` (``FORWARD``, ``HASH`` or ``REBALANCE``), ``exchange`` (whether it crosses a shuffle; else its ends
@@ -26,6 +27,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from headrace.graph.render_labels import key_label, role_of
+from headrace.state.kinds import names_of
 
 if TYPE_CHECKING:
     from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, Stage
@@ -66,6 +68,7 @@ def _operator(operator: PlannedOperator) -> dict[str, Any]:
         "uid_derived": not operator.has_explicit_uid,
         "parallelism": operator.parallelism,
         "max_parallelism": operator.max_parallelism,
+        "state": names_of(operator.state_kinds),
         "output_type": None if node.output_type is None else str(node.output_type),
         "call_site": str(node.call_site),
     }

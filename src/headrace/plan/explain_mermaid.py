@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.graph.render_mermaid import escape, mermaid_edge, mermaid_node
-from headrace.plan.explain_text import identity, planned_label
+from headrace.plan.explain_text import details, planned_label
 
 if TYPE_CHECKING:
-    from headrace.plan.job_plan import JobPlan, PlannedOperator, Stage
+    from headrace.plan.job_plan import JobPlan, Stage
 
 
 def explain_mermaid(plan: JobPlan) -> str:
@@ -26,13 +26,8 @@ def explain_mermaid(plan: JobPlan) -> str:
 
 def _subgraph(stage: Stage) -> list[str]:
     title = escape(f"Stage {stage.index}, parallelism {stage.parallelism}")
-    inside = [mermaid_node(operator.node, _details(operator, stage)) for operator in stage.operators]
+    inside = [mermaid_node(operator.node, details(operator, stage)) for operator in stage.operators]
     for operator in stage.operators:
         chained = [edge for edge in operator.outputs if not edge.is_exchange]
         inside += [mermaid_edge(edge.source, edge.target, planned_label(edge)) for edge in chained]
     return [f'subgraph stage{stage.index}["{title}"]', *(f"    {line}" for line in inside), "end"]
-
-
-def _details(operator: PlannedOperator, stage: Stage) -> list[str]:
-    uid = identity(operator)
-    return [uid] if operator.parallelism == stage.parallelism else [uid, f"parallelism {operator.parallelism}"]

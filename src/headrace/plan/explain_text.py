@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.graph.render_labels import count_of, one_line, ship_label
 from headrace.graph.render_text import arrow_text, draw_forest, node_text
+from headrace.state.kinds import names_of
 
 if TYPE_CHECKING:
     from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, Stage
@@ -28,14 +29,21 @@ def explain_text(plan: JobPlan) -> str:
     return "\n".join(lines) + "\n"
 
 
-def identity(operator: PlannedOperator) -> str:
-    """The uid, marked when it is derived and so changes with the program."""
-    return f"uid {operator.uid}" + ("" if operator.has_explicit_uid else " (derived)")
+def details(operator: PlannedOperator, stage: Stage) -> list[str]:
+    """What tells an operator from others: its uid, its state, and its parallelism where that is not its stage's."""
+    state = f"{' and '.join(names_of(operator.state_kinds))} state" if operator.state_kinds else ""
+    parallelism = "" if operator.parallelism == stage.parallelism else f"parallelism {operator.parallelism}"
+    return [detail for detail in (_identity(operator), state, parallelism) if detail]
 
 
 def planned_label(edge: PlannedEdge) -> str:
     """How the records of an edge travel."""
     return ship_label(edge.partitioning, edge.key if edge.is_exchange else None, edge.side_output)
+
+
+def _identity(operator: PlannedOperator) -> str:
+    """The uid, marked when it is derived and so changes with the program."""
+    return f"uid {operator.uid}" + ("" if operator.has_explicit_uid else " (derived)")
 
 
 def _headline(plan: JobPlan) -> str:
@@ -72,8 +80,7 @@ def _heads(stage: Stage) -> list[int]:
 
 
 def _details(operator: PlannedOperator, stage: Stage) -> str:
-    uid = one_line(identity(operator))
-    return uid if operator.parallelism == stage.parallelism else f"{uid}, parallelism {operator.parallelism}"
+    return ", ".join(map(one_line, details(operator, stage)))
 
 
 def _exchanges(stage: Stage) -> list[str]:

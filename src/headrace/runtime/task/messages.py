@@ -74,7 +74,7 @@ class PieceTurn:
 
 @dataclass(frozen=True, slots=True)
 class PartitionContext:
-    """What one task of a later stage starts from.
+    """What one task of a later stage, or of a stage 0 that holds state, starts from.
 
     Attributes:
         versions: the state to read; several after a change of parallelism.
@@ -100,7 +100,7 @@ class EpochContext:
         generation: that of the job manager, as in :class:`headrace.checkpoint.manifest.Manifest`.
         processing_time: the clock's reading in milliseconds.
         turns: for each task of stage 0, what it reads.
-        partitions: for each task of a later stage, what it starts from.
+        partitions: what each task of a later stage starts from; and each of stage 0, if that holds state.
         stalled: node ids of operators behind a source that waits for its next split: their event time stands still.
         is_last: whether every source ends in this epoch.
     """
@@ -126,7 +126,7 @@ class EpochContext:
         return context
 
     def for_sources(self) -> list[EpochContext]:
-        """For each task of stage 0, only what it needs: what it reads, and what it hands on to later tasks."""
+        """For each task of stage 0, only what it needs: what it reads, its state, and what it tells later tasks."""
         handed_on: list[dict[tuple[int, int], PartitionContext]] = [{} for _ in self.turns]
         for (stage, partition), start in self.partitions.items():
             handed_on[hands_on(partition, len(self.turns))][stage, partition] = start
@@ -163,35 +163,46 @@ class ChannelReport:
 
 
 @dataclass(frozen=True, slots=True)
+class StateReport:
+    """The state that one task has come to.
+
+    Attributes:
+        version: what it wrote; None for a task whose operators hold none.
+        earliest_timer: the earliest pending processing-time timer in milliseconds; None when there is none.
+        size: bytes in all runs of the version.
+    """
+
+    version: VersionRef | None = None
+    earliest_timer: int | None = None
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class TaskReport:
     """What one task has done in an epoch.
 
     Attributes:
         stage: its stage.
         partition: its number within the stage.
-        version: the state that it wrote; None for a task without state.
+        state: the state that it wrote.
         watermarks: by node id, the event time that each operator has reached.
         outputs: by node id, the watermark that each operator has passed on.
         channels: stage 0 only.
         committables: by node id of the sink.
         counters: by node id, the epoch's counters.
         records: by node id, records that went into the operator.
-        earliest_timer: the earliest pending processing-time timer in milliseconds; None when there is none.
-        state_bytes: bytes in all runs of the version.
         error: why the epoch cannot be finished, told to the user; the task itself has not failed.
     """
 
     stage: int
     partition: int
-    version: VersionRef | None = None
+    state: StateReport = field(default_factory=StateReport)
     watermarks: Mapping[int, int] = field(default_factory=dict)
     outputs: Mapping[int, int] = field(default_factory=dict)
     channels: tuple[ChannelReport, ...] = ()
     committables: Mapping[int, list[Any]] = field(default_factory=dict)
     counters: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
     records: Mapping[int, int] = field(default_factory=dict)
-    earliest_timer: int | None = None
-    state_bytes: int = 0
     error: TaskFailure | None = None
 
     def watermark_of(self, node: int) -> int:

@@ -21,6 +21,7 @@ from headrace.graph.specs import SourceSpec
 from headrace.operators.base import EpochScope, OperatorContext
 from headrace.operators.sink import SinkOperator
 from headrace.runtime.task.branch_wiring import join_branches
+from headrace.runtime.task.messages import StateReport
 from headrace.runtime.task.operator_table import OperatorMaker
 from headrace.runtime.task.outputs import (
     BroadcastingOutput,
@@ -30,6 +31,7 @@ from headrace.runtime.task.outputs import (
     calling_key_function,
 )
 from headrace.runtime.task.watermark_valve import WatermarkValve
+from headrace.state.kinds import StateKind
 from headrace.state.task_state import TaskState
 
 if TYPE_CHECKING:
@@ -51,7 +53,7 @@ class OperatorChain:
         generation: that of the job manager.
         stage: the stage.
         partition: which task of the stage.
-        start: what the state starts from; None for stage 0, which has none.
+        start: what the task starts from; None for a stage 0 that holds no state.
     """
 
     def __init__(
@@ -63,7 +65,7 @@ class OperatorChain:
         self.partition = partition
         self.outbox: list[Envelope] = []
         self._summaries = SummaryBook(partition)
-        self.state = None if start is None else self._open_state(blob, start)
+        self.state = None if start is None or not self.stage.holds_state else self._open_state(blob, start)
         self.members: dict[int, ChainedOperator] = {}
         maker = OperatorMaker(plan, job_id, generation, partition)
         for planned in self.stage.operators:
@@ -89,14 +91,16 @@ class OperatorChain:
             raise StateMigrationError(f"operator {context.name!r} (uid {context.uid}): {error}") from error
 
     def begin_epoch(self, context: EpochContext, watermarks: dict[int, int]) -> None:
-        """Tell every operator what is fixed for the epoch."""
+        """Tell every operator what is fixed for the epoch; their state is what the epoch starts from."""
+        if self.state is not None:
+            for adoption in context.partitions[self.stage.index, self.partition].adoptions:
+                self.state.adopt(adoption)
         for node, member in self.members.items():
             member.operator.counters.clear()
             member.valve.records = 0
-            if self.state is not None:
-                self.state.operator(member.planned.uid).begin_epoch(
-                    watermarks.get(node, MIN_WATERMARK), context.processing_time
-                )
+            if member.operator.context.state is not None:
+                watermark = watermarks.get(node, MIN_WATERMARK)
+                member.operator.context.state.begin_epoch(watermark, context.processing_time)
         # Consumers first: a due timer emits at once, and what it emits belongs to the new epoch everywhere.
         for node, member in reversed(self.members.items()):
             scope = EpochScope(
@@ -119,15 +123,25 @@ class OperatorChain:
         """All channels have ended: what receivers have to know of them goes into the outbox."""
         self.outbox.extend(self._summaries.seal())
 
-    @property
-    def operator_states(self) -> list[OperatorState]:
+    def snapshot(self, context: EpochContext) -> StateReport:
+        """End the epoch of all state, and write what has changed."""
+        if self.state is None:
+            return StateReport()
+        kept = self._operator_states()
+        for state in kept:
+            state.end_epoch()
+        version = self.state.snapshot(context.epoch, context.generation, self.plan.inline_bytes)
+        timers = [time for state in kept if (time := state.earliest_processing_time()) is not None]
+        return StateReport(version, min(timers, default=None), self.state.size_in_bytes())
+
+    def _operator_states(self) -> list[OperatorState]:
         """The state of each operator that has some."""
         contexts = (member.operator.context for member in self.members.values())
         return [context.state for context in contexts if context.state is not None]
 
     def stands_at(self, start: PartitionContext | None) -> bool:
         """Whether what it holds in memory is what an epoch starts from."""
-        if start is None or self.state is None or not self.operator_states:
+        if start is None or self.state is None or not self._operator_states():
             return True
         return start.versions == (self.state.ref,)
 
@@ -189,8 +203,9 @@ class OperatorChain:
 
     def _context_of(self, planned: PlannedOperator) -> OperatorContext:
         state = None
-        if self.state is not None and planned.node.spec.is_keyed:
+        if self.state is not None and planned.state_kinds:
             state = self.state.operator(planned.uid)
+        if state is not None and StateKind.KEYED in planned.state_kinds:
             key = next(edge.key for edge in planned.inputs if edge.key is not None)
             state.bind_key_codec(key.codec)
         return OperatorContext(

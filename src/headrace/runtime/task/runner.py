@@ -61,7 +61,7 @@ class TaskRunner:
     def _source_task(self, subtask: int, context: EpochContext) -> Iterator[Envelope]:
         chain: OperatorChain | None = None
         try:
-            chain = self._take(0, subtask, context, None)
+            chain = self._take(0, subtask, context, context.partitions.get((0, subtask)))
             task = SourceTask(chain, context)
             for _ in task.run():
                 yield from _emptied(chain)
@@ -98,7 +98,7 @@ class TaskRunner:
 
     def _contexts(self, subtask: int, context: EpochContext) -> Iterator[Envelope]:
         for stage, partition in context.partitions:
-            if hands_on(partition, self._parallelism[0]) == subtask:
+            if stage and hands_on(partition, self._parallelism[0]) == subtask:
                 payload = context.for_partition(stage, partition).to_bytes()
                 yield Envelope(stage, partition, -1, MIN_WATERMARK, _CONTEXT_EDGE, 0, 0, Kind.CONTEXT, payload)
 

@@ -57,11 +57,12 @@ class SourceTask:
         self._chain.seal_summaries()
 
     def report(self) -> TaskReport:
-        """What was done."""
+        """Write the state and say what was done."""
         members = self._chain.members
         return TaskReport(
             stage=0,
             partition=self._chain.partition,
+            state=self._chain.snapshot(self._context),
             channels=tuple(self._channels),
             committables=committables_of(members),
             counters={node: dict(member.operator.counters) for node, member in members.items()} | self._source_counters,

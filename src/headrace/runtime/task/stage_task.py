@@ -72,25 +72,16 @@ class StageTask:
 
     def report(self) -> TaskReport:
         """Write the state and say what was done."""
-        chain, context = self._chain, self._context
-        state = chain.state
-        assert state is not None
-        kept = chain.operator_states
-        for operator_state in kept:
-            operator_state.end_epoch()
-        version = state.snapshot(context.epoch, context.generation, chain.plan.inline_bytes)
-        timers = [time for operator_state in kept if (time := operator_state.earliest_processing_time()) is not None]
+        chain = self._chain
         return TaskReport(
             stage=chain.stage.index,
             partition=chain.partition,
-            version=version,
+            state=chain.snapshot(self._context),
             watermarks={node: member.valve.watermark for node, member in chain.members.items()},
             outputs={node: member.output.watermark for node, member in chain.members.items()},
             committables=committables_of(chain.members),
             counters={node: dict(member.operator.counters) for node, member in chain.members.items()},
             records={node: member.valve.records for node, member in chain.members.items()},
-            earliest_timer=min(timers, default=None),
-            state_bytes=state.size_in_bytes(),
         )
 
     def _add_receiver(self, node: int, member: ChainedOperator) -> None:
@@ -115,9 +106,6 @@ class StageTask:
         if self._has_begun:
             return
         self._has_begun = True
-        for adoption in self._start.adoptions:
-            assert self._chain.state is not None
-            self._chain.state.adopt(adoption)
         for node, member in self._chain.members.items():
             reached = self._start.watermarks.get(node, MIN_WATERMARK)
             member.valve.begin(self._inputs(member, reached), reached)
