@@ -11,8 +11,9 @@ The document of a plan has these keys, in this order; later versions may add som
 ===================  ===================================================================================
 
 An operator has ``id``, ``name``, ``kind``, ``pact`` (``Data Source``, ``Operator`` or ``Data Sink``), ``uid``,
-``uid_derived`` (true when the user gave none), ``parallelism``, ``max_parallelism``, ``output_type`` (null for sinks)
-and ``call_site`` (the line of the program that asked for it).
+``uid_derived`` (true when the user gave none), ``parallelism``, ``max_parallelism``, ``state`` (a list of the kinds of
+state that it may hold: ``keyed``, ``operator``, ``broadcast``), ``output_type`` (null for sinks) and ``call_site`` (the
+line of the program that asked for it).
 
 An edge has ``source`` and ``target`` (ids of operators), ``input`` (which input of the target, from 0),
 ``ship_strategy`` (``FORWARD``, ``HASH`` or ``REBALANCE``), ``exchange`` (whether it crosses a shuffle; else its ends
@@ -27,8 +28,11 @@ from typing import TYPE_CHECKING, Any
 from headrace.graph.diagram import Arrow, Box, Diagram, Frame
 from headrace.graph.execution_plan import node_document
 from headrace.graph.labels import count_of, key_label, role_of, ship_label
+from headrace.state.kinds import names_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, Stage
 
 
@@ -49,9 +53,16 @@ def _frame(stage: Stage) -> Frame:
 
 
 def _box(operator: PlannedOperator, stage: Stage) -> Box:
-    uid = f"uid {operator.uid}" + ("" if operator.has_explicit_uid else " (derived)")
-    notes = (uid,) if operator.parallelism == stage.parallelism else (uid, f"parallelism {operator.parallelism}")
-    return Box(operator.node.id, operator.node.name, role_of(operator.node), notes)
+    return Box(operator.node.id, operator.node.name, role_of(operator.node), tuple(_notes(operator, stage)))
+
+
+def _notes(operator: PlannedOperator, stage: Stage) -> Iterator[str]:
+    """What tells an operator from others: its uid, its state, and its parallelism where that is not its stage's."""
+    yield f"uid {operator.uid}" + ("" if operator.has_explicit_uid else " (derived)")
+    if operator.state_kinds:
+        yield f"{' and '.join(names_of(operator.state_kinds))} state"
+    if operator.parallelism != stage.parallelism:
+        yield f"parallelism {operator.parallelism}"
 
 
 def _arrow(edge: PlannedEdge) -> Arrow:
@@ -97,6 +108,7 @@ def _operator(operator: PlannedOperator) -> dict[str, Any]:
         "uid_derived": not operator.has_explicit_uid,
         "parallelism": operator.parallelism,
         "max_parallelism": operator.max_parallelism,
+        "state": names_of(operator.state_kinds),
         "output_type": None if node.output_type is None else str(node.output_type),
         "call_site": str(node.call_site),
     }
