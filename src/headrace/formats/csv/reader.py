@@ -15,10 +15,11 @@ from headrace.common.columns import layout_of, values_to_array
 from headrace.common.errors import ConfigurationError, CorruptFileError
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, Types
 from headrace.formats.csv.schema import CsvColumn, CsvSchema
-from headrace.formats.file_format import Decoded, shown
+from headrace.formats.file_format import Decoded
 from headrace.formats.lines.blocks import Newlines, NewlinesOutsideQuotes
 from headrace.formats.lines.format import DEFAULT_MAX_LINE_BYTES, LineFormat
 from headrace.formats.values import value_of_text
+from headrace.storage.files import shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -141,10 +141,10 @@ class SparkRuntime:
         content = pickle.dumps((blob.plan, blob.dependencies), protocol=5)
         digest = hashlib.sha256(content + pickle.dumps(blob.storage, protocol=5)).hexdigest()
         if len(content) <= INLINE_JOB_BYTES:
-            return ShippedJob(digest, blob.storage, content)
+            return ShippedJob(digest, blob.storage, blob.storage_options, content)
         self._big_job = content
         self._job_file = self._files.write_job(content)
-        return ShippedJob(digest, blob.storage, self._job_file)
+        return ShippedJob(digest, blob.storage, blob.storage_options, self._job_file)
 
     def _ship_context(self, context: EpochContext, files: ShippedFiles) -> Parts:
         whole = Parts(here=context.to_bytes())
