@@ -19,10 +19,10 @@ from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.row import Row
 from headrace.common.typeinfo import Types
 from headrace.operators.window import aggregates as agg
+from headrace.operators.window.aggregators import AggregatorList
 from headrace.operators.window.columnar import ColumnarWindowOperator
 from headrace.operators.window.exact_sum import IntegerOverflowError
 from headrace.operators.window.layout import WindowLayout
-from headrace.operators.window.part_list import PartList
 from headrace.state.keys import KeyCodec
 from headrace.time.windows import AlignedWindows
 
@@ -221,14 +221,30 @@ def test_layouts_can_be_pickled() -> None:
     assert pickle.loads(pickle.dumps(layout)).output_schema == layout.output_schema
 
 
-def test_parts_described_as_json_merge_alike() -> None:
+def test_aggregators_described_as_json_merge_alike() -> None:
     import json
 
     layout = WindowLayout.of(record_type(Types.DOUBLE()), LONGS, [*ALL, agg.sum("v")], ["k"])
-    described = json.loads(json.dumps(layout.parts.to_json()))
-    again = PartList.for_merging(described)
-    assert [type(part) for part in again.parts] == [type(part) for part in layout.parts.parts]
-    assert again.to_json() == layout.parts.to_json()
+    described = json.loads(json.dumps(layout.aggregators.to_json()))
+    again = AggregatorList.for_merging(described)
+    assert [*map(type, again.members)] == [*map(type, layout.aggregators.members)]
+    assert again.to_json() == layout.aggregators.to_json()
+
+
+def test_names_of_aggregators_are_part_of_the_format() -> None:
+    floats = WindowLayout.of(
+        record_type(Types.DOUBLE()), LONGS, [agg.min("v"), agg.first("v"), agg.avg("v")], ["k", "v"]
+    )
+    integers = WindowLayout.of(record_type(Types.LONG()), LONGS, [agg.sum("v")], ["k"])
+    assert {entry["kind"] for layout in (floats, integers) for entry in layout.aggregators.to_json()} == {
+        "CountRows",
+        "CountValues",
+        "Edge",
+        "Extreme",
+        "KeyField",
+        "SumFloats",
+        "SumIntegers",
+    }
 
 
 @pytest.mark.parametrize(

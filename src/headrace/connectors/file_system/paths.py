@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from headrace.common.errors import InvalidProgramError, UnsupportedOperationError
 from headrace.formats.file_format import shown
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 _GLOB = frozenset("*?[")
 
+_URI = re.compile(r"([a-z][a-z0-9+.-]+):(/.*)", re.IGNORECASE | re.DOTALL)
+_PATH_OF_FILE_URI = re.compile(r"(?://(?:localhost)?)?(/(?!/).*)", re.IGNORECASE | re.DOTALL)
+
 
 def local_path(path: str | os.PathLike[str]) -> str:
     """The absolute local path that ``path`` or a ``file:`` URI means.
@@ -23,14 +27,16 @@ def local_path(path: str | os.PathLike[str]) -> str:
         UnsupportedOperationError: when it is on another file system.
     """
     text = os.fspath(path)
-    parts = urlsplit(text)
-    if len(parts.scheme) > 1 and text.startswith(f"{parts.scheme}:/"):
-        if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+    uri = _URI.fullmatch(text)
+    if uri is not None:
+        # ``?`` and ``#`` are characters of the path, as those who write patterns expect: a file has no query.
+        local = _PATH_OF_FILE_URI.fullmatch(uri[2]) if uri[1].lower() == "file" else None
+        if local is None:
             raise UnsupportedOperationError(
                 f"{text}: only local files can be read and written directly. Mount the file system, or let Spark "
                 "read it as a DataFrame and use that as the source"
             )
-        text = unquote(parts.path)
+        text = unquote(local[1], errors="surrogateescape")
     return os.path.normpath(Path(text).expanduser().absolute())
 
 

@@ -16,14 +16,22 @@ import pyarrow as pa
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, Types
 from headrace.expressions import BoundColumn, Column, Expression, bind
+from headrace.operators.window.aggregators import (
+    Aggregator,
+    CountRows,
+    CountValues,
+    Extreme,
+    FirstOrLast,
+    SumFloats,
+    SumIntegers,
+)
 from headrace.operators.window.arrays import fixed_width, of_fixed_width, validity
-from headrace.operators.window.parts import CountRows, CountValues, Edge, Extreme, Part, SumFloats, SumIntegers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.window.parts import Input
+    from headrace.operators.window.aggregators import Input
 
 _INTEGERS = {BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG}
 _FLOATS = {BasicType.FLOAT, BasicType.DOUBLE}
@@ -38,19 +46,19 @@ class BoundAggregate:
     Attributes:
         name: the name of the output column.
         type: the type of the output column.
-        parts: what a window has to remember for it.
-        is_ratio: whether the result is the first part divided by the second.
+        aggregators: what a window has to remember for it.
+        is_ratio: whether the result is the first aggregator divided by the second.
         is_ordered: whether the result depends on the order in which records come.
     """
 
     name: str
     type: TypeInformation
-    parts: tuple[Part, ...]
+    aggregators: tuple[Aggregator, ...]
     is_ratio: bool = False
     is_ordered: bool = False
 
     def final(self, results: Sequence[pa.Array]) -> pa.Array:
-        """The output column, from the results of the parts."""
+        """The output column, from the results of the aggregators."""
         return _divided(results[0], results[1]) if self.is_ratio else results[0]
 
 
@@ -123,10 +131,12 @@ class Sum(Aggregate):
     function = "sum"
 
     def _bound(self, name: str, source: Input, field: str, type_: TypeInformation) -> BoundAggregate:
-        part = self._part(source, field, type_)
-        return BoundAggregate(name, Types.LONG() if isinstance(part, SumIntegers) else Types.DOUBLE(), (part,))
+        aggregator = self._aggregator(source, field, type_)
+        return BoundAggregate(
+            name, Types.LONG() if isinstance(aggregator, SumIntegers) else Types.DOUBLE(), (aggregator,)
+        )
 
-    def _part(self, source: Input, field: str, type_: TypeInformation) -> Part:
+    def _aggregator(self, source: Input, field: str, type_: TypeInformation) -> Aggregator:
         if _is_one_of(type_, _INTEGERS):
             return SumIntegers(source, field)
         if _is_one_of(type_, _FLOATS):
@@ -141,8 +151,8 @@ class Average(Sum):
     function = "avg"
 
     def _bound(self, name: str, source: Input, field: str, type_: TypeInformation) -> BoundAggregate:
-        parts = (self._part(source, field, type_), CountValues(source, field))
-        return BoundAggregate(name, Types.DOUBLE(), parts, is_ratio=True)
+        aggregators = (self._aggregator(source, field, type_), CountValues(source, field))
+        return BoundAggregate(name, Types.DOUBLE(), aggregators, is_ratio=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +184,7 @@ class First(Aggregate):
     is_last: ClassVar[bool] = False
 
     def _bound(self, name: str, source: Input, field: str, type_: TypeInformation) -> BoundAggregate:
-        return BoundAggregate(name, type_, (Edge(source, field, type_, self.is_last),), is_ordered=True)
+        return BoundAggregate(name, type_, (FirstOrLast(source, field, type_, self.is_last),), is_ordered=True)
 
 
 @dataclass(frozen=True, slots=True)

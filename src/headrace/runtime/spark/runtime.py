@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
     from headrace.plan.job_plan import JobPlan
     from headrace.runtime.spark.session import SessionHandle
-    from headrace.runtime.task.instance import JobBlob
-    from headrace.runtime.task.messages import EpochContext, TaskReport
+    from headrace.runtime.task.messages import EpochContext, JobBlob, TaskReport
     from headrace.storage.folder import Folder
 
 T = TypeVar("T")
@@ -67,6 +66,7 @@ class SparkRuntime:
 
     def __init__(self, handle: SessionHandle) -> None:
         self._session = handle.session
+        self._tasks_run_here = handle.tasks_run_here
         self._tag = f"headrace-{uuid.uuid4().hex[:12]}"
         self._background = ThreadPoolExecutor(_BACKGROUND_QUERIES, "headrace-background")
         self._parallelism: list[int] = []
@@ -78,7 +78,7 @@ class SparkRuntime:
         self._context_key = f"spark.headrace.{self._tag}"
 
     def start(self, blob: JobBlob) -> None:
-        """Ship the job, and try from a task whether the state directory can be written there."""
+        """Ship the job; where tasks run on other machines, try whether one can write to the state directory."""
         for archive in blob.dependencies.all():
             self._session.sparkContext.addArchive(f"{archive.path}#{archive.name}")
         plan: JobPlan = pickle.loads(blob.plan)
@@ -86,7 +86,9 @@ class SparkRuntime:
         self._files = ShippedFiles(blob.shipped)
         self._files.remove_leftovers()
         self._job = self._ship(blob)
-        self._probe(blob)
+        self._remove_probes(blob.state)
+        if not self._tasks_run_here:
+            self._probe(blob.state)
 
     def run_epoch(self, context: EpochContext) -> list[TaskReport]:
         """Run the epoch as one query.
@@ -201,14 +203,16 @@ class SparkRuntime:
         outcomes = dict(zip(*(column.to_pylist() for column in found.columns), strict=True))
         return [pickle.loads(outcomes[number]).result() for number in range(len(items))]
 
-    def _probe(self, blob: JobBlob) -> None:
+    @staticmethod
+    def _remove_probes(folder: Folder) -> None:
+        """Those that killed runs have left."""
+        for name in folder.names():
+            if _PROBE.fullmatch(name):
+                folder.remove(name)
+
+    def _probe(self, folder: Folder) -> None:
         """Write a file of the state directory on an executor, and look for it here."""
-        folder = blob.state
-        leftovers = [name for name in folder.names() if _PROBE.fullmatch(name)]
-        written = any(self._probe_once(folder) for _ in range(_PROBES))
-        for name in leftovers:
-            folder.remove(name)
-        if not written:
+        if not any(self._probe_once(folder) for _ in range(_PROBES)):
             raise CheckpointStorageError(
                 f"a task wrote to {folder}, the driver does not see it: executors and driver must share the "
                 "checkpoint directory; set execution.checkpointing.dir to a shared path"

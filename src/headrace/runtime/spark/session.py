@@ -26,6 +26,7 @@ from headrace.runtime.spark.settings import (
     is_local,
     quiet_logging,
     read_spark_defaults,
+    runs_tasks_in_driver,
     settings_of_own_session,
 )
 
@@ -57,6 +58,11 @@ class SessionHandle:
     def default_parallelism(self) -> int:
         """How many tasks the session can run at the same time, as far as it knows now."""
         return int(self.session.sparkContext.defaultParallelism)
+
+    @property
+    def tasks_run_here(self) -> bool:
+        """Whether tasks run in children of this process's Java, and so on this machine with this user's rights."""
+        return runs_tasks_in_driver(self.session.sparkContext.master or "")
 
     def stop(self) -> None:
         """Stops the session if headrace started it; leaves the user's alone."""

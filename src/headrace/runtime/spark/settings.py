@@ -140,6 +140,11 @@ def is_local(master: str) -> bool:
     return master.startswith("local")
 
 
+def runs_tasks_in_driver(master: str) -> bool:
+    """Whether ``master`` has no executors of its own: ``local``, ``local[*]``, not ``local-cluster[...]``."""
+    return master == "local" or master.startswith("local[")
+
+
 def settings_of_own_session(
     settings: Mapping[str, str], master: str | None, given_to_spark: Mapping[str, str]
 ) -> dict[str, str]:

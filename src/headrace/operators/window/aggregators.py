@@ -1,15 +1,18 @@
-"""What a window remembers: the pieces that aggregates are made of, each a few columns of partial results.
+"""Aggregators: what a window remembers for its aggregates, each a few columns of accumulators, and the list of them.
 
-``sum("v")`` and ``avg("v")`` need the same sum; a window keeps it once. A part turns rows into a partial result a group
-(``begin``), partial results of the same group into one (``merge``), and a partial result into a value (``result``).
-Merging is associative, and but for :class:`Edge` commutative: no part depends on how the input was cut.
+``sum("v")`` and ``avg("v")`` need the same sum; a window keeps it once. An aggregator makes an accumulator of each
+group of rows (``accumulate``), one accumulator of several of the same group (``merge``), and a value of an accumulator
+(``result``). Merging is associative, and but for :class:`FirstOrLast` commutative: nothing depends on how the input was
+cut.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +24,7 @@ from headrace.operators.window import exact_sum
 from headrace.operators.window.arrays import fixed_width, gather, is_fixed_width, of_fixed_width, validity
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
     Fields = tuple[tuple[str, TypeInformation], ...]
 
 Input = int | Bound
-"""What a part looks at: a column of the input by its position, or what is computed of its columns."""
+"""What an aggregator looks at: a column of the input by its position, or what is computed of its columns."""
 
 _NEVER = np.iinfo(np.int64).max
 
@@ -67,36 +70,44 @@ class GroupedRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Part(ABC):
-    """A piece of what a window remembers; equal parts are kept once."""
+class Aggregator(ABC):
+    """Makes and merges accumulators of one kind; equal aggregators are kept once.
+
+    Class attributes:
+        stored_name: the name of the kind in the description of stored runs; it must not change.
+    """
+
+    stored_name: ClassVar[str]
 
     @property
     @abstractmethod
     def fields(self) -> Fields:
-        """Names and types of the columns of a partial result."""
+        """Names and types of the columns of an accumulator."""
 
     @abstractmethod
-    def begin(self, rows: GroupedRows) -> list[pa.Array]:
-        """The partial result of each group of rows."""
+    def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
+        """The accumulator of each group of rows."""
 
     @abstractmethod
     def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
-        """The partial result of each group of partial results, which lie group after group in order of arrival."""
+        """The accumulator of each group of accumulators, which lie group after group in order of arrival."""
 
     def result(self, columns: list[pa.Array]) -> pa.Array:
-        """The value that a partial result stands for; null when there was no value."""
+        """The value of each accumulator; null when there was none among the rows."""
         return columns[0]
 
 
 @dataclass(frozen=True, slots=True)
-class CountRows(Part):
+class CountRows(Aggregator):
     """How many records there were."""
+
+    stored_name: ClassVar[str] = "CountRows"
 
     @property
     def fields(self) -> Fields:
         return (("records", Types.LONG()),)
 
-    def begin(self, rows: GroupedRows) -> list[pa.Array]:
+    def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
         return [pa.array(rows.groups.segments.counts)]
 
     def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
@@ -104,9 +115,10 @@ class CountRows(Part):
 
 
 @dataclass(frozen=True, slots=True)
-class KeyField(Part):
+class KeyField(Aggregator):
     """A field of the key itself, the same in all rows of a group."""
 
+    stored_name: ClassVar[str] = "KeyField"
     column: int
     name: str
     type: TypeInformation
@@ -115,7 +127,7 @@ class KeyField(Part):
     def fields(self) -> Fields:
         return ((f"key({self.name})", self.type),)
 
-    def begin(self, rows: GroupedRows) -> list[pa.Array]:
+    def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
         return [rows.first_values(self.column)]
 
     def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
@@ -123,12 +135,12 @@ class KeyField(Part):
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnPart(Part):
-    """A part that looks at one column.
+class ColumnAggregator(Aggregator):
+    """An aggregator that looks at one column.
 
     Attributes:
         column: its position in the input, or the expression that computes it.
-        name: its name, for the columns of the partial result.
+        name: its name, for the columns of the accumulator.
     """
 
     column: Input
@@ -136,14 +148,16 @@ class ColumnPart(Part):
 
 
 @dataclass(frozen=True, slots=True)
-class CountValues(ColumnPart):
+class CountValues(ColumnAggregator):
     """How many values there were that are not null."""
+
+    stored_name: ClassVar[str] = "CountValues"
 
     @property
     def fields(self) -> Fields:
         return ((f"count({self.name})", Types.LONG()),)
 
-    def begin(self, rows: GroupedRows) -> list[pa.Array]:
+    def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
         valid = validity(rows.column(self.column))
         segments = rows.groups.segments
         return [pa.array(segments.counts if valid is None else segments.reduce(np.add, valid.astype(np.int64)))]
@@ -153,14 +167,16 @@ class CountValues(ColumnPart):
 
 
 @dataclass(frozen=True, slots=True)
-class SumIntegers(ColumnPart):
+class SumIntegers(ColumnAggregator):
     """The exact sum of integers: its low 64 bits, and a carry, null where there is none. The result has to fit."""
+
+    stored_name: ClassVar[str] = "SumIntegers"
 
     @property
     def fields(self) -> Fields:
         return (f"sum({self.name})", Types.LONG()), (f"sum({self.name}).carry", Types.INT())
 
-    def begin(self, rows: GroupedRows) -> list[pa.Array]:
+    def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
         return self._summed(rows.column(self.column), None, rows.groups.segments)
 
     def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
@@ -185,8 +201,10 @@ class SumIntegers(ColumnPart):
 
 
 @dataclass(frozen=True, slots=True)
-class SumFloats(ColumnPart):
+class SumFloats(ColumnAggregator):
     """The exact sum of floats: see :mod:`headrace.operators.window.exact_sum`."""
+
+    stored_name: ClassVar[str] = "SumFloats"
 
     @property
     def fields(self) -> Fields:
@@ -197,7 +215,7 @@ class SumFloats(ColumnPart):
             (f"{name}.rest", Types.LIST(Types.DOUBLE())),
         )
 
-    def begin(self, rows: GroupedRows) -> list[pa.Array]:
+    def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
         segments = rows.groups.segments
         values, valid = _filled(rows.column(self.column), np.float64)
         return self._columns(exact_sum.sum_values(values, segments), any_valid(valid, segments))
@@ -220,12 +238,13 @@ class SumFloats(ColumnPart):
 
 
 @dataclass(frozen=True, slots=True)
-class Extreme(ColumnPart):
+class Extreme(ColumnAggregator):
     """The smallest or the largest value.
 
     NaN is larger than any number, as in Spark, and ``-0.0`` is ``0.0``; text compares by code points.
     """
 
+    stored_name: ClassVar[str] = "Extreme"
     type: TypeInformation
     is_largest: bool
 
@@ -233,7 +252,7 @@ class Extreme(ColumnPart):
     def fields(self) -> Fields:
         return ((f"{'max' if self.is_largest else 'min'}({self.name})", self.type),)
 
-    def begin(self, rows: GroupedRows) -> list[pa.Array]:
+    def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
         return self.merge([rows.column(self.column)], rows.groups.segments)
 
     def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
@@ -267,13 +286,14 @@ class Extreme(ColumnPart):
 
 
 @dataclass(frozen=True, slots=True)
-class Edge(ColumnPart):
+class FirstOrLast(ColumnAggregator):
     """The first or the last value that is not null, in the order in which records came.
 
     The arrival, a number that grows with epoch and place in the epoch, is kept with the value, so that the order of
     runs of state does not matter.
     """
 
+    stored_name: ClassVar[str] = "Edge"
     type: TypeInformation
     is_last: bool
 
@@ -282,7 +302,7 @@ class Edge(ColumnPart):
         name = f"{'last' if self.is_last else 'first'}({self.name})"
         return (name, self.type), (f"{name}.arrival", Types.LONG())
 
-    def begin(self, rows: GroupedRows) -> list[pa.Array]:
+    def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
         return self._chosen(rows.column(self.column), rows.arrivals(), rows.groups.segments)
 
     def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
@@ -300,6 +320,69 @@ class Edge(ColumnPart):
         # Where all values are null any row does: its value is the null that is wanted.
         first = rows[np.searchsorted(segments.ids[rows], np.arange(len(segments)))]
         return [gather(values, first), pa.array(arrivals[first])]
+
+
+@dataclass(frozen=True)
+class AggregatorList:
+    """What is remembered for a key and window; each aggregator has some of the columns.
+
+    Attributes:
+        members: the aggregators in the order of their columns, all different.
+    """
+
+    members: tuple[Aggregator, ...]
+
+    def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
+        """The columns of the accumulators of each group of rows."""
+        return [column for aggregator in self.members for column in aggregator.accumulate(rows)]
+
+    def merge(self, columns: Sequence[pa.Array], segments: Segments) -> list[pa.Array]:
+        """The columns of each group of accumulators, which lie group after group."""
+        pairs = zip(self.members, self._split(columns), strict=True)
+        return [column for aggregator, own in pairs for column in aggregator.merge(own, segments)]
+
+    def results(self, columns: Sequence[pa.Array]) -> dict[Aggregator, pa.Array]:
+        """The value of each aggregator."""
+        pairs = zip(self.members, self._split(columns), strict=True)
+        return {aggregator: aggregator.result(own) for aggregator, own in pairs}
+
+    @cached_property
+    def inputs(self) -> tuple[Input, ...]:
+        """What the aggregators look at, each once."""
+        found = (getattr(aggregator, "column", None) for aggregator in self.members)
+        return tuple(dict.fromkeys(source for source in found if source is not None))
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """What has to be known to merge accumulators, without the program that made them."""
+        return [
+            {"kind": aggregator.stored_name}
+            | {name: getattr(aggregator, name) for name in _STORED_FIELDS if hasattr(aggregator, name)}
+            for aggregator in self.members
+        ]
+
+    @staticmethod
+    def for_merging(described: Sequence[dict[str, Any]]) -> AggregatorList:
+        """Aggregators that merge as those described do; columns and types of the input are not known any more."""
+        return AggregatorList(tuple(_for_merging(dict(entry)) for entry in described))
+
+    def _split(self, columns: Sequence[pa.Array]) -> list[list[pa.Array]]:
+        """The columns of each aggregator."""
+        bounds = [0, *accumulate(len(aggregator.fields) for aggregator in self.members)]
+        return [list(columns[start:stop]) for start, stop in pairwise(bounds)]
+
+
+_STORED_FIELDS: Final = ("name", "is_largest", "is_last")
+"""What the description of an aggregator holds besides its kind."""
+
+_OF_STORED_NAME: Final[dict[str, type[Aggregator]]] = {
+    kind.stored_name: kind for kind in (CountRows, CountValues, Extreme, FirstOrLast, KeyField, SumFloats, SumIntegers)
+}
+
+
+def _for_merging(entry: dict[str, Any]) -> Aggregator:
+    kind = _OF_STORED_NAME[entry.pop("kind")]
+    unknown: dict[str, Any] = {"column": -1, "type": Types.PICKLED_BYTE_ARRAY()}
+    return kind(**entry, **{name: value for name, value in unknown.items() if name in kind.__dataclass_fields__})
 
 
 def _carry_column(carries: Longs | None, count: int) -> pa.Array:

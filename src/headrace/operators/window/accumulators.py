@@ -1,4 +1,4 @@
-"""``Partials``: partial results of windows, sorted by (window end, hash, key), and how they are made and merged."""
+"""``Accumulators``: a table of accumulators, sorted by (window end, hash, key), and how they are made and merged."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from headrace.operators.window.aggregators import GroupedRows
 from headrace.operators.window.arrays import concat, fixed_width, gather, one_chunk
 from headrace.operators.window.kernels import group_ends, group_rows
-from headrace.operators.window.parts import GroupedRows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
+    from headrace.operators.window.aggregators import AggregatorList, Input
     from headrace.operators.window.assign import Assignment
-    from headrace.operators.window.part_list import PartList
-    from headrace.operators.window.parts import Input
 
     Longs = npt.NDArray[np.int64]
     Hashes = npt.NDArray[np.uint64]
@@ -34,7 +33,7 @@ class Chunk:
         ends: the end of the window or pane of each pair.
         hashes: the hash of the record's key.
         keys: the record's key.
-        columns: the input columns that the parts need, by what they are of the input.
+        columns: the input columns that the aggregators need, by what they are of the input.
         arrivals: when each record came.
     """
 
@@ -75,14 +74,14 @@ class Chunk:
 
 
 @dataclass(frozen=True)
-class Partials:
-    """Rows of partial results: at most one a key and window once they are merged.
+class Accumulators:
+    """Rows of accumulators: at most one a key and window once they are merged.
 
     Attributes:
         ends: the end of each row's window.
         hashes: the hash of each row's key.
         keys: each row's key.
-        columns: the columns of the parts.
+        columns: the columns of the aggregators.
     """
 
     ends: Longs
@@ -98,28 +97,28 @@ class Partials:
         """The ends of the windows, ascending, and where the rows of each begin (and the total); only when sorted."""
         return group_ends(self.ends)
 
-    def slice(self, start: int, stop: int) -> Partials:
+    def slice(self, start: int, stop: int) -> Accumulators:
         """The rows from ``start`` up to ``stop``."""
         length = stop - start
         columns = [column.slice(start, length) for column in self.columns]
-        return Partials(self.ends[start:stop], self.hashes[start:stop], self.keys.slice(start, length), columns)
+        return Accumulators(self.ends[start:stop], self.hashes[start:stop], self.keys.slice(start, length), columns)
 
-    def take(self, rows: Longs) -> Partials:
+    def take(self, rows: Longs) -> Accumulators:
         """The rows at ``rows``, in that order."""
         columns = [gather(column, rows) for column in self.columns]
-        return Partials(self.ends[rows], self.hashes[rows], gather(self.keys, rows), columns)
+        return Accumulators(self.ends[rows], self.hashes[rows], gather(self.keys, rows), columns)
 
-    def spread(self, pairs: Assignment) -> Partials:
+    def spread(self, pairs: Assignment) -> Accumulators:
         """Rows of panes as rows of windows."""
         rows = self.take(pairs.records)
-        return Partials(pairs.ends, rows.hashes, rows.keys, rows.columns)
+        return Accumulators(pairs.ends, rows.hashes, rows.keys, rows.columns)
 
     @staticmethod
-    def concat(pieces: Sequence[Partials]) -> Partials:
+    def concat(pieces: Sequence[Accumulators]) -> Accumulators:
         """The rows of all pieces, of which there is at least one."""
         if len(pieces) == 1:
             return pieces[0]
-        return Partials(
+        return Accumulators(
             np.concatenate([piece.ends for piece in pieces]),
             np.concatenate([piece.hashes for piece in pieces]),
             concat([piece.keys for piece in pieces]),
@@ -127,34 +126,36 @@ class Partials:
         )
 
     @staticmethod
-    def of_chunk(parts: PartList, chunk: Chunk) -> Partials:
-        """The partial result of each key and window in a chunk."""
+    def of_chunk(aggregators: AggregatorList, chunk: Chunk) -> Accumulators:
+        """The accumulators of each key and window in a chunk."""
         groups = group_rows(chunk.ends, chunk.hashes, chunk.keys)
         first = groups.first_rows
-        blocks = [parts.begin(GroupedRows(chunk.columns, chunk.arrivals, block)) for block in groups.blocks()]
+        blocks = [
+            aggregators.accumulate(GroupedRows(chunk.columns, chunk.arrivals, block)) for block in groups.blocks()
+        ]
         columns = [concat(list(pieces)) for pieces in zip(*blocks, strict=True)]
-        return Partials(chunk.ends[first], chunk.hashes[first], gather(chunk.keys, first), columns)
+        return Accumulators(chunk.ends[first], chunk.hashes[first], gather(chunk.keys, first), columns)
 
     @staticmethod
-    def merged(parts: PartList, pieces: Sequence[Partials]) -> Partials:
+    def merged(aggregators: AggregatorList, pieces: Sequence[Accumulators]) -> Accumulators:
         """One row a key and window, of pieces that are sorted and merged each; earlier pieces came earlier."""
         pieces = [piece for piece in pieces if len(piece)] or list(pieces[:1])
-        return pieces[0] if len(pieces) == 1 else Partials.regrouped(parts, pieces)
+        return pieces[0] if len(pieces) == 1 else Accumulators.regrouped(aggregators, pieces)
 
     @staticmethod
-    def regrouped(parts: PartList, pieces: Sequence[Partials]) -> Partials:
+    def regrouped(aggregators: AggregatorList, pieces: Sequence[Accumulators]) -> Accumulators:
         """One row a key and window, of rows in any order; earlier rows came earlier."""
-        rows = Partials.concat(pieces)
+        rows = Accumulators.concat(pieces)
         groups = group_rows(rows.ends, rows.hashes, rows.keys)
         first = groups.first_rows
-        columns = parts.merge([gather(column, groups.order) for column in rows.columns], groups.segments)
-        return Partials(rows.ends[first], rows.hashes[first], gather(rows.keys, first), columns)
+        columns = aggregators.merge([gather(column, groups.order) for column in rows.columns], groups.segments)
+        return Accumulators(rows.ends[first], rows.hashes[first], gather(rows.keys, first), columns)
 
     @staticmethod
-    def of_table(table: pa.Table) -> Partials:
+    def of_table(table: pa.Table) -> Accumulators:
         """The rows of a table in state, not copied when it has one chunk."""
         ends, hashes, keys, *columns = map(one_chunk, table.columns)
-        return Partials(fixed_width(ends), fixed_width(hashes), keys, columns)
+        return Accumulators(fixed_width(ends), fixed_width(hashes), keys, columns)
 
     def to_table(self, schema: pa.Schema) -> pa.Table:
         """The rows as a table: window end, hash, key, and the other columns."""
