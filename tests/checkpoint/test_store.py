@@ -7,6 +7,7 @@ import json
 import os
 import threading
 import time
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 from headrace.checkpoint.manifest import (
     Manifest,
     OperatorProgress,
+    OperatorSnapshot,
     PartitionSnapshot,
     PendingCommit,
     SourceSnapshot,
@@ -25,6 +27,7 @@ from headrace.checkpoint.manifest import (
 )
 from headrace.checkpoint.store import CheckpointStore
 from headrace.common.errors import CheckpointError, CheckpointStorageError, InfrastructureError, JobSupersededError
+from headrace.state.kinds import KEYED
 from headrace.state.version import VersionRef
 from headrace.storage.locations import local_path
 from headrace.storage.posix import PosixFolder
@@ -33,7 +36,8 @@ from headrace.storage.posix import PosixFolder
 def manifest(epoch: int, *files: str, generation: int = 0) -> Manifest:
     version = VersionRef(1, 0, epoch, name=files[-1], files=tuple(files)) if files else None
     stage = StageSnapshot(
-        ("op",), (PartitionSnapshot(version, {"op": OperatorProgress(-5, 7)}, 99),), ("op",), {"op": 7}
+        {"op": OperatorSnapshot(1, 7, KEYED), "other": OperatorSnapshot(1, 128)},
+        (PartitionSnapshot(version, {"op": OperatorProgress(-5, 7)}, 99),),
     )
     source = SourceSnapshot({"seen": 3}, (SplitSnapshot("split", 0, [1, "x"], {"ts": -(2**63)}, True),), ("old",))
     pending = (PendingCommit(epoch, "sink", 12, ({"file": "a"}, "b")),)
@@ -45,7 +49,7 @@ def manifest(epoch: int, *files: str, generation: int = 0) -> Manifest:
         128,
         1000,
         {"src": source},
-        (stage,),
+        (StageSnapshot(), stage),
         pending,
         {"sink": [["", 0, []]]},
         False,
@@ -318,6 +322,53 @@ def test_nobody_else_reads_what_is_in_a_checkpoint(tmp_path: Path) -> None:
     assert {path.stat().st_mode & 0o077 for path in everything} == {0}
 
 
+@pytest.mark.parametrize("format_version", [2, 3])
+def test_manifests_of_earlier_formats_are_read(format_version: int) -> None:
+    """As they were written before stages knew kinds of state, and stage 0."""
+    version = VersionRef(1, 0, 1, name="1-0-1-0-aa.state", files=("1-0-1-0-aa.state",))
+    progress = {"op": [-5, 7], "other": [1, 2]}
+    document = {
+        "format": format_version,
+        "epoch": 1,
+        "generation": 0,
+        "job_id": "id",
+        "job_name": "job",
+        "max_parallelism": 128,
+        "processing_time": 1000,
+        "sources": {"src": {"enumerator": {"seen": 3}, "splits": [["split", 0, [1, "x"], {}, True]]}},
+        "stages": [
+            {
+                "operators": ["op", "other"],
+                "stateful": ["op"],
+                "partitions": [
+                    {"version": version.to_json(), "progress": progress, "timer": 99},
+                    {"version": version.to_json(), "progress": {"other": [3, 4]}, "timer": None},
+                ],
+                "max_parallelism": {"op": 7},
+            }
+        ],
+        "pending": [],
+        "held": {},
+        "finished": False,
+        "counters": {},
+    }
+    body = json.dumps(document, separators=(",", ":")).encode()
+    read = Manifest.from_bytes(body[:-1] + b',"checksum":"%08x"}' % zlib.crc32(body), "1.json")
+    assert read.sources == {"src": SourceSnapshot({"seen": 3}, (SplitSnapshot("split", 0, [1, "x"], {}, True),))}
+    first, second = OperatorProgress(-5, 7), OperatorProgress(1, 2)
+    assert read.stages == (
+        StageSnapshot(),
+        StageSnapshot(
+            {"op": OperatorSnapshot(1, 7, KEYED), "other": OperatorSnapshot(2, 128)},
+            (
+                PartitionSnapshot(version, {"op": first, "other": second}, 99),
+                PartitionSnapshot(version, {"other": OperatorProgress(3, 4)}),
+            ),
+        ),
+    )
+    assert Manifest.from_bytes(read.to_bytes(), "2.json") == read
+
+
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[]", b"{}", b'{"format":99}', b'{"format":1,"checksum":"00000000"}', b"\xff\xfe"]
 )
@@ -354,7 +405,7 @@ def test_state_inside_a_manifest_is_compressed_and_that_of_older_manifests_is_re
 
 def test_places_that_cannot_be_used(tmp_path: Path) -> None:
     for elsewhere in ("s3:/folder", "hdfs://host/folder", "hdfs:/folder", "file://host/folder"):
-        with pytest.raises(CheckpointStorageError, match=rf"{elsewhere}.*it can be a folder"):
+        with pytest.raises(CheckpointStorageError, match=rf"{elsewhere}.*(it can be a folder|created exclusively)"):
             local_path(elsewhere)
     (tmp_path / "file").write_text("")
     with pytest.raises(CheckpointStorageError, match="cannot be used"):

@@ -26,7 +26,7 @@ from headrace.jobmanager.settings import JobSettings
 from headrace.plan.planner import PlanSettings, plan_job
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.runtime.task.dependencies import NOTHING
-from headrace.runtime.task.instance import JobBlob
+from headrace.runtime.task.messages import JobBlob
 from headrace.storage.locations import open_storage
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ def _default_parallelism(configuration: Configuration) -> int:
 
 def _warn_of_derived_uids(plan: JobPlan) -> None:
     """State is found by uid: one that is derived from the topology does not survive a change of the program."""
-    names = [op.node.name for op in plan.operators() if op.node.spec.is_keyed and not op.has_explicit_uid]
+    names = [op.node.name for op in plan.operators() if op.state_kinds and not op.has_explicit_uid]
     if names:
         logger.warning(
             "operators without uid(): %s; their state is found again only while the program keeps its shape",

@@ -48,8 +48,7 @@ if TYPE_CHECKING:
     from headrace.jobmanager.settings import JobSettings
     from headrace.jobmanager.sources import SourceCoordinator
     from headrace.plan.job_plan import JobPlan
-    from headrace.runtime.task.instance import JobBlob
-    from headrace.runtime.task.messages import TaskReport
+    from headrace.runtime.task.messages import JobBlob, TaskReport
     from headrace.time.clock import Clock
 
 T = TypeVar("T")
@@ -440,7 +439,7 @@ class JobManager:
             checkpointing=seconds[2],
             watermark=min((source.watermark() for source in self._open_parts().sources), default=0),
             processing_time=manifest.processing_time,
-            state_bytes=sum(report.state_bytes for report in reports),
+            state_bytes=sum(report.state.size for report in reports),
             counters=manifest.counters,
             pending_commits=self._open_parts().commits.waiting_epochs,
         )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.common.columns.fitting import fitter_of
+from headrace.common.config_options import ConfigOption
+from headrace.common.config_values import boolean
 from headrace.common.errors import CommitRefusedError
 from headrace.common.record_text import printed, python_text
+from headrace.connectors.connector import Connector
 from headrace.connectors.sink import Committer, Sink, SinkWriter
 
 if TYPE_CHECKING:
@@ -16,7 +19,20 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.common.columns.fitting import Fitter
     from headrace.common.record_text import Text
+    from headrace.connectors.connector import ConnectorContext
     from headrace.connectors.sink import CommitterContext, Json, WriterContext
+
+IDENTIFIER: Final = ConfigOption("print-identifier", str, "", "What tells several print sinks apart.")
+STANDARD_ERROR: Final = ConfigOption("standard-error", boolean, False, "Whether to print to the standard error.")
+
+
+class Print(Connector):
+    """Makes the sink by its name, with the options of Flink's ``print`` connector."""
+
+    optional_options = (IDENTIFIER, STANDARD_ERROR)
+
+    def create_sink(self, context: ConnectorContext) -> Sink:
+        return PrintSink(context.options.get(IDENTIFIER), to_stderr=context.options.get(STANDARD_ERROR))
 
 
 class PrintSink(Sink):

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
     from headrace.plan.job_plan import JobPlan
     from headrace.runtime.task.dependencies import Dependencies
-    from headrace.runtime.task.instance import JobBlob
-    from headrace.runtime.task.messages import EpochContext, TaskReport
+    from headrace.runtime.task.messages import EpochContext, JobBlob, TaskReport
 
 T = TypeVar("T")
 R = TypeVar("R")

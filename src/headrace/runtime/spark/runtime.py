@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
     from headrace.plan.job_plan import JobPlan
     from headrace.runtime.spark.session import SessionHandle
-    from headrace.runtime.task.instance import JobBlob
-    from headrace.runtime.task.messages import EpochContext, TaskReport
+    from headrace.runtime.task.messages import EpochContext, JobBlob, TaskReport
     from headrace.storage.folder import Folder
 
 T = TypeVar("T")

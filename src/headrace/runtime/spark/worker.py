@@ -15,8 +15,7 @@ from headrace.exchange.envelope import MAX_CELL_BYTES, Envelope, from_record_bat
 from headrace.runtime.spark.shipping import Parts, read_job
 from headrace.runtime.task.background import attempt
 from headrace.runtime.task.dependencies import enter
-from headrace.runtime.task.instance import JobBlob, shipped_in
-from headrace.runtime.task.messages import EpochContext
+from headrace.runtime.task.messages import EpochContext, JobBlob, shipped_in
 from headrace.runtime.task.runner import TaskRunner
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from headrace.exchange.merging import merged
 from headrace.operators.timestamps import TimestampsOperator
 from headrace.runtime.task.branching import ROOT, branchings
-from headrace.runtime.task.gate import GateMeeting
 from headrace.runtime.task.rounds import Meeting, Round, Trace, ordinals_of, slowest_at
+from headrace.runtime.task.watermark_valve import ValveMeeting
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.plan.job_plan import PlannedEdge, Stage
     from headrace.runtime.task.branching import Branching
-    from headrace.runtime.task.wiring import ExchangeTarget, Fanout, Member
+    from headrace.runtime.task.outputs import BroadcastingOutput, ChainedOperator, ExchangeOutput
 
 
 @dataclass(slots=True)
@@ -32,16 +32,16 @@ class ExchangeMeeting(Meeting):
         traces: what makes the watermarks of the records.
     """
 
-    targets: Mapping[ExchangeTarget, ExchangeTarget]
+    targets: Mapping[ExchangeOutput, ExchangeOutput]
     traces: Collection[Trace]
-    _waiting: dict[ExchangeTarget, list[Batch]] = field(default_factory=dict)
+    _waiting: dict[ExchangeOutput, list[Batch]] = field(default_factory=dict)
 
     def open(self) -> None:
         self._waiting.clear()
         for target in self.targets:
             target.meeting = self
 
-    def wait(self, target: ExchangeTarget, batch: Batch) -> None:
+    def wait(self, target: ExchangeOutput, batch: Batch) -> None:
         self._waiting.setdefault(self.targets[target], []).append(target.sender.prepared(batch))
 
     def close(self) -> None:
@@ -69,9 +69,9 @@ def send_alike(one: PlannedEdge, other: PlannedEdge) -> bool:
 
 def join_branches(
     stage: Stage,
-    members: Mapping[int, Member],
-    sources: Mapping[int, Fanout],
-    exchanged: Mapping[int, ExchangeTarget],
+    members: Mapping[int, ChainedOperator],
+    sources: Mapping[int, BroadcastingOutput],
+    exchanged: Mapping[int, ExchangeOutput],
 ) -> None:
     """Let the branches of each branching know of one another, as far as they are in this task.
 
@@ -81,21 +81,21 @@ def join_branches(
         sources: by node id, what stands behind its sources.
         exchanged: by edge, where it enters the exchange.
     """
-    fanouts = {**sources, **{node: member.fanout for node, member in members.items()}}
+    outputs = {**sources, **{node: member.output for node, member in members.items()}}
     for branching in branchings(stage):
-        if branching.node in fanouts:
-            _Joining(branching, members, fanouts, exchanged).join()
+        if branching.node in outputs:
+            _Joining(branching, members, outputs, exchanged).join()
 
 
 @dataclass(frozen=True, slots=True)
 class _Joining:
     branching: Branching
-    members: Mapping[int, Member]
-    fanouts: Mapping[int, Fanout]
-    exchanged: Mapping[int, ExchangeTarget]
+    members: Mapping[int, ChainedOperator]
+    outputs: Mapping[int, BroadcastingOutput]
+    exchanged: Mapping[int, ExchangeOutput]
 
     def join(self) -> None:
-        root = self.fanouts[self.branching.node]
+        root = self.outputs[self.branching.node]
         own = Trace(lambda: root.watermark)
         makers = {node: self._trace_of(node) for node in self.branching.all_makers & self.members.keys()}
         meetings = list(self._meetings({ROOT: own, **makers}))
@@ -109,24 +109,24 @@ class _Joining:
                 continue
             if not edges[0].is_exchange:
                 of_edges = {edge: [traces[maker] for maker in found] for edge, found in makers.items()}
-                yield GateMeeting(self.members[edges[0].target].gate, of_edges)
+                yield ValveMeeting(self.members[edges[0].target].valve, of_edges)
             elif len(ends := self._ends(edges)) > len(set(ends.values())) or len(set(makers.values())) > 1:
                 yield ExchangeMeeting(ends, [traces[maker] for maker in frozenset().union(*makers.values())])
 
-    def _ends(self, edges: Sequence[PlannedEdge]) -> dict[ExchangeTarget, ExchangeTarget]:
+    def _ends(self, edges: Sequence[PlannedEdge]) -> dict[ExchangeOutput, ExchangeOutput]:
         """Where each edge enters the exchange, and where one does that sends for it."""
         senders = {edge.id: next(first for first in edges if send_alike(first, edge)) for edge in edges}
         return {self.exchanged[edge.id]: self.exchanged[senders[edge.id].id] for edge in edges}
 
     def _is_here(self, edge: PlannedEdge) -> bool:
         """A producer of lower parallelism is not in every task."""
-        return edge.id in self.exchanged if edge.is_exchange else edge.source in self.fanouts
+        return edge.id in self.exchanged if edge.is_exchange else edge.source in self.outputs
 
     def _trace_of(self, node: int) -> Trace:
         """That of an operator that makes watermarks."""
         member = self.members[node]
         operator = member.operator
         assert isinstance(operator, TimestampsOperator)
-        if member.fanout.trace is None:
-            member.fanout.trace = Trace(lambda: operator.watermark)
-        return member.fanout.trace
+        if member.output.trace is None:
+            member.output.trace = Trace(lambda: operator.watermark)
+        return member.output.trace

@@ -1,4 +1,4 @@
-"""What the driver tells the tasks of an epoch, and what they tell the driver."""
+"""What the driver tells the tasks: the job, and each epoch; and what they tell the driver."""
 
 from __future__ import annotations
 
@@ -7,12 +7,45 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.constants import MIN_WATERMARK
+from headrace.runtime.task.dependencies import NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from headrace.runtime.task.dependencies import Dependencies
     from headrace.state.compaction import CompactionResult
     from headrace.state.version import VersionRef
+    from headrace.storage.folder import Folder
+
+
+@dataclass(frozen=True, slots=True)
+class JobBlob:
+    """A job as it travels to the tasks: constant for the job's life, so it is unpickled once in a worker.
+
+    Attributes:
+        plan: the pickled :class:`JobPlan`.
+        storage: where its state is, and what is shipped to its tasks.
+        dependencies: what its functions need besides.
+    """
+
+    plan: bytes
+    storage: Folder
+    dependencies: Dependencies = NOTHING
+
+    @property
+    def state(self) -> Folder:
+        """The folder of the state files."""
+        return self.storage.folder("state")
+
+    @property
+    def shipped(self) -> Folder:
+        """As of :func:`shipped_in`."""
+        return shipped_in(self.storage)
+
+
+def shipped_in(storage: Folder) -> Folder:
+    """The folder of a job's storage that holds what is too large to be sent along with every task."""
+    return storage.folder("shipped")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +74,7 @@ class PieceTurn:
 
 @dataclass(frozen=True, slots=True)
 class PartitionContext:
-    """What one task of a later stage starts from.
+    """What one task of a later stage, or of a stage 0 that holds state, starts from.
 
     Attributes:
         versions: the state to read; several after a change of parallelism.
@@ -67,7 +100,7 @@ class EpochContext:
         generation: that of the job manager, as in :class:`headrace.checkpoint.manifest.Manifest`.
         processing_time: the clock's reading in milliseconds.
         turns: for each task of stage 0, what it reads.
-        partitions: for each task of a later stage, what it starts from.
+        partitions: what each task of a later stage starts from; and each of stage 0, if that holds state.
         stalled: node ids of operators behind a source that waits for its next split: their event time stands still.
         is_last: whether every source ends in this epoch.
     """
@@ -93,7 +126,7 @@ class EpochContext:
         return context
 
     def for_sources(self) -> list[EpochContext]:
-        """For each task of stage 0, only what it needs: what it reads, and what it hands on to later tasks."""
+        """For each task of stage 0, only what it needs: what it reads, its state, and what it tells later tasks."""
         handed_on: list[dict[tuple[int, int], PartitionContext]] = [{} for _ in self.turns]
         for (stage, partition), start in self.partitions.items():
             handed_on[hands_on(partition, len(self.turns))][stage, partition] = start
@@ -130,35 +163,46 @@ class ChannelReport:
 
 
 @dataclass(frozen=True, slots=True)
+class StateReport:
+    """The state that one task has come to.
+
+    Attributes:
+        version: what it wrote; None for a task whose operators hold none.
+        earliest_timer: the earliest pending processing-time timer in milliseconds; None when there is none.
+        size: bytes in all runs of the version.
+    """
+
+    version: VersionRef | None = None
+    earliest_timer: int | None = None
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class TaskReport:
     """What one task has done in an epoch.
 
     Attributes:
         stage: its stage.
         partition: its number within the stage.
-        version: the state that it wrote; None for a task without state.
+        state: the state that it wrote.
         watermarks: by node id, the event time that each operator has reached.
         outputs: by node id, the watermark that each operator has passed on.
         channels: stage 0 only.
         committables: by node id of the sink.
         counters: by node id, the epoch's counters.
         records: by node id, records that went into the operator.
-        earliest_timer: the earliest pending processing-time timer in milliseconds; None when there is none.
-        state_bytes: bytes in all runs of the version.
         error: why the epoch cannot be finished, told to the user; the task itself has not failed.
     """
 
     stage: int
     partition: int
-    version: VersionRef | None = None
+    state: StateReport = field(default_factory=StateReport)
     watermarks: Mapping[int, int] = field(default_factory=dict)
     outputs: Mapping[int, int] = field(default_factory=dict)
     channels: tuple[ChannelReport, ...] = ()
     committables: Mapping[int, list[Any]] = field(default_factory=dict)
     counters: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
     records: Mapping[int, int] = field(default_factory=dict)
-    earliest_timer: int | None = None
-    state_bytes: int = 0
     error: TaskFailure | None = None
 
     def watermark_of(self, node: int) -> int:

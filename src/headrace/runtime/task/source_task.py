@@ -22,50 +22,51 @@ if TYPE_CHECKING:
     from headrace.connectors.source import SourceRecords
     from headrace.exchange.sender import EdgeSender
     from headrace.plan.job_plan import PlannedOperator
-    from headrace.runtime.task.instance import StageInstance
     from headrace.runtime.task.messages import EpochContext
-    from headrace.runtime.task.wiring import Member
+    from headrace.runtime.task.operator_chain import OperatorChain
+    from headrace.runtime.task.outputs import ChainedOperator
 
 
 class SourceTask:
     """One task of stage 0 in one epoch.
 
     Args:
-        instance: the operators.
+        chain: the operators.
         context: the epoch.
     """
 
-    def __init__(self, instance: StageInstance, context: EpochContext) -> None:
-        self._instance = instance
+    def __init__(self, chain: OperatorChain, context: EpochContext) -> None:
+        self._chain = chain
         self._context = context
         self._channels: list[ChannelReport] = []
         self._source_records: dict[int, int] = {}
         self._source_counters: dict[int, dict[str, int]] = {}
-        self._reach = {node: _Reach(instance, node) for node in instance.sources}
+        self._reach = {node: _Reach(chain, node) for node in chain.sources}
 
     def run(self) -> Iterator[None]:
         """Work through the task's pieces; yields whenever the outbox may be emptied."""
-        self._instance.begin_epoch(self._context, {})
-        for turn in self._context.turns[self._instance.partition]:
+        self._chain.begin_epoch(self._context, {})
+        for turn in self._context.turns[self._chain.partition]:
             yield from self._run_turn(turn)
-        for member in self._instance.members.values():
+        for member in self._chain.members.values():
             if self._context.is_last:
                 member.operator.finish()
             member.operator.end_epoch()
         for senders in self._all_senders():
             senders.flush()
-        self._instance.seal_summaries()
+        self._chain.seal_summaries()
 
     def report(self) -> TaskReport:
-        """What was done."""
-        members = self._instance.members
+        """Write the state and say what was done."""
+        members = self._chain.members
         return TaskReport(
             stage=0,
-            partition=self._instance.partition,
+            partition=self._chain.partition,
+            state=self._chain.snapshot(self._context),
             channels=tuple(self._channels),
             committables=committables_of(members),
             counters={node: dict(member.operator.counters) for node, member in members.items()} | self._source_counters,
-            records={node: member.gate.records for node, member in members.items()} | self._source_records,
+            records={node: member.valve.records for node, member in members.items()} | self._source_records,
         )
 
     def _run_turn(self, turn: PieceTurn) -> Iterator[None]:
@@ -75,13 +76,13 @@ class SourceTask:
             for records in self._read(turn.node, piece):
                 self._emit(turn.node, records)
                 yield
-        self._instance.sources[turn.node].advance_watermark(MAX_WATERMARK if turn.ends else MIN_WATERMARK)
+        self._chain.sources[turn.node].advance_watermark(MAX_WATERMARK if turn.ends else MIN_WATERMARK)
         self._channels.extend(reach.end(turn))
         yield
 
     def _emit(self, node: int, records: SourceRecords) -> None:
         planned = self._planned(node)
-        fanout = self._instance.sources[node]
+        output = self._chain.sources[node]
         count = len(records)
         if count:
             self._source_records[node] = self._source_records.get(node, 0) + count
@@ -90,7 +91,7 @@ class SourceTask:
                 timestamps = np.full(count, NO_TIMESTAMP, dtype=np.int64)
             watermarks = np.full(count, MIN_WATERMARK, dtype=np.int64)
             type_ = planned.node.type_of(None)
-            fanout.emit(Batch(type_, timestamps, watermarks, rows=records.rows, columns=records.columns))
+            output.emit(Batch(type_, timestamps, watermarks, rows=records.rows, columns=records.columns))
         for name, amount in records.counters.items():
             counters = self._source_counters.setdefault(node, {})
             counters[name] = counters.get(name, 0) + amount
@@ -103,68 +104,68 @@ class SourceTask:
         ((tag_id, type_),) = planned.node.side_types
         times = np.full(len(rejected), NO_TIMESTAMP, dtype=np.int64)
         rows: list[Any] = [Row(where=where, raw=raw, reason=reason) for where, raw, reason in rejected]
-        self._instance.sources[planned.node.id].emit_side(tag_id, Batch(type_, times, times, rows=rows))
+        self._chain.sources[planned.node.id].emit_side(tag_id, Batch(type_, times, times, rows=rows))
 
     def _read(self, node: int, piece: Any) -> Iterator[SourceRecords]:
         """The records of a piece; what its reader raises is told of the source, as a generator may be the user's."""
         reading: Iterator[SourceRecords] | None = None
         while True:
             try:
-                reading = reading or iter(self._instance.reader(self._planned(node)).read(piece))
+                reading = reading or iter(self._chain.reader(self._planned(node)).read(piece))
                 records = next(reading, None)
             except (HeadraceError, OSError):
                 raise
             except BaseException as error:
-                raise user_error(error, self._instance._context_of(self._planned(node))) from error
+                raise user_error(error, self._chain._context_of(self._planned(node))) from error
             if records is None:
                 return
             yield records
 
     def _planned(self, node: int) -> PlannedOperator:
-        return next(op for op in self._instance.stage.operators if op.node.id == node)
+        return next(op for op in self._chain.stage.operators if op.node.id == node)
 
     def _all_senders(self) -> Iterator[EdgeSender]:
-        for senders in self._instance.source_senders.values():
+        for senders in self._chain.source_senders.values():
             yield from senders
-        for member in self._instance.members.values():
+        for member in self._chain.members.values():
             yield from member.senders
 
 
 class _Reach:
     """Everything of stage 0 that the records of one source can reach, in topological order."""
 
-    def __init__(self, instance: StageInstance, source: int) -> None:
-        self._instance = instance
+    def __init__(self, chain: OperatorChain, source: int) -> None:
+        self._chain = chain
         self._source = source
         self._nodes: list[int] = []
         reached = {source}
-        for planned in instance.stage.operators:
-            if planned.node.id in instance.members and any(edge.source in reached for edge in planned.inputs):
+        for planned in chain.stage.operators:
+            if planned.node.id in chain.members and any(edge.source in reached for edge in planned.inputs):
                 reached.add(planned.node.id)
                 self._nodes.append(planned.node.id)
         self._reached = reached
 
     def begin(self, turn: PieceTurn) -> None:
         """What follows is this piece: set every watermark to where the piece starts."""
-        fanouts: dict[int, int] = {self._source: MIN_WATERMARK}
-        self._instance.sources[self._source].watermark = MIN_WATERMARK
+        outputs: dict[int, int] = {self._source: MIN_WATERMARK}
+        self._chain.sources[self._source].watermark = MIN_WATERMARK
         for node in self._nodes:
             member = self._member(node)
-            inputs = {edge.id: fanouts[edge.source] for edge in member.planned.inputs if edge.source in self._reached}
+            inputs = {edge.id: outputs[edge.source] for edge in member.planned.inputs if edge.source in self._reached}
             start = min(inputs.values())
-            member.gate.begin(inputs, start)
+            member.valve.begin(inputs, start)
             if isinstance(member.operator, TimestampsOperator):
                 start = turn.starts.get(node, MIN_WATERMARK)
             member.operator.begin_channel(start)
-            member.fanout.watermark = fanouts[node] = start
+            member.output.watermark = outputs[node] = start
         for node, senders in self._senders():
             for sender in senders:
-                sender.begin_channel(turn.channel, turn.phase, fanouts[node])
+                sender.begin_channel(turn.channel, turn.phase, outputs[node])
 
     def end(self, turn: PieceTurn) -> Iterator[ChannelReport]:
         """The piece is over: close the channels and say how far it came."""
         for node, senders in self._senders():
-            watermark = self._fanout_watermark(node)
+            watermark = self._output_watermark(node)
             for sender in senders:
                 sender.end_channel(watermark, self._status(node, turn))
         for node in self._nodes:
@@ -187,20 +188,20 @@ class _Reach:
         return all(self._is_idle(edge.source, turn) for edge in member.planned.inputs if edge.source in self._reached)
 
     def _senders(self) -> Iterator[tuple[int, list[EdgeSender]]]:
-        yield self._source, self._instance.source_senders.get(self._source, [])
+        yield self._source, self._chain.source_senders.get(self._source, [])
         for node in self._nodes:
             yield node, self._member(node).senders
 
-    def _fanout_watermark(self, node: int) -> int:
+    def _output_watermark(self, node: int) -> int:
         if node == self._source:
-            return self._instance.sources[node].watermark
-        return self._member(node).fanout.watermark
+            return self._chain.sources[node].watermark
+        return self._member(node).output.watermark
 
-    def _member(self, node: int) -> Member:
-        return self._instance.members[node]
+    def _member(self, node: int) -> ChainedOperator:
+        return self._chain.members[node]
 
 
-def committables_of(members: dict[int, Member]) -> dict[int, list[Any]]:
+def committables_of(members: dict[int, ChainedOperator]) -> dict[int, list[Any]]:
     """What the sinks of a task want committed."""
     return {
         node: member.operator.committables

@@ -1,4 +1,4 @@
-"""How the operators of one task are joined: what an operator emits, and where it goes."""
+"""Where the operators of a chain send what they emit: to the next operators, and to the exchange."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from headrace.exchange.sender import EdgeSender
     from headrace.operators.base import Operator, OperatorContext
     from headrace.plan.job_plan import PlannedEdge, PlannedOperator
-    from headrace.runtime.task.gate import Gate
     from headrace.runtime.task.rounds import Round, Trace
+    from headrace.runtime.task.watermark_valve import WatermarkValve
 
 
 class _KeyFunctionGuard(UserCodeGuard):
@@ -47,17 +47,17 @@ class Target(Protocol):
         """A watermark."""
 
 
-class ChainedTarget:
+class ChainingOutput:
     """Hands records to the next operator of the same task.
 
     Args:
-        gate: the gate of that operator.
+        valve: that of the next operator.
         edge: the edge between the two.
         context: the operator whose key function is called when the edge wants keys.
     """
 
-    def __init__(self, gate: Gate, edge: PlannedEdge, context: OperatorContext) -> None:
-        self._gate = gate
+    def __init__(self, valve: WatermarkValve, edge: PlannedEdge, context: OperatorContext) -> None:
+        self._valve = valve
         self._edge = edge
         self._context = context
 
@@ -65,20 +65,20 @@ class ChainedTarget:
         if self._edge.key is not None:
             with calling_key_function(self._context):
                 batch = KeyedBatch.of(batch, keys_of(batch, self._edge.key))
-        self._gate.accept(self._edge.id, self._edge, batch)
+        self._valve.accept(self._edge.id, self._edge, batch)
 
     def advance(self, watermark: int) -> None:
-        self._gate.advance(self._edge.id, watermark)
+        self._valve.advance(self._edge.id, watermark)
 
 
 class SendMeeting(Protocol):
     """Branches that meet behind a shuffle."""
 
-    def wait(self, target: ExchangeTarget, batch: Batch) -> None:
+    def wait(self, target: ExchangeOutput, batch: Batch) -> None:
         """Records are to be sent, but the round is not over."""
 
 
-class ExchangeTarget:
+class ExchangeOutput:
     """Hands records to the exchange.
 
     Args:
@@ -102,8 +102,8 @@ class ExchangeTarget:
         """The last watermark travels with the summary at the end of the epoch."""
 
 
-class Fanout:
-    """Stands behind an operator and copies what it emits to all that read from it.
+class BroadcastingOutput:
+    """The output of an operator: copies what it emits to all that read from it.
 
     Attributes:
         watermark: the last one that was passed on.
@@ -155,11 +155,11 @@ class Fanout:
 
 
 @dataclass(slots=True)
-class Member:
-    """One operator of the task with what stands around it."""
+class ChainedOperator:
+    """One operator of a chain with its input and its outputs."""
 
     planned: PlannedOperator
     operator: Operator
-    gate: Gate
-    fanout: Fanout
+    valve: WatermarkValve
+    output: BroadcastingOutput
     senders: list[EdgeSender] = field(default_factory=list)

@@ -1,6 +1,6 @@
 """The operators of one task with their functions opened, kept in the worker from epoch to epoch.
 
-Keeping them is a saving, not a promise: a worker process may be another one in the next epoch, and an instance that did
+Keeping them is a saving, not a promise: a worker process may be another one in the next epoch, and a chain that did
 not do exactly the epoch before, or not in the attempt that counts, is dropped and made anew. So fields of a user
 function are not state.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import pickle
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,55 +21,30 @@ from headrace.graph.specs import SourceSpec
 from headrace.operators.base import EpochScope, OperatorContext
 from headrace.operators.sink import SinkOperator
 from headrace.runtime.task.branch_wiring import join_branches
-from headrace.runtime.task.dependencies import NOTHING
-from headrace.runtime.task.gate import Gate
+from headrace.runtime.task.messages import StateReport
 from headrace.runtime.task.operator_table import OperatorMaker
-from headrace.runtime.task.wiring import ChainedTarget, ExchangeTarget, Fanout, Member, calling_key_function
+from headrace.runtime.task.outputs import (
+    BroadcastingOutput,
+    ChainedOperator,
+    ChainingOutput,
+    ExchangeOutput,
+    calling_key_function,
+)
+from headrace.runtime.task.watermark_valve import WatermarkValve
+from headrace.state.kinds import StateKind
 from headrace.state.task_state import TaskState
 
 if TYPE_CHECKING:
     from headrace.connectors.source import SourceReader
     from headrace.exchange.envelope import Envelope
     from headrace.plan.job_plan import JobPlan, PlannedOperator
-    from headrace.runtime.task.dependencies import Dependencies
-    from headrace.runtime.task.messages import EpochContext, PartitionContext
+    from headrace.runtime.task.messages import EpochContext, JobBlob, PartitionContext
     from headrace.state.operator_state import OperatorState
-    from headrace.storage.folder import Folder
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class JobBlob:
-    """A job as it travels to the tasks: constant for the job's life, so it is unpickled once in a worker.
-
-    Attributes:
-        plan: the pickled :class:`JobPlan`.
-        storage: where its state is, and what is shipped to its tasks.
-        dependencies: what its functions need besides.
-    """
-
-    plan: bytes
-    storage: Folder
-    dependencies: Dependencies = NOTHING
-
-    @property
-    def state(self) -> Folder:
-        """The folder of the state files."""
-        return self.storage.folder("state")
-
-    @property
-    def shipped(self) -> Folder:
-        """As of :func:`shipped_in`."""
-        return shipped_in(self.storage)
-
-
-def shipped_in(storage: Folder) -> Folder:
-    """The folder of a job's storage that holds what is too large to be sent along with every task."""
-    return storage.folder("shipped")
-
-
-class StageInstance:
+class OperatorChain:
     """All operators of one task, wired and opened.
 
     Args:
@@ -79,7 +53,7 @@ class StageInstance:
         generation: that of the job manager.
         stage: the stage.
         partition: which task of the stage.
-        start: what the state starts from; None for stage 0, which has none.
+        start: what the task starts from; None for a stage 0 that holds no state.
     """
 
     def __init__(
@@ -91,38 +65,42 @@ class StageInstance:
         self.partition = partition
         self.outbox: list[Envelope] = []
         self._summaries = SummaryBook(partition)
-        self.state = None if start is None else self._open_state(blob, start)
-        self.members: dict[int, Member] = {}
+        self.state = None if start is None or not self.stage.holds_state else self._open_state(blob, start)
+        self.members: dict[int, ChainedOperator] = {}
         maker = OperatorMaker(plan, job_id, generation, partition)
         for planned in self.stage.operators:
             if partition < planned.parallelism and planned.node.inputs:
                 operator = maker.make(planned)
-                self.members[planned.node.id] = Member(planned, operator, Gate(operator), Fanout())
-        self.sources = {op.node.id: Fanout() for op in self.stage.operators if not op.node.inputs}
+                self.members[planned.node.id] = ChainedOperator(
+                    planned, operator, WatermarkValve(operator), BroadcastingOutput()
+                )
+        self.sources = {op.node.id: BroadcastingOutput() for op in self.stage.operators if not op.node.inputs}
         self._readers: dict[int, SourceReader] = {}
         self.source_senders: dict[int, list[EdgeSender]] = {}
-        self._exchanged: dict[int, ExchangeTarget] = {}
+        self._exchanged: dict[int, ExchangeOutput] = {}
         self._wire()
         join_branches(self.stage, self.members, self.sources, self._exchanged)
         for member in self.members.values():
             self._open(member)
 
-    def _open(self, member: Member) -> None:
+    def _open(self, member: ChainedOperator) -> None:
         context = self._context_of(member.planned)
         try:
-            member.operator.open(context, member.fanout)
+            member.operator.open(context, member.output)
         except StateMigrationError as error:
             raise StateMigrationError(f"operator {context.name!r} (uid {context.uid}): {error}") from error
 
     def begin_epoch(self, context: EpochContext, watermarks: dict[int, int]) -> None:
-        """Tell every operator what is fixed for the epoch."""
+        """Tell every operator what is fixed for the epoch; their state is what the epoch starts from."""
+        if self.state is not None:
+            for adoption in context.partitions[self.stage.index, self.partition].adoptions:
+                self.state.adopt(adoption)
         for node, member in self.members.items():
             member.operator.counters.clear()
-            member.gate.records = 0
-            if self.state is not None:
-                self.state.operator(member.planned.uid).begin_epoch(
-                    watermarks.get(node, MIN_WATERMARK), context.processing_time
-                )
+            member.valve.records = 0
+            if member.operator.context.state is not None:
+                watermark = watermarks.get(node, MIN_WATERMARK)
+                member.operator.context.state.begin_epoch(watermark, context.processing_time)
         # Consumers first: a due timer emits at once, and what it emits belongs to the new epoch everywhere.
         for node, member in reversed(self.members.items()):
             scope = EpochScope(
@@ -145,15 +123,25 @@ class StageInstance:
         """All channels have ended: what receivers have to know of them goes into the outbox."""
         self.outbox.extend(self._summaries.seal())
 
-    @property
-    def operator_states(self) -> list[OperatorState]:
+    def snapshot(self, context: EpochContext) -> StateReport:
+        """End the epoch of all state, and write what has changed."""
+        if self.state is None:
+            return StateReport()
+        kept = self._operator_states()
+        for state in kept:
+            state.end_epoch()
+        version = self.state.snapshot(context.epoch, context.generation, self.plan.inline_bytes)
+        timers = [time for state in kept if (time := state.earliest_processing_time()) is not None]
+        return StateReport(version, min(timers, default=None), self.state.size_in_bytes())
+
+    def _operator_states(self) -> list[OperatorState]:
         """The state of each operator that has some."""
         contexts = (member.operator.context for member in self.members.values())
         return [context.state for context in contexts if context.state is not None]
 
     def stands_at(self, start: PartitionContext | None) -> bool:
         """Whether what it holds in memory is what an epoch starts from."""
-        if start is None or self.state is None or not self.operator_states:
+        if start is None or self.state is None or not self._operator_states():
             return True
         return start.versions == (self.state.ref,)
 
@@ -164,7 +152,7 @@ class StageInstance:
                 member.operator.abort()
 
     def close(self) -> None:
-        """End of the instance's life: every function and reader is closed, also when one of them raises."""
+        """End of the chain's life: every function and reader is closed, also when one of them raises."""
         with ExitStack() as stack:
             for reader in self._readers.values():
                 stack.callback(reader.close)
@@ -196,27 +184,28 @@ class StageInstance:
         for planned in self.stage.operators:
             if planned.node.id in self.members:
                 member = self.members[planned.node.id]
-                self._wire_outputs(planned, member.fanout, member.senders)
+                self._wire_outputs(planned, member.output, member.senders)
             elif not planned.node.inputs:
                 senders = self.source_senders.setdefault(planned.node.id, [])
                 self._wire_outputs(planned, self.sources[planned.node.id], senders)
 
-    def _wire_outputs(self, planned: PlannedOperator, fanout: Fanout, senders: list[EdgeSender]) -> None:
+    def _wire_outputs(self, planned: PlannedOperator, output: BroadcastingOutput, senders: list[EdgeSender]) -> None:
         for edge in planned.outputs:
             context = self._context_of(planned)
             if edge.is_exchange:
                 guard = partial(calling_key_function, context)
                 sender = EdgeSender(edge, self.outbox.append, self._summaries, guard)
                 senders.append(sender)
-                self._exchanged[edge.id] = ExchangeTarget(sender)
-                fanout.add(edge.side_output, self._exchanged[edge.id])
+                self._exchanged[edge.id] = ExchangeOutput(sender)
+                output.add(edge.side_output, self._exchanged[edge.id])
             elif edge.target in self.members:
-                fanout.add(edge.side_output, ChainedTarget(self.members[edge.target].gate, edge, context))
+                output.add(edge.side_output, ChainingOutput(self.members[edge.target].valve, edge, context))
 
     def _context_of(self, planned: PlannedOperator) -> OperatorContext:
         state = None
-        if self.state is not None and planned.node.spec.is_keyed:
+        if self.state is not None and planned.state_kinds:
             state = self.state.operator(planned.uid)
+        if state is not None and StateKind.KEYED in planned.state_kinds:
             key = next(edge.key for edge in planned.inputs if edge.key is not None)
             state.bind_key_codec(key.codec)
         return OperatorContext(

@@ -1,19 +1,18 @@
-"""What stands before an operator and holds its event time to the slowest of its inputs (Flink calls it a valve)."""
+"""The watermark valve of an operator: its event time is that of the slowest of its inputs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.exchange.merging import merged
-from headrace.runtime.task.inputs import Inputs
 from headrace.runtime.task.rounds import Meeting, ordinals_of, slowest_at
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 
     from headrace.common.batch import Batch
     from headrace.operators.base import Operator
@@ -21,11 +20,42 @@ if TYPE_CHECKING:
     from headrace.runtime.task.rounds import Trace
 
 
-class Gate:
-    """Stands before an operator.
+EXCHANGE: Final = -1
+"""Stands for all exchanged edges of an operator together: the receiver has merged them."""
 
-    An input is a chained edge, or everything that came through the exchange. Most operators have one input; then a gate
-    only counts.
+
+class Inputs:
+    """The inputs of one operator, as far as they are not idle."""
+
+    def __init__(self) -> None:
+        self._reached: dict[int, int] = {}
+
+    def begin(self, reached: Mapping[int, int]) -> None:
+        """Start of an epoch, or of a piece of a split: every input has come so far."""
+        self._reached = dict(reached)
+
+    def __contains__(self, source: int) -> bool:
+        return source in self._reached
+
+    def advance(self, source: int, watermark: int) -> None:
+        """One input has come so far; an idle one has no say."""
+        if source in self._reached:
+            self._reached[source] = max(watermark, self._reached[source])
+
+    def slowest(self) -> int:
+        """What all have reached."""
+        return min(self._reached.values())
+
+    def slowest_but(self, sources: Container[int]) -> int | None:
+        """What all others have reached; None where there are no others."""
+        return min((reached for source, reached in self._reached.items() if source not in sources), default=None)
+
+
+class WatermarkValve:
+    """Passes records and watermarks on to an operator; as Flink's ``StatusWatermarkValve``.
+
+    An input is a chained edge, or everything that came through the exchange. Most operators have one input; then it
+    only counts records.
 
     Args:
         operator: the operator.
@@ -35,7 +65,7 @@ class Gate:
         self.operator = operator
         self.watermark = MIN_WATERMARK
         self.records = 0
-        self.meetings: dict[int, GateMeeting] = {}
+        self.meetings: dict[int, ValveMeeting] = {}
         self._inputs = Inputs()
         self._only: int | None = None
 
@@ -114,21 +144,21 @@ class Arrival:
 
 
 @dataclass(slots=True)
-class GateMeeting(Meeting):
+class ValveMeeting(Meeting):
     """Branches that meet before an operator of the same task.
 
     Attributes:
-        gate: the operator's gate.
+        valve: the operator's valve.
         traces: by input, what makes the watermarks of its records.
     """
 
-    gate: Gate
+    valve: WatermarkValve
     traces: Mapping[int, Sequence[Trace]]
     _waiting: list[Arrival] = field(default_factory=list)
 
     def open(self) -> None:
         self._waiting.clear()
-        self.gate.meetings.update(dict.fromkeys(self.traces, self))
+        self.valve.meetings.update(dict.fromkeys(self.traces, self))
 
     def wait(self, arrival: Arrival) -> None:
         """Records have come before the round is over."""
@@ -136,6 +166,6 @@ class GateMeeting(Meeting):
 
     def close(self) -> None:
         for source in self.traces:
-            del self.gate.meetings[source]
+            del self.valve.meetings[source]
         if self._waiting:
-            self.gate.accept_together(self._waiting, self.traces)
+            self.valve.accept_together(self._waiting, self.traces)
