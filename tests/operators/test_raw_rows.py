@@ -86,19 +86,19 @@ def test_what_a_filter_leaves_is_as_it_was_however_the_input_is_cut(epochs: list
         assert job.take("texts") == ["1.0", "2.0"]
 
 
-CASES: list[tuple[TypeInformation, Callable[[int], Any]]] = [
-    (Types.DOUBLE(), lambda number: number),
-    (Types.FLOAT(), lambda number: number + 0.1),
-    (Types.TUPLE([Types.LONG(), Types.DOUBLE()]), lambda number: [number, number]),
-    (PAIR, lambda number: (None, str(number))),
-    (PAIR, turned_around),
-    (Types.LIST(Types.LONG()), lambda number: (number, None)),
-    (Types.MAP(Types.STRING(), Types.DOUBLE()), lambda number: {"a": number}),
-]
+CASES: dict[str, tuple[TypeInformation, Callable[[int], Any]]] = {
+    "double": (Types.DOUBLE(), lambda number: number),
+    "float": (Types.FLOAT(), lambda number: number + 0.1),
+    "tuple": (Types.TUPLE([Types.LONG(), Types.DOUBLE()]), lambda number: [number, number]),
+    "tuple for a row": (PAIR, lambda number: (None, str(number))),
+    "row in another order": (PAIR, turned_around),
+    "list": (Types.LIST(Types.LONG()), lambda number: (number, None)),
+    "map": (Types.MAP(Types.STRING(), Types.DOUBLE()), lambda number: {"a": number}),
+}
 
 
 @pytest.mark.parametrize("shuffled", [False, True])
-@pytest.mark.parametrize(("kind", "make"), CASES, ids=str)
+@pytest.mark.parametrize(("kind", "make"), CASES.values(), ids=CASES)
 def test_a_function_sees_the_same_in_the_task_as_behind_a_shuffle(
     kind: TypeInformation, make: Callable[[int], Any], shuffled: bool
 ) -> None:
