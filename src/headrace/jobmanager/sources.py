@@ -9,7 +9,7 @@ from headrace.checkpoint.manifest import SourceSnapshot, SplitSnapshot
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.connectors.source import ReadBudget, SplitRead
 from headrace.graph.specs import SourceSpec, TimestampsSpec
-from headrace.runtime.task.branching import branchings
+from headrace.plan.forks import forks_of
 from headrace.runtime.task.messages import PieceTurn
 
 if TYPE_CHECKING:
@@ -258,8 +258,8 @@ def has_to_be_read_whole(plan: JobPlan, source: PlannedOperator) -> bool:
     That is where branches meet that have watermarks of their own: one number is not enough to lift what a later piece
     says. And where records meet what was made of them behind another shuffle, which has no pieces any more.
     """
-    found = branchings(plan.stages[0])
-    if any(branching.node == source.node.id and branching.has_several_makers for branching in found):
+    found = forks_of(plan.stages[0])
+    if any(fork.node == source.node.id and fork.has_several_watermarks for fork in found):
         return True
     reached = {source.node.id}
     for planned in plan.operators():
