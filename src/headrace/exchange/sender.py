@@ -62,12 +62,12 @@ class EdgeSender:
         self._pending_rows = 0
         self._sequences = [0] * edge.receivers.parallelism
         self._channel = 0
-        self._phase = 0
+        self._piece = 0
         self._start = MIN_WATERMARK
 
-    def begin_channel(self, channel: int, phase: int, start: int) -> None:
+    def begin_channel(self, channel: int, piece: int, start: int) -> None:
         """All that follows comes from this piece of this channel."""
-        self._channel, self._phase, self._start = channel, phase, start
+        self._channel, self._piece, self._start = channel, piece, start
         self._sequences = [0] * self.edge.receivers.parallelism
 
     def send(self, batch: Batch) -> None:
@@ -114,7 +114,7 @@ class EdgeSender:
         self._summaries.add(
             self.edge,
             self._channel,
-            self._phase,
+            self._piece,
             start=self._start,
             final=final,
             status=status,
@@ -128,7 +128,7 @@ class EdgeSender:
             self._sequences[part.target] = sequence + 1
             payload = encode(part.batch, part.keys, edge.key)
             watermark = int(part.batch.watermarks[0])
-            place = (edge.target_stage, part.target, self._phase, watermark, edge.id, self._channel, sequence)
+            place = (edge.target_stage, part.target, self._piece, watermark, edge.id, self._channel, sequence)
             self._outbox(Envelope(*place, Kind.DATA, payload))
 
 

@@ -21,7 +21,7 @@ from headrace.exchange.sender import EdgeSender
 from headrace.graph.specs import SourceSpec
 from headrace.operators.base import EpochScope, OperatorContext
 from headrace.operators.sink import SinkOperator
-from headrace.runtime.task.branch_wiring import join_branches
+from headrace.runtime.task.forks import wire_forks
 from headrace.runtime.task.messages import StateReport
 from headrace.runtime.task.operator_table import OperatorMaker
 from headrace.runtime.task.outputs import (
@@ -79,9 +79,10 @@ class OperatorChain:
         self.sources = {op.node.id: BroadcastingOutput() for op in self.stage.operators if not op.node.inputs}
         self._readers: dict[int, SourceReader] = {}
         self.source_senders: dict[int, list[EdgeSender]] = {}
-        self._exchanged: dict[int, ExchangeOutput] = {}
+        self._edges: dict[int, ChainingOutput | ExchangeOutput] = {}
         self._wire()
-        join_branches(self.stage, self.members, self.sources, self._exchanged)
+        outputs = {**self.sources, **{node: member.output for node, member in self.members.items()}}
+        wire_forks(self.stage, self.members, outputs, self._edges)
         for member in self.members.values():
             self._open(member)
 
@@ -200,10 +201,12 @@ class OperatorChain:
                 guard = partial(calling_key_function, context)
                 sender = EdgeSender(edge, self.outbox.append, self._summaries, guard)
                 senders.append(sender)
-                self._exchanged[edge.id] = ExchangeOutput(sender)
-                output.add(edge.side_output, self._exchanged[edge.id])
+                self._edges[edge.id] = ExchangeOutput(sender)
             elif edge.target in self.members:
-                output.add(edge.side_output, ChainingOutput(self.members[edge.target].valve, edge, context))
+                self._edges[edge.id] = ChainingOutput(self.members[edge.target].valve, edge, context)
+            else:
+                continue
+            output.add(edge.side_output, self._edges[edge.id])
 
     def _context_of(self, planned: PlannedOperator) -> OperatorContext:
         state = None

@@ -14,7 +14,7 @@ from headrace.exchange.channel import ChannelStatus
 from headrace.operators.sink import SinkOperator
 from headrace.operators.timestamps import TimestampsOperator
 from headrace.operators.user_code import user_error
-from headrace.runtime.task.messages import ChannelReport, PieceTurn, TaskReport
+from headrace.runtime.task.messages import ChannelReport, SplitAssignment, TaskReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,8 +46,8 @@ class SourceTask:
     def run(self) -> Iterator[None]:
         """Work through the task's pieces; yields whenever the outbox may be emptied."""
         self._chain.begin_epoch(self._context, {})
-        for turn in self._context.turns[self._chain.partition]:
-            yield from self._run_turn(turn)
+        for assignment in self._context.assignments[self._chain.partition]:
+            yield from self._read_assignment(assignment)
         for member in self._chain.members.values():
             if self._context.is_last:
                 member.operator.finish()
@@ -69,15 +69,15 @@ class SourceTask:
             records={node: member.valve.records for node, member in members.items()} | self._source_records,
         )
 
-    def _run_turn(self, turn: PieceTurn) -> Iterator[None]:
-        reach = self._reach[turn.node]
-        reach.begin(turn)
-        for piece in turn.pieces:
-            for records in self._read(turn.node, piece):
-                self._emit(turn.node, records)
+    def _read_assignment(self, assignment: SplitAssignment) -> Iterator[None]:
+        reach = self._reach[assignment.node]
+        reach.begin(assignment)
+        for read in assignment.reads:
+            for records in self._read(assignment.node, read):
+                self._emit(assignment.node, records)
                 yield
-        self._chain.sources[turn.node].advance_watermark(MAX_WATERMARK if turn.ends else MIN_WATERMARK)
-        self._channels.extend(reach.end(turn))
+        self._chain.sources[assignment.node].advance_watermark(MAX_WATERMARK if assignment.ends else MIN_WATERMARK)
+        self._channels.extend(reach.end(assignment))
         yield
 
     def _emit(self, node: int, records: SourceRecords) -> None:
@@ -145,7 +145,7 @@ class _Reach:
                 self._nodes.append(planned.node.id)
         self._reached = reached
 
-    def begin(self, turn: PieceTurn) -> None:
+    def begin(self, assignment: SplitAssignment) -> None:
         """What follows is this piece: set every watermark to where the piece starts."""
         outputs: dict[int, int] = {self._source: MIN_WATERMARK}
         self._chain.sources[self._source].watermark = MIN_WATERMARK
@@ -155,37 +155,39 @@ class _Reach:
             start = min(inputs.values())
             member.valve.begin(inputs, start)
             if isinstance(member.operator, TimestampsOperator):
-                start = turn.starts.get(node, MIN_WATERMARK)
+                start = assignment.starts.get(node, MIN_WATERMARK)
             member.operator.begin_channel(start)
             member.output.watermark = outputs[node] = start
         for node, senders in self._senders():
             for sender in senders:
-                sender.begin_channel(turn.channel, turn.phase, outputs[node])
+                sender.begin_channel(assignment.channel, assignment.piece, outputs[node])
 
-    def end(self, turn: PieceTurn) -> Iterator[ChannelReport]:
+    def end(self, assignment: SplitAssignment) -> Iterator[ChannelReport]:
         """The piece is over: close the channels and say how far it came."""
         for node, senders in self._senders():
             watermark = self._output_watermark(node)
             for sender in senders:
-                sender.end_channel(watermark, self._status(node, turn))
+                sender.end_channel(watermark, self._status(node, assignment))
         for node in self._nodes:
             operator = self._member(node).operator
             if isinstance(operator, TimestampsOperator):
-                yield ChannelReport(node, turn.channel, operator.watermark, operator.saw_records)
+                yield ChannelReport(node, assignment.channel, operator.watermark, operator.saw_records)
 
-    def _status(self, node: int, turn: PieceTurn) -> ChannelStatus:
-        if turn.ends:
+    def _status(self, node: int, assignment: SplitAssignment) -> ChannelStatus:
+        if assignment.ends:
             return ChannelStatus.FINISHED
-        return ChannelStatus.IDLE if self._is_idle(node, turn) else ChannelStatus.ACTIVE
+        return ChannelStatus.IDLE if self._is_idle(node, assignment) else ChannelStatus.ACTIVE
 
-    def _is_idle(self, node: int, turn: PieceTurn) -> bool:
+    def _is_idle(self, node: int, assignment: SplitAssignment) -> bool:
         """Whether the nearest watermark-making operators before ``node`` are all idle."""
         if node == self._source:
             return False
         member = self._member(node)
         if isinstance(member.operator, TimestampsOperator):
-            return node in turn.idle
-        return all(self._is_idle(edge.source, turn) for edge in member.planned.inputs if edge.source in self._reached)
+            return node in assignment.idle
+        return all(
+            self._is_idle(edge.source, assignment) for edge in member.planned.inputs if edge.source in self._reached
+        )
 
     def _senders(self) -> Iterator[tuple[int, list[EdgeSender]]]:
         yield self._source, self._chain.source_senders.get(self._source, [])
