@@ -11,7 +11,7 @@ from headrace.common.batch import concat
 from headrace.common.constants import MIN_WATERMARK
 from headrace.exchange.envelope import MAX_CELL_BYTES, Envelope, Kind
 from headrace.exchange.keying import keys_of
-from headrace.exchange.payload import encode
+from headrace.exchange.payload import dumps, encode
 from headrace.operators.keyed import KeyedBatch
 
 if TYPE_CHECKING:
@@ -142,17 +142,18 @@ def _parted(batch: Batch) -> Iterator[Batch]:
 def rows_at_a_time(batch: Batch) -> int:
     """How many records may go into the envelopes of one routing step, so that none of them grows too large.
 
-    Of records that are Python objects until they are sent, a few tell how large all are, if their type has columns.
+    Of records that are Python objects until they are sent, a few tell how large all are.
     """
     if batch.is_columnar:
-        return _rows_of(batch, MAX_CELL_BYTES, ROUTING_ROWS)
-    if batch.type.arrow_type is None or len(batch) <= 2 * SAMPLED_ROWS:
+        return _rows_within(MAX_CELL_BYTES, batch.columns.nbytes, len(batch), ROUTING_ROWS)
+    if len(batch) <= 2 * SAMPLED_ROWS:
         return COALESCE_ROWS
     sample = batch.take(np.linspace(0, len(batch) - 1, SAMPLED_ROWS).astype(np.int64))
-    return _rows_of(sample, MAX_PORTION_BYTES, COALESCE_ROWS)
+    if batch.type.arrow_type is None:
+        return _rows_within(MAX_CELL_BYTES, len(dumps(sample.rows)), SAMPLED_ROWS, COALESCE_ROWS)
+    return _rows_within(MAX_PORTION_BYTES, sample.columns.nbytes, SAMPLED_ROWS, COALESCE_ROWS)
 
 
-def _rows_of(batch: Batch, size: int, most: int) -> int:
-    """How many records of the width of these have that size together, ``most`` at most."""
-    width = int(batch.columns.nbytes) // len(batch)
-    return max(1, min(most, size // max(width, 1)))
+def _rows_within(size: int, sampled: int, rows: int, most: int) -> int:
+    """How many records go into ``size`` bytes when ``rows`` of them have ``sampled``; ``most`` at most."""
+    return max(1, min(most, size // max(sampled // rows, 1)))
