@@ -131,7 +131,7 @@ def _output_type(planned: PlannedOperator) -> TypeInformation:
 def _window_layout(planned: PlannedOperator, spec: specs.ColumnarWindowSpec) -> WindowLayout:
     key = _key(planned)
     records = next(edge for edge in planned.inputs if edge.input_index == 0)
-    return WindowLayout.of(records.record_type, key.codec, spec.aggregates, key.fields, key.name)
+    return WindowLayout.of(records.record_type, key.codec, spec.aggregates, key.fields, key.names)
 
 
 def _key(planned: PlannedOperator) -> KeySelection:
