@@ -20,14 +20,19 @@ Fault = Callable[[Callable[[], Iterable[bytes]], Any], Iterable[bytes]]
 """Gets what answers a request, and what begins an answer."""
 
 
-def refused(status: str) -> Fault:
+def answered(status: str, body: str) -> Fault:
     """Nothing is done."""
 
     def fault(serve: Callable[[], Iterable[bytes]], start: Any) -> Iterable[bytes]:
-        start(status, [("Content-Length", "0")])
-        return [b""]
+        start(status, [("Content-Length", str(len(body)))])
+        return [body.encode()]
 
     return fault
+
+
+def refused(status: str) -> Fault:
+    """Nothing is done, and nothing is said."""
+    return answered(status, "")
 
 
 def done_but_late(seconds: float) -> Fault:

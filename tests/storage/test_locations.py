@@ -44,6 +44,7 @@ def test_a_uri_has_no_characters_that_would_be_left_out(location: str) -> None:
     ("location", "reason"),
     [
         ("s3:bucket/a", "it can be a folder"),
+        ("hdfs://namenode:8020/a", "a file cannot be created exclusively"),
         ("s3://[bucket/a", "Invalid IPv6 URL"),
         ("~nobody-of-this-name/a", "home directory"),
         ("/data/a\0b", "zero byte"),
@@ -65,7 +66,7 @@ def test_credentials_and_ports_have_no_place_in_it(location: str) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "reason"),
     [
-        ("bucket", "other", r"headrace\.storage\.bucket: the checkpoint directory says which it is"),
+        ("bucket", "other", r"headrace\.storage\.bucket: the URI says which it is"),
         ("aws_bucket_name", "other", "says which it is"),
         ("endpoint", "minio:9000", "does not begin with http"),
         ("session_token", "hush\n", "control character"),

@@ -145,6 +145,7 @@ def open_runtime(configuration: Configuration) -> tuple[Runtime, int]:
         configuration.spark_options(),
         configuration.get(options.SPARK_MASTER),
         configuration.get(options.PYTHON_EXECUTABLE),
+        uses_class_archive=configuration.get(options.SPARK_CLASS_ARCHIVE),
     )
     for warning in handle.warnings:
         logger.warning("%s", warning)

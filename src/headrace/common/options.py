@@ -206,6 +206,14 @@ RUNTIME: Final = ConfigOption(
 SPARK_MASTER: Final = ConfigOption[str | None](
     "headrace.spark.master", str, None, "The master of a Spark session that headrace starts, such as local[4]."
 )
+SPARK_CLASS_ARCHIVE: Final = ConfigOption(
+    "headrace.spark.class-archive",
+    boolean,
+    True,
+    "Whether the Java of a local Spark session that headrace starts maps its classes from an archive, which makes the "
+    "start shorter by seconds. The archive is made once, in the background, when the first such program has ended, and "
+    "takes 170 MB in $XDG_CACHE_HOME/headrace/classes or ~/.cache/headrace/classes.",
+)
 PYTHON_FILES: Final = ConfigOption[str | None](
     "python.files",
     str,

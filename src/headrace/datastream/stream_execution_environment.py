@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from headrace.common import options
@@ -14,7 +15,6 @@ from headrace.connectors.source import Boundedness, Source
 from headrace.datastream.checkpoint_config import CheckpointConfig
 from headrace.datastream.dependencies import Dependencies
 from headrace.datastream.execution_config import ExecutionConfig
-from headrace.datastream.execution_plan import execution_plan
 from headrace.datastream.method_tables import unsupported, without_effect
 from headrace.datastream.streams.checks import declared_type, expect, refused
 from headrace.datastream.streams.handle import checked_text
@@ -286,7 +286,9 @@ class StreamExecutionEnvironment(Dependencies):
         Raises:
             InvalidProgramError: when nothing was built, or what was built cannot be run.
         """
-        return execution_plan(self._plan())
+        from headrace.plan.explain import execution_plan_document
+
+        return json.dumps(execution_plan_document(self._plan()), indent=2, ensure_ascii=False)
 
     def explain(self) -> str:
         """The plan of the next job as text: stages, what runs chained in them, what is shuffled between them.
@@ -294,9 +296,10 @@ class StreamExecutionEnvironment(Dependencies):
         Raises:
             InvalidProgramError: when nothing was built, or what was built cannot be run.
         """
-        from headrace.plan.explain_text import explain_text
+        from headrace.graph.diagram_text import draw_text
+        from headrace.plan.explain import plan_diagram
 
-        return explain_text(self._plan())
+        return draw_text(plan_diagram(self._plan()))
 
     def close(self) -> None:
         """Forgets what was built and not executed."""

@@ -125,20 +125,5 @@ class FileFormat(ABC):
         """
 
 
-class StreamFormat(FileFormat):
-    """A format that is read as a stream of records: text, CSV, lines of JSON."""
-
-    @staticmethod
-    def text_line_format(charset_name: str = "UTF-8") -> StreamFormat:
-        r"""Lines of text, as ``STRING`` records without their line ends (``\n`` or ``\r\n``).
-
-        Args:
-            charset_name: how characters are encoded; any that Python knows.
-        """
-        from headrace.formats.text.reader import TextLineFormat
-
-        return TextLineFormat(charset_name)
-
-
 class BulkFormat(FileFormat):
     """A format that is read in batches of columns: Parquet."""

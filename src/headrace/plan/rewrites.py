@@ -47,7 +47,7 @@ def _can_be_split(graph: StreamGraph, node: Node, spec: ColumnarWindowSpec) -> b
 
 def _layout(graph: StreamGraph, edge: Edge, spec: ColumnarWindowSpec) -> WindowLayout:
     assert edge.key is not None
-    record_type = graph[edge.source].type_of(edge.side_output)
+    record_type = graph.record_type(edge)
     return WindowLayout.of(record_type, edge.key.codec, spec.aggregates, edge.key.fields, edge.key.name)
 
 
@@ -59,7 +59,7 @@ def _local_window(
         spec=LocalWindowSpec(spec),
         name=f"Local {node.name}",
         inputs=(replace(edge, partitioning=FORWARD),),
-        output_type=graph[edge.source].type_of(edge.side_output),
+        output_type=graph.record_type(edge),
         side_types=((ACCUMULATORS_TAG, _layout(graph, edge, spec).accumulator_type),),
         uid=f"{node.uid}/local-{number}",
         call_site=node.call_site,

@@ -9,7 +9,8 @@ from urllib.parse import unquote, urlsplit
 
 from headrace.common.durable import Permissions
 from headrace.common.errors import CheckpointStorageError
-from headrace.storage.object_client import client
+from headrace.storage.aws_profile import with_profile
+from headrace.storage.object_client import client, options_for
 from headrace.storage.object_store import ObjectFolder
 from headrace.storage.posix import PosixFolder
 
@@ -18,10 +19,12 @@ if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
     from headrace.storage.folder import Folder
+    from headrace.storage.object_client import Options
 
 OBJECT_STORES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss")
 """The schemes of object stores that create exclusively."""
 
+_HADOOP: Final = ("hdfs", "viewfs", "webhdfs")
 
 _URI: Final = re.compile(rf"\s*(?:[a-z][a-z0-9+.-]*:/|(?:file|{'|'.join(OBJECT_STORES)}):)", re.IGNORECASE)
 """How URIs begin. What else there is in front of a colon is a part of a path, unless it is a scheme that is known."""
@@ -68,9 +71,20 @@ def object_folder(location: str, options: Mapping[str, str]) -> ObjectFolder:
             f"checkpoint directory {location!r}: expected {parts.scheme}://<bucket>/<prefix>, the prefix without empty "
             "parts, dots alone, ? and #"
         )
-    folder = ObjectFolder(f"{parts.scheme}://{parts.netloc}", prefix, tuple(sorted(options.items())))
+    bucket = f"{parts.scheme}://{parts.netloc}"
+    folder = ObjectFolder(bucket, prefix, complete_options(bucket, options))
     client(folder.bucket, folder.options)
     return folder
+
+
+def complete_options(bucket: str, options: Mapping[str, str]) -> Options:
+    """What the client of a bucket is told; what tasks cannot find out where they run, a profile's keys, is among it.
+
+    Raises:
+        CheckpointStorageError: when the profile cannot be used.
+    """
+    mine = options_for(bucket, options)
+    return tuple(sorted((with_profile(mine) if bucket.startswith(("s3:", "s3a:")) else mine).items()))
 
 
 def local_path(location: str) -> Path:
@@ -100,6 +114,12 @@ def _path(location: str) -> Path:
 
 def _path_of_uri(location: str) -> Path:
     parts = _split(location)
+    if parts.scheme in _HADOOP:
+        raise CheckpointStorageError(
+            f"checkpoint directory {location!r}: through HDFS's client for Python a file cannot be created exclusively "
+            "(opening truncates, moving replaces what has the name), so two job managers could both believe that they "
+            "own the job; use a POSIX path or an object store"
+        )
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
         raise CheckpointStorageError(
             f"checkpoint directory {location!r}: it can be a folder that driver and executors see as a POSIX path (a "

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.common.output_tag import OutputTag
     from headrace.common.typeinfo import TypeInformation
     from headrace.connectors.source import EnumeratorContext, SourceReader, SplitEnumerator
-    from headrace.formats.file_format import BulkFormat, FileFormat, StreamFormat
+    from headrace.formats.file_format import BulkFormat, FileFormat
 
 _DEFAULT_HORIZON = Duration.of_days(7)
 
@@ -56,7 +56,7 @@ class FileSource(Source):
         self._splittable = splittable
 
     @staticmethod
-    def for_record_stream_format(stream_format: StreamFormat, *paths: str | os.PathLike[str]) -> FileSourceBuilder:
+    def for_record_stream_format(stream_format: FileFormat, *paths: str | os.PathLike[str]) -> FileSourceBuilder:
         """Begin a source of files that are read as streams: text, CSV, lines of JSON."""
         return FileSourceBuilder(stream_format, *paths)
 

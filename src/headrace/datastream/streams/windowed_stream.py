@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
-    from headrace.datastream.streams.data_stream import DataStream
-    from headrace.datastream.streams.keyed_stream import KeyedStream
+    from headrace.datastream.streams.data_stream import DataStream, KeyedStream
     from headrace.time.windows import AlignedWindows
 
 

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.common.errors import BadRecordError, CorruptFileError
-from headrace.formats.file_format import Decoded, FileExtent, StreamFormat, shown
+from headrace.formats.file_format import Decoded, FileExtent, FileFormat, shown
 from headrace.formats.lines.bad_lines import LineNumbers, decode_good_lines, joined, shorten
 from headrace.formats.lines.blocks import Newlines, file_blocks, stream_blocks
 from headrace.formats.lines.streams import compression_of, is_line_safe, normal_charset, open_stream
@@ -36,7 +36,7 @@ class LineDecoder(Protocol):
         """
 
 
-class LineFormat(StreamFormat):
+class LineFormat(FileFormat):
     """A format where every record is a line. A line belongs to the part of the file where it starts.
 
     Args:

@@ -16,6 +16,9 @@ DEFAULT_MASTER: Final = "local[*]"
 
 _LOG_CONFIGURATION: Final = Path(__file__).with_name("log4j2.properties")
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+DEFAULT_JAVA_OPTIONS: Final = "spark.driver.defaultJavaOptions"
+"""Options that stand before the user's."""
+
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
@@ -115,7 +118,7 @@ _OWN_SESSION: Final = {
 # Tasks run in Python; Java only plans, schedules and shuffles. Its optimising compiler (tier 4) and the threads of its
 # default collector take the cores from the tasks for minutes before they pay. With these an epoch takes a third less
 # time on two cores, from the second one on; what is really hot, as in a DataFrame source, is optimised all the same.
-_FRUGAL_JAVA: Final = " ".join(
+FRUGAL_JAVA: Final = " ".join(
     (
         "-XX:+UseSerialGC",
         "-XX:Tier4InvocationThreshold=100000",
@@ -172,7 +175,7 @@ def _java_options(theirs: Mapping[str, str]) -> dict[str, str]:
     """Headrace's options for Java, which stand before the user's; none where the user tunes it, too."""
     if "-XX:" in theirs.get(_JAVA_OPTIONS, ""):
         return {}
-    return {"spark.driver.defaultJavaOptions": _FRUGAL_JAVA}
+    return {DEFAULT_JAVA_OPTIONS: FRUGAL_JAVA}
 
 
 def quiet_logging(given_to_spark: Mapping[str, str], configuration_directory: Path | None) -> dict[str, str]:

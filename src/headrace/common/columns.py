@@ -1,4 +1,4 @@
-"""Rows to Arrow batches and back, for a given type."""
+"""How records of a type lie in Arrow columns."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from headrace.common.columns.codec import Codec, WrongValueError, first_wrong
-from headrace.common.columns.codecs import RecordCodec, codec_of
 from headrace.common.errors import InvalidTypeError
 from headrace.common.garbage import gc_paused
 from headrace.common.typeinfo import CompositeTypeInfo, TypeInformation
+from headrace.common.values import TypeHandler, handler_of, record_handler_of
+from headrace.common.values.handler import WrongValueError, first_wrong
+
+if TYPE_CHECKING:
+    from headrace.common.values.records import RecordHandler
 
 VALUE_COLUMN: Final = "value"
 """The column of values that have no fields."""
-
-_SHOWN: Final = 200
-"""How many characters of a wrong value an error message shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +54,18 @@ class Layout(ABC):
 
 @dataclass(frozen=True, slots=True)
 class _RecordLayout(Layout):
-    codec: RecordCodec
+    handler: RecordHandler
 
     def rows_to_columns(self, rows: Sequence[Any]) -> pa.RecordBatch:
         try:
-            arrays = self.codec.encode_columns(rows)
+            arrays = self.handler.encode_columns(rows)
         except WrongValueError as error:
-            raise _missing_record(rows, self.type_info) or _explained(self.codec, rows, error) from error
+            raise _missing_record(rows, self.type_info) or _explained(self.handler, rows, error) from error
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def columns_to_rows(self, batch: pa.RecordBatch) -> list[Any]:
         with gc_paused():
-            return self.codec.decode_columns(self._arrays(batch))
+            return self.handler.decode_columns(self._arrays(batch))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +81,8 @@ class _ValueLayout(Layout):
 def layout_of(type_info: TypeInformation) -> Layout:
     """The layout of a type."""
     if isinstance(type_info, CompositeTypeInfo):
-        codec = codec_of(type_info)
-        assert isinstance(codec, RecordCodec)
-        return _RecordLayout(type_info, pa.schema(codec.fields), codec)
+        handler = record_handler_of(type_info)
+        return _RecordLayout(type_info, pa.schema(handler.arrow_fields), handler)
     return _ValueLayout(type_info, pa.schema([pa.field(VALUE_COLUMN, type_info.storage_type)]))
 
 
@@ -93,24 +92,11 @@ def values_to_array(type_info: TypeInformation, values: Sequence[Any]) -> pa.Arr
     Raises:
         InvalidTypeError: when a value does not fit; the message says which, and where in it.
     """
-    codec = codec_of(type_info)
+    handler = handler_of(type_info)
     try:
-        return codec.encode(values)
+        return handler.encode(values)
     except WrongValueError as error:
-        raise _explained(codec, values, error) from error
-
-
-def value_as_stored(type_info: TypeInformation, value: Any) -> Any:
-    """The value as it comes back from a column of the type.
-
-    Raises:
-        InvalidTypeError: when it does not fit; the message says what was expected.
-    """
-    codec = codec_of(type_info)
-    try:
-        return codec.decode(codec.encode([value]))[0]
-    except WrongValueError as error:
-        raise InvalidTypeError(f"the value{_complaint(error)}") from error
+        raise _explained(handler, values, error) from error
 
 
 def array_to_values(type_info: TypeInformation, array: pa.Array | pa.ChunkedArray) -> list[Any]:
@@ -119,9 +105,9 @@ def array_to_values(type_info: TypeInformation, array: pa.Array | pa.ChunkedArra
     Raises:
         InvalidTypeError: when it cannot be cast without loss.
     """
-    codec = codec_of(type_info)
+    handler = handler_of(type_info)
     with gc_paused():
-        return codec.decode(_conform(array, codec.storage))
+        return handler.decode(_conform(array, handler.storage))
 
 
 def _column(batch: pa.RecordBatch, name: str, type_info: TypeInformation) -> pa.Array:
@@ -159,19 +145,7 @@ def _missing_record(rows: Sequence[Any], type_info: TypeInformation) -> InvalidT
     )
 
 
-def _explained(codec: Codec, values: Sequence[Any], error: WrongValueError) -> InvalidTypeError:
+def _explained(handler: TypeHandler, values: Sequence[Any], error: WrongValueError) -> InvalidTypeError:
     """Looks for the first wrong value, one by one, now that there is known to be one."""
-    index, wrong = first_wrong(codec, values) or (0, error)
-    return InvalidTypeError(f"row {index}{_complaint(wrong)}")
-
-
-def _complaint(wrong: WrongValueError) -> str:
-    return f"{wrong.path}: got {_shown(wrong.value)} ({type(wrong.value).__name__}), expected {wrong.expected}"
-
-
-def _shown(value: object) -> str:
-    try:
-        text = repr(value)
-    except Exception:  # a user's __repr__ may raise anything, and Python's own does for huge integers
-        text = object.__repr__(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    index, wrong = first_wrong(handler, values) or (0, error)
+    return InvalidTypeError(f"row {index}{wrong.describe()}")

@@ -1,6 +1,6 @@
-"""The physical plan as JSON.
+"""The physical plan as it is shown: a diagram of its stages, and documents for other programs.
 
-The document has these keys, in this order; later versions may add some, but change none:
+The document of a plan has these keys, in this order; later versions may add some, but change none:
 
 ===================  ===================================================================================
 ``name``             the job's name
@@ -23,23 +23,63 @@ output).
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
-from headrace.graph.render_labels import key_label, role_of
+from headrace.graph.diagram import Arrow, Box, Diagram, Frame
+from headrace.graph.execution_plan import node_document
+from headrace.graph.labels import count_of, key_label, role_of, ship_label
 from headrace.state.kinds import names_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, Stage
 
 
-def explain_json(plan: JobPlan) -> str:
-    """The plan as indented JSON."""
-    return json.dumps(plan_document(plan), indent=2, ensure_ascii=False) + "\n"
+def plan_diagram(plan: JobPlan) -> Diagram:
+    """The stages, what runs chained in them, and what is shuffled between them."""
+    stages = count_of(len(plan.stages), "stage")
+    mode = "batch" if plan.is_batch else "streaming"
+    return Diagram(
+        f"{plan.name}: {stages}, {count_of(plan.max_parallelism, 'key group')}, {mode} mode",
+        tuple(map(_frame, plan.stages)),
+        tuple(_arrow(edge) for operator in plan.operators() for edge in operator.outputs),
+    )
+
+
+def _frame(stage: Stage) -> Frame:
+    title = f"Stage {stage.index}, parallelism {stage.parallelism}"
+    return Frame(title, tuple(_box(operator, stage) for operator in stage.operators))
+
+
+def _box(operator: PlannedOperator, stage: Stage) -> Box:
+    return Box(operator.node.id, operator.node.name, role_of(operator.node), tuple(_notes(operator, stage)))
+
+
+def _notes(operator: PlannedOperator, stage: Stage) -> Iterator[str]:
+    """What tells an operator from others: its uid, its state, and its parallelism where that is not its stage's."""
+    yield f"uid {operator.uid}" + ("" if operator.has_explicit_uid else " (derived)")
+    if operator.state_kinds:
+        yield f"{' and '.join(names_of(operator.state_kinds))} state"
+    if operator.parallelism != stage.parallelism:
+        yield f"parallelism {operator.parallelism}"
+
+
+def _arrow(edge: PlannedEdge) -> Arrow:
+    label = ship_label(edge.partitioning, edge.key if edge.is_exchange else None, edge.side_output)
+    return Arrow(edge.source, edge.target, label, edge.is_exchange)
+
+
+def execution_plan_document(plan: JobPlan) -> dict[str, Any]:
+    """The plan in the shape of Flink's execution plan; see :mod:`headrace.graph.execution_plan`."""
+    operators = sorted(plan.operators(), key=lambda operator: operator.node.id)
+    uids = [operator.uid if operator.has_explicit_uid else None for operator in operators]
+    nodes = [node_document(op.node, op.inputs, op.parallelism, uid) for op, uid in zip(operators, uids, strict=True)]
+    return {"nodes": nodes}
 
 
 def plan_document(plan: JobPlan) -> dict[str, Any]:
-    """What :func:`explain_json` writes."""
+    """The plan with all that headrace knows of it."""
     return {
         "name": plan.name,
         "mode": "BATCH" if plan.is_batch else "STREAMING",

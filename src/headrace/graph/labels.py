@@ -1,4 +1,4 @@
-"""The words that all renderings of a job use: names on one line, partitioning, keys."""
+"""The words that all forms of showing a job use: names on one line, partitioning, keys."""
 
 from __future__ import annotations
 

@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.common.columns import array_to_values, fitter_of, values_to_array
+from headrace.common.columns import array_to_values, values_to_array
 from headrace.common.errors import InvalidTypeError
 from headrace.common.row import Row, RowKind
 from headrace.common.typeinfo import TypeInformation, Types
+from headrace.common.values import handler_of
 from tests.common.test_round_trips import KINDS, same
 
 ROW = Types.ROW_NAMED(["a", "b"], [Types.LONG(), Types.DOUBLE()])
@@ -91,16 +92,16 @@ def stored(info: TypeInformation, value: Any) -> Any:
 
 @pytest.mark.parametrize(("info", "value"), ACCEPTED, ids=str)
 def test_what_is_accepted_is_brought_into_form(info: TypeInformation, value: Any) -> None:
-    fitter = fitter_of(info)
-    assert not fitter.fits(value)
-    assert same(fitter(value), stored(info, value))
-    assert fitter.fits(fitter(value))
+    handler = handler_of(info)
+    assert not handler.is_coerced(value)
+    assert same(handler.coerce(value), stored(info, value))
+    assert handler.is_coerced(handler.coerce(value))
 
 
 @pytest.mark.parametrize(("info", "value"), REFUSED, ids=str)
 def test_what_does_not_fit_is_refused_by_name(info: TypeInformation, value: Any) -> None:
     with pytest.raises(InvalidTypeError, match="expected"):
-        fitter_of(info)(value)
+        handler_of(info).coerce(value)
 
 
 @settings(max_examples=300, deadline=None)
@@ -108,10 +109,10 @@ def test_what_does_not_fit_is_refused_by_name(info: TypeInformation, value: Any)
 def test_what_came_back_is_left_alone(data: st.DataObject) -> None:
     info, present = data.draw(KINDS)
     value = stored(info, data.draw(present | st.none()))
-    assert fitter_of(info)(value) is value
+    assert handler_of(info).coerce(value) is value
 
 
 def test_floats_of_32_bits() -> None:
-    fitter = fitter_of(Types.FLOAT())
-    assert all(fitter.fits(value) for value in (0.5, -0.0, math.inf, math.nan, None))
-    assert fitter_of(Types.BIG_DEC()).fits(Decimal("1.00"))
+    handler = handler_of(Types.FLOAT())
+    assert all(handler.is_coerced(value) for value in (0.5, -0.0, math.inf, math.nan, None))
+    assert handler_of(Types.BIG_DEC()).is_coerced(Decimal("1.00"))

@@ -1,0 +1,81 @@
+"""No module needs, directly or by others, a module that needs it; only annotations of a few may name each other."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.docs.documents import ROOT
+
+SOURCE = ROOT / "src"
+
+MUTUAL = [
+    # A stream tells its environment, and the environment makes streams; windows make streams of keyed streams.
+    {
+        "headrace.datastream.stream_execution_environment",
+        "headrace.datastream.streams.data_stream",
+        "headrace.datastream.streams.dataframes",
+        "headrace.datastream.streams.source_stream",
+        "headrace.datastream.streams.windowed_stream",
+    },
+    # The functions of expressions are a part of their class, in a file of its own, and give expressions.
+    {"headrace.expressions.methods", "headrace.expressions.tree"},
+    # A command is given the job manager, which has the queue of them.
+    {"headrace.jobmanager.commands", "headrace.jobmanager.job_manager"},
+    {"headrace.state.map_cell", "headrace.state.map_entries"},
+]
+"""Modules of which annotations alone name one another."""
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {name_of(path): path for path in (SOURCE / "headrace").rglob("*.py")}
+
+
+def imports(node: ast.AST, *, with_annotations: bool) -> Iterator[str]:
+    """What a module imports, when it is loaded or later."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test) and not with_annotations:
+            continue
+        if isinstance(child, ast.Import):
+            yield from (alias.name for alias in child.names)
+        elif isinstance(child, ast.ImportFrom) and child.module is not None:
+            inside = (f"{child.module}.{alias.name}" for alias in child.names)
+            yield from (name if name in MODULES else child.module for name in inside)
+        else:
+            yield from imports(child, with_annotations=with_annotations)
+
+
+def circles(*, with_annotations: bool) -> list[set[str]]:
+    """Sets of modules each of which leads to all the others."""
+    graph = {
+        name: set(imports(ast.parse(path.read_text()), with_annotations=with_annotations)) - {name}
+        for name, path in MODULES.items()
+    }
+    reached = {name: reachable(name, graph) for name in graph}
+    found = {frozenset(other for other in reached[name] if name in reached.get(other, ())) for name in graph}
+    return [set(circle) for circle in found if circle]
+
+
+def reachable(start: str, graph: dict[str, set[str]]) -> set[str]:
+    found: set[str] = set()
+    stack = [start]
+    while stack:
+        new = graph.get(stack.pop(), set()) - found
+        found |= new
+        stack += new
+    return found
+
+
+def test_no_circles_when_the_program_runs() -> None:
+    assert circles(with_annotations=False) == []
+
+
+def test_only_these_name_each_other_in_annotations() -> None:
+    found = circles(with_annotations=True)
+    assert found, "the environment and its streams at least"
+    assert [circle for circle in found if not any(circle <= mutual for mutual in MUTUAL)] == []
