@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from headrace.common.columns import fitter_of
 from headrace.common.errors import InvalidTypeError, StateMigrationError
+from headrace.common.values import handler_of
 from headrace.state.copying import copy_value
 from headrace.state.inline_merge import merge_small_runs
 from headrace.state.interfaces import ListState
@@ -38,7 +38,7 @@ class OperatorListState(ListState[Any]):
     def __init__(self, store: RunStore, descriptor: ListStateDescriptor) -> None:
         self._store = store
         self._elements = Elements(descriptor.element_type, expires=False)
-        self._fit = fitter_of(descriptor.element_type)
+        self._coerce = handler_of(descriptor.element_type).coerce
         self._meta = {KIND: ELEMENTS, "types": descriptor.stored_types()}
         self._added: list[Any] = []
         self._cleared = False
@@ -79,7 +79,7 @@ class OperatorListState(ListState[Any]):
     def _stored(self, value: Any) -> Any:
         if value is None:
             raise InvalidTypeError("None cannot be an element of a ListState")
-        return copy_value(self._fit(value))
+        return copy_value(self._coerce(value))
 
     def _read(self) -> list[Any]:
         elements: list[Any] = []

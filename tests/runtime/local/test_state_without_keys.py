@@ -15,14 +15,16 @@ from headrace.checkpoint.manifest import Manifest
 from headrace.common import options
 from headrace.common.errors import StateMigrationError, UserFunctionError
 from headrace.common.typeinfo import Types
+from headrace.connectors.sequence import NumberSequenceSource
 from headrace.state.key_groups import partitions_of_hashes
 from headrace.state.keys import KeyCodec
 from headrace.state.kinds import StateKind
 from headrace.testing import JobHarness
 from headrace.testing.checkpoint import Checkpoint
+from headrace.time.watermark_strategy import WatermarkStrategy
 from tests.runtime.state_operators import COMMAND, KeyedLedgerSpec, ListsSpec, ledger
 
-SPLITS = 12
+SPLITS = 6
 Build = Callable[[JobHarness], object]
 
 
@@ -153,7 +155,7 @@ def test_an_epoch_that_failed_was_never_there(build: Build) -> None:
 
 
 @PLACES
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.data())
 def test_neither_epochs_nor_starts_show(build: Build, data: st.DataObject) -> None:
     """Each record is told how many came before it in its subtask; that must not depend on where the input is cut."""
@@ -200,10 +202,17 @@ def test_keyed_state_beside_it() -> None:
 
 def test_a_split_is_read_by_one_task_where_it_meets_state_before_a_shuffle() -> None:
     """Its pieces would reach several lists, and none of them in order."""
-    with JobHarness(in_stage_0, parallelism=2) as job:
-        job.push_all("in", [(0, "next", 0)] * 50_000)
-        job.run_epoch()
-        assert job.take("out") == [("next", 0, number) for number in range(1, 50_001)]
+
+    def build(job: JobHarness) -> None:
+        numbers = job.env.from_source(
+            NumberSequenceSource(1, 40_000), WatermarkStrategy.no_watermarks(), "numbers", Types.LONG()
+        )
+        commands = numbers.map(lambda number: (number, "next", 0), COMMAND)
+        job.add_sink("out", ledger(commands).uid("ledger"))
+
+    with JobHarness(build, parallelism=2) as job:
+        job.finish()
+        assert job.take("out") == [("next", 0, number) for number in range(1, 40_001)]
 
 
 @PLACES
