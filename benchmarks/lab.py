@@ -52,7 +52,7 @@ class Work:
 
     Attributes:
         data: the input.
-        records_per_epoch: how many records an epoch has.
+        records_per_epoch: how many records an epoch has; None where they differ.
         truth: what has to come out.
         warm_up: how many epochs do not count.
         counted: how many epochs count at most; the rest only keeps the end of input away from them.
@@ -60,7 +60,7 @@ class Work:
     """
 
     data: DataSpec
-    records_per_epoch: int
+    records_per_epoch: int | None
     truth: Truth
     warm_up: int = 1
     counted: int | None = None
@@ -128,11 +128,14 @@ def measured(work: Work, outcomes: Sequence[Outcome], peaks: Peaks) -> Measured:
     """The figures of one contestant over all its runs."""
     runs = [work.steady(outcome) for outcome in outcomes]
     every = [seconds for run in runs for seconds in run]
+    records = work.records_per_epoch
+    if records is None:
+        records = round(statistics.fmean(epoch.records for outcome in outcomes for epoch in outcome.epochs))
     return Measured(
         seconds=median(every),
         mean_seconds=statistics.fmean(every) if every else float("nan"),
         slowest_seconds=max(every, default=float("nan")),
-        records=work.records_per_epoch,
+        records=records,
         epochs=len(every),
         runs=tuple(median(run) for run in runs),
         memory_mib=peaks.mebibytes(),

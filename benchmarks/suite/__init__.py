@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchmarks.suite.growth import GrowthBenchmark
+from benchmarks.suite.latency import LatencyBenchmark
 from benchmarks.suite.memory import MemoryBenchmark
 from benchmarks.suite.partitions import PartitionsBenchmark
 from benchmarks.suite.process import ProcessBenchmark
@@ -18,6 +19,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     WindowBenchmark(),
     ProcessBenchmark(),
     SmallEpochBenchmark(),
+    LatencyBenchmark(),
     PartitionsBenchmark(),
     GrowthBenchmark(),
     MemoryBenchmark(),

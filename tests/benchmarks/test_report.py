@@ -53,6 +53,11 @@ def test_figures_of_several_runs_are_pooled() -> None:
     assert (found.runs, found.records_per_second, found.memory_mib) == ((1.5, 3.5), 4.0, {WORKER: 300})
 
 
+def test_epochs_of_any_size_have_their_mean_number_of_records() -> None:
+    found = measured(Work(None, None, lambda *_: {}), [Outcome((Epoch(8, 1), Epoch(12, 2), Epoch(40, 4)), {})], Peaks())
+    assert (found.records, found.seconds, found.epochs) == (20, 3, 2)
+
+
 def test_markdown_has_figures_targets_and_where_the_time_goes(findings: Findings) -> None:
     text = report.markdown(findings, MACHINE)
     assert text.startswith("## 2025-06-01 12:00 UTC\n\na processor, 2 cores, 8 GiB; headrace 0.1, Java 21.\n")

@@ -18,7 +18,7 @@ from benchmarks.lab import Lab
 from benchmarks.launch import ProgramFailedError
 from benchmarks.memory import JVM, WORKER, Peaks
 from benchmarks.outcome import Assignment, Epoch, Outcome
-from benchmarks.suite import BENCHMARKS
+from benchmarks.suite import BENCHMARKS, latency
 from benchmarks.suite.base import Scale
 from benchmarks.truth import process_totals, window_totals
 
@@ -28,6 +28,10 @@ SCALE = Scale(events=40_000, quick=True)
 
 
 def pretend(program: str, assignment: Assignment) -> tuple[Outcome, Peaks]:
+    if program == "headrace_latency":
+        expected = latency.totals(latency.RATE * assignment.options["seconds"])
+        details = {"latency ms": {"p50": 100.0, "p99": 300.0}, "of a record": {"waiting for its epoch": 0.04}}
+        return Outcome((Epoch(80, 0.1), Epoch(90, 0.1), Epoch(1_000, 0.1)), expected, details), Peaks({JVM: 1 << 20})
     if program in BARE:
         epoch = Epoch(assignment.records_per_epoch, BARE[program])
         many = (epoch,) * assignment.options["epochs"]
@@ -72,6 +76,8 @@ def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) 
         ("process", 7.0, True),
         ("process", 7.0, False),
         ("small-epoch", pytest.approx(1 / 3), True),
+        ("latency", 100.0, True),
+        ("latency", 300.0, False),
         ("partitions", 1.5, False),
         ("partitions", 1.5, False),
         ("partitions", 1.5, False),
@@ -80,7 +86,7 @@ def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) 
         ("memory", 900, True),
         ("memory", 3_000, False),
     ]
-    assert len(programs) == 4 * 3 + 2 * 2 + 3 + 3 * 2 + 3
+    assert len(programs) == 4 * 3 + 2 * 2 + 3 + 1 + 3 * 2 + 3
 
 
 def test_contestants_take_turns(programs: list[str], tmp_path: Path) -> None:

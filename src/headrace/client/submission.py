@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import cloudpickle
@@ -27,10 +28,10 @@ from headrace.plan.planner import PlanSettings, plan_job
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.runtime.task.dependencies import NOTHING
 from headrace.runtime.task.messages import JobBlob
-from headrace.storage.locations import open_storage
+from headrace.storage.locations import open_storage, options_for_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from headrace.graph.stream_graph import StreamGraph
     from headrace.jobmanager.runtime import Runtime
@@ -72,7 +73,7 @@ def submit(graph: StreamGraph, configuration: Configuration, job_name: str | Non
     plan = plan_graph(graph, configuration, job_name, parallelism)
     _warn_of_derived_uids(plan)
     store = open_store(configuration)
-    blob = blob_of(plan, store.storage, dependencies)
+    blob = blob_of(plan, store.storage, dependencies, options_for_tasks(configuration.storage_options()))
     manager = JobManager(plan, blob, runtime, store, job_settings(configuration, plan), defaults.listener)
     client = JobClient(manager)
     client.start()
@@ -113,9 +114,14 @@ def plan_graph(graph: StreamGraph, configuration: Configuration, job_name: str |
     )
 
 
-def blob_of(plan: JobPlan, storage: Folder, dependencies: Dependencies = NOTHING) -> JobBlob:
+def blob_of(
+    plan: JobPlan,
+    storage: Folder,
+    dependencies: Dependencies = NOTHING,
+    storage_options: Mapping[str, str] = MappingProxyType({}),
+) -> JobBlob:
     """The job as it travels to the tasks."""
-    return JobBlob(cloudpickle.dumps(plan), storage, dependencies)
+    return JobBlob(cloudpickle.dumps(plan), storage, dependencies, dict(storage_options))
 
 
 def open_store(configuration: Configuration) -> CheckpointStore | TemporaryStore:

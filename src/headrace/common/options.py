@@ -173,7 +173,9 @@ EXPONENTIAL_JITTER: Final = ConfigOption(
 EPOCH_MAX_RECORDS: Final = ConfigOption(
     "headrace.epoch.max-records",
     _COUNT,
-    500_000,
+    # Well above what a core does within the target duration, which is what sizes epochs; it bounds memory where records
+    # are tiny.
+    5_000_000,
     "The most records that one source subtask reads in an epoch.",
 )
 EPOCH_FIRST_RECORDS: Final = ConfigOption(
@@ -183,7 +185,7 @@ EPOCH_FIRST_RECORDS: Final = ConfigOption(
     # function which takes a millisecond a record ends it within a minute on one core.
     50_000,
     "How many records all sources together read in a run's first epoch, when nothing is known of what a record costs. "
-    "Later epochs follow the target duration, each with four times the records of the one before at most.",
+    "Later epochs follow the target duration, each with eight times the records of the one before at most.",
 )
 EPOCH_MAX_BYTES: Final = ConfigOption(
     "headrace.epoch.max-bytes", memory_size, 256 << 20, "The most bytes that one source subtask reads in an epoch."

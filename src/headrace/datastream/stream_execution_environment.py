@@ -9,6 +9,7 @@ from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, UnsupportedOperationError
 from headrace.common.execution_mode import RuntimeExecutionMode
+from headrace.common.other_names import other_names
 from headrace.connectors.collection import CollectionSource
 from headrace.connectors.sequence import NumberSequenceSource
 from headrace.connectors.source import Boundedness, Source
@@ -21,6 +22,7 @@ from headrace.datastream.streams.handle import checked_text
 from headrace.datastream.streams.source_stream import DataStreamSource
 from headrace.datastream.streams.timestamps import check_strategy
 from headrace.datastream.streams.type_origin import TypeOrigin
+from headrace.datastream.streams.unsupported_methods import OTHER_NAMES_OF_ENVIRONMENTS
 from headrace.datastream.transformations import Transformations
 from headrace.graph.specs import SourceSpec
 from headrace.time.watermark_strategy import WatermarkStrategy
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["StreamExecutionEnvironment"]
 
 
+@other_names(OTHER_NAMES_OF_ENVIRONMENTS)
 @without_effect(
     {
         "set_buffer_timeout": "records travel at the end of an epoch; see headrace.epoch.target-duration",

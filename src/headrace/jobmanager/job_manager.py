@@ -29,7 +29,7 @@ from headrace.jobmanager.outcome import (
     raise_reported,
     records_read,
 )
-from headrace.jobmanager.parts import PartsMaker
+from headrace.jobmanager.parts import ConnectorServices, PartsMaker
 from headrace.jobmanager.progress import EpochStatistics, JobStart, LoggingListener
 from headrace.time.clock import SystemClock
 
@@ -94,7 +94,9 @@ class JobManager:
         self._cancelled = threading.Event()
         self._wake = threading.Event()
         self._commands = CommandQueue(self._wake)
-        self._checkpoints = CheckpointCoordinator(store, plan, ignore_unclaimed=settings.ignore_unclaimed_state)
+        self._checkpoints = CheckpointCoordinator(
+            store, plan, blob.storage_options, ignore_unclaimed=settings.ignore_unclaimed_state
+        )
         self._parts: JobParts | None = None
         self._only_here: list[PendingCommit] = []
         self._active_at = 0.0
@@ -169,7 +171,7 @@ class JobManager:
             self._compaction,
             check_owner,
             self._cancelled,
-            self._run_in_tasks,
+            ConnectorServices(self._run_in_tasks, self._blob.storage_options),
         )
         restored_epoch = None if restored is None else restored.epoch
         self._listener.job_started(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.checkpoint.manifest import SourceSnapshot, SplitSnapshot
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
-from headrace.connectors.source import EnumeratorContext, ReadBudget, SplitRead
+from headrace.connectors.source import ReadBudget, SplitRead
 from headrace.graph.specs import SourceSpec, TimestampsSpec
 from headrace.runtime.task.branching import branchings
 from headrace.runtime.task.messages import PieceTurn
@@ -15,9 +15,9 @@ from headrace.runtime.task.messages import PieceTurn
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from headrace.connectors.source import EnumeratorContext
     from headrace.plan.job_plan import JobPlan, PlannedOperator
     from headrace.runtime.task.messages import ChannelReport
-    from headrace.storage.folder import Folder
 
 SMALL_PIECE = 16_384
 """A share of fewer records than this is not worth cutting: a second task would cost more than it saves."""
@@ -72,7 +72,7 @@ class SourceCoordinator:
     Args:
         planned: the source in the plan.
         plan: the job.
-        folder: the folder of the checkpoint directory that belongs to the source.
+        context: what its enumerator is started with.
         snapshot: what an earlier manifest knew of it.
         channels: gives a number to each new split.
         now: the reading of the job's clock in milliseconds.
@@ -82,7 +82,7 @@ class SourceCoordinator:
         self,
         planned: PlannedOperator,
         plan: JobPlan,
-        folder: Folder,
+        context: EnumeratorContext,
         snapshot: SourceSnapshot | None,
         channels: Iterator[int],
         now: int,
@@ -94,10 +94,7 @@ class SourceCoordinator:
         self._uids = {node: plan.operator(node).uid for node in self._timestamps}
         self._is_read_whole = has_to_be_read_whole(plan, planned)
         self._channels = channels
-        enumerator_state = None if snapshot is None else snapshot.enumerator
-        self._enumerator = self._source.create_enumerator(
-            EnumeratorContext(planned.parallelism, folder, enumerator_state)
-        )
+        self._enumerator = self._source.create_enumerator(context)
         self._splits: dict[str, Split] = {}
         self._finished: dict[str, None] = {}  # a set in the order in which they finished
         if snapshot is not None:

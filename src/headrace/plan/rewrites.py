@@ -48,7 +48,7 @@ def _can_be_split(graph: StreamGraph, node: Node, spec: ColumnarWindowSpec) -> b
 def _layout(graph: StreamGraph, edge: Edge, spec: ColumnarWindowSpec) -> WindowLayout:
     assert edge.key is not None
     record_type = graph.record_type(edge)
-    return WindowLayout.of(record_type, edge.key.codec, spec.aggregates, edge.key.fields, edge.key.name)
+    return WindowLayout.of(record_type, edge.key.codec, spec.aggregates, edge.key.fields, edge.key.names)
 
 
 def _local_window(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PROFILE: Final = "profile"
-"""The option that names a profile."""
+"""The option that names a profile; empty when that was looked at before."""
 
 _KEYS: Final = {
     "aws_access_key_id": "access_key_id",
@@ -59,6 +59,8 @@ def with_profile(options: Mapping[str, str], environment: Mapping[str, str] = os
     """
     found = dict(options)
     chosen = found.pop(PROFILE, None)
+    if chosen == "":
+        return found
     name = chosen or environment.get("AWS_PROFILE") or environment.get("AWS_DEFAULT_PROFILE")
     profile = _profile(name, environment)
     for variable, key, value in (

@@ -9,15 +9,18 @@ from urllib.parse import unquote, urlsplit
 
 from headrace.common.durable import Permissions
 from headrace.common.errors import CheckpointStorageError
-from headrace.storage.aws_profile import with_profile
+from headrace.storage.aws_profile import PROFILE, with_profile
 from headrace.storage.object_client import client, options_for
+from headrace.storage.object_files import ObjectFiles
 from headrace.storage.object_store import ObjectFolder
 from headrace.storage.posix import PosixFolder
+from headrace.storage.posix_files import PosixFiles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from urllib.parse import SplitResult
 
+    from headrace.storage.files import FileStore
     from headrace.storage.folder import Folder
     from headrace.storage.object_client import Options
 
@@ -58,12 +61,7 @@ def object_folder(location: str, options: Mapping[str, str]) -> ObjectFolder:
         CheckpointStorageError: when it names no bucket, or what cannot be a prefix; or when the options do not fit.
     """
     parts = _split(location)
-    if ":" in parts.netloc or ("@" in parts.netloc and not parts.scheme.startswith("abfs")):
-        # Not shown: it may be a password.
-        raise CheckpointStorageError(
-            f"checkpoint directory {parts.scheme}://…: between // and / only the name of the bucket has its place; "
-            "credentials and the endpoint are options that begin with headrace.storage."
-        )
+    bucket = bucket_of(parts.scheme, parts.netloc)
     prefix = parts.path.strip("/")
     folders = prefix.split("/") if prefix else []
     if not parts.netloc or parts.query or parts.fragment or {"", ".", ".."}.intersection(folders):
@@ -71,7 +69,6 @@ def object_folder(location: str, options: Mapping[str, str]) -> ObjectFolder:
             f"checkpoint directory {location!r}: expected {parts.scheme}://<bucket>/<prefix>, the prefix without empty "
             "parts, dots alone, ? and #"
         )
-    bucket = f"{parts.scheme}://{parts.netloc}"
     folder = ObjectFolder(bucket, prefix, complete_options(bucket, options))
     client(folder.bucket, folder.options)
     return folder
@@ -85,6 +82,45 @@ def complete_options(bucket: str, options: Mapping[str, str]) -> Options:
     """
     mine = options_for(bucket, options)
     return tuple(sorted((with_profile(mine) if bucket.startswith(("s3:", "s3a:")) else mine).items()))
+
+
+def bucket_of(scheme: str, name: str) -> str:
+    """The URL of a bucket or container.
+
+    Raises:
+        CheckpointStorageError: when there is more than its name.
+    """
+    if ":" in name or ("@" in name and not scheme.startswith("abfs")):
+        # Not shown: it may be a password.
+        raise CheckpointStorageError(
+            f"{scheme}://…: between // and / only the name of the bucket has its place; credentials and the endpoint "
+            "are options that begin with headrace.storage."
+        )
+    return f"{scheme}://{name}"
+
+
+def open_files(bucket: str, options: Mapping[str, str]) -> FileStore:
+    """The files of users in a bucket, or on POSIX paths.
+
+    Args:
+        bucket: its URL; empty for POSIX paths.
+        options: as of :func:`open_storage`.
+
+    Raises:
+        CheckpointStorageError: when the options do not fit.
+    """
+    return ObjectFiles(bucket, complete_options(bucket, options)) if bucket else PosixFiles()
+
+
+def options_for_tasks(options: Mapping[str, str]) -> dict[str, str]:
+    """Options as tasks need them, which need not have the driver's ``~/.aws``: what its profile says is among them."""
+    mine = options_for("s3://", options)
+    try:
+        found = with_profile(mine)
+    except CheckpointStorageError:  # told when S3 is used, which perhaps it is not
+        return dict(options)
+    added = {f"aws_{key}": value for key, value in found.items() if key not in mine}
+    return {key: value for key, value in options.items() if key != PROFILE} | added | {f"aws_{PROFILE}": ""}
 
 
 def local_path(location: str) -> Path:

@@ -128,6 +128,18 @@ def test_a_sum_that_does_not_fit_is_refused(epochs: int) -> None:
         computed(Types.LONG(), [2**63 - 1, 1], [agg.sum("v")], epochs)
 
 
+@pytest.mark.parametrize("epochs", [1, 2])
+@pytest.mark.parametrize(
+    "values", [[2**63 - 1, 1], [2**63 - 1] * 5 + [None, 3], [-(2**63)] * 3, [2**62 + 1] * 7, [-(2**63), 5, -(2**63)]]
+)
+def test_an_average_whose_sum_does_not_fit(values: list[Any], epochs: int) -> None:
+    known = [value for value in values if value is not None]
+    assert computed(Types.LONG(), values, [agg.avg("v"), agg.count("v")], epochs) == [
+        float(sum(known)) / len(known),
+        len(known),
+    ]
+
+
 @pytest.mark.parametrize("epochs", [1, 2, 3, 4])
 @pytest.mark.parametrize(
     "values",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.common.errors import InvalidProgramError
+from headrace.common.errors import InvalidProgramError, UnsupportedOperationError
 from headrace.connectors.file_system.buckets import BucketAssigner
 from headrace.connectors.file_system.committer import FileCommitter, refuse_future
 from headrace.connectors.file_system.output_config import OutputFileConfig
-from headrace.connectors.file_system.paths import local_path
+from headrace.connectors.file_system.paths import resolved
 from headrace.connectors.file_system.pre_commit import RollingPreCommit
 from headrace.connectors.file_system.rolling import OnCheckpointRollingPolicy, RollingPolicy
 from headrace.connectors.file_system.staging import Staging, sink_digest
@@ -104,7 +104,9 @@ class _Builder:
     """
 
     def __init__(self, base_path: str | os.PathLike[str]) -> None:
-        self._base = local_path(base_path)
+        self._base = resolved(base_path)
+        if not self._base.startswith("/"):
+            raise UnsupportedOperationError(f"{self._base}: FileSink writes to POSIX paths only")
         self._assigner = BucketAssigner.date_time_bucket_assigner()
         self._policy: RollingPolicy = OnCheckpointRollingPolicy()
         self._config = OutputFileConfig()

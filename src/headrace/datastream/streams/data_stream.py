@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
+from headrace.common.other_names import other_names
 from headrace.common.output_tag import OutputTag
 from headrace.common.type_inference import Role
 from headrace.common.typeinfo import Types
@@ -46,7 +47,12 @@ from headrace.datastream.streams.rolling import checked_field
 from headrace.datastream.streams.side_outputs import add_side_output
 from headrace.datastream.streams.timestamps import check_strategy
 from headrace.datastream.streams.type_origin import TypeOrigin, origin_of, unchanged, weakest
-from headrace.datastream.streams.unsupported_methods import DATA_STREAM, KEYED_STREAM
+from headrace.datastream.streams.unsupported_methods import (
+    DATA_STREAM,
+    KEYED_STREAM,
+    OTHER_NAMES,
+    OTHER_NAMES_OF_KEYED_STREAMS,
+)
 from headrace.expressions import Expression
 from headrace.graph import specs
 from headrace.graph.nodes import Edge
@@ -66,6 +72,7 @@ if TYPE_CHECKING:
     from headrace.time.watermark_strategy import WatermarkStrategy
 
 
+@other_names(OTHER_NAMES)
 @unsupported(DATA_STREAM)
 class DataStream(OperatorHandle):
     """Records of one type; made by an environment or by an operator, never by calling this class.
@@ -231,7 +238,8 @@ class DataStream(OperatorHandle):
             key_selector: a ``KeySelector``, a function of a record, the name or position of a field, or an expression
                 (``col("card").upper()``). A function that only picks fields, ``lambda x: x.card``, is as fast as a
                 name.
-            more: more expressions, the key is the tuple of all then; or ``key_type`` by position, as in PyFlink.
+            more: more fields and expressions, the key is the tuple of all then; or ``key_type`` by position, as in
+                PyFlink.
             key_type: the type of the key; found out from the field, the expression or from annotations when left out.
                 Keys without a known type work, but slower.
 
@@ -384,6 +392,7 @@ class DataStream(OperatorHandle):
         return f"{type(self).__name__}({self._type})"
 
 
+@other_names(OTHER_NAMES_OF_KEYED_STREAMS)
 @unsupported(KEYED_STREAM)
 class KeyedStream(DataStream):
     """A stream after ``key_by``; what operators make of it is not keyed any more.

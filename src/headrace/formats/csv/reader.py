@@ -16,9 +16,10 @@ from headrace.common.errors import ConfigurationError, CorruptFileError
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, Types
 from headrace.common.values import handler_of
 from headrace.formats.csv.schema import CsvColumn, CsvSchema
-from headrace.formats.file_format import Decoded, shown
+from headrace.formats.file_format import Decoded
 from headrace.formats.lines.blocks import Newlines, NewlinesOutsideQuotes
 from headrace.formats.lines.format import DEFAULT_MAX_LINE_BYTES, LineFormat
+from headrace.storage.files import shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -168,7 +168,10 @@ class CountValues(ColumnAggregator):
 
 @dataclass(frozen=True, slots=True)
 class SumIntegers(ColumnAggregator):
-    """The exact sum of integers: its low 64 bits, and a carry, null where there is none. The result has to fit."""
+    """The exact sum of integers: its low 64 bits, and a carry, null where there is none.
+
+    Results are a column of 64-bit integers, or of decimals when one of them does not fit.
+    """
 
     stored_name: ClassVar[str] = "SumIntegers"
 
@@ -185,11 +188,12 @@ class SumIntegers(ColumnAggregator):
         return self._summed(columns[0], columns[1], segments)
 
     def result(self, columns: list[pa.Array]) -> pa.Array:
-        if columns[1].null_count < len(columns[1]):
-            raise exact_sum.IntegerOverflowError(
-                f"the sum of {self.name!r} does not fit into 64 bits: sum it as double, or the column cast to double"
-            )
-        return columns[0]
+        low, carries = columns
+        if carries.null_count == len(carries):
+            return low
+        pairs = zip(low.to_pylist(), carries.to_pylist(), strict=True)
+        exact = [None if value is None else value + ((carry or 0) << 64) for value, carry in pairs]
+        return pa.array(exact, pa.decimal128(38))
 
     def _summed(self, array: pa.Array, carried: pa.Array | None, segments: Segments) -> list[pa.Array]:
         values, valid = _filled(array, np.int64)

@@ -49,7 +49,9 @@ def assign(windows: AlignedWindows, timestamps: Longs) -> Assignment:
     """
     if len(timestamps) and timestamps.min() == NO_TIMESTAMP:
         raise InvalidProgramError(
-            "a record without timestamp met an event-time window: call assign_timestamps_and_watermarks before key_by"
+            "a record without timestamp met an event-time window: the WatermarkStrategy before it needs a timestamp "
+            'assigner, such as .with_timestamp_assigner("time"). A strategy is given to from_source(...), or to '
+            "assign_timestamps_and_watermarks(...) before key_by"
         )
     newest = timestamps - (timestamps - windows.offset) % windows.slide
     everyone = np.arange(len(timestamps))

@@ -35,8 +35,8 @@ class WindowLayout:
         input_type: the type of the records.
         codec: how keys are stored.
         key_names: the names of the key's columns in the output.
-        key_fields: the fields of the key, when they are remembered beside the canonical key; else the one column of the
-            key is made from the canonical key.
+        key_fields: the fields of the key, when they are remembered beside the canonical key; else the columns of the
+            key are made from the canonical key.
         aggregates: what is computed.
     """
 
@@ -52,7 +52,7 @@ class WindowLayout:
         codec: KeyCodec,
         aggregates: Sequence[Aggregate],
         key_fields: Sequence[str | int] | None = None,
-        key_name: str = "key",
+        key_names: tuple[str, ...] = ("key",),
     ) -> WindowLayout:
         """The layout of a window.
 
@@ -61,7 +61,8 @@ class WindowLayout:
             codec: how keys are stored.
             aggregates: what is computed; at least one.
             key_fields: the fields that the key is made of, which become columns of the output.
-            key_name: what the one column of the key is called without such fields.
+            key_names: what the columns of the key are called without such fields: one for the key as it is, several
+                for the fields of a tuple.
 
         Raises:
             InvalidTypeError: when an aggregate does not fit the records.
@@ -76,7 +77,7 @@ class WindowLayout:
         layout = WindowLayout(
             input_type,
             codec,
-            names or (key_name,),
+            names or key_names,
             () if is_kept_as_is else tuple(fields),
             tuple(aggregate.bind(input_type) for aggregate in aggregates),
         )
@@ -92,7 +93,8 @@ class WindowLayout:
             raise InvalidProgramError(
                 f"the window's output would have two columns {repeated[0]!r}: name one of them with .alias(...)"
             )
-        keys = tuple(field.type for field in self.key_fields) or (self.codec.type,)
+        made = self.codec.type.field_types if len(self.key_names) > 1 else (self.codec.type,)
+        keys = tuple(field.type for field in self.key_fields) or made
         return RowTypeInfo((*keys, Types.LONG(), Types.LONG(), *(a.type for a in self.aggregates)), names)
 
     @cached_property
@@ -148,12 +150,16 @@ class WindowLayout:
     def finish(self, keys: pa.Array, starts: pa.Array, ends: pa.Array, columns: list[pa.Array]) -> pa.RecordBatch:
         """The output rows of final accumulators."""
         results = self.aggregators.results(columns)
-        key_columns = [results[field] for field in self.key_fields] or [self._key_column(keys)]
+        key_columns = [results[field] for field in self.key_fields] or self._key_columns(keys)
         values = [
             aggregate.final([results[aggregator] for aggregator in aggregate.aggregators])
             for aggregate in self.aggregates
         ]
         return pa.RecordBatch.from_arrays([*key_columns, starts, ends, *values], schema=self.output_schema)
+
+    def _key_columns(self, keys: pa.Array) -> list[pa.Array]:
+        column = self._key_column(keys)
+        return [column] if len(self.key_names) == 1 else column.flatten()
 
     def _key_column(self, keys: pa.Array) -> pa.Array:
         storage = self.codec.type.storage_type

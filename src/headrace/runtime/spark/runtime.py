@@ -17,6 +17,7 @@ from pyspark.sql import functions as sql
 from headrace.common.errors import CheckpointStorageError, JobExecutionError
 from headrace.exchange.envelope import DDL, SORT_COLUMNS, Kind
 from headrace.runtime.spark.faults import SPARK_ERRORS, failure
+from headrace.runtime.spark.session import session_of_epochs
 from headrace.runtime.spark.shipping import Parts, ShippedFiles
 from headrace.runtime.spark.worker import BackgroundStage, LaterStage, ShippedJob, SourceStage
 
@@ -61,11 +62,11 @@ class SparkRuntime:
     """Executes epochs as Spark queries; implements :class:`headrace.jobmanager.runtime.Runtime`.
 
     Args:
-        handle: the session; it outlives the job, whoever has built it.
+        handle: the session; it outlives the job, whoever has built it. Queries run in one of their own beside it.
     """
 
     def __init__(self, handle: SessionHandle) -> None:
-        self._session = handle.session
+        self._session = session_of_epochs(handle.session)
         self._tasks_run_here = handle.tasks_run_here
         self._tag = f"headrace-{uuid.uuid4().hex[:12]}"
         self._background = ThreadPoolExecutor(_BACKGROUND_QUERIES, "headrace-background")
@@ -141,10 +142,10 @@ class SparkRuntime:
         content = pickle.dumps((blob.plan, blob.dependencies), protocol=5)
         digest = hashlib.sha256(content + pickle.dumps(blob.storage, protocol=5)).hexdigest()
         if len(content) <= INLINE_JOB_BYTES:
-            return ShippedJob(digest, blob.storage, content)
+            return ShippedJob(digest, blob.storage, blob.storage_options, content)
         self._big_job = content
         self._job_file = self._files.write_job(content)
-        return ShippedJob(digest, blob.storage, self._job_file)
+        return ShippedJob(digest, blob.storage, blob.storage_options, self._job_file)
 
     def _ship_context(self, context: EpochContext, files: ShippedFiles) -> Parts:
         whole = Parts(here=context.to_bytes())

@@ -26,6 +26,7 @@ from headrace.runtime.spark.launch import SubmitArguments, settings_by_file
 from headrace.runtime.spark.settings import (
     CHECKED_SETTINGS,
     DEFAULT_JAVA_OPTIONS,
+    EPOCH_QUERY_SETTINGS,
     SettingMismatch,
     SparkSetting,
     is_local,
@@ -106,6 +107,16 @@ def acquire_session(
         check_interpreter(running, python)
     asked = dict(settings) | ({"spark.master": master} if master else {})
     return SessionHandle(running, owned=False, warnings=mismatches(running, asked))
+
+
+def session_of_epochs(session: SparkSession) -> SparkSession:
+    """A session for headrace's own queries: same context, and but for a few the same settings of Spark SQL."""
+    own = session.newSession()
+    theirs = {key: value for key, value in session.conf.getAll.items() if key.startswith("spark.sql.")}
+    for key, value in (theirs | EPOCH_QUERY_SETTINGS).items():
+        if own.conf.isModifiable(key):
+            own.conf.set(key, value)
+    return own
 
 
 def running_session() -> SparkSession | None:

@@ -113,7 +113,19 @@ _OWN_SESSION: Final = {
     "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",
+    # Behind this number of partitions a task has one shuffle file, sorted by partition; up to it, it writes a file for
+    # each partition first: 4,096 of them an epoch at parallelism 64. Where there are few partitions that is cheaper,
+    # because nothing is copied to be sorted.
+    "spark.shuffle.sort.bypassMergeThreshold": "8",
 }
+
+# Every task writes the Java source of its projections and its sort anew, to find that it was compiled before. A task of
+# an epoch gets few rows, and at parallelism 64 that took a quarter of Java's time: these are interpreted instead.
+EPOCH_QUERY_SETTINGS: Final = {
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
+}
+"""Of the session in which headrace's own queries run, not of those in which users' DataFrames are evaluated."""
 
 # Tasks run in Python; Java only plans, schedules and shuffles. Its optimising compiler (tier 4) and the threads of its
 # default collector take the cores from the tasks for minutes before they pay. With these an epoch takes a third less

@@ -26,11 +26,13 @@ class JobBlob:
         plan: the pickled :class:`JobPlan`.
         storage: where its state is, and what is shipped to its tasks.
         dependencies: what its functions need besides.
+        storage_options: how its sources and sinks reach object stores; not shown, since there are secrets among them.
     """
 
     plan: bytes
     storage: Folder
     dependencies: Dependencies = NOTHING
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def state(self) -> Folder:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import StateMigrationError
+from headrace.connectors.source import ReaderContext
 from headrace.exchange.channel import SummaryBook
 from headrace.exchange.sender import EdgeSender
 from headrace.graph.specs import SourceSpec
@@ -67,7 +68,8 @@ class OperatorChain:
         self._summaries = SummaryBook(partition)
         self.state = None if start is None or not self.stage.holds_state else self._open_state(blob, start)
         self.members: dict[int, ChainedOperator] = {}
-        maker = OperatorMaker(plan, job_id, generation, partition)
+        self._storage_options = blob.storage_options
+        maker = OperatorMaker(plan, job_id, generation, partition, blob.storage_options)
         for planned in self.stage.operators:
             if partition < planned.parallelism and planned.node.inputs:
                 operator = maker.make(planned)
@@ -116,7 +118,9 @@ class OperatorChain:
         node = source.node
         if node.id not in self._readers:
             assert isinstance(node.spec, SourceSpec)
-            self._readers[node.id] = node.spec.source.create_reader()
+            reader = node.spec.source.create_reader()
+            reader.open(ReaderContext(self._storage_options))
+            self._readers[node.id] = reader
         return self._readers[node.id]
 
     def seal_summaries(self) -> None:

@@ -20,7 +20,7 @@ from headrace.operators.window.row_layout import RowWindowLayout
 from headrace.operators.window.row_window import RowWindowOperator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.graph.nodes import KeySelection
@@ -36,13 +36,17 @@ class OperatorMaker:
         job_id: the job's id.
         generation: that of the job manager.
         subtask: which subtask.
+        storage_options: how sinks reach object stores.
     """
 
-    def __init__(self, plan: JobPlan, job_id: str, generation: int, subtask: int) -> None:
+    def __init__(
+        self, plan: JobPlan, job_id: str, generation: int, subtask: int, storage_options: Mapping[str, str]
+    ) -> None:
         self._plan = plan
         self._job_id = job_id
         self._generation = generation
         self._subtask = subtask
+        self._storage_options = storage_options
 
     def make(self, planned: PlannedOperator) -> Operator:
         """The operator that does what the spec says."""
@@ -91,6 +95,7 @@ class OperatorMaker:
             subtask=self._subtask,
             parallelism=planned.parallelism,
             input_type=planned.inputs[0].record_type,
+            storage_options=self._storage_options,
         )
         return SinkOperator(spec.sink, context)
 
@@ -126,7 +131,7 @@ def _output_type(planned: PlannedOperator) -> TypeInformation:
 def _window_layout(planned: PlannedOperator, spec: specs.ColumnarWindowSpec) -> WindowLayout:
     key = _key(planned)
     records = next(edge for edge in planned.inputs if edge.input_index == 0)
-    return WindowLayout.of(records.record_type, key.codec, spec.aggregates, key.fields, key.name)
+    return WindowLayout.of(records.record_type, key.codec, spec.aggregates, key.fields, key.names)
 
 
 def _key(planned: PlannedOperator) -> KeySelection:

@@ -1,7 +1,4 @@
-"""The files that paths stand for.
-
-A file must not be overlooked because a folder cannot be listed for a while: what cannot be looked at is an error.
-"""
+"""Files of users on a POSIX file system."""
 
 from __future__ import annotations
 
@@ -9,87 +6,55 @@ import errno
 import fnmatch
 import os
 import stat
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
 
 from headrace.common.errors import InfrastructureError
-from headrace.connectors.file_system.paths import has_wildcards, is_pattern
-from headrace.connectors.file_system.tolerance import GONE
-from headrace.formats.file_format import shown
+from headrace.storage.files import FileStatus, FileStore, has_wildcards, is_hidden, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    import io
+    from collections.abc import Iterator
 
-_LOST_AND_FOUND = "lost+found"
-"""A folder that the file system keeps for itself at the root of a volume; only root may look into it."""
-
-
-@dataclass(frozen=True, slots=True)
-class FileStatus:
-    """A file as it was found.
-
-    Attributes:
-        path: the absolute path; bytes of it that are no text are surrogates, as Python has them.
-        size: bytes.
-        mtime_ns: when it was modified, in nanoseconds since the epoch.
-    """
-
-    path: str
-    size: int
-    mtime_ns: int
+_GONE: Final = (FileNotFoundError, NotADirectoryError)
 
 
-def list_files(paths: Iterable[str]) -> list[FileStatus]:
-    """All files that the paths stand for, each once, in path order.
+class PosixFiles(FileStore):
+    """Files that driver and executors see under the same path."""
 
-    A folder stands for the files in it and in its folders. Files and folders whose names start with ``.`` or ``_``, and
-    ``lost+found``, are hidden, unless they are named in full. Empty files are left out: they hold no records, and may
-    be about to be written. So is what is no file: pipes, sockets, devices, links to nothing.
+    def find(self, path: str) -> Iterator[FileStatus]:
+        for match in _expand(path) if self.is_pattern(path) else [path]:
+            yield from _below(match)
 
-    Raises:
-        InfrastructureError: naming a folder or a file that cannot be looked at.
-    """
-    found: dict[str, FileStatus] = {}
-    for path in paths:
-        for match in _expand(path) if is_pattern(path) else [path]:
-            for status in _below(match):
-                found.setdefault(status.path, status)
-    return [found[path] for path in sorted(found)]
+    def exists(self, path: str) -> bool:
+        return Path(path).exists()
 
+    def is_lost(self, folder: str) -> bool:
+        return _stat(folder) is None
 
-def check_still_there(folders: Iterable[str]) -> None:
-    """Tell a folder that is gone from one without new files.
+    def missing(self, path: str) -> str | None:
+        found = Path(path)
+        if found.exists() and not found.is_file() and not found.is_dir():
+            return f"{shown(path)} is neither a file nor a folder"
+        return super().missing(path)
 
-    Raises:
-        InfrastructureError: naming the folder.
-    """
-    for folder in folders:
-        if _stat(folder) is None:
-            raise InfrastructureError(
-                f"{shown(folder)}, which the source watches, is gone: mount it or make it again, and the job goes on "
-                "where it was. To watch for folders that come and go, give a pattern"
-            )
+    def status(self, path: str) -> FileStatus | None:
+        try:
+            return _status(path, Path(path).stat())
+        except OSError as error:
+            if _is_nothing(error):
+                return None
+            raise
 
+    def open(self, path: str) -> io.RawIOBase:
+        return Path(path).open("rb", buffering=0)
 
-def stat_file(path: str) -> FileStatus | None:
-    """The file's status now; None when there is no file (any more).
-
-    Raises:
-        OSError: when that cannot be told.
-    """
-    try:
-        return _status(path, Path(path).stat())
-    except OSError as error:
-        if _is_nothing(error):
-            return None
-        raise
-
-
-def unreadable(path: str, error: OSError) -> InfrastructureError:
-    """What to tell of a file that is there and cannot be read."""
-    advice = ": let the user that runs the job read it" if isinstance(error, PermissionError) else ""
-    return InfrastructureError(f"{shown(path)} cannot be read ({error.strerror or error}){advice}")
+    def open_for_arrow(self, path: str) -> pa.NativeFile:
+        # Not mapped into memory: if the file were cut short meanwhile, touching it would kill the process. The path as
+        # bytes, for a name may hold bytes that are no text.
+        return pa.OSFile(os.fsencode(path))
 
 
 def _expand(pattern: str) -> list[str]:
@@ -156,8 +121,8 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
     """What is visible in a folder; nothing when it is gone, or no folder."""
     try:
         with os.scandir(folder) as entries:
-            return [entry for entry in entries if not _is_hidden(entry.name)]
-    except GONE:
+            return [entry for entry in entries if not is_hidden(entry.name)]
+    except _GONE:
         return []
     except OSError as error:
         raise _not_seen(folder, error) from error
@@ -184,7 +149,7 @@ def _stat(path: str) -> os.stat_result | None:
 
 def _is_nothing(error: OSError) -> bool:
     """Whether there is nothing of that name, or a link that leads round in a circle."""
-    return isinstance(error, GONE) or error.errno == errno.ELOOP
+    return isinstance(error, _GONE) or error.errno == errno.ELOOP
 
 
 def _not_seen(path: str, error: OSError) -> InfrastructureError:
@@ -192,7 +157,3 @@ def _not_seen(path: str, error: OSError) -> InfrastructureError:
         f"{shown(path)} cannot be looked at ({error.strerror}), so files may be overlooked: let the user that runs the "
         "job read it, or give it a name that starts with a dot"
     )
-
-
-def _is_hidden(name: str) -> bool:
-    return name.startswith((".", "_")) or name == _LOST_AND_FOUND
