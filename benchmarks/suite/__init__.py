@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from benchmarks.suite.catch_up import CatchUpBenchmark
 from benchmarks.suite.growth import GrowthBenchmark
 from benchmarks.suite.latency import LatencyBenchmark
 from benchmarks.suite.memory import MemoryBenchmark
@@ -22,6 +23,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     LatencyBenchmark(),
     PartitionsBenchmark(),
     GrowthBenchmark(),
+    CatchUpBenchmark(),
     MemoryBenchmark(),
 )
 """In the order of running; memory comes last, for it looks back at the others."""

@@ -83,10 +83,11 @@ def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) 
         ("partitions", 1.5, False),
         ("partitions", 150.0, True),
         ("growth", 1.0, True),
+        ("catch-up", 1.0, True),
         ("memory", 900, True),
         ("memory", 3_000, False),
     ]
-    assert len(programs) == 4 * 3 + 2 * 2 + 3 + 1 + 3 * 2 + 3
+    assert len(programs) == 4 * 3 + 2 * 2 + 3 + 1 + 3 * 2 + 3 + 2
 
 
 def test_contestants_take_turns(programs: list[str], tmp_path: Path) -> None:

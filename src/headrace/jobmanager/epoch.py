@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headrace.jobmanager.pre_commits import PreCommits
     from headrace.jobmanager.sources import SourceCoordinator, SplitPlan
     from headrace.plan.job_plan import JobPlan
-    from headrace.runtime.task.messages import PieceTurn
+    from headrace.runtime.task.messages import SplitAssignment
 
 _NO_EPOCH: Final = -1
 """Stands for the epoch before the first one after a start."""
@@ -80,7 +80,7 @@ class EpochPlanner:
             previous=self._previous,
             generation=manifest.generation,
             processing_time=now,
-            turns=self._turns(splits),
+            assignments=self._assignments(splits),
             partitions=partition_contexts(
                 manifest, self._plan, self._compaction.adoptions(), is_start=self._previous == _NO_EPOCH
             ),
@@ -122,14 +122,14 @@ class EpochPlanner:
         behind = (operator.node.id for operator in later if any(edge.source in reached for edge in operator.inputs))
         return frozenset(behind)
 
-    def _turns(self, splits: Mapping[int, list[SplitPlan]]) -> dict[int, tuple[PieceTurn, ...]]:
+    def _assignments(self, splits: Mapping[int, list[SplitPlan]]) -> dict[int, tuple[SplitAssignment, ...]]:
         """Splits stick to tasks by their number; the pieces of a split go round from there."""
-        tasks: list[list[PieceTurn]] = [[] for _ in range(self._plan.stages[0].parallelism)]
+        tasks: list[list[SplitAssignment]] = [[] for _ in range(self._plan.stages[0].parallelism)]
         for source in self._sources:
             for planned in splits[source.planned.node.id]:
-                for turn in source.turns(planned):
-                    tasks[(turn.channel + turn.phase) % source.planned.parallelism].append(turn)
-        return {subtask: tuple(turns) for subtask, turns in enumerate(tasks)}
+                for assignment in source.assignments(planned):
+                    tasks[(assignment.channel + assignment.piece) % source.planned.parallelism].append(assignment)
+        return {subtask: tuple(assignments) for subtask, assignments in enumerate(tasks)}
 
 
 def _seconds_to_next_timer(manifest: Manifest, now: int) -> float | None:

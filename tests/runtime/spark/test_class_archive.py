@@ -49,6 +49,7 @@ def test_an_archive_is_found_once_it_is_made(tmp_path: Path, spark_home: Path) -
     archive, file = made(tmp_path, spark_home)
 
     assert archive.find() == file
+    assert not archive.begin_making(), "a program that was started before it was there"
     assert file.read_bytes() == b"archive"
     assert archive_of(tmp_path, spark_home) == archive
 

@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 
 from headrace.common.batch import Batch
+from headrace.common.call_site import UNKNOWN_CALL_SITE
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.typeinfo import Types
-from headrace.operators.base import Operator
+from headrace.operators.base import Operator, OperatorContext
 from headrace.plan.job_plan import PlannedEdge
-from headrace.runtime.task.outputs import BroadcastingOutput
-from headrace.runtime.task.rounds import Round, Trace
-from headrace.runtime.task.watermark_valve import EXCHANGE, ValveMeeting, WatermarkValve
+from headrace.runtime.task.forks import ChainMerge, Fork, WatermarkLog
+from headrace.runtime.task.outputs import BroadcastingOutput, ChainingOutput
+from headrace.runtime.task.watermark_valve import EXCHANGE, WatermarkValve
+
+CONTEXT = OperatorContext("merging", "merging", 0, 1, 128, UNKNOWN_CALL_SITE)
 
 
 class Recorder(Operator):
@@ -92,31 +95,30 @@ class Branch:
     """A branch whose watermarks are the timestamps of its records so far."""
 
     def __init__(self, valve: WatermarkValve, number: int) -> None:
-        self.trace = Trace(lambda: self.watermark)
+        self.log = WatermarkLog(lambda: self.watermark)
         self.watermark = 0
-        self._valve = valve
-        self._edge = edge(number)
+        self.output = ChainingOutput(valve, edge(number), CONTEXT)
 
     def accept(self, batch: Batch) -> None:
         stamps = []
         for row in batch.rows:
             stamps.append(self.watermark)
-            self.watermark = max(self.watermark, int(row.split(":")[self._edge.id]))
+            self.watermark = max(self.watermark, int(row.split(":")[self.output.edge.id]))
         stamped = batch.with_watermarks(np.array(stamps))
-        self.trace.note(stamped)
-        self._valve.accept(self._edge.id, self._edge, stamped)
+        self.log.add(stamped)
+        self.output.accept(stamped)
 
     def advance(self, watermark: int) -> None:
-        self._valve.advance(self._edge.id, watermark)
+        self.output.advance(watermark)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 6])
-def test_branches_that_meet_go_by_what_all_had_reached_at_each_record(valve: WatermarkValve, size: int) -> None:
+def test_branches_that_merge_go_by_what_all_had_reached_at_each_record(valve: WatermarkValve, size: int) -> None:
     """However the records are cut into batches."""
     output = BroadcastingOutput()
     branches = [Branch(valve, 0), Branch(valve, 1)]
-    meeting = ValveMeeting(valve, {number: [branch.trace] for number, branch in enumerate(branches)})
-    output.rounds[None] = Round(Trace(lambda: 0), [branch.trace for branch in branches], [meeting])
+    merge = ChainMerge(valve, {branch.output: [branch.log] for branch in branches})
+    output.forks[None] = Fork(WatermarkLog(lambda: 0), [branch.log for branch in branches], [merge])
     for branch in branches:
         output.add(None, branch)
     valve.begin({0: 0, 1: 0}, 0)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_LAYOUT: Final = 1
+_LAYOUT: Final = 2
 """Goes up when archives have to be made in another way."""
 
 _ARCHIVE: Final = re.compile(r"classes-([0-9a-f]{8})\.jsa")
@@ -87,7 +87,7 @@ class ClassArchive:
         return found
 
     def begin_making(self) -> bool:
-        """Claim the making of the archive, once a day: what has failed is likely to fail again.
+        """Claim the making of the archive where there is none, once a day: what has failed is likely to fail again.
 
         Returns:
             Whether this call has claimed it.
@@ -95,7 +95,7 @@ class ClassArchive:
         log = self.folder / _LOG
         try:
             make_folder(self.folder, Permissions.OWNER)
-            if not _belongs_to_us_alone(self.folder):
+            if not _belongs_to_us_alone(self.folder) or self._archives():
                 return False
             if log.exists() and log.stat().st_mtime < time.time() - _RETRY_SECONDS:
                 log.unlink(missing_ok=True)

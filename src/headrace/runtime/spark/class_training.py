@@ -19,7 +19,7 @@ from pyspark.sql import functions as sql
 
 from headrace.exchange.envelope import DDL, SORT_COLUMNS
 from headrace.runtime.spark.class_archive import ClassArchive
-from headrace.runtime.spark.session import acquire_session
+from headrace.runtime.spark.session import acquire_session, session_of_epochs
 from headrace.runtime.spark.settings import DEFAULT_JAVA_OPTIONS, FRUGAL_JAVA
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _train(classes: Path) -> list[str]:
     options = f"{FRUGAL_JAVA} {_LIST_OPTION}{classes}"
     handle = acquire_session({DEFAULT_JAVA_OPTIONS: options}, master="local[2]")
     try:
-        _query(handle.session)
+        _query(session_of_epochs(handle.session))
         return _command(handle.session)
     finally:
         handle.stop()

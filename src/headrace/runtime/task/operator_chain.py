@@ -21,8 +21,8 @@ from headrace.exchange.sender import EdgeSender
 from headrace.graph.specs import SourceSpec
 from headrace.operators.base import EpochScope, OperatorContext
 from headrace.operators.sink import SinkOperator
-from headrace.runtime.task.branch_wiring import join_branches
-from headrace.runtime.task.messages import StateReport
+from headrace.runtime.task.forks import wire_forks
+from headrace.runtime.task.messages import StateReport, TaskReport
 from headrace.runtime.task.operator_table import OperatorMaker
 from headrace.runtime.task.outputs import (
     BroadcastingOutput,
@@ -79,9 +79,10 @@ class OperatorChain:
         self.sources = {op.node.id: BroadcastingOutput() for op in self.stage.operators if not op.node.inputs}
         self._readers: dict[int, SourceReader] = {}
         self.source_senders: dict[int, list[EdgeSender]] = {}
-        self._exchanged: dict[int, ExchangeOutput] = {}
+        self._edges: dict[int, ChainingOutput | ExchangeOutput] = {}
         self._wire()
-        join_branches(self.stage, self.members, self.sources, self._exchanged)
+        outputs = {**self.sources, **{node: member.output for node, member in self.members.items()}}
+        wire_forks(self.stage, self.members, outputs, self._edges)
         for member in self.members.values():
             self._open(member)
 
@@ -123,11 +124,32 @@ class OperatorChain:
             self._readers[node.id] = reader
         return self._readers[node.id]
 
+    def end_epoch(self, context: EpochContext) -> None:
+        """All records and watermarks of the epoch have come: end the input if it has ended, then the epoch."""
+        if context.is_last:
+            for member in self.members.values():
+                member.operator.finish()
+        for member in self.members.values():
+            member.operator.end_epoch()
+
     def seal_summaries(self) -> None:
         """All channels have ended: what receivers have to know of them goes into the outbox."""
         self.outbox.extend(self._summaries.seal())
 
-    def snapshot(self, context: EpochContext) -> StateReport:
+    def report(self, context: EpochContext) -> TaskReport:
+        """Write the state, and say what all kinds of tasks have to say."""
+        members = self.members.items()
+        sinks = ((node, member.operator) for node, member in members if isinstance(member.operator, SinkOperator))
+        return TaskReport(
+            stage=self.stage.index,
+            partition=self.partition,
+            state=self._snapshot(context),
+            committables={node: sink.committables for node, sink in sinks if sink.committables},
+            counters={node: dict(member.operator.counters) for node, member in members},
+            records={node: member.valve.records for node, member in members},
+        )
+
+    def _snapshot(self, context: EpochContext) -> StateReport:
         """End the epoch of all state, and write what has changed."""
         if self.state is None:
             return StateReport()
@@ -205,10 +227,12 @@ class OperatorChain:
                 guard = partial(calling_key_function, context)
                 sender = EdgeSender(edge, self.outbox.append, self._summaries, guard)
                 senders.append(sender)
-                self._exchanged[edge.id] = ExchangeOutput(sender)
-                output.add(edge.side_output, self._exchanged[edge.id])
+                self._edges[edge.id] = ExchangeOutput(sender)
             elif edge.target in self.members:
-                output.add(edge.side_output, ChainingOutput(self.members[edge.target].valve, edge, context))
+                self._edges[edge.id] = ChainingOutput(self.members[edge.target].valve, edge, context)
+            else:
+                continue
+            output.add(edge.side_output, self._edges[edge.id])
 
     def _context_of(self, planned: PlannedOperator) -> OperatorContext:
         state = None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headrace.exchange.sender import EdgeSender
     from headrace.operators.base import Operator, OperatorContext
     from headrace.plan.job_plan import PlannedEdge, PlannedOperator
-    from headrace.runtime.task.rounds import Round, Trace
+    from headrace.runtime.task.forks import Fork, Merge, WatermarkLog
     from headrace.runtime.task.watermark_valve import WatermarkValve
 
 
@@ -54,28 +54,29 @@ class ChainingOutput:
         valve: that of the next operator.
         edge: the edge between the two.
         context: the operator whose key function is called when the edge wants keys.
+
+    Attributes:
+        edge: the edge.
+        merge: where records have to wait before the operator sees them.
     """
 
     def __init__(self, valve: WatermarkValve, edge: PlannedEdge, context: OperatorContext) -> None:
         self._valve = valve
-        self._edge = edge
+        self.edge = edge
+        self.merge: Merge | None = None
         self._context = context
 
     def accept(self, batch: Batch) -> None:
-        if self._edge.key is not None:
+        if self.edge.key is not None:
             with calling_key_function(self._context):
-                batch = KeyedBatch.of(batch, keys_of(batch, self._edge.key))
-        self._valve.accept(self._edge.id, self._edge, batch)
+                batch = KeyedBatch.of(batch, keys_of(batch, self.edge.key))
+        if self.merge is None:
+            self._valve.accept(self.edge.id, self.edge, batch)
+        else:
+            self.merge.wait(self, batch)
 
     def advance(self, watermark: int) -> None:
-        self._valve.advance(self._edge.id, watermark)
-
-
-class SendMeeting(Protocol):
-    """Branches that meet behind a shuffle."""
-
-    def wait(self, target: ExchangeOutput, batch: Batch) -> None:
-        """Records are to be sent, but the round is not over."""
+        self._valve.advance(self.edge.id, watermark)
 
 
 class ExchangeOutput:
@@ -85,18 +86,20 @@ class ExchangeOutput:
         sender: the sending end of the edge.
 
     Attributes:
-        meeting: what records have to wait for before they are sent.
+        edge: the edge.
+        merge: where records have to wait before they are sent.
     """
 
     def __init__(self, sender: EdgeSender) -> None:
         self.sender = sender
-        self.meeting: SendMeeting | None = None
+        self.edge = sender.edge
+        self.merge: Merge | None = None
 
     def accept(self, batch: Batch) -> None:
-        if self.meeting is None:
+        if self.merge is None:
             self.sender.send(batch)
         else:
-            self.meeting.wait(self, batch)
+            self.merge.wait(self, self.sender.prepared(batch))
 
     def advance(self, watermark: int) -> None:
         """The last watermark travels with the summary at the end of the epoch."""
@@ -107,14 +110,14 @@ class BroadcastingOutput:
 
     Attributes:
         watermark: the last one that was passed on.
-        trace: keeps the watermarks of what is emitted, where branches that meet again want to know.
-        rounds: by output, the rounds of the branching that has its root here.
+        log: remembers the watermarks of what is emitted, where branches merge that depend on it.
+        forks: by side output (None for the main output), the fork that it is.
     """
 
     def __init__(self) -> None:
         self.watermark = MIN_WATERMARK
-        self.trace: Trace | None = None
-        self.rounds: dict[str | None, Round] = {}
+        self.log: WatermarkLog | None = None
+        self.forks: dict[str | None, Fork] = {}
         self._main: list[Target] = []
         self._sides: dict[str, list[Target]] = {}
 
@@ -129,13 +132,13 @@ class BroadcastingOutput:
 
     def emit(self, batch: Batch) -> None:
         if len(batch):
-            if self.trace is not None:
-                self.trace.note(batch)
-            self._hand_on(batch, self._main, self.rounds.get(None))
+            if self.log is not None:
+                self.log.add(batch)
+            self._hand_on(batch, self._main, self.forks.get(None))
 
     def emit_side(self, tag_id: str, batch: Batch) -> None:
         if len(batch):
-            self._hand_on(batch, self._sides.get(tag_id, ()), self.rounds.get(tag_id))
+            self._hand_on(batch, self._sides.get(tag_id, ()), self.forks.get(tag_id))
 
     def advance_watermark(self, watermark: int) -> None:
         self.watermark = watermark
@@ -145,13 +148,13 @@ class BroadcastingOutput:
             for target in targets:
                 target.advance(watermark)
 
-    def _hand_on(self, batch: Batch, targets: Iterable[Target], rounds: Round | None) -> None:
-        if rounds is not None:
-            batch = rounds.set_out(batch)
+    def _hand_on(self, batch: Batch, targets: Iterable[Target], fork: Fork | None) -> None:
+        if fork is not None:
+            batch = fork.begin(batch)
         for target in targets:
             target.accept(batch)
-        if rounds is not None:
-            rounds.end()
+        if fork is not None:
+            fork.end()
 
 
 @dataclass(slots=True)

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from headrace.common.constants import MIN_WATERMARK
-from headrace.exchange.merging import merged
-from headrace.runtime.task.rounds import Meeting, ordinals_of, slowest_at
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Container, Iterable, Mapping
 
     from headrace.common.batch import Batch
     from headrace.operators.base import Operator
     from headrace.plan.job_plan import PlannedEdge
-    from headrace.runtime.task.rounds import Trace
 
 
 EXCHANGE: Final = -1
@@ -65,7 +61,6 @@ class WatermarkValve:
         self.operator = operator
         self.watermark = MIN_WATERMARK
         self.records = 0
-        self.meetings: dict[int, ValveMeeting] = {}
         self._inputs = Inputs()
         self._only: int | None = None
 
@@ -82,34 +77,33 @@ class WatermarkValve:
 
     def accept(self, source: int, edge: PlannedEdge, batch: Batch) -> None:
         """Records of one input."""
-        if source in self.meetings:
-            self.meetings[source].wait(Arrival(source, edge.input_index, batch))
-            return
         self.records += len(batch)
         if source != self._only:
             limit = self._limit((source,))
             self._inputs.advance(source, int(batch.watermarks[-1]))
-            batch = self._held_back(batch, limit)
+            batch = self._limited(batch, limit)
         self._pass(edge.input_index, batch)
 
-    def accept_together(self, arrivals: Sequence[Arrival], traces: Mapping[int, Iterable[Trace]]) -> None:
-        """Records that have come by several branches, in the order in which they set out.
+    def accept_merged(
+        self, sources: Collection[int], reached: Mapping[int, int], batches: Iterable[tuple[int, Batch]]
+    ) -> None:
+        """Records of several inputs in their common order, each with the watermark that these had reached at it.
 
         Args:
-            arrivals: the records.
-            traces: by input, what has made the watermarks of its records; an idle input has no say.
+            sources: the inputs.
+            reached: how far those have come that had records.
+            batches: index of the operator's input and records, in their order.
         """
-        counting = {trace for source in traces if source in self._inputs for trace in traces[source]}
-        waiting: dict[int, list[Batch]] = {}
-        for arrival in arrivals:
-            self.records += len(arrival.batch)
-            met = arrival.batch.with_watermarks(slowest_at(counting, arrival.batch))
-            waiting.setdefault(arrival.input_index, []).append(met)
-        limit = self._limit(traces.keys())
-        for arrival in arrivals:
-            self._inputs.advance(arrival.source, int(arrival.batch.watermarks[-1]))
-        for input_index, batch in merged(waiting, ordinals_of):
-            self._pass(input_index, self._held_back(batch, limit))
+        limit = self._limit(sources)
+        for source, watermark in reached.items():
+            self._inputs.advance(source, watermark)
+        for input_index, batch in batches:
+            self.records += len(batch)
+            self._pass(input_index, self._limited(batch, limit))
+
+    def counts(self, source: int) -> bool:
+        """Whether event time waits for an input; it does not for an idle one."""
+        return source in self._inputs
 
     def advance(self, source: int, watermark: int) -> None:
         """One input has reached ``watermark``; an idle one has no say."""
@@ -128,44 +122,7 @@ class WatermarkValve:
             return self.watermark
         return self._inputs.slowest_but(sources)
 
-    def _held_back(self, batch: Batch, limit: int | None) -> Batch:
+    def _limited(self, batch: Batch, limit: int | None) -> Batch:
         """The same records under no more than ``limit``, and no less than what was reached already."""
         watermarks = batch.watermarks if limit is None else np.minimum(batch.watermarks, limit)
         return batch.with_watermarks(np.maximum(watermarks, self.watermark))
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """Records that have come to an operator by one of its inputs."""
-
-    source: int
-    input_index: int
-    batch: Batch
-
-
-@dataclass(slots=True)
-class ValveMeeting(Meeting):
-    """Branches that meet before an operator of the same task.
-
-    Attributes:
-        valve: the operator's valve.
-        traces: by input, what makes the watermarks of its records.
-    """
-
-    valve: WatermarkValve
-    traces: Mapping[int, Sequence[Trace]]
-    _waiting: list[Arrival] = field(default_factory=list)
-
-    def open(self) -> None:
-        self._waiting.clear()
-        self.valve.meetings.update(dict.fromkeys(self.traces, self))
-
-    def wait(self, arrival: Arrival) -> None:
-        """Records have come before the round is over."""
-        self._waiting.append(arrival)
-
-    def close(self) -> None:
-        for source in self.traces:
-            del self.valve.meetings[source]
-        if self._waiting:
-            self.valve.accept_together(self._waiting, self.traces)
