@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import cloudpickle
 
 from headrace.checkpoint.store import CheckpointStore
-from headrace.checkpoint.unstored import TemporaryStore
+from headrace.checkpoint.temporary_store import TemporaryStore
 from headrace.client.defaults import CapturedGraph, GraphCaptured, current_defaults
 from headrace.client.dependencies import check_interpreter, gather
 from headrace.client.job_client import JobClient

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from headrace.checkpoint.manifest import Manifest, PendingCommit
     from headrace.checkpoint.store import CheckpointStore
-    from headrace.checkpoint.unstored import TemporaryStore
+    from headrace.checkpoint.temporary_store import TemporaryStore
     from headrace.plan.job_plan import JobPlan
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from headrace.checkpoint.manifest import Manifest, PendingCommit
     from headrace.checkpoint.store import CheckpointStore
-    from headrace.checkpoint.unstored import TemporaryStore
+    from headrace.checkpoint.temporary_store import TemporaryStore
     from headrace.common.completable_future import CompletableFuture
     from headrace.jobmanager.commands import Command
     from headrace.jobmanager.epoch import EpochPlan

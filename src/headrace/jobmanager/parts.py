@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from headrace.checkpoint.manifest import Manifest, PendingCommit
     from headrace.checkpoint.store import CheckpointStore
-    from headrace.checkpoint.unstored import TemporaryStore
+    from headrace.checkpoint.temporary_store import TemporaryStore
     from headrace.connectors.sink import Committer, RunInTasks, Sink
     from headrace.jobmanager.compaction import CompactionCoordinator
     from headrace.jobmanager.epoch_size import EpochSizer

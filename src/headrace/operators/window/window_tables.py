@@ -101,15 +101,15 @@ class StoredTable(WindowTable):
 
     Args:
         run: the run in the store.
-        tidy: brings rows in order that are not as a window operator has written them.
+        sort: brings rows in order that are not as a window operator has written them.
 
     Attributes:
         run: the run in the store.
     """
 
-    def __init__(self, run: Run, tidy: Callable[[Accumulators], Accumulators]) -> None:
+    def __init__(self, run: Run, sort: Callable[[Accumulators], Accumulators]) -> None:
         self.run = run
-        self._tidy = tidy
+        self._sort = sort
         # After a change of parallelism some rows belong to others; after a compaction the description is an old one.
         self._is_as_written = run.whole and run.meta["offsets"][-1] == run.rows
         if self._is_as_written:
@@ -120,7 +120,7 @@ class StoredTable(WindowTable):
     @cached_property
     def accumulators(self) -> Accumulators:
         accumulators = Accumulators.of_table(self.run.table)
-        return accumulators if self._is_as_written else self._tidy(accumulators)
+        return accumulators if self._is_as_written else self._sort(accumulators)
 
     def is_over(self, lateness: int, watermark: int) -> bool:
         """Whether the time of all its windows has passed."""

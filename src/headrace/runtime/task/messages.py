@@ -51,15 +51,15 @@ def shipped_in(storage: Folder) -> Folder:
 
 
 @dataclass(frozen=True, slots=True)
-class PieceTurn:
+class SplitAssignment:
     """One piece of one split, or all of them, to be read by one task of stage 0.
 
     Attributes:
         node: node id of the source.
         channel: the number of the split within the job.
-        phase: which piece of the epoch's share it is.
-        pieces: what the reader needs, one after the other; none when the split has no input in this epoch.
-        starts: for each operator that makes watermarks, what it has reached; for phases after the first nothing is
+        piece: its number among the split's pieces in this epoch.
+        reads: what the reader needs, one after the other; none when the split has no input in this epoch.
+        starts: for each operator that makes watermarks, what it has reached; for pieces after the first nothing is
             known of the pieces before, so all start from the beginning and the receivers make it whole.
         ends: whether the split ends with this piece.
         idle: the watermark-making operators that have been silent for their idle timeout.
@@ -67,8 +67,8 @@ class PieceTurn:
 
     node: int
     channel: int
-    phase: int
-    pieces: tuple[Any, ...]
+    piece: int
+    reads: tuple[Any, ...]
     starts: Mapping[int, int]
     ends: bool = False
     idle: frozenset[int] = frozenset()
@@ -83,12 +83,15 @@ class PartitionContext:
         watermarks: by node id, the event time that each operator has reached.
         outputs: by node id, the watermark that each operator has passed on.
         adoptions: runs that were compacted in the background and now replace others.
+        dealt: by uid, the operators whose state without keys is dealt out again, with the numbers of subtasks that they
+            had; only in the first epoch after a start of the job.
     """
 
     versions: tuple[VersionRef, ...] = ()
     watermarks: Mapping[int, int] = field(default_factory=dict)
     outputs: Mapping[int, int] = field(default_factory=dict)
     adoptions: tuple[CompactionResult, ...] = ()
+    dealt: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,7 @@ class EpochContext:
         previous: the epoch that was run before it; manifests without an epoch take numbers as well.
         generation: that of the job manager, as in :class:`headrace.checkpoint.manifest.Manifest`.
         processing_time: the clock's reading in milliseconds.
-        turns: for each task of stage 0, what it reads.
+        assignments: for each task of stage 0, what it reads.
         partitions: what each task of a later stage starts from; and each of stage 0, if that holds state.
         stalled: node ids of operators behind a source that waits for its next split: their event time stands still.
         is_last: whether every source ends in this epoch.
@@ -112,7 +115,7 @@ class EpochContext:
     previous: int
     generation: int
     processing_time: int
-    turns: Mapping[int, tuple[PieceTurn, ...]]
+    assignments: Mapping[int, tuple[SplitAssignment, ...]]
     partitions: Mapping[tuple[int, int], PartitionContext]
     stalled: frozenset[int] = frozenset()
     is_last: bool = False
@@ -129,17 +132,17 @@ class EpochContext:
 
     def for_sources(self) -> list[EpochContext]:
         """For each task of stage 0, only what it needs: what it reads, its state, and what it tells later tasks."""
-        handed_on: list[dict[tuple[int, int], PartitionContext]] = [{} for _ in self.turns]
+        handed_on: list[dict[tuple[int, int], PartitionContext]] = [{} for _ in self.assignments]
         for (stage, partition), start in self.partitions.items():
-            handed_on[hands_on(partition, len(self.turns))][stage, partition] = start
+            handed_on[hands_on(partition, len(self.assignments))][stage, partition] = start
         return [
-            replace(self, turns={subtask: self.turns[subtask]}, partitions=partitions)
+            replace(self, assignments={subtask: self.assignments[subtask]}, partitions=partitions)
             for subtask, partitions in enumerate(handed_on)
         ]
 
     def for_partition(self, stage: int, partition: int) -> EpochContext:
         """Only what one task of a later stage needs."""
-        return replace(self, turns={}, partitions={(stage, partition): self.partitions[stage, partition]})
+        return replace(self, assignments={}, partitions={(stage, partition): self.partitions[stage, partition]})
 
 
 def hands_on(partition: int, sources: int) -> int:

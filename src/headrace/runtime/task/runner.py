@@ -70,7 +70,7 @@ class TaskRunner:
             self._keep(0, subtask, context, chain)
         except REPORTED as error:
             report = self._failed(0, subtask, chain, error)
-            yield from self._call_off(0)
+            yield from self._fail_later_stages(0)
         except BaseException:
             if chain is not None:
                 chain.drop()
@@ -90,7 +90,7 @@ class TaskRunner:
             running.drop()
             raise
 
-    def _call_off(self, stage: int) -> Iterator[Envelope]:
+    def _fail_later_stages(self, stage: int) -> Iterator[Envelope]:
         """Tell every later task, before any record, that the epoch has failed: its input is not whole."""
         for later in range(stage + 1, self._stages):
             for partition in range(self._parallelism[later]):
@@ -195,7 +195,7 @@ class _RunningStage:
     def _fail(self, error: BaseException) -> Iterator[Envelope]:
         self._report = self._runner._failed(self._stage, self._partition, self._chain, error)
         self._chain = None
-        return self._runner._call_off(self._stage)
+        return self._runner._fail_later_stages(self._stage)
 
 
 def _emptied(chain: OperatorChain) -> Iterator[Envelope]:

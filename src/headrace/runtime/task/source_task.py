@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,10 +12,9 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.errors import HeadraceError
 from headrace.common.row import Row
 from headrace.exchange.channel import ChannelStatus
-from headrace.operators.sink import SinkOperator
 from headrace.operators.timestamps import TimestampsOperator
 from headrace.operators.user_code import user_error
-from headrace.runtime.task.messages import ChannelReport, PieceTurn, TaskReport
+from headrace.runtime.task.messages import ChannelReport, SplitAssignment, TaskReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,43 +41,37 @@ class SourceTask:
         self._channels: list[ChannelReport] = []
         self._source_records: dict[int, int] = {}
         self._source_counters: dict[int, dict[str, int]] = {}
-        self._reach = {node: _Reach(chain, node) for node in chain.sources}
+        self._paths = {node: _SourcePath(chain, node) for node in chain.sources}
 
     def run(self) -> Iterator[None]:
         """Work through the task's pieces; yields whenever the outbox may be emptied."""
         self._chain.begin_epoch(self._context, {})
-        for turn in self._context.turns[self._chain.partition]:
-            yield from self._run_turn(turn)
-        for member in self._chain.members.values():
-            if self._context.is_last:
-                member.operator.finish()
-            member.operator.end_epoch()
+        for assignment in self._context.assignments[self._chain.partition]:
+            yield from self._read_assignment(assignment)
+        self._chain.end_epoch(self._context)
         for senders in self._all_senders():
             senders.flush()
         self._chain.seal_summaries()
 
     def report(self) -> TaskReport:
         """Write the state and say what was done."""
-        members = self._chain.members
-        return TaskReport(
-            stage=0,
-            partition=self._chain.partition,
-            state=self._chain.snapshot(self._context),
+        report = self._chain.report(self._context)
+        return replace(
+            report,
             channels=tuple(self._channels),
-            committables=committables_of(members),
-            counters={node: dict(member.operator.counters) for node, member in members.items()} | self._source_counters,
-            records={node: member.valve.records for node, member in members.items()} | self._source_records,
+            counters={**report.counters, **self._source_counters},
+            records={**report.records, **self._source_records},
         )
 
-    def _run_turn(self, turn: PieceTurn) -> Iterator[None]:
-        reach = self._reach[turn.node]
-        reach.begin(turn)
-        for piece in turn.pieces:
-            for records in self._read(turn.node, piece):
-                self._emit(turn.node, records)
+    def _read_assignment(self, assignment: SplitAssignment) -> Iterator[None]:
+        path = self._paths[assignment.node]
+        path.begin(assignment)
+        for read in assignment.reads:
+            for records in self._read(assignment.node, read):
+                self._emit(assignment.node, records)
                 yield
-        self._chain.sources[turn.node].advance_watermark(MAX_WATERMARK if turn.ends else MIN_WATERMARK)
-        self._channels.extend(reach.end(turn))
+        self._chain.sources[assignment.node].advance_watermark(MAX_WATERMARK if assignment.ends else MIN_WATERMARK)
+        self._channels.extend(path.end(assignment))
         yield
 
     def _emit(self, node: int, records: SourceRecords) -> None:
@@ -131,7 +125,7 @@ class SourceTask:
             yield from member.senders
 
 
-class _Reach:
+class _SourcePath:
     """Everything of stage 0 that the records of one source can reach, in topological order."""
 
     def __init__(self, chain: OperatorChain, source: int) -> None:
@@ -145,7 +139,7 @@ class _Reach:
                 self._nodes.append(planned.node.id)
         self._reached = reached
 
-    def begin(self, turn: PieceTurn) -> None:
+    def begin(self, assignment: SplitAssignment) -> None:
         """What follows is this piece: set every watermark to where the piece starts."""
         outputs: dict[int, int] = {self._source: MIN_WATERMARK}
         self._chain.sources[self._source].watermark = MIN_WATERMARK
@@ -155,37 +149,39 @@ class _Reach:
             start = min(inputs.values())
             member.valve.begin(inputs, start)
             if isinstance(member.operator, TimestampsOperator):
-                start = turn.starts.get(node, MIN_WATERMARK)
+                start = assignment.starts.get(node, MIN_WATERMARK)
             member.operator.begin_channel(start)
             member.output.watermark = outputs[node] = start
         for node, senders in self._senders():
             for sender in senders:
-                sender.begin_channel(turn.channel, turn.phase, outputs[node])
+                sender.begin_channel(assignment.channel, assignment.piece, outputs[node])
 
-    def end(self, turn: PieceTurn) -> Iterator[ChannelReport]:
+    def end(self, assignment: SplitAssignment) -> Iterator[ChannelReport]:
         """The piece is over: close the channels and say how far it came."""
         for node, senders in self._senders():
             watermark = self._output_watermark(node)
             for sender in senders:
-                sender.end_channel(watermark, self._status(node, turn))
+                sender.end_channel(watermark, self._status(node, assignment))
         for node in self._nodes:
             operator = self._member(node).operator
             if isinstance(operator, TimestampsOperator):
-                yield ChannelReport(node, turn.channel, operator.watermark, operator.saw_records)
+                yield ChannelReport(node, assignment.channel, operator.watermark, operator.saw_records)
 
-    def _status(self, node: int, turn: PieceTurn) -> ChannelStatus:
-        if turn.ends:
+    def _status(self, node: int, assignment: SplitAssignment) -> ChannelStatus:
+        if assignment.ends:
             return ChannelStatus.FINISHED
-        return ChannelStatus.IDLE if self._is_idle(node, turn) else ChannelStatus.ACTIVE
+        return ChannelStatus.IDLE if self._is_idle(node, assignment) else ChannelStatus.ACTIVE
 
-    def _is_idle(self, node: int, turn: PieceTurn) -> bool:
+    def _is_idle(self, node: int, assignment: SplitAssignment) -> bool:
         """Whether the nearest watermark-making operators before ``node`` are all idle."""
         if node == self._source:
             return False
         member = self._member(node)
         if isinstance(member.operator, TimestampsOperator):
-            return node in turn.idle
-        return all(self._is_idle(edge.source, turn) for edge in member.planned.inputs if edge.source in self._reached)
+            return node in assignment.idle
+        return all(
+            self._is_idle(edge.source, assignment) for edge in member.planned.inputs if edge.source in self._reached
+        )
 
     def _senders(self) -> Iterator[tuple[int, list[EdgeSender]]]:
         yield self._source, self._chain.source_senders.get(self._source, [])
@@ -199,12 +195,3 @@ class _Reach:
 
     def _member(self, node: int) -> ChainedOperator:
         return self._chain.members[node]
-
-
-def committables_of(members: dict[int, ChainedOperator]) -> dict[int, list[Any]]:
-    """What the sinks of a task want committed."""
-    return {
-        node: member.operator.committables
-        for node, member in members.items()
-        if isinstance(member.operator, SinkOperator) and member.operator.committables
-    }

@@ -81,7 +81,7 @@ class WatermarkValve:
         if source != self._only:
             limit = self._limit((source,))
             self._inputs.advance(source, int(batch.watermarks[-1]))
-            batch = self._held_back(batch, limit)
+            batch = self._limited(batch, limit)
         self._pass(edge.input_index, batch)
 
     def accept_merged(
@@ -99,7 +99,7 @@ class WatermarkValve:
             self._inputs.advance(source, watermark)
         for input_index, batch in batches:
             self.records += len(batch)
-            self._pass(input_index, self._held_back(batch, limit))
+            self._pass(input_index, self._limited(batch, limit))
 
     def counts(self, source: int) -> bool:
         """Whether event time waits for an input; it does not for an idle one."""
@@ -122,7 +122,7 @@ class WatermarkValve:
             return self.watermark
         return self._inputs.slowest_but(sources)
 
-    def _held_back(self, batch: Batch, limit: int | None) -> Batch:
+    def _limited(self, batch: Batch, limit: int | None) -> Batch:
         """The same records under no more than ``limit``, and no less than what was reached already."""
         watermarks = batch.watermarks if limit is None else np.minimum(batch.watermarks, limit)
         return batch.with_watermarks(np.maximum(watermarks, self.watermark))
