@@ -46,6 +46,21 @@ class Layout(ABC):
             InvalidTypeError: when a column is missing or of a type that cannot be cast without loss.
         """
 
+    def coerced_rows(self, rows: list[Any]) -> list[Any]:
+        """The records in the form in which ``columns_to_rows`` gives them: the list itself where all are.
+
+        Raises:
+            InvalidTypeError: as ``rows_to_columns``.
+        """
+        handler = handler_of(self.type_info)
+        if handler.all_coerced(rows):
+            return rows
+        try:
+            return list(map(handler.coerce, rows))
+        except InvalidTypeError:
+            self.rows_to_columns(rows)  # tells which record it is
+            raise
+
     def _arrays(self, batch: pa.RecordBatch) -> list[pa.Array]:
         if batch.schema.equals(self.schema):
             return list(batch.columns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -28,7 +29,8 @@ TENS = AlignedWindows(10, 10)
 
 def driver(fresh: bool = True, **layout: Any) -> Driver:
     given = {"assigner": TENS, "codec": CODEC, "input_type": INPUT, "output_type": ANY, **layout}
-    return Driver(lambda: RowWindowOperator(RowWindowLayout(**given)), codec=given["codec"], fresh=fresh)
+    make = partial(RowWindowOperator, RowWindowLayout(**given))
+    return Driver(make, type=given["input_type"], codec=given["codec"], fresh=fresh)
 
 
 def outputs(run: Driver) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import cloudpickle
@@ -57,6 +57,9 @@ class PickleHandler(TypeHandler):
     def decode(self, array: pa.Array) -> list[Any]:
         # These are bytes that headrace wrote itself, in a stream or a state of this very job.
         return [None if data is None else pickle.loads(data) for data in array.to_pylist()]
+
+    def all_coerced(self, values: Collection[Any]) -> bool:
+        return True
 
     def add_check(self, source: CheckSource, value: str) -> str:
         return "True"

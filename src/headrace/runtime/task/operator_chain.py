@@ -22,7 +22,7 @@ from headrace.graph.specs import SourceSpec
 from headrace.operators.base import EpochScope, OperatorContext
 from headrace.operators.sink import SinkOperator
 from headrace.runtime.task.forks import wire_forks
-from headrace.runtime.task.messages import StateReport
+from headrace.runtime.task.messages import StateReport, TaskReport
 from headrace.runtime.task.operator_table import OperatorMaker
 from headrace.runtime.task.outputs import (
     BroadcastingOutput,
@@ -33,7 +33,7 @@ from headrace.runtime.task.outputs import (
 )
 from headrace.runtime.task.watermark_valve import WatermarkValve
 from headrace.state.kinds import StateKind
-from headrace.state.task_state import TaskState
+from headrace.state.task_state import StateOwner, TaskState
 
 if TYPE_CHECKING:
     from headrace.connectors.source import SourceReader
@@ -124,11 +124,32 @@ class OperatorChain:
             self._readers[node.id] = reader
         return self._readers[node.id]
 
+    def end_epoch(self, context: EpochContext) -> None:
+        """All records and watermarks of the epoch have come: end the input if it has ended, then the epoch."""
+        if context.is_last:
+            for member in self.members.values():
+                member.operator.finish()
+        for member in self.members.values():
+            member.operator.end_epoch()
+
     def seal_summaries(self) -> None:
         """All channels have ended: what receivers have to know of them goes into the outbox."""
         self.outbox.extend(self._summaries.seal())
 
-    def snapshot(self, context: EpochContext) -> StateReport:
+    def report(self, context: EpochContext) -> TaskReport:
+        """Write the state, and say what all kinds of tasks have to say."""
+        members = self.members.items()
+        sinks = ((node, member.operator) for node, member in members if isinstance(member.operator, SinkOperator))
+        return TaskReport(
+            stage=self.stage.index,
+            partition=self.partition,
+            state=self._snapshot(context),
+            committables={node: sink.committables for node, sink in sinks if sink.committables},
+            counters={node: dict(member.operator.counters) for node, member in members},
+            records={node: member.valve.records for node, member in members},
+        )
+
+    def _snapshot(self, context: EpochContext) -> StateReport:
         """End the epoch of all state, and write what has changed."""
         if self.state is None:
             return StateReport()
@@ -182,7 +203,12 @@ class OperatorChain:
             self.partition,
             self.stage.parallelism,
             self.plan.max_parallelism,
-            {planned.uid: (planned.parallelism, planned.max_parallelism) for planned in self.stage.operators},
+            {
+                planned.uid: StateOwner(
+                    planned.parallelism, planned.max_parallelism, planned.state_kinds, start.dealt.get(planned.uid)
+                )
+                for planned in self.stage.operators
+            },
         )
 
     def _wire(self) -> None:

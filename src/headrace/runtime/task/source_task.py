@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,6 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.errors import HeadraceError
 from headrace.common.row import Row
 from headrace.exchange.channel import ChannelStatus
-from headrace.operators.sink import SinkOperator
 from headrace.operators.timestamps import TimestampsOperator
 from headrace.operators.user_code import user_error
 from headrace.runtime.task.messages import ChannelReport, SplitAssignment, TaskReport
@@ -41,43 +41,37 @@ class SourceTask:
         self._channels: list[ChannelReport] = []
         self._source_records: dict[int, int] = {}
         self._source_counters: dict[int, dict[str, int]] = {}
-        self._reach = {node: _Reach(chain, node) for node in chain.sources}
+        self._paths = {node: _SourcePath(chain, node) for node in chain.sources}
 
     def run(self) -> Iterator[None]:
         """Work through the task's pieces; yields whenever the outbox may be emptied."""
         self._chain.begin_epoch(self._context, {})
         for assignment in self._context.assignments[self._chain.partition]:
             yield from self._read_assignment(assignment)
-        for member in self._chain.members.values():
-            if self._context.is_last:
-                member.operator.finish()
-            member.operator.end_epoch()
+        self._chain.end_epoch(self._context)
         for senders in self._all_senders():
             senders.flush()
         self._chain.seal_summaries()
 
     def report(self) -> TaskReport:
         """Write the state and say what was done."""
-        members = self._chain.members
-        return TaskReport(
-            stage=0,
-            partition=self._chain.partition,
-            state=self._chain.snapshot(self._context),
+        report = self._chain.report(self._context)
+        return replace(
+            report,
             channels=tuple(self._channels),
-            committables=committables_of(members),
-            counters={node: dict(member.operator.counters) for node, member in members.items()} | self._source_counters,
-            records={node: member.valve.records for node, member in members.items()} | self._source_records,
+            counters={**report.counters, **self._source_counters},
+            records={**report.records, **self._source_records},
         )
 
     def _read_assignment(self, assignment: SplitAssignment) -> Iterator[None]:
-        reach = self._reach[assignment.node]
-        reach.begin(assignment)
+        path = self._paths[assignment.node]
+        path.begin(assignment)
         for read in assignment.reads:
             for records in self._read(assignment.node, read):
                 self._emit(assignment.node, records)
                 yield
         self._chain.sources[assignment.node].advance_watermark(MAX_WATERMARK if assignment.ends else MIN_WATERMARK)
-        self._channels.extend(reach.end(assignment))
+        self._channels.extend(path.end(assignment))
         yield
 
     def _emit(self, node: int, records: SourceRecords) -> None:
@@ -131,7 +125,7 @@ class SourceTask:
             yield from member.senders
 
 
-class _Reach:
+class _SourcePath:
     """Everything of stage 0 that the records of one source can reach, in topological order."""
 
     def __init__(self, chain: OperatorChain, source: int) -> None:
@@ -201,12 +195,3 @@ class _Reach:
 
     def _member(self, node: int) -> ChainedOperator:
         return self._chain.members[node]
-
-
-def committables_of(members: dict[int, ChainedOperator]) -> dict[int, list[Any]]:
-    """What the sinks of a task want committed."""
-    return {
-        node: member.operator.committables
-        for node, member in members.items()
-        if isinstance(member.operator, SinkOperator) and member.operator.committables
-    }

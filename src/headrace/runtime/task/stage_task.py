@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,7 @@ from headrace.common.constants import MIN_WATERMARK
 from headrace.exchange.channel import ChannelStatus, summaries_of
 from headrace.exchange.receiver import ExchangeReceiver
 from headrace.operators.timestamps import TimestampsOperator
-from headrace.runtime.task.messages import PartitionContext, TaskReport
-from headrace.runtime.task.source_task import committables_of
+from headrace.runtime.task.messages import PartitionContext
 from headrace.runtime.task.watermark_valve import EXCHANGE
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.exchange.envelope import Envelope
     from headrace.plan.job_plan import PlannedEdge
-    from headrace.runtime.task.messages import EpochContext
+    from headrace.runtime.task.messages import EpochContext, TaskReport
     from headrace.runtime.task.operator_chain import OperatorChain
     from headrace.runtime.task.outputs import ChainedOperator
 
@@ -59,29 +59,19 @@ class StageTask:
             if node in self._receivers:
                 final, _ = self._receivers[node].end()
                 member.valve.advance(EXCHANGE, final)
-        members = self._chain.members
-        for member in members.values():
-            if self._context.is_last:
-                member.operator.finish()
-        for member in members.values():
-            member.operator.end_epoch()
-        for node, member in members.items():
+        self._chain.end_epoch(self._context)
+        for node, member in self._chain.members.items():
             for sender in member.senders:
                 sender.end_channel(member.output.watermark, self._status_of(node))
         self._chain.seal_summaries()
 
     def report(self) -> TaskReport:
         """Write the state and say what was done."""
-        chain = self._chain
-        return TaskReport(
-            stage=chain.stage.index,
-            partition=chain.partition,
-            state=chain.snapshot(self._context),
-            watermarks={node: member.valve.watermark for node, member in chain.members.items()},
-            outputs={node: member.output.watermark for node, member in chain.members.items()},
-            committables=committables_of(chain.members),
-            counters={node: dict(member.operator.counters) for node, member in chain.members.items()},
-            records={node: member.valve.records for node, member in chain.members.items()},
+        members = self._chain.members
+        return replace(
+            self._chain.report(self._context),
+            watermarks={node: member.valve.watermark for node, member in members.items()},
+            outputs={node: member.output.watermark for node, member in members.items()},
         )
 
     def _add_receiver(self, node: int, member: ChainedOperator) -> None:
