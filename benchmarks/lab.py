@@ -45,6 +45,11 @@ class Contestant:
         """Whether this is what is measured, not what it is measured against."""
         return self.program.startswith("headrace")
 
+    @property
+    def is_rival(self) -> bool:
+        """Whether headrace is measured against it; who is neither is only shown beside them."""
+        return self.program.startswith("spark")
+
 
 @dataclass(frozen=True, slots=True)
 class Work:
@@ -107,7 +112,8 @@ class Lab:
         assignment = Assignment(source, work.records_per_epoch, self._folder / "run", contestant.options)
         outcome, peaks = launch(contestant.program, assignment)
         check(contestant.name, outcome.totals, work.truth(source, outcome.totals))
-        self.peaks[contestant.is_headrace].merge(peaks)
+        if contestant.is_headrace or contestant.is_rival:
+            self.peaks[contestant.is_headrace].merge(peaks)
         steady = work.steady(outcome)
         self._console.print(
             f"    {contestant.name:<16} {median(steady):8.3f} s an epoch, {len(steady)} epochs; "
@@ -143,6 +149,6 @@ def measured(work: Work, outcomes: Sequence[Outcome], peaks: Peaks) -> Measured:
     )
 
 
-def best_rival(found: Mapping[str, Measured], headrace: str = "headrace") -> Measured:
-    """The fastest of all others: only that one counts."""
-    return min((each for name, each in found.items() if name != headrace), key=lambda each: each.seconds)
+def best_rival(found: Mapping[str, Measured], contestants: Sequence[Contestant]) -> Measured:
+    """The fastest of those whom headrace is measured against: only that one counts."""
+    return min((found[each.name] for each in contestants if each.is_rival), key=lambda each: each.seconds)

@@ -26,7 +26,7 @@ from headrace.jobmanager.recovery import check_compatible, operator_watermark, p
 from headrace.plan.job_plan import JobPlan
 from headrace.plan.planner import PlanSettings, plan_job
 from headrace.state.key_groups import range_of_partition
-from headrace.state.kinds import KEYED
+from headrace.state.kinds import KEYED, StateKind
 from headrace.state.version import VersionRef
 
 MAX = 12
@@ -98,6 +98,32 @@ def test_every_key_group_is_read_by_the_task_that_owns_it(
             context = contexts[1, number]
             assert {f"state-{n}" for n in sources} <= {ref.name for ref in context.versions}
             assert context.watermarks[nodes[uid]] == 100 + min(sources), "the slowest one counts"
+
+
+@pytest.mark.parametrize(
+    ("kind", "before", "now", "at_a_start"),
+    [
+        (StateKind.LIST, 3, 3, [[0], [1], [2]]),
+        (StateKind.LIST, 3, 2, [[0, 1, 2], [0, 1, 2]]),
+        (StateKind.UNION, 2, 2, [[0, 1], [0, 1]]),
+        (StateKind.BROADCAST, 3, 3, [[0], [1], [2]]),
+        (StateKind.BROADCAST, 2, 5, [[0], [1], [0], [1], [0]]),
+        (StateKind.BROADCAST, 3, 1, [[0]]),
+    ],
+)
+def test_a_task_is_told_of_no_more_state_without_keys_than_it_may_get(
+    kind: StateKind, before: int, now: int, at_a_start: list[list[int]]
+) -> None:
+    held, job = manifest(before, 1), plan(now, 1)
+    stage = replace(held.stages[1], operators={"first": OperatorSnapshot(before, MAX, frozenset({kind}))})
+    held = replace(held, stages=(StageSnapshot(), stage))
+    contexts = partition_contexts(held, job, is_start=True)
+    for number in range(now):
+        assert [ref.partition for ref in contexts[1, number].versions] == at_a_start[number]
+        assert contexts[1, number].dealt == {"first": before}
+    later = partition_contexts(manifest(now, 1), job)
+    assert [[ref.partition for ref in later[1, number].versions] for number in range(now)] == [[n] for n in range(now)]
+    assert {len(later[1, number].dealt) for number in range(now)} == {0}
 
 
 def test_a_fresh_job_starts_from_nothing() -> None:

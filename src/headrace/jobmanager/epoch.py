@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.jobmanager.recovery import partition_contexts
 from headrace.runtime.task.messages import EpochContext
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from headrace.jobmanager.sources import SourceCoordinator, SplitPlan
     from headrace.plan.job_plan import JobPlan
     from headrace.runtime.task.messages import SplitAssignment
+
+_NO_EPOCH: Final = -1
+"""Stands for the epoch before the first one after a start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ class EpochPlanner:
         compaction: CompactionCoordinator,
         pre_commits: PreCommits,
     ) -> None:
-        self._previous = -1
+        self._previous = _NO_EPOCH
         self._pre_commits = pre_commits
         self._compaction = compaction
         self._plan = plan
@@ -78,7 +81,9 @@ class EpochPlanner:
             generation=manifest.generation,
             processing_time=now,
             assignments=self._assignments(splits),
-            partitions=partition_contexts(manifest, self._plan, self._compaction.adoptions()),
+            partitions=partition_contexts(
+                manifest, self._plan, self._compaction.adoptions(), is_start=self._previous == _NO_EPOCH
+            ),
             stalled=self._stalled(splits),
             is_last=is_last,
         )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from headrace.common import options
@@ -12,7 +13,8 @@ from headrace.common.errors import StateMigrationError
 from headrace.graph.specs import SinkSpec
 from headrace.runtime.task.messages import PartitionContext
 from headrace.state.key_groups import hash_bounds_of_partition
-from headrace.state.kinds import StateKind
+from headrace.state.kinds import KEYED, StateKind
+from headrace.state.redistribution import Redistribution
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -72,7 +74,7 @@ def without_unclaimed(manifest: Manifest, plan: JobPlan) -> Manifest:
 
 
 def partition_contexts(
-    manifest: Manifest, plan: JobPlan, adoptions: Adoptions | None = None
+    manifest: Manifest, plan: JobPlan, adoptions: Adoptions | None = None, *, is_start: bool = False
 ) -> dict[tuple[int, int], PartitionContext]:
     """What every task of the later stages, and of stage 0 if that holds state, starts from.
 
@@ -80,11 +82,13 @@ def partition_contexts(
         manifest: where the job has come to.
         plan: the job.
         adoptions: runs that were merged in the background, by stage and partition.
+        is_start: whether the job has run no epoch since it started, so that state without keys is dealt out.
     """
     adopted = adoptions or {}
     return {
         (stage.index, partition): replace(
-            _context(manifest, plan, stage, partition), adoptions=adopted.get((stage.index, partition), ())
+            _context(manifest, stage, partition, is_start=is_start),
+            adoptions=adopted.get((stage.index, partition), ()),
         )
         for stage in plan.stages
         if stage.index or stage.holds_state
@@ -92,20 +96,61 @@ def partition_contexts(
     }
 
 
-def _context(manifest: Manifest, plan: JobPlan, stage: Stage, partition: int) -> PartitionContext:
-    uids = {operator.uid: operator.node.id for operator in stage.operators}
+@dataclass(frozen=True, slots=True)
+class _Succession:
+    """One subtask of an operator, and the operator as the manifest knows it."""
+
+    operator: PlannedOperator
+    subtask: int
+    held: OperatorSnapshot
+    is_start: bool
+
+    @property
+    def is_dealt(self) -> bool:
+        """Whether state without keys is dealt out to the subtask."""
+        return self.is_start and bool(self.held.state_kinds - KEYED)
+
+    def predecessors(self) -> Iterator[int]:
+        """The old subtasks that held keys of this one; of the same number where nothing has changed."""
+        before, now = self.held, self.operator
+        if (before.parallelism, before.max_parallelism) == (now.parallelism, now.max_parallelism):
+            yield self.subtask
+            return
+        start, stop = hash_bounds_of_partition(self.subtask, now.parallelism, now.max_parallelism)
+        for number in range(before.parallelism):
+            their_start, their_stop = hash_bounds_of_partition(number, before.parallelism, before.max_parallelism)
+            if their_start < stop and start < their_stop:
+                yield number
+
+    def state_sources(self) -> Iterator[int]:
+        """The old subtasks that held state of which this one may get some."""
+        if self.held.state_kinds and (StateKind.KEYED in self.held.state_kinds or not self.is_dealt):
+            yield from self.predecessors()
+        if self.is_dealt:
+            redistribution = Redistribution(self.held.parallelism, self.operator.parallelism, self.subtask)
+            for kind in self.held.state_kinds - KEYED:
+                yield from redistribution.subtasks_of(kind)
+
+
+def _context(manifest: Manifest, stage: Stage, partition: int, *, is_start: bool) -> PartitionContext:
+    operators = {operator.uid: operator for operator in stage.operators if partition < operator.parallelism}
     versions: dict[tuple[int, int], VersionRef] = {}
     watermarks: dict[int, int] = {}
     outputs: dict[int, int] = {}
+    dealt: dict[str, int] = {}
     for index, old in enumerate(manifest.stages):
-        for uid, held in ((uid, held) for uid, held in old.operators.items() if uid in uids):
-            operator = plan.operator(uids[uid])
-            for number in _overlapping(operator, partition, held):
-                snapshot = old.partitions[number]
-                if snapshot.version is not None and held.state_kinds:
-                    versions[index, number] = snapshot.version
-                _lower(snapshot, uid, operator.node.id, watermarks, outputs)
-    return PartitionContext(tuple(versions.values()), watermarks, outputs)
+        for uid, held in ((uid, held) for uid, held in old.operators.items() if uid in operators):
+            succession = _Succession(operators[uid], partition, held, is_start)
+            for number in succession.predecessors():
+                _lower(old.partitions[number], uid, operators[uid].node.id, watermarks, outputs)
+            for number in succession.state_sources():
+                version = old.partitions[number].version
+                if version is not None:
+                    versions[index, number] = version
+            if succession.is_dealt:
+                dealt[uid] = held.parallelism
+    refs = tuple(version for _, version in sorted(versions.items(), key=itemgetter(0)))
+    return PartitionContext(refs, watermarks, outputs, dealt=dealt)
 
 
 def _lower(
@@ -116,27 +161,6 @@ def _lower(
     if reached is not None:
         watermarks[node] = min(watermarks.get(node, reached.watermark), reached.watermark)
         outputs[node] = min(outputs.get(node, reached.output), reached.output)
-
-
-def _overlapping(operator: PlannedOperator, partition: int, held: OperatorSnapshot) -> Iterator[int]:
-    """The old partitions that hold keys of the new one.
-
-    Args:
-        operator: the operator, as it is now.
-        partition: the new one.
-        held: the operator, as it was; with the same number of key groups if it has keyed state.
-    """
-    if partition >= operator.parallelism:
-        return
-    before, key_groups = held.parallelism, held.max_parallelism
-    if (before, key_groups) == (operator.parallelism, operator.max_parallelism):
-        yield partition
-        return
-    start, stop = hash_bounds_of_partition(partition, operator.parallelism, operator.max_parallelism)
-    for number in range(before):
-        their_start, their_stop = hash_bounds_of_partition(number, before, key_groups)
-        if their_start < stop and start < their_stop:
-            yield number
 
 
 def _holding(stage: StageSnapshot) -> Iterator[tuple[str, OperatorSnapshot]]:

@@ -253,16 +253,20 @@ class SourceCoordinator:
 
 
 def has_to_be_read_whole(plan: JobPlan, source: PlannedOperator) -> bool:
-    """Whether the pieces of a split cannot be told apart by number where its records come together again.
+    """Whether one task has to read the pieces of a split, one after the other.
 
-    That is where branches meet that have watermarks of their own: one number is not enough to lift what a later piece
-    says. And where records meet what was made of them behind another shuffle, which has no pieces any more.
+    That is where records meet state before any shuffle: it has to see them in their order. And where the pieces cannot
+    be told apart by number where their records come together again: where branches meet that have watermarks of their
+    own, one number is not enough to lift what a later piece says; and where records meet what was made of them behind
+    another shuffle, that has no pieces any more.
     """
     found = forks_of(plan.stages[0])
     if any(fork.node == source.node.id and fork.has_several_watermarks for fork in found):
         return True
     reached = {source.node.id}
     for planned in plan.operators():
+        if planned.stage == 0 and planned.state_kinds and any(edge.source in reached for edge in planned.inputs):
+            return True
         edges = [edge for edge in planned.inputs if edge.source in reached]
         stages = {plan.operator(edge.source).stage for edge in edges if edge.is_exchange}
         if 0 in stages and len(stages) > 1:

@@ -12,8 +12,8 @@ The document of a plan has these keys, in this order; later versions may add som
 
 An operator has ``id``, ``name``, ``kind``, ``pact`` (``Data Source``, ``Operator`` or ``Data Sink``), ``uid``,
 ``uid_derived`` (true when the user gave none), ``parallelism``, ``max_parallelism``, ``state`` (a list of the kinds of
-state that it may hold: ``keyed``, ``operator``, ``broadcast``), ``output_type`` (null for sinks) and ``call_site`` (the
-line of the program that asked for it).
+state that it may hold: ``keyed``, ``operator list``, ``union list``, ``broadcast``), ``output_type`` (null for sinks)
+and ``call_site`` (the line of the program that asked for it).
 
 An edge has ``source`` and ``target`` (ids of operators), ``input`` (which input of the target, from 0),
 ``ship_strategy`` (``FORWARD``, ``HASH`` or ``REBALANCE``), ``exchange`` (whether it crosses a shuffle; else its ends

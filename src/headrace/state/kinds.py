@@ -13,10 +13,13 @@ class StateKind(Enum):
     """A kind of state. The values are written into manifests and plans."""
 
     KEYED = "keyed"
-    """State and timers by key. The key groups of a key say which subtask has it."""
+    """State and timers by key. The key group of a key says which subtask has it."""
 
-    OPERATOR = "operator"
-    """Lists that belong to a subtask. At a start they are dealt out again: split evenly, or all of them to everyone."""
+    LIST = "operator list"
+    """Lists of a subtask. After a start at another parallelism each subtask has an equal share of their elements."""
+
+    UNION = "union list"
+    """Lists of a subtask. After a start each subtask has the elements of all."""
 
     BROADCAST = "broadcast"
     """Maps of which every subtask has the same copy."""

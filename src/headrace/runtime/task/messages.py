@@ -83,12 +83,15 @@ class PartitionContext:
         watermarks: by node id, the event time that each operator has reached.
         outputs: by node id, the watermark that each operator has passed on.
         adoptions: runs that were compacted in the background and now replace others.
+        dealt: by uid, the operators whose state without keys is dealt out again, with the numbers of subtasks that they
+            had; only in the first epoch after a start of the job.
     """
 
     versions: tuple[VersionRef, ...] = ()
     watermarks: Mapping[int, int] = field(default_factory=dict)
     outputs: Mapping[int, int] = field(default_factory=dict)
     adoptions: tuple[CompactionResult, ...] = ()
+    dealt: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

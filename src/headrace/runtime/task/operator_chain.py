@@ -33,7 +33,7 @@ from headrace.runtime.task.outputs import (
 )
 from headrace.runtime.task.watermark_valve import WatermarkValve
 from headrace.state.kinds import StateKind
-from headrace.state.task_state import TaskState
+from headrace.state.task_state import StateOwner, TaskState
 
 if TYPE_CHECKING:
     from headrace.connectors.source import SourceReader
@@ -203,7 +203,12 @@ class OperatorChain:
             self.partition,
             self.stage.parallelism,
             self.plan.max_parallelism,
-            {planned.uid: (planned.parallelism, planned.max_parallelism) for planned in self.stage.operators},
+            {
+                planned.uid: StateOwner(
+                    planned.parallelism, planned.max_parallelism, planned.state_kinds, start.dealt.get(planned.uid)
+                )
+                for planned in self.stage.operators
+            },
         )
 
     def _wire(self) -> None:
