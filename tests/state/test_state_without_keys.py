@@ -131,8 +131,9 @@ def shown(stores: Sequence[OperatorStateStore]) -> dict[str, Any]:
     }
 
 
+LONGS = st.integers(-(1 << 63), (1 << 63) - 1)
 ACTIONS = st.one_of(
-    st.tuples(st.sampled_from(["first", "second"]), st.integers(0, 5), st.lists(st.integers(), max_size=5)),
+    st.tuples(st.sampled_from(["first", "second"]), st.integers(0, 5), st.lists(LONGS, max_size=5)),
     st.tuples(st.just("replace"), st.integers(0, 5), st.lists(st.integers(0, 3), max_size=3)),
     st.tuples(st.just("union"), st.integers(0, 5), st.lists(st.text(), max_size=3)),
     st.tuples(st.just("claim"), st.just(0), st.just(())),

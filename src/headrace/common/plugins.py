@@ -10,7 +10,6 @@ from __future__ import annotations
 import difflib
 import importlib
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from headrace.common.configuration import Configuration
@@ -18,6 +17,7 @@ from headrace.common.errors import ConfigurationError, InvalidProgramError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+    from importlib.metadata import EntryPoint
 
     from headrace.common.config_options import ConfigOption
 
@@ -86,6 +86,8 @@ class PluginGroup(Generic[P]):
 
     def names(self) -> list[str]:
         """The names of all plugins that are there now, sorted."""
+        from importlib.metadata import entry_points  # not at the top: most programs name no plugin
+
         return sorted({*self.built_in, *entry_points(group=self.name).names})
 
     def load(self, name: str) -> P:
@@ -106,6 +108,8 @@ class PluginGroup(Generic[P]):
         return plugin(name)
 
     def _entry(self, name: str) -> EntryPoint:
+        from importlib.metadata import EntryPoint, entry_points
+
         importlib.invalidate_caches()  # its folder may have come onto the path after the program had begun
         found = list(entry_points(group=self.name, name=name))
         if name in self.built_in:

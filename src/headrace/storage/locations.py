@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 from headrace.common.durable import Permissions
 from headrace.common.errors import CheckpointStorageError
 from headrace.storage.aws_profile import PROFILE, with_profile
+from headrace.storage.checkpoint_storage import CHECKPOINT_STORAGES
 from headrace.storage.object_client import client, options_for
 from headrace.storage.object_files import ObjectFiles
 from headrace.storage.object_store import ObjectFolder
@@ -51,6 +52,8 @@ def open_storage(
         scheme = _split(location).scheme
         if scheme in OBJECT_STORES and location[len(scheme) :].startswith("://"):
             return object_folder(location, options or {})
+        if scheme != "file" and scheme in CHECKPOINT_STORAGES.names():
+            return CHECKPOINT_STORAGES.load(scheme).open(location, options or {})
     return PosixFolder(local_path(location), permissions)
 
 
@@ -160,7 +163,8 @@ def _path_of_uri(location: str) -> Path:
         raise CheckpointStorageError(
             f"checkpoint directory {location!r}: it can be a folder that driver and executors see as a POSIX path (a "
             "local disk, NFS, a mounted volume; its URI is file:///data/checkpoints, say), or on an object store "
-            f"({', '.join(f'{scheme}://' for scheme in OBJECT_STORES)})"
+            f"({', '.join(f'{scheme}://' for scheme in OBJECT_STORES)}), or where a distribution with an entry point "
+            f"{parts.scheme!r} in the group {CHECKPOINT_STORAGES.name!r} brings it"
         )
     if not parts.path.startswith("/") or "?" in location or "#" in location:
         raise CheckpointStorageError(

@@ -96,6 +96,22 @@ def test_what_others_can_write_to_is_not_used(tmp_path: Path, spark_home: Path) 
     assert file.exists()
 
 
+def test_one_that_is_part_of_an_image_is_used(
+    tmp_path: Path, spark_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive, file = made(tmp_path, spark_home)
+
+    def refuse(path: Path) -> None:
+        raise PermissionError(13, "belongs to somebody else")
+
+    monkeypatch.setattr(class_archive.os, "utime", refuse)
+    monkeypatch.setattr(class_archive.os, "getuid", lambda: file.stat().st_uid + 1)
+    assert archive.find() == (file if file.stat().st_uid == 0 else None)
+    monkeypatch.undo()
+    monkeypatch.setattr(class_archive.os, "utime", refuse)
+    assert archive.find() == file
+
+
 def test_it_is_made_by_one_process_and_tried_once_a_day(tmp_path: Path, spark_home: Path) -> None:
     archive = archive_of(tmp_path, spark_home)
     assert archive is not None

@@ -10,12 +10,15 @@ from urllib.parse import unquote
 
 from headrace.common.errors import InfrastructureError, InvalidProgramError, UnsupportedOperationError
 from headrace.storage.files import shown
-from headrace.storage.locations import OBJECT_STORES, bucket_of, open_files
+from headrace.storage.locations import OBJECT_STORES, bucket_of, complete_options, open_files
+from headrace.storage.object_output import ObjectOutput
+from headrace.storage.posix_output import PosixOutput
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from headrace.storage.files import FileStatus, FileStore
+    from headrace.storage.output import OutputTree
 
 _URI = re.compile(r"([a-z][a-z0-9+.-]+):(/.*)", re.IGNORECASE | re.DOTALL)
 _PATH_OF_FILE_URI = re.compile(r"(?://(?:localhost)?)?(/(?!/).*)", re.IGNORECASE | re.DOTALL)
@@ -46,6 +49,30 @@ def resolved(path: str | os.PathLike[str]) -> str:
     return os.path.normpath(Path(text).expanduser().absolute())
 
 
+def open_output(path: str, options: Mapping[str, str]) -> OutputTree:
+    """What is below the path of a sink.
+
+    Args:
+        path: as :func:`resolved` gives it.
+        options: how object stores are reached.
+
+    Raises:
+        CheckpointStorageError: when the options do not fit.
+    """
+    bucket = _bucket(path)
+    if not bucket:
+        return PosixOutput(Path(path))
+    return ObjectOutput(bucket, path[len(bucket) :].strip("/"), complete_options(bucket, options))
+
+
+def _bucket(path: str) -> str:
+    """The URL of the bucket in which a path is; empty for a POSIX path."""
+    if path.startswith("/"):
+        return ""
+    scheme, _, rest = path.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}"
+
+
 class InputPaths:
     """What a source reads.
 
@@ -61,8 +88,7 @@ class InputPaths:
 
     def store_of(self, path: str) -> FileStore:
         """Where a file is that a path stands for."""
-        scheme, is_uri, rest = path.partition("://")
-        place = f"{scheme}://{rest.partition('/')[0]}" if is_uri and not path.startswith("/") else ""
+        place = _bucket(path)
         if place not in self._stores:
             self._stores[place] = open_files(place, self._options)
         return self._stores[place]

@@ -76,11 +76,12 @@ class ClassArchive:
     def find(self) -> Path | None:
         """The archive, its content checked; one that is damaged is removed. None when there is none."""
         try:
-            if not _belongs_to_us_alone(self.folder):
+            if not _is_trustworthy(self.folder):
                 return None
             found = next((path for path in self._archives() if _is_whole(path)), None)
             if found is not None:
-                os.utime(self.folder)
+                with contextlib.suppress(PermissionError):  # of a cache that an image or an administrator has filled
+                    os.utime(self.folder)
         except OSError as error:  # the session starts without it, only later
             logger.info("the class archive in %s cannot be used: %s", self.folder, error)
             return None
@@ -95,7 +96,7 @@ class ClassArchive:
         log = self.folder / _LOG
         try:
             make_folder(self.folder, Permissions.OWNER)
-            if not _belongs_to_us_alone(self.folder) or self._archives():
+            if not _is_trustworthy(self.folder) or self._archives():
                 return False
             if log.exists() and log.stat().st_mtime < time.time() - _RETRY_SECONDS:
                 log.unlink(missing_ok=True)
@@ -155,13 +156,13 @@ def _jars(spark_home: Path) -> list[os.DirEntry[str]]:
         return []
 
 
-def _belongs_to_us_alone(folder: Path) -> bool:
-    """Whether nobody else can put classes there, which would run in our name."""
+def _is_trustworthy(folder: Path) -> bool:
+    """Whether nobody but this user and the system's can put classes there, which would run in our name."""
     try:
         status = folder.stat()
     except FileNotFoundError:
         return False
-    return status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return status.st_uid in {0, os.getuid()} and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _is_whole(path: Path) -> bool:
