@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import statistics
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,17 +34,24 @@ class Contestant:
         program: the module in :mod:`benchmarks.programs`.
         options: what the program wants to know.
         files: only so many files of the input, for those who are too slow for all of it.
+        python: the interpreter, for those who cannot run in this one.
     """
 
     name: str
     program: str
     options: Mapping[str, Any] = field(default_factory=dict)
     files: int | None = None
+    python: str = sys.executable
 
     @property
     def is_headrace(self) -> bool:
         """Whether this is what is measured, not what it is measured against."""
         return self.program.startswith("headrace")
+
+    @property
+    def is_rival(self) -> bool:
+        """Whether headrace is measured against it; who is neither is only shown beside them."""
+        return self.program.startswith("spark")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +60,7 @@ class Work:
 
     Attributes:
         data: the input.
-        records_per_epoch: how many records an epoch has.
+        records_per_epoch: how many records an epoch has; None where they differ.
         truth: what has to come out.
         warm_up: how many epochs do not count.
         counted: how many epochs count at most; the rest only keeps the end of input away from them.
@@ -60,7 +68,7 @@ class Work:
     """
 
     data: DataSpec
-    records_per_epoch: int
+    records_per_epoch: int | None
     truth: Truth
     warm_up: int = 1
     counted: int | None = None
@@ -84,6 +92,10 @@ class Lab:
         self._console = console
         self.peaks: dict[bool, Peaks] = {True: Peaks(), False: Peaks()}
 
+    def say(self, text: str) -> None:
+        """Tell people something besides the figures."""
+        self._console.print(f"    {text}", markup=False)
+
     def race(self, work: Work, contestants: Sequence[Contestant], rounds: int) -> dict[str, Measured]:
         """Let contestants do the same work in turn (A B A B) and check what each of them computed.
 
@@ -105,9 +117,10 @@ class Lab:
         started = time.monotonic()
         source = self._input(work, contestant)
         assignment = Assignment(source, work.records_per_epoch, self._folder / "run", contestant.options)
-        outcome, peaks = launch(contestant.program, assignment)
+        outcome, peaks = launch(contestant.program, assignment, python=contestant.python)
         check(contestant.name, outcome.totals, work.truth(source, outcome.totals))
-        self.peaks[contestant.is_headrace].merge(peaks)
+        if contestant.is_headrace or contestant.is_rival:
+            self.peaks[contestant.is_headrace].merge(peaks)
         steady = work.steady(outcome)
         self._console.print(
             f"    {contestant.name:<16} {median(steady):8.3f} s an epoch, {len(steady)} epochs; "
@@ -128,11 +141,14 @@ def measured(work: Work, outcomes: Sequence[Outcome], peaks: Peaks) -> Measured:
     """The figures of one contestant over all its runs."""
     runs = [work.steady(outcome) for outcome in outcomes]
     every = [seconds for run in runs for seconds in run]
+    records = work.records_per_epoch
+    if records is None:
+        records = round(statistics.fmean(epoch.records for outcome in outcomes for epoch in outcome.epochs))
     return Measured(
         seconds=median(every),
         mean_seconds=statistics.fmean(every) if every else float("nan"),
         slowest_seconds=max(every, default=float("nan")),
-        records=work.records_per_epoch,
+        records=records,
         epochs=len(every),
         runs=tuple(median(run) for run in runs),
         memory_mib=peaks.mebibytes(),
@@ -140,6 +156,6 @@ def measured(work: Work, outcomes: Sequence[Outcome], peaks: Peaks) -> Measured:
     )
 
 
-def best_rival(found: Mapping[str, Measured], headrace: str = "headrace") -> Measured:
-    """The fastest of all others: only that one counts."""
-    return min((each for name, each in found.items() if name != headrace), key=lambda each: each.seconds)
+def best_rival(found: Mapping[str, Measured], contestants: Sequence[Contestant]) -> Measured:
+    """The fastest of those whom headrace is measured against: only that one counts."""
+    return min((found[each.name] for each in contestants if each.is_rival), key=lambda each: each.seconds)

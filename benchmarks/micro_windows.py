@@ -17,10 +17,10 @@ from headrace.common.call_site import UNKNOWN_CALL_SITE
 from headrace.common.typeinfo import Types
 from headrace.operators.base import EpochScope, OperatorContext
 from headrace.operators.keyed import KeyedBatch
+from headrace.operators.window.accumulators import Accumulators, Chunk
 from headrace.operators.window.aggregates import count, sum
 from headrace.operators.window.columnar import ColumnarWindowOperator
 from headrace.operators.window.layout import WindowLayout
-from headrace.operators.window.partials import Chunk, Partials
 from headrace.operators.window.row_layout import RowWindowLayout
 from headrace.operators.window.row_window import RowWindowOperator
 from headrace.state.keys import KeyCodec
@@ -104,7 +104,7 @@ def partial_aggregation(case: Case) -> None:
     """Sorting by window and key, counting and summing, against pyarrow's ``group_by``."""
     batch = case.batch()
     chunk = case.chunk(batch)
-    measure(f"{case.name}: partial count, sum", ROWS, lambda: Partials.of_chunk(case.layout.parts, chunk))
+    measure(f"{case.name}: partial count, sum", ROWS, lambda: Accumulators.of_chunk(case.layout.aggregators, chunk))
     table = pa.table({"end": chunk.ends, "key": chunk.keys, "value": chunk.columns[1]})
     aggregations = [("value", "count"), ("value", "sum")]
     group = lambda: table.group_by(["end", "key"], use_threads=False).aggregate(aggregations)  # noqa: E731
@@ -128,7 +128,7 @@ def epochs_of_operator(case: Case) -> None:
 
 def firing(case: Case, runs: int = 6) -> None:
     """Merging the runs of several epochs, and making the output."""
-    tables = [Partials.of_chunk(case.layout.parts, case.chunk(case.batch(span=60_000))) for _ in range(runs)]
+    tables = [Accumulators.of_chunk(case.layout.aggregators, case.chunk(case.batch(span=60_000))) for _ in range(runs)]
     rows = 0
     for table in tables:
         rows += len(table)
@@ -141,7 +141,7 @@ def firing(case: Case, runs: int = 6) -> None:
         operator.begin_epoch(EpochScope(1, 0))
         operators.append(operator)
     remaining = iter(operators)
-    what = f"{case.name}: firing of {rows:,} partials in {runs} runs"
+    what = f"{case.name}: firing of {rows:,} accumulators in {runs} runs"
     measure(what, rows, lambda: next(remaining).advance_watermark(10**6), repeats=5)
 
 

@@ -17,13 +17,13 @@ class Assignment:
 
     Attributes:
         input: the folder with the Parquet files to read, in the order of their names.
-        records_per_epoch: how many records an epoch is to have.
+        records_per_epoch: how many records an epoch is to have; None where that is the program's own affair.
         work: an empty folder of its own, for checkpoints and temporary files.
         options: what else this program wants to know.
     """
 
     input: Path
-    records_per_epoch: int
+    records_per_epoch: int | None
     work: Path
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -78,13 +78,13 @@ class Outcome:
         return Outcome(tuple(Epoch(**epoch) for epoch in content["epochs"]), content["totals"], content["details"])
 
 
-def steady_seconds(epochs: Sequence[Epoch], records: int, warm_up: int = 1, after: int = 0) -> list[float]:
+def steady_seconds(epochs: Sequence[Epoch], records: int | None, warm_up: int = 1, after: int = 0) -> list[float]:
     """The times of the epochs that count.
 
     Args:
         epochs: all epochs of a run.
         records: how many records a full epoch has; smaller ones (headrace lets epochs grow, and the input ends) do not
-            tell about the steady state.
+            tell about the steady state. None where epochs of any size count.
         warm_up: how many epochs at the beginning do not count.
         after: only epochs count that begin when so many records have been read.
     """
@@ -92,7 +92,7 @@ def steady_seconds(epochs: Sequence[Epoch], records: int, warm_up: int = 1, afte
     return [
         epoch.seconds
         for number, (epoch, begin) in enumerate(zip(epochs, begins, strict=False))
-        if number >= warm_up and begin >= after and epoch.records == records
+        if number >= warm_up and begin >= after and (records is None or epoch.records == records)
     ]
 
 

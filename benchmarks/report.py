@@ -97,14 +97,13 @@ def on_what(machine: Mapping[str, str]) -> str:
 
 def breakdowns(finding: Finding) -> dict[str, dict[str, float]]:
     """Where the time of an epoch goes, by contestant, for findings in which that is the question."""
-    if finding.benchmark != "small-epoch":
+    if finding.benchmark not in ("small-epoch", "latency"):
         return {}
     found = {}
     for name, measured in finding.measured.items():
-        catalyst = {
-            f"(part of running) Catalyst: {part}": s for part, s in measured.details.get("catalyst", {}).items()
-        }
-        found[name] = dict(measured.details.get("seconds", {})) | catalyst
+        found[name] = dict(measured.details.get("seconds", {}))
+        for prefix, what in (("(part of running) Catalyst: ", "catalyst"), ("(of a record) ", "of a record")):
+            found[name] |= {prefix + part: seconds for part, seconds in measured.details.get(what, {}).items()}
     return found
 
 

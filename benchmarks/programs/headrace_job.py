@@ -68,16 +68,21 @@ class EpochTimes(LoggingListener):
 
 
 def open_environment(assignment: Assignment, parallelism: int = _TASKS) -> StreamExecutionEnvironment:
-    """An environment on two cores, with headrace's defaults but for the size of epochs, which is fixed."""
+    """An environment on two cores, with headrace's defaults but for the size of epochs, which is fixed.
+
+    With the option ``default_sizes`` it is not: headrace goes by its target duration.
+    """
+    fixed = {
+        "headrace.epoch.max-records": str(assignment.records_per_epoch // parallelism),
+        "headrace.epoch.max-bytes": "4 gb",
+        "headrace.epoch.target-duration": "10 min",
+    }
     settings = {
         "execution.checkpointing.dir": str(assignment.work / "checkpoints"),
         "headrace.spark.master": f"local[{_TASKS}]",
         "parallelism.default": str(parallelism),
-        "headrace.epoch.max-records": str(assignment.records_per_epoch // parallelism),
-        "headrace.epoch.max-bytes": "4 gb",
-        "headrace.epoch.target-duration": "10 min",
         "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={assignment.work / 'tmp'}",
-    }
+    } | ({} if assignment.options.get("default_sizes") else fixed)
     configuration = Configuration()
     for key, value in settings.items():
         configuration.set_string(key, value)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from benchmarks.suite.catch_up import CatchUpBenchmark
 from benchmarks.suite.growth import GrowthBenchmark
+from benchmarks.suite.latency import LatencyBenchmark
 from benchmarks.suite.memory import MemoryBenchmark
 from benchmarks.suite.partitions import PartitionsBenchmark
 from benchmarks.suite.process import ProcessBenchmark
@@ -18,8 +20,10 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     WindowBenchmark(),
     ProcessBenchmark(),
     SmallEpochBenchmark(),
+    LatencyBenchmark(),
     PartitionsBenchmark(),
     GrowthBenchmark(),
+    CatchUpBenchmark(),
     MemoryBenchmark(),
 )
 """In the order of running; memory comes last, for it looks back at the others."""

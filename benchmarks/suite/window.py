@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks import flink
 from benchmarks.data import RandomKeys
 from benchmarks.findings import Finding, Target
 from benchmarks.lab import Contestant, Lab, Work, best_rival
@@ -14,6 +15,7 @@ from benchmarks.truth import window_totals
 if TYPE_CHECKING:
     from benchmarks.suite.base import Scale
 
+_DUCKDB = Contestant("DuckDB, one batch", "duckdb_batch", {"work": "window"})
 _CASES = ((10_000, False, 1.8), (1_000_000, False, 4.0), (10_000, True, 1.5), (1_000_000, True, 3.0))
 
 
@@ -31,6 +33,15 @@ def truth(source: Path, found: Mapping[str, float]) -> Mapping[str, float]:
     return window_totals(source, found.get("last_start", 0))
 
 
+def flink_contestants(lab: Lab, data: RandomKeys) -> list[Contestant]:
+    """Flink SQL, where it is installed; else nobody, which is said."""
+    try:
+        return [flink.window_contestant(data)]
+    except flink.NoFlinkError as error:
+        lab.say(f"Flink SQL does not take part: {error}")
+        return []
+
+
 class WindowBenchmark:
     """How many times as fast as the better one of Spark's state stores."""
 
@@ -40,12 +51,14 @@ class WindowBenchmark:
     def run(self, lab: Lab, scale: Scale) -> Iterator[Finding]:
         for keys, strings, limit in _CASES:
             kind = "string" if strings else "long"
-            work = Work(RandomKeys(scale.files, scale.per_epoch, keys, strings), scale.per_epoch, truth)
-            found = lab.race(work, contestants(kind), scale.rounds)
+            data = RandomKeys(scale.files, scale.per_epoch, keys, strings)
+            work = Work(data, scale.per_epoch, truth)
+            here = [*contestants(kind), _DUCKDB, *flink_contestants(lab, data)]
+            found = lab.race(work, here, scale.rounds)
             yield Finding(
                 self.name,
                 f"{keys:,} {'string' if strings else 'int'} keys",
-                best_rival(found).seconds / found["headrace"].seconds,
+                best_rival(found, here).seconds / found["headrace"].seconds,
                 "x",
                 Target(limit, at_least=True),
                 found,

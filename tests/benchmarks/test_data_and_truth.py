@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 
@@ -8,6 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.data import GrowingState, RandomKeys, dataset, first_files
+from benchmarks.outcome import Assignment
+from benchmarks.programs import duckdb_batch
 from benchmarks.truth import WrongResultError, check, process_totals, window_totals
 
 SPEC = RandomKeys(files=3, records_per_file=400, keys=50)
@@ -46,6 +49,17 @@ def test_growing_state_has_every_key_once_then_the_same_few(tmp_path: Path) -> N
 def test_first_files(tmp_path: Path, folder: Path) -> None:
     part = first_files(folder, 2, tmp_path / "part")
     assert [path.name for path in sorted(part.iterdir())] == ["part-00000.parquet", "part-00001.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("work", "truth"), [("window", lambda folder: window_totals(folder, 1 << 50)), ("process", process_totals)]
+)
+def test_the_limit_computes_what_all_have_to(
+    work: str, truth: Callable[[Path], dict[str, float]], folder: Path
+) -> None:
+    outcome = duckdb_batch.run(Assignment(folder, 400, folder, {"work": work}))
+    check("DuckDB", outcome.totals, truth(folder))
+    assert {epoch.records for epoch in outcome.epochs} == {400}
 
 
 def test_window_totals_are_what_a_loop_finds(folder: Path) -> None:

@@ -22,6 +22,10 @@ def test_warm_up_counts_epochs_and_after_counts_records() -> None:
     assert steady_seconds(EPOCHS, 40, after=51) == [2.0]
 
 
+def test_epochs_of_any_size_count_where_they_differ() -> None:
+    assert steady_seconds(EPOCHS, None, after=50) == [1.0, 2.0, 0.5]
+
+
 def test_median_of_nothing_is_not_a_number() -> None:
     assert median([3, 1, 2]) == 2
     assert math.isnan(median([]))

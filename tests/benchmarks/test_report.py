@@ -9,7 +9,7 @@ from rich.console import Console
 
 from benchmarks import endurance, report
 from benchmarks.findings import Finding, Findings, Measured, Target
-from benchmarks.lab import Work, best_rival, measured
+from benchmarks.lab import Contestant, Work, best_rival, measured
 from benchmarks.memory import DAEMON, DRIVER, JVM, OTHER, WORKER, Peaks, role_of
 from benchmarks.outcome import Epoch, Outcome
 
@@ -42,7 +42,10 @@ def test_targets_have_a_direction() -> None:
 
 
 def test_only_the_fastest_rival_counts(findings: Findings) -> None:
-    assert best_rival(findings.found[0].measured).seconds == 1.5
+    programs = {"headrace": "headrace_window", "Spark, HDFS": "spark_window", "Spark, RocksDB": "spark_window"}
+    contestants = [Contestant(name, program) for name, program in {**programs, "DuckDB": "duckdb_batch"}.items()]
+    found = findings.found[0].measured | {"DuckDB": contestant(0.1)}
+    assert best_rival(found, contestants).seconds == 1.5
 
 
 def test_figures_of_several_runs_are_pooled() -> None:
@@ -51,6 +54,11 @@ def test_figures_of_several_runs_are_pooled() -> None:
     found = measured(work, runs, Peaks({WORKER: 300 << 20}))
     assert (found.seconds, found.mean_seconds, found.slowest_seconds, found.epochs) == (2.5, 2.5, 4, 4)
     assert (found.runs, found.records_per_second, found.memory_mib) == ((1.5, 3.5), 4.0, {WORKER: 300})
+
+
+def test_epochs_of_any_size_have_their_mean_number_of_records() -> None:
+    found = measured(Work(None, None, lambda *_: {}), [Outcome((Epoch(8, 1), Epoch(12, 2), Epoch(40, 4)), {})], Peaks())
+    assert (found.records, found.seconds, found.epochs) == (20, 3, 2)
 
 
 def test_markdown_has_figures_targets_and_where_the_time_goes(findings: Findings) -> None:

@@ -12,29 +12,43 @@ import pytest
 from rich.console import Console
 
 from benchmarks import __main__ as command
+from benchmarks import flink
 from benchmarks import lab as lab_module
+from benchmarks.data import RandomKeys
 from benchmarks.findings import Findings
 from benchmarks.lab import Lab
 from benchmarks.launch import ProgramFailedError
 from benchmarks.memory import JVM, WORKER, Peaks
 from benchmarks.outcome import Assignment, Epoch, Outcome
-from benchmarks.suite import BENCHMARKS
+from benchmarks.suite import BENCHMARKS, latency
 from benchmarks.suite.base import Scale
+from benchmarks.suite.window import flink_contestants
 from benchmarks.truth import process_totals, window_totals
 
 BARE = {"headrace_partitions": 1.5, "spark_floor": 1.0}
-SECONDS = {"headrace_window": 1.0, "spark_window": 3.0, "headrace_process": 1.0, "spark_process": 7.0}
+SECONDS = {
+    "duckdb_batch": 0.1,
+    "flink_window": 0.2,
+    "headrace_window": 1.0,
+    "spark_window": 3.0,
+    "headrace_process": 1.0,
+    "spark_process": 7.0,
+}
 SCALE = Scale(events=40_000, quick=True)
 
 
 def pretend(program: str, assignment: Assignment) -> tuple[Outcome, Peaks]:
+    if program == "headrace_latency":
+        expected = latency.totals(latency.RATE * assignment.options["seconds"])
+        details = {"latency ms": {"p50": 100.0, "p99": 300.0}, "of a record": {"waiting for its epoch": 0.04}}
+        return Outcome((Epoch(80, 0.1), Epoch(90, 0.1), Epoch(1_000, 0.1)), expected, details), Peaks({JVM: 1 << 20})
     if program in BARE:
         epoch = Epoch(assignment.records_per_epoch, BARE[program])
         many = (epoch,) * assignment.options["epochs"]
         return Outcome(many, {"rows": 8, "sent": 8}, {"manifest KiB": 150.0}), Peaks({JVM: 1 << 20})
     files = sorted(assignment.input.glob("*.parquet"))
     epochs = tuple(Epoch(pq.read_metadata(path).num_rows, SECONDS[program]) for path in files)
-    is_window = program.endswith("window")
+    is_window = program.endswith("window") or assignment.options.get("work") == "window"
     totals = window_totals(assignment.input, 1 << 50) if is_window else process_totals(assignment.input)
     seconds = {"planning": 0.01}
     return Outcome(epochs, totals, {"seconds": seconds}), Peaks({JVM: 900 << 20, WORKER: 3_000 << 20})
@@ -44,12 +58,14 @@ def pretend(program: str, assignment: Assignment) -> tuple[Outcome, Peaks]:
 def programs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     started = []
 
-    def launch(program: str, assignment: Assignment) -> tuple[Outcome, Peaks]:
+    def launch(program: str, assignment: Assignment, *, python: str) -> tuple[Outcome, Peaks]:
         store = assignment.options.get("store", "")
         started.append(f"{program} {store}".strip())
+        assert (python == sys.executable) == (program != "flink_window")
         return pretend(program, assignment)
 
     monkeypatch.setattr(lab_module, "launch", launch)
+    monkeypatch.setattr(flink, "PLACE", Path("/nowhere"))
     return started
 
 
@@ -72,23 +88,50 @@ def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) 
         ("process", 7.0, True),
         ("process", 7.0, False),
         ("small-epoch", pytest.approx(1 / 3), True),
+        ("latency", 100.0, True),
+        ("latency", 300.0, False),
         ("partitions", 1.5, False),
         ("partitions", 1.5, False),
         ("partitions", 1.5, False),
         ("partitions", 150.0, True),
         ("growth", 1.0, True),
+        ("catch-up", 1.0, True),
         ("memory", 900, True),
         ("memory", 3_000, False),
     ]
-    assert len(programs) == 4 * 3 + 2 * 2 + 3 + 3 * 2 + 3
+    assert len(programs) == 4 * 4 + 2 * 3 + 3 + 1 + 3 * 2 + 3 + 2
 
 
 def test_contestants_take_turns(programs: list[str], tmp_path: Path) -> None:
     work_lab = Lab(tmp_path, Console(file=io.StringIO()))
     benchmark = next(each for each in BENCHMARKS if each.name == "window")
     next(iter(benchmark.run(work_lab, Scale(events=40_000))))
-    turn = ["headrace_window", "spark_window hdfs", "spark_window rocksdb"]
+    turn = ["headrace_window", "spark_window hdfs", "spark_window rocksdb", "duckdb_batch"]
     assert programs == turn * 2
+
+
+def test_flink_takes_part_where_it_is_whole(
+    programs: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(flink, "PLACE", tmp_path / "flink")
+    jars = tmp_path / "flink" / "lib" / "python3.11" / "site-packages" / "pyflink" / "lib"
+
+    def said() -> str:
+        shown = io.StringIO()
+        flink_contestants(Lab(tmp_path, Console(file=shown, width=1_000)), RandomKeys(1, 1, 1))
+        return shown.getvalue()
+
+    assert "Flink SQL does not take part: there is no " in said()
+    (tmp_path / "flink" / "bin").mkdir(parents=True)
+    (tmp_path / "flink" / "bin" / "python").touch()
+    assert " has no PyFlink; " in said()
+    jars.mkdir(parents=True)
+    (jars / "flink-dist-2.3.0.jar").touch()
+    assert " has no flink-sql-parquet-*.jar; " in said()
+    (jars / "flink-sql-parquet-2.3.0.jar").touch()
+    assert said() == ""
+    run({"window"}, tmp_path)
+    assert programs.count("flink_window") == 4
 
 
 def test_the_slow_one_gets_fewer_files(programs: list[str], tmp_path: Path) -> None:
@@ -106,7 +149,7 @@ def test_only_epochs_on_the_full_state_count(programs: list[str], tmp_path: Path
 def test_a_contestant_that_fails_does_not_keep_the_others_from_running(
     wrong: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def launch(program: str, assignment: Assignment) -> tuple[Outcome, Peaks]:
+    def launch(program: str, assignment: Assignment, **_: object) -> tuple[Outcome, Peaks]:
         outcome, peaks = pretend(program, assignment)
         if program != "spark_process":
             return outcome, peaks

@@ -10,7 +10,7 @@ import pytest
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.ownership import Generations
 from headrace.checkpoint.store import CheckpointStore
-from headrace.checkpoint.unstored import TemporaryStore
+from headrace.checkpoint.temporary_store import TemporaryStore
 from headrace.common.errors import CheckpointError, JobSupersededError
 from headrace.storage.posix import PosixFolder
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import threading
+import time
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +18,7 @@ import pytest
 from headrace.checkpoint.manifest import (
     Manifest,
     OperatorProgress,
+    OperatorSnapshot,
     PartitionSnapshot,
     PendingCommit,
     SourceSnapshot,
@@ -23,6 +27,7 @@ from headrace.checkpoint.manifest import (
 )
 from headrace.checkpoint.store import CheckpointStore
 from headrace.common.errors import CheckpointError, CheckpointStorageError, InfrastructureError, JobSupersededError
+from headrace.state.kinds import KEYED
 from headrace.state.version import VersionRef
 from headrace.storage.locations import local_path
 from headrace.storage.posix import PosixFolder
@@ -31,7 +36,8 @@ from headrace.storage.posix import PosixFolder
 def manifest(epoch: int, *files: str, generation: int = 0) -> Manifest:
     version = VersionRef(1, 0, epoch, name=files[-1], files=tuple(files)) if files else None
     stage = StageSnapshot(
-        ("op",), (PartitionSnapshot(version, {"op": OperatorProgress(-5, 7)}, 99),), ("op",), {"op": 7}
+        {"op": OperatorSnapshot(1, 7, KEYED), "other": OperatorSnapshot(1, 128)},
+        (PartitionSnapshot(version, {"op": OperatorProgress(-5, 7)}, 99),),
     )
     source = SourceSnapshot({"seen": 3}, (SplitSnapshot("split", 0, [1, "x"], {"ts": -(2**63)}, True),), ("old",))
     pending = (PendingCommit(epoch, "sink", 12, ({"file": "a"}, "b")),)
@@ -43,7 +49,7 @@ def manifest(epoch: int, *files: str, generation: int = 0) -> Manifest:
         128,
         1000,
         {"src": source},
-        (stage,),
+        (StageSnapshot(), stage),
         pending,
         {"sink": [["", 0, []]]},
         False,
@@ -268,6 +274,44 @@ def test_a_folder_in_the_place_of_a_manifest(store: CheckpointStore) -> None:
         store.latest()
 
 
+def test_a_pipe_in_the_place_of_a_manifest(store: CheckpointStore) -> None:
+    """Nobody waits for somebody to write to it."""
+    store.write(manifest(1))
+    os.mkfifo(root(store) / "manifests" / "000000000002.json")
+    with pytest.raises(CheckpointError, match=r"000000000002\.json is a folder, or something else that is no file"):
+        store.latest()
+
+
+def test_a_pipe_in_the_place_of_the_note(store: CheckpointStore) -> None:
+    store.write(manifest(1))
+    (root(store) / "manifests" / "newest").unlink()
+    os.mkfifo(root(store) / "manifests" / "newest")
+    with pytest.raises(CheckpointError, match=r"newest is a folder, or something else that is no file"):
+        store.latest()
+
+
+@pytest.mark.parametrize("content", ["", "a note", "0", "job", "the job's secret 0123456789abcdef0123456789abcde"])
+def test_a_stranger_among_the_generations_does_not_make_the_job_id(store: CheckpointStore, content: str) -> None:
+    (root(store) / "generations" / "0").write_text(content)
+    begun = store.begin(manifest(0))
+    assert begun is not None
+    assert (begun.job_id, begun.generation) == (manifest(0).job_id, 1)
+    again = CheckpointStore(store.storage).begin(replace(manifest(0), job_id="another"))
+    assert again is not None
+    assert (again.job_id, again.generation) == (manifest(0).job_id, 2), "of whoever had it before"
+
+
+def test_what_killed_starts_have_left_of_their_probes_is_removed(store: CheckpointStore) -> None:
+    random = "0123456789abcdef" * 2
+    old, young = f".probe-{time.time() - 7200:.0f}-{random}", f".probe-{time.time():.0f}-{random}"
+    strangers = [".probe-", f".probe-x-{random}", f"{old}.bak"]
+    for name in (old, young, f".probe-{random}", *strangers):
+        (root(store) / name).touch()
+    CheckpointStore(store.storage)
+    found = {path.name for path in root(store).iterdir() if path.name.startswith(".probe")}
+    assert found == {young, *strangers}, "another one may be starting"
+
+
 def test_nobody_else_reads_what_is_in_a_checkpoint(tmp_path: Path) -> None:
     store = CheckpointStore(PosixFolder(tmp_path / "checkpoints"))
     begun = store.begin(manifest(0))
@@ -276,6 +320,53 @@ def test_nobody_else_reads_what_is_in_a_checkpoint(tmp_path: Path) -> None:
     everything = [root(store), *root(store).rglob("*")]
     assert len(everything) > 5
     assert {path.stat().st_mode & 0o077 for path in everything} == {0}
+
+
+@pytest.mark.parametrize("format_version", [2, 3])
+def test_manifests_of_earlier_formats_are_read(format_version: int) -> None:
+    """As they were written before stages knew kinds of state, and stage 0."""
+    version = VersionRef(1, 0, 1, name="1-0-1-0-aa.state", files=("1-0-1-0-aa.state",))
+    progress = {"op": [-5, 7], "other": [1, 2]}
+    document = {
+        "format": format_version,
+        "epoch": 1,
+        "generation": 0,
+        "job_id": "id",
+        "job_name": "job",
+        "max_parallelism": 128,
+        "processing_time": 1000,
+        "sources": {"src": {"enumerator": {"seen": 3}, "splits": [["split", 0, [1, "x"], {}, True]]}},
+        "stages": [
+            {
+                "operators": ["op", "other"],
+                "stateful": ["op"],
+                "partitions": [
+                    {"version": version.to_json(), "progress": progress, "timer": 99},
+                    {"version": version.to_json(), "progress": {"other": [3, 4]}, "timer": None},
+                ],
+                "max_parallelism": {"op": 7},
+            }
+        ],
+        "pending": [],
+        "held": {},
+        "finished": False,
+        "counters": {},
+    }
+    body = json.dumps(document, separators=(",", ":")).encode()
+    read = Manifest.from_bytes(body[:-1] + b',"checksum":"%08x"}' % zlib.crc32(body), "1.json")
+    assert read.sources == {"src": SourceSnapshot({"seen": 3}, (SplitSnapshot("split", 0, [1, "x"], {}, True),))}
+    first, second = OperatorProgress(-5, 7), OperatorProgress(1, 2)
+    assert read.stages == (
+        StageSnapshot(),
+        StageSnapshot(
+            {"op": OperatorSnapshot(1, 7, KEYED), "other": OperatorSnapshot(2, 128)},
+            (
+                PartitionSnapshot(version, {"op": first, "other": second}, 99),
+                PartitionSnapshot(version, {"other": OperatorProgress(3, 4)}),
+            ),
+        ),
+    )
+    assert Manifest.from_bytes(read.to_bytes(), "2.json") == read
 
 
 @pytest.mark.parametrize(
@@ -314,7 +405,7 @@ def test_state_inside_a_manifest_is_compressed_and_that_of_older_manifests_is_re
 
 def test_places_that_cannot_be_used(tmp_path: Path) -> None:
     for elsewhere in ("s3:/folder", "hdfs://host/folder", "hdfs:/folder", "file://host/folder"):
-        with pytest.raises(CheckpointStorageError, match=rf"{elsewhere}.*it can be a folder"):
+        with pytest.raises(CheckpointStorageError, match=rf"{elsewhere}.*(it can be a folder|created exclusively)"):
             local_path(elsewhere)
     (tmp_path / "file").write_text("")
     with pytest.raises(CheckpointStorageError, match="cannot be used"):

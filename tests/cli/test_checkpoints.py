@@ -126,5 +126,5 @@ def test_the_state_is_counted_in_files_and_in_the_manifest(tmp_path: Path) -> No
     directory = store(tmp_path)
     (directory / "state" / "one").write_bytes(b"x" * 100)
     versions = [VersionRef(1, 0, 7, "one", files=("one",)), VersionRef(1, 1, 7, inline=b"y" * 30), None]
-    stage = StageSnapshot(("window",), tuple(PartitionSnapshot(version) for version in versions))
+    stage = StageSnapshot({}, tuple(PartitionSnapshot(version) for version in versions))
     assert state_bytes(manifest(stages=(stage,)), PosixFolder(directory)) == 130

@@ -46,6 +46,17 @@ def test_exit_codes(error: BaseException, code: int, text: str, console: Console
     assert said(console) == text
 
 
+def test_a_misspelt_name_comes_with_what_was_meant(console: Console, tmp_path: Path) -> None:
+    script = tmp_path / "misspelt.py"
+    script.write_text("import collections\ncollections.namedtupl\n")
+    with pytest.raises(AttributeError) as caught:
+        run_script(script, [])
+    assert report(caught.value, console, script) == 1
+    assert said(console).startswith("Traceback (most recent call last):\n")
+    assert "Did you mean: 'namedtuple'?" in said(console)
+    assert "run_script" not in said(console)
+
+
 def test_an_error_of_headrace_shows_its_notes_when_asked_to(console: Console) -> None:
     error = UserFunctionError("division failed")
     error.add_note("in the task: line 3")

@@ -206,6 +206,7 @@ MAY = {
     # What these write is made anew when it is lost or damaged.
     "client/dependencies.py",
     "common/temporary.py",
+    "runtime/spark/class_archive.py",
     "runtime/spark/java.py",
 }
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.common import Instant, Row, RowKind, TypeInformation, Types
-from headrace.common.record_text import printed, text_of
+from headrace.common.values import handler_of
 
 INT, STRING = Types.INT(), Types.STRING()
 
@@ -41,7 +41,7 @@ INT, STRING = Types.INT(), Types.STRING()
     ],
 )
 def test_values(type_info: TypeInformation, value: Any, text: str) -> None:
-    assert text_of(type_info)(value) == text
+    assert handler_of(type_info).text(value) == text
 
 
 @pytest.mark.parametrize(
@@ -63,11 +63,11 @@ def test_values(type_info: TypeInformation, value: Any, text: str) -> None:
     ],
 )
 def test_doubles(value: float, text: str) -> None:
-    assert text_of(Types.DOUBLE())(value) == text
+    assert handler_of(Types.DOUBLE()).text(value) == text
 
 
 def test_floats_have_as_many_digits_as_they_need() -> None:
-    text = text_of(Types.FLOAT())
+    text = handler_of(Types.FLOAT()).text
     assert [text(value) for value in (1.0, 1e10, 3.141590118408203, 0.10000000149011612)] == [
         "1.0",
         "1.0E10",
@@ -80,5 +80,5 @@ def test_rows_are_printed_in_a_way_of_their_own() -> None:
     row = Row("a", None, 1e10, True, Row(f0=1, f1="z"), ("q", 2))
     row.set_row_kind(RowKind.DELETE)
     fields = [STRING, STRING, Types.DOUBLE(), Types.BOOLEAN(), Types.ROW([INT, STRING]), Types.TUPLE([STRING, INT])]
-    assert printed(Types.ROW(fields))(row) == "-D[a,None,10000000000.0,True,Row(f0=1, f1='z'),('q', 2)]"
-    assert printed(Types.TUPLE([STRING, INT]))(("a", 1)) == "(a,1)"
+    assert handler_of(Types.ROW(fields)).printed(row) == "-D[a,None,10000000000.0,True,Row(f0=1, f1='z'),('q', 2)]"
+    assert handler_of(Types.TUPLE([STRING, INT])).printed(("a", 1)) == "(a,1)"

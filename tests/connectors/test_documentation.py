@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 import sys
@@ -14,9 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from headrace.common.configuration import Configuration
+from headrace.common.errors import CommitRefusedError
 from headrace.common.row import Row
 from headrace.common.typeinfo import Types
 from headrace.connectors.source import ReadBudget
+from headrace.datastream import StreamExecutionEnvironment
 from tests.connectors.harness import SinkRun, SourceRun
 
 GUIDE = Path(__file__).parents[2] / "docs" / "connectors.md"
@@ -64,3 +68,19 @@ def test_the_sink(example: Any, tmp_path: Path) -> None:
     run.run_epoch([])
     with closing(sqlite3.connect(path)) as database:
         assert sorted(database.execute("select * from results")) == [("a", 1), ("a", 3), ("b", 2)]
+
+
+@pytest.mark.parametrize("example", ["publishing"], indirect=True)
+def test_the_sink_that_publishes_in_tasks(example: Any, tmp_path: Path) -> None:
+    settings = {"headrace.runtime": "local", "parallelism.default": "2", "headrace.epoch.first-records": "20"}
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+    pairs = env.from_collection([(f"p{n % 3}", n) for n in range(60)], Types.TUPLE([Types.STRING(), Types.LONG()]))
+    pairs.sink_to(example.PartitionSink(str(tmp_path)))
+    env.execute()
+    found = {n: path.parent.name for path in tmp_path.glob("p*/*.json") for n in json.loads(path.read_text())}
+    assert found == {n: f"p{n % 3}" for n in range(60)}
+    assert [path for path in (tmp_path / ".staged").rglob("*") if path.is_file()] == []
+    name = next(path.relative_to(tmp_path) for path in tmp_path.glob("p*/*.json"))
+    example.publish(tmp_path, str(name))
+    with pytest.raises(CommitRefusedError, match="is gone before it was published"):
+        example.publish(tmp_path, "p0/other.json")

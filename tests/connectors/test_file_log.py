@@ -17,7 +17,7 @@ from headrace.common.durable import Permissions
 from headrace.common.errors import StateCorruptedError
 from headrace.connectors.file_system import file_log
 from headrace.connectors.file_system.file_log import FileJournal, KnownFiles, load
-from headrace.connectors.file_system.listing import FileStatus
+from headrace.storage.files import FileStatus
 from headrace.storage.posix import PosixFolder
 from tests.connectors.test_watched_folder import DAY, Folder
 

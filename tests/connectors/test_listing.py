@@ -14,9 +14,9 @@ from headrace.common.errors import InfrastructureError, InvalidProgramError, Sou
 from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import Types
 from headrace.connectors.file_system import FileSource, StreamFormat
-from headrace.connectors.file_system import listing as module
-from headrace.connectors.file_system.listing import list_files
+from headrace.connectors.file_system.paths import InputPaths
 from headrace.formats.text import TextLineFormat
+from headrace.storage import posix_files as module
 from tests.connectors.harness import SourceRun, read_all
 from tests.connectors.test_watched_folder import Folder
 
@@ -34,7 +34,7 @@ def put(path: Path, text: str = "x\n") -> None:
 
 
 def names(*paths: Path | str) -> list[str]:
-    return [Path(found.path).name for found in list_files(map(str, paths))]
+    return [Path(found.path).name for found in InputPaths(map(str, paths), {}).find()]
 
 
 def test_what_is_no_file_is_left_alone(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_folder_that_several_links_lead_to_is_listed_once_by_its_own_name(tmp_
     (tmp_path / "in" / "0").symlink_to(tmp_path / "in" / "versions" / "5")
     (tmp_path / "in" / "up").symlink_to(tmp_path)
     (tmp_path / "in" / "versions" / "loop").symlink_to(tmp_path / "in")
-    found = [found.path for found in list_files([str(tmp_path / "in")])]
+    found = [found.path for found in InputPaths([str(tmp_path / "in")], {}).find()]
     assert found == [f"{tmp_path}/in/up/other/b", f"{tmp_path}/in/versions/5/a"]
 
 
@@ -125,7 +125,7 @@ def test_a_folder_that_cannot_be_listed_is_told(
 
     monkeypatch.setattr(module.os, "scandir", failing)
     with pytest.raises(InfrastructureError, match=f"in/sub cannot be looked at .{os.strerror(number)}"):
-        list_files([str(tmp_path / "in" / pattern)])
+        InputPaths([str(tmp_path / "in" / pattern)], {}).find()
     assert calls
 
 

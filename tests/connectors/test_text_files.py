@@ -224,6 +224,28 @@ def test_which_files_are_read(tmp_path: Path) -> None:
     assert read_all(uri, state) == ["b.txt"]
 
 
+@pytest.mark.parametrize(
+    ("uri", "name"),
+    [
+        ("file://{}/a%20b.txt", "a b.txt"),
+        ("file:{}/a b.txt", "a b.txt"),
+        ("FILE://localhost{}/a%23b%3F%25.txt", "a#b?%.txt"),
+        ("file://{}/a#b.txt", "a#b.txt"),
+        ("file://{}/?b.txt?c", "ab.txt?c"),
+        ("file://{}/100%.txt", "100%.txt"),
+        ("file://{}/%C3%BC.txt", "ü.txt"),
+        ("file://{}/%FF.txt", "\udcff.txt"),
+        ("file://{}/a%0Ab.txt", "a\nb.txt"),
+        ("{}/a%20b.txt", "a%20b.txt"),
+    ],
+)
+def test_a_uri_means_the_file_that_it_names(tmp_path: Path, uri: str, name: str) -> None:
+    """Nothing of it is cut off."""
+    (tmp_path / name).write_text("found\n")
+    source = FileSource.for_record_stream_format(TextLineFormat(), uri.format(tmp_path)).build()
+    assert read_all(source, tmp_path / ".state") == ["found"]
+
+
 def test_a_file_with_a_star_in_its_name(tmp_path: Path) -> None:
     (tmp_path / "a*.txt").write_text("star\n")
     (tmp_path / "ab.txt").write_text("other\n")
@@ -235,8 +257,8 @@ def test_paths_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
         SourceRun(text_source(tmp_path / "missing"), tmp_path / ".state")
     with pytest.raises(InvalidProgramError, match="at least one path"):
         text_source()
-    for path in ("s3://bucket/key", "hdfs://host/path", "file://host/path"):
-        with pytest.raises(UnsupportedOperationError, match="only local files"):
+    for path in ("s3:/bucket/key", "hdfs://host/path", "file://host/path"):
+        with pytest.raises(UnsupportedOperationError, match="POSIX paths and object stores"):
             FileSource.for_record_stream_format(TextLineFormat(), path)
 
 

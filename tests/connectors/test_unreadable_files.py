@@ -26,6 +26,7 @@ from headrace.formats.csv import CsvFormat
 from headrace.formats.file_format import FileFormat
 from headrace.formats.lines import blocks, streams
 from headrace.formats.parquet import ParquetFormat
+from headrace.storage import posix_files
 from tests.connectors.harness import PLENTY, SourceRun
 from tests.connectors.test_watched_folder import Folder
 
@@ -412,7 +413,7 @@ def test_a_file_that_may_not_be_read_is_told_and_neither_missing_nor_corrupt(
     def refuse(path: Any, *args: Any, **kwargs: Any) -> Any:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
-    monkeypatch.setattr(blocks, "Path", type("Refusing", (type(Path()),), {"open": refuse}))
+    monkeypatch.setattr(posix_files, "Path", type("Refusing", (type(Path()),), {"open": refuse}))
     monkeypatch.setattr(streams, "_open_raw", refuse)
     run = run_of(tmp_path, "ignore_missing_files", "ignore_corrupt_files")
     with pytest.raises(
@@ -427,7 +428,7 @@ def patch_open(monkeypatch: pytest.MonkeyPatch, faults: ShortReads) -> None:
         def open(self, *args: Any, **kwargs: Any) -> Any:
             return faults.wrap(super().open(*args, **kwargs))
 
-    monkeypatch.setattr(blocks, "Path", Faulty)
+    monkeypatch.setattr(posix_files, "Path", Faulty)
 
 
 # --- watched folders -------------------------------------------------------------------------------------------------

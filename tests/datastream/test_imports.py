@@ -87,7 +87,6 @@ def test_unknown_names_are_import_errors(module: str) -> None:
     "module",
     [
         "streams.data_stream",
-        "streams.keyed_stream",
         "streams.windowed_stream",
         "streams.source_stream",
         "data_stream",

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.common import Duration, Time, Types
-from headrace.common.errors import InvalidProgramError
+from headrace.common import Configuration, Duration, Row, Time, Types, WatermarkStrategy
+from headrace.common.errors import HeadraceError, InvalidProgramError
 from headrace.datastream import (
     AggregateFunction,
     OutputTag,
@@ -20,6 +20,7 @@ from headrace.datastream import (
 )
 from headrace.datastream.aggregates import avg, count, sum
 from headrace.datastream.window import TimeWindow, TumblingEventTimeWindows
+from headrace.expressions import coalesce, col
 from headrace.graph.specs import ColumnarWindowSpec, RowWindowSpec
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ def test_built_in_aggregates(windows: WindowedStream, graph: StreamGraph) -> Non
         (lambda r: (r.card, r.amount), ["card", "amount"], [Types.STRING(), Types.LONG()]),
         (lambda r: r.card.upper(), ["key"], [Types.PICKLED_BYTE_ARRAY()]),
         (1, ["amount"], [Types.LONG()]),
+        (col("card").upper().alias("card"), ["card"], [Types.STRING()]),
     ],
 )
 def test_key_of_built_in_aggregates(
@@ -98,6 +100,69 @@ def test_key_of_built_in_aggregates(
     found = env.from_collection([], ROW).key_by(selector).window(SECOND).aggregate(count()).get_type()
     assert found.get_field_names() == [*names, "window_start", "window_end", "count"]
     assert found.get_field_types()[: len(types)] == types
+
+
+UPPER = col("card").upper().alias("upper")
+
+
+@pytest.mark.parametrize(
+    ("columns", "names", "types"),
+    [
+        (("card", "amount"), ["card", "amount"], [Types.STRING(), Types.LONG()]),
+        ((0, "amount"), ["card", "amount"], [Types.STRING(), Types.LONG()]),
+        ((UPPER, col("amount")), ["upper", "amount"], [Types.STRING(), Types.LONG()]),
+        (("amount", UPPER), ["amount", "upper"], [Types.LONG(), Types.STRING()]),
+        ((UPPER, (col("amount") % 2).alias("odd")), ["upper", "odd"], [Types.STRING(), Types.LONG()]),
+        ((UPPER, col("amount") % 2), ["key"], [Types.TUPLE([Types.STRING(), Types.LONG()])]),
+    ],
+)
+def test_every_column_of_a_key_has_its_name(
+    env: StreamExecutionEnvironment, columns: tuple[Any, ...], names: list[str], types: list[Any]
+) -> None:
+    found = env.from_collection([], ROW).key_by(*columns).window(SECOND).aggregate(count()).get_type()
+    assert found.get_field_names() == [*names, "window_start", "window_end", "count"]
+    assert found.get_field_types()[: len(types)] == types
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_columns_of_a_computed_key_come_out(parallelism: int) -> None:
+    settings = {"headrace.runtime": "local", "parallelism.default": str(parallelism), "headrace.epoch.max-records": "2"}
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+    rows = [Row(card=card, amount=amount) for card, amount in [("a", 1), ("A", 3), ("b", 2), ("a", 4), ("A", None)]]
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(coalesce(col("amount"), 5))
+    timed = env.from_collection(rows, ROW).assign_timestamps_and_watermarks(strategy)
+    counts = timed.key_by(UPPER, (col("amount") % 2).alias("odd")).window(SECOND).aggregate(count())
+    with counts.execute_and_collect() as found:
+        assert sorted((r.upper, r.odd, r["count"]) for r in found if r.odd is not None) == [
+            ("A", 0, 1),
+            ("A", 1, 2),
+            ("B", 0, 1),
+        ]
+
+
+def test_two_columns_of_a_key_with_one_name(env: StreamExecutionEnvironment) -> None:
+    windows = env.from_collection([], ROW).key_by(col("card").upper().alias("card"), "card").window(SECOND)
+    with pytest.raises(InvalidProgramError, match="two columns 'card': name one of them with"):
+        windows.aggregate(count())
+
+
+def test_a_strategy_without_assigner_is_told_at_the_window() -> None:
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict({"headrace.runtime": "local"}))
+    strategy = WatermarkStrategy.for_monotonous_timestamps()
+    timed = env.from_collection([Row(card="a", amount=1)], ROW).assign_timestamps_and_watermarks(strategy)
+    timed.key_by("card").window(SECOND).aggregate(count()).print()
+    with pytest.raises(HeadraceError, match=r"WatermarkStrategy before it needs a timestamp assigner, such as \.with"):
+        env.execute()
+
+
+def test_aggregates_of_expressions_compare() -> None:
+    twice = sum(col("amount") * 2).alias("x")
+    assert twice == sum(col("amount") * 2).alias("x")
+    assert hash(twice) == hash(sum(col("amount") * 2).alias("x"))
+    others = [sum(col("amount") * 3), avg(col("amount") * 2), sum('col("amount") * 2'), sum(col("amount"))]
+    assert all(twice != other.alias("x") for other in others)
+    assert twice != 3
+    assert sum(1) != sum("1")
 
 
 def test_late_records(windows: WindowedStream, graph: StreamGraph) -> None:

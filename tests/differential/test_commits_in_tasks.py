@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from headrace.common.configuration import Configuration
 from headrace.common.errors import CommitRefusedError, JobExecutionError, UserFunctionError
 from headrace.connectors.sink import Committer, CommitterContext, Sink, SinkWriter, WriterContext
 from headrace.datastream import StreamExecutionEnvironment
+from headrace.runtime.local.runtime import LocalRuntime
 
 RUNTIMES = ["local", pytest.param("spark", marks=pytest.mark.spark)]
 
@@ -156,3 +158,20 @@ def test_what_work_in_tasks_raises_is_raised_by_the_commit(
 ) -> None:
     with pytest.raises(error, match=message):
         run(runtime, tmp_path, request, "1", item)
+
+
+def test_what_is_done_in_tasks_has_to_be_pickled_on_every_runtime() -> None:
+    runtime = LocalRuntime()
+    lock = threading.Lock()
+
+    def locked(item: int) -> int:
+        with lock:
+            return item
+
+    with pytest.raises(TypeError, match=r"cannot pickle '_thread\.lock' object"):
+        runtime.run_background(locked, [1]).result()
+    with pytest.raises(TypeError, match=r"cannot pickle '_thread\.lock' object"):
+        runtime.run_background(id, [lock]).result()
+    changed: list[int] = []
+    assert runtime.run_background(changed.append, [1, 2]).result() == [None, None]
+    assert changed == [], "a task has a copy"

@@ -15,9 +15,9 @@ def pages() -> list[Path]:
     return [README, *sorted(DOCS.glob("*.md"))]
 
 
-def example(page: Path, name: str) -> str:
-    """The Python code that follows the comment ``<!-- example: name -->``."""
-    found = re.search(rf"<!-- example: {name} -->\n```python\n(.*?)```", page.read_text(), re.DOTALL)
+def example(page: Path, name: str, language: str = "python") -> str:
+    """The code that follows the comment ``<!-- example: name -->``."""
+    found = re.search(rf"<!-- example: {name} -->\n```{language}\n(.*?)```", page.read_text(), re.DOTALL)
     assert found is not None, f"{page.name} has no example {name!r}"
     return found[1]
 

@@ -1,12 +1,21 @@
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
+import pytest
 
 from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
+from headrace.common.constants import MIN_WATERMARK
 from headrace.common.typeinfo import Types
-from headrace.exchange.envelope import MAX_CELL_BYTES
-from headrace.exchange.sender import COALESCE_ROWS, MAX_PORTION_BYTES, ROUTING_ROWS, rows_at_a_time
+from headrace.exchange.channel import SummaryBook
+from headrace.exchange.envelope import MAX_CELL_BYTES, Envelope
+from headrace.exchange.payload import decode
+from headrace.exchange.sender import COALESCE_ROWS, MAX_PORTION_BYTES, ROUTING_ROWS, EdgeSender, rows_at_a_time
+from headrace.graph.nodes import Edge
+from headrace.graph.partitioning import Receivers
+from headrace.plan.job_plan import PlannedEdge
 
 
 def _columnar(texts: list[str]) -> Batch:
@@ -42,3 +51,26 @@ def test_large_records_that_have_no_columns_yet_go_by_the_size_of_some() -> None
     assert rows_at_a_time(_made_by_a_function(["x" * 1_000_000] * 200)) == MAX_PORTION_BYTES // 1_000_004
     assert rows_at_a_time(_made_by_a_function(["x"] * 20_000)) == COALESCE_ROWS
     assert rows_at_a_time(_made_by_a_function(["x" * 1_000_000] * 20)) == COALESCE_ROWS
+
+
+@pytest.mark.parametrize("size", [10, 10_000, 1_000_000])
+def test_objects_that_have_no_type_go_by_the_size_of_some(size: int) -> None:
+    times = np.zeros(40, np.int64)
+    batch = Batch(Types.PICKLED_BYTE_ARRAY(), times, times, rows=[str(number) + "x" * size for number in range(40)])
+    rows = rows_at_a_time(batch)
+    assert rows == max(1, min(COALESCE_ROWS, MAX_CELL_BYTES // (len(pickle.dumps(batch.rows)) // 40)))
+
+
+def test_untyped_records_are_sent_in_envelopes_of_bounded_size() -> None:
+    times = np.zeros(40, np.int64)
+    rows = [str(number) + "x" * 500_000 for number in range(40)]
+    partitioning = Edge(0).partitioning
+    planned = PlannedEdge(0, 0, 1, 0, None, Types.PICKLED_BYTE_ARRAY(), None, True, partitioning, 1, Receivers(1, 128))
+    sent: list[Envelope] = []
+    sender = EdgeSender(planned, sent.append, SummaryBook(0))
+    sender.begin_channel(0, 0, MIN_WATERMARK)
+    sender.send(Batch(Types.PICKLED_BYTE_ARRAY(), times, times, rows=rows))
+    sender.flush()
+    assert max(len(envelope.payload) for envelope in sent) <= MAX_CELL_BYTES
+    received = [decode(envelope.payload, Types.PICKLED_BYTE_ARRAY(), None).rows for envelope in sent]
+    assert [row for part in received for row in part] == rows

@@ -58,9 +58,9 @@ class Channel:
     status: ChannelStatus
     pieces: list[Piece]
 
-    def reached(self, phase: int) -> int:
+    def reached(self, index: int) -> int:
         """What it has reached before a piece."""
-        return max([self.start, *(piece.final for piece in self.pieces[:phase])])
+        return max([self.start, *(piece.final for piece in self.pieces[:index])])
 
 
 @st.composite
@@ -98,15 +98,15 @@ def sent(epoch: list[Channel], parallelism: int = 1, **edge_changes: Any) -> lis
     book = SummaryBook(0)
     for channel in epoch:
         sender = EdgeSender(edge(channel.edge, parallelism=parallelism, **edge_changes), outbox.append, book)
-        for phase, piece in enumerate(channel.pieces):
-            sender.begin_channel(channel.number, phase, channel.start if phase == 0 else MIN_WATERMARK)
-            rows = [f"{channel.edge}.{channel.number}.{phase}.{i}" for i in range(len(piece.stamps))]
+        for index, piece in enumerate(channel.pieces):
+            sender.begin_channel(channel.number, index, channel.start if index == 0 else MIN_WATERMARK)
+            rows = [f"{channel.edge}.{channel.number}.{index}.{i}" for i in range(len(piece.stamps))]
             bounds = [0, *(min(cut, len(rows)) for cut in piece.cuts), len(rows)]
             for first, last in pairwise(bounds):
                 sender.send(
                     Batch.of_rows(Types.STRING(), rows[first:last], range(first, last), piece.stamps[first:last])
                 )
-                if phase % 2 == 0:
+                if index % 2 == 0:
                     sender.flush()
             sender.end_channel(piece.final, channel.status)
     return [*outbox, *book.seal()]
@@ -153,29 +153,29 @@ def model_final(epoch: list[Channel], watermark: int) -> int:
 def test_order_and_watermarks(epoch: list[Channel], watermark: int, step_bytes: int) -> None:
     found, final, status = received(sent(epoch), watermark, step_bytes=step_bytes)
     records = sorted(
-        (phase, stamp, channel.edge, channel.number, i)
+        (index, stamp, channel.edge, channel.number, i)
         for channel in epoch
-        for phase, piece in enumerate(channel.pieces)
+        for index, piece in enumerate(channel.pieces)
         for i, stamp in enumerate(piece.stamps)
     )
-    assert [row for row, _ in found] == [f"{e}.{number}.{phase}.{i}" for phase, _, e, number, i in records]
+    assert [row for row, _ in found] == [f"{e}.{number}.{index}.{i}" for index, _, e, number, i in records]
 
     live = [channel for channel in epoch if channel.status is not IDLE]
     waiting = {(c.edge, c.number): [list(piece.stamps) for piece in c.pieces] for c in live}
     before = watermark
-    for (phase, _, edge_id, number, _), (_, effective) in zip(records, found, strict=True):
+    for (index, _, edge_id, number, _), (_, effective) in zip(records, found, strict=True):
         assert effective >= before, "event time went back"
         before = effective
         # Flink's valve: the lowest of what all channels have reached when they handle this record, or beyond it.
         valve = []
         for channel in live:
             left = waiting[channel.edge, channel.number]
-            has_more = phase < len(left) and left[phase]
-            valve.append(max(channel.reached(phase), left[phase][0]) if has_more else channel.reached(phase + 1))
+            has_more = index < len(left) and left[index]
+            valve.append(max(channel.reached(index), left[index][0]) if has_more else channel.reached(index + 1))
         assert effective <= max(watermark, min(valve)), "a record was made late"
         if len(live) == 1 and len(epoch) == 1:
             assert effective == max(watermark, min(valve)), "the watermark of the only channel counts"
-        waiting[edge_id, number][phase].pop(0)
+        waiting[edge_id, number][index].pop(0)
     assert before <= final == model_final(epoch, watermark)
     states = {channel.status for channel in epoch}
     assert status is (FINISHED if states == {FINISHED} else ACTIVE if ACTIVE in states else IDLE)

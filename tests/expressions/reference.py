@@ -128,6 +128,11 @@ def _divided(left: Any, right: Any) -> float:
     return left / right
 
 
+def _whole(rounded: Callable[[float], int], value: float) -> float:
+    """A double as IEEE 754 has it: what is rounded to zero keeps its sign."""
+    return math.copysign(rounded(value), value)
+
+
 def _floor_divided(left: Any, right: Any) -> Any:
     if isinstance(left, int) and isinstance(right, int):
         if right == 0:
@@ -173,8 +178,8 @@ _OF_VALUES: dict[str, Callable[..., Any]] = {
     "modulo": _modulo,
     "negate": lambda value: _checked(-value) if isinstance(value, int) else -value,
     "abs": lambda value: _checked(abs(value)) if isinstance(value, int) else abs(value),
-    "floor": lambda value: value if isinstance(value, int) or not math.isfinite(value) else float(math.floor(value)),
-    "ceil": lambda value: value if isinstance(value, int) or not math.isfinite(value) else math.ceil(value),
+    "floor": lambda value: value if isinstance(value, int) or not math.isfinite(value) else _whole(math.floor, value),
+    "ceil": lambda value: value if isinstance(value, int) or not math.isfinite(value) else _whole(math.ceil, value),
     "round": lambda value, digits: value if isinstance(value, int) or not math.isfinite(value) else round(value),
     "equal": _comparing(lambda left, right: left == right),
     "not_equal": _comparing(lambda left, right: left != right),

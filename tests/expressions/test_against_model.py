@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headrace.common import Row
@@ -121,6 +121,10 @@ def expressions(draw: st.DrawFn, depth: int) -> Expression:
 
 @settings(deadline=None)
 @given(expression=expressions(3), rows=records())
+@example(  # a zero that has a sign
+    expression=lit(1.0) / (-col("f")).ceil(),
+    rows=[Row(i=1, j=1, x=1.0, f=0.0, s="", t="", b=True, c=True)],
+)
 def test_as_in_plain_python(expression: Expression, rows: list[Row]) -> None:
     expected: list[Any] = []
     failing = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -10,12 +9,12 @@ from typing import TYPE_CHECKING
 from headrace.common.typeinfo import Types
 from headrace.connectors.print_sink import PrintSink
 from headrace.graph import specs
+from headrace.graph.diagram_mermaid import draw_mermaid
+from headrace.graph.diagram_text import draw_text
 from headrace.graph.nodes import Edge, KeySelection
 from headrace.graph.partitioning import HASH
 from headrace.graph.stream_graph import StreamGraph
-from headrace.plan.explain_json import explain_json
-from headrace.plan.explain_mermaid import explain_mermaid
-from headrace.plan.explain_text import explain_text
+from headrace.plan.explain import plan_diagram, plan_document
 from headrace.plan.planner import PlanSettings, plan_job
 from headrace.state.keys import KeyCodec
 
@@ -32,24 +31,24 @@ def with_fixed_uids(text: str) -> str:
 
 def test_text_shows_stages_as_boxes_and_exchanges_between_them(payments_plan: JobPlan) -> None:
     assert (
-        with_fixed_uids(explain_text(payments_plan))
+        with_fixed_uids(draw_text(plan_diagram(payments_plan)))
         == """\
 Card fraud: 2 stages, 128 key groups, streaming mode
 
-┌─ Stage 0, parallelism 2 ────────────────────────────────────────────────────────────┐
-│ [0] Source: payments          uid payments                                          │
-│ └─ [1] Timestamps/Watermarks  uid 0123456789abcdef (derived)                        │
-└─────────────────────────────────────────────────────────────────────────────────────┘
+┌─ Stage 0, parallelism 2 ─────────────────────────────────────────────────────────────────────────┐
+│ [0] Source: payments          uid payments                                                       │
+│ └─ [1] Timestamps/Watermarks  uid 0123456789abcdef (derived)                                     │
+└──────────────────────────────────────────────────────────────────────────────────────────────────┘
    │ HASH(card)      [1] → [2]
    │ HASH(merchant)  [1] → [3]
    ▼
-┌─ Stage 1, parallelism 2 ────────────────────────────────────────────────────────────┐
-│ [2] Card rule                         uid card-rule                                 │
-│ └─ [4] Sink: alerts                   uid 0123456789abcdef (derived)                │
-│ [3] Totals                            uid 0123456789abcdef (derived), parallelism 1 │
-│ ├─ [5] Sink: totals                   uid 0123456789abcdef (derived), parallelism 1 │
-│ └─ side output late → [6] Sink: late  uid 0123456789abcdef (derived), parallelism 1 │
-└─────────────────────────────────────────────────────────────────────────────────────┘
+┌─ Stage 1, parallelism 2 ─────────────────────────────────────────────────────────────────────────┐
+│ [2] Card rule                         uid card-rule, keyed state                                 │
+│ └─ [4] Sink: alerts                   uid 0123456789abcdef (derived)                             │
+│ [3] Totals                            uid 0123456789abcdef (derived), keyed state, parallelism 1 │
+│ ├─ [5] Sink: totals                   uid 0123456789abcdef (derived), parallelism 1              │
+│ └─ side output late → [6] Sink: late  uid 0123456789abcdef (derived), parallelism 1              │
+└──────────────────────────────────────────────────────────────────────────────────────────────────┘
 """
     )
 
@@ -58,14 +57,14 @@ def test_text_boxes_close_around_wide_characters(payments_plan: JobPlan) -> None
     stage = payments_plan.stages[0]
     source = replace(stage.operators[0], node=replace(stage.operators[0].node, name="計数\n🚰"))
     stages = (replace(stage, operators=(source, *stage.operators[1:])), *payments_plan.stages[1:])
-    lines = explain_text(replace(payments_plan, stages=stages)).splitlines()
+    lines = draw_text(plan_diagram(replace(payments_plan, stages=stages))).splitlines()
     assert r"│ [0] 計数\n🚰                  uid payments" in lines[3]
     assert len(lines[3]) + 3 == len(lines[4])  # three characters that take two columns each
 
 
 def test_mermaid_has_a_subgraph_for_each_stage(payments_plan: JobPlan) -> None:
     assert (
-        with_fixed_uids(explain_mermaid(payments_plan))
+        with_fixed_uids(draw_mermaid(plan_diagram(payments_plan)))
         == """\
 flowchart TB
     subgraph stage0["Stage 0, parallelism 2"]
@@ -74,8 +73,8 @@ flowchart TB
         op0 -->|"FORWARD"| op1
     end
     subgraph stage1["Stage 1, parallelism 2"]
-        op2["Card rule<br/>uid card-rule"]
-        op3["Totals<br/>uid 0123456789abcdef (derived)<br/>parallelism 1"]
+        op2["Card rule<br/>uid card-rule<br/>keyed state"]
+        op3["Totals<br/>uid 0123456789abcdef (derived)<br/>keyed state<br/>parallelism 1"]
         op4[["Sink: alerts<br/>uid 0123456789abcdef (derived)"]]
         op5[["Sink: totals<br/>uid 0123456789abcdef (derived)<br/>parallelism 1"]]
         op6[["Sink: late<br/>uid 0123456789abcdef (derived)<br/>parallelism 1"]]
@@ -90,7 +89,7 @@ flowchart TB
 
 
 def test_json_documents_operators_and_edges(payments_plan: JobPlan) -> None:
-    document = json.loads(explain_json(payments_plan))
+    document = plan_document(payments_plan)
     assert list(document) == ["name", "mode", "max_parallelism", "stages", "edges"]
     assert (document["name"], document["mode"], document["max_parallelism"]) == ("Card fraud", "STREAMING", 128)
     assert [[op["id"] for op in stage["operators"]] for stage in document["stages"]] == [[0, 1], [2, 3, 4, 5, 6]]
@@ -101,6 +100,7 @@ def test_json_documents_operators_and_edges(payments_plan: JobPlan) -> None:
         "Data Source",
         "Source",
     )
+    assert (source["state"], rule["state"]) == ([], ["keyed"])
     assert rule["call_site"].startswith(__file__.replace("test_explain", "conftest"))
     assert document["edges"][1] == {
         "source": 1,
@@ -121,6 +121,6 @@ def test_an_exchange_that_skips_a_stage_says_so() -> None:
     graph.add(specs.KeyedProcessSpec(None), "once", (first,), Types.LONG())
     graph.add(specs.KeyedProcessSpec(None), "twice", (second, first), Types.LONG())
     graph.add(specs.SinkSpec(PrintSink()), "sink", (Edge(2),))
-    text = explain_text(plan_job(graph, PlanSettings("skips", 2, 128, is_batch=True)))
+    text = draw_text(plan_diagram(plan_job(graph, PlanSettings("skips", 2, 128, is_batch=True))))
     assert "   │ HASH(0)  [0] → [2] (passes through stage 1)\n" in text
     assert text.startswith("skips: 3 stages, 128 key groups, batch mode\n")

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from operator import itemgetter
 
 import pytest
 
 from headrace.common.typeinfo import Types
 from headrace.graph import specs
+from headrace.graph.diagram import graph_diagram
+from headrace.graph.diagram_mermaid import draw_mermaid, escape
+from headrace.graph.diagram_text import draw_text
+from headrace.graph.execution_plan import graph_document
+from headrace.graph.labels import key_label
 from headrace.graph.nodes import Edge, KeySelection
-from headrace.graph.render_json import graph_document, render_json
-from headrace.graph.render_labels import key_label
-from headrace.graph.render_mermaid import escape, render_mermaid
-from headrace.graph.render_text import render_text
 from headrace.graph.stream_graph import StreamGraph
 from headrace.state.keys import KeyCodec
 
 
 def test_text_is_a_tree_from_the_sources_down(payments: StreamGraph) -> None:
     assert (
-        render_text(payments)
+        draw_text(graph_diagram(payments))
         == """\
 7 operators
 
@@ -37,7 +37,7 @@ def test_text_is_a_tree_from_the_sources_down(payments: StreamGraph) -> None:
 
 def test_text_refers_to_what_was_drawn_above(union: StreamGraph) -> None:
     assert (
-        render_text(union)
+        draw_text(graph_diagram(union))
         == """\
 3 operators
 
@@ -51,7 +51,7 @@ def test_text_refers_to_what_was_drawn_above(union: StreamGraph) -> None:
 
 def test_mermaid(payments: StreamGraph) -> None:
     assert (
-        render_mermaid(payments)
+        draw_mermaid(graph_diagram(payments))
         == """\
 flowchart TB
     op0(["Source: payments<br/>uid payments"])
@@ -72,7 +72,7 @@ flowchart TB
 
 
 def test_json_has_the_shape_of_flinks_execution_plan(payments: StreamGraph) -> None:
-    nodes = json.loads(render_json(payments))["nodes"]
+    nodes = graph_document(payments)["nodes"]
     assert nodes[0] == {
         "id": 0,
         "type": "Source: payments",
@@ -121,14 +121,14 @@ def test_mermaid_names_mean_nothing_to_mermaid(name: str, escaped: str) -> None:
 def test_names_stay_on_one_line_of_the_text() -> None:
     graph = StreamGraph()
     graph.add(specs.MapSpec(None), "two\nlines \x1b[31m", output_type=Types.LONG())
-    assert render_text(graph).splitlines()[2] == r"[0] two\nlines \x1b[31m"
+    assert draw_text(graph_diagram(graph)).splitlines()[2] == r"[0] two\nlines \x1b[31m"
 
 
 def test_hostile_names_survive_in_json() -> None:
     graph = StreamGraph()
     name = 'a "b"\n{c} 計数'
     graph.add(specs.MapSpec(None), name, output_type=Types.LONG())
-    assert json.loads(render_json(graph))["nodes"][0]["type"] == name
+    assert graph_document(graph)["nodes"][0]["type"] == name
 
 
 def test_a_graph_deeper_than_pythons_stack_is_drawn() -> None:
@@ -136,7 +136,7 @@ def test_a_graph_deeper_than_pythons_stack_is_drawn() -> None:
     graph.add(specs.MapSpec(None), "start", output_type=Types.LONG())
     for number in range(1, 1500):
         graph.add(specs.MapSpec(None), "next", (Edge(number - 1),), Types.LONG())
-    assert render_text(graph).count("\n") == 1502
+    assert draw_text(graph_diagram(graph)).count("\n") == 1502
 
 
 class ByCard:

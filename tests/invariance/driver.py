@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.checkpoint.manifest import Manifest
-from headrace.checkpoint.unstored import TemporaryStore
+from headrace.checkpoint.temporary_store import TemporaryStore
 from headrace.client.submission import blob_of, job_settings, plan_graph
 from headrace.common import options
 from headrace.common.configuration import Configuration

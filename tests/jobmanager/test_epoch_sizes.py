@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,23 +20,99 @@ def test_the_first_epoch_has_the_size_that_is_configured() -> None:
     assert EpochSizer(EpochLimits(20, 10**9, 1.0, first_records=70)).budget().records == 20
 
 
-def test_epochs_come_to_take_as_long_as_they_should() -> None:
-    sizer = EpochSizer(EpochLimits(10**9, 10**9, target_seconds=2.0))
-    for _ in range(12):
+def run(sizer: EpochSizer, epochs: int, fixed: float, each: float, cold: float = 0.0) -> list[float]:
+    """How long epochs take that a sizer sizes, when they cost what is said; ``cold`` is on top of the first one."""
+    times = []
+    for number in range(epochs):
         records = sizer.budget().records
-        sizer.took(records, records / 100_000)
-    assert sizer.budget().records == pytest.approx(200_000, rel=0.01)
-    for _ in range(20):
+        times.append(fixed + each * records)
+        sizer.took(records, times[-1] + (0.0 if number else cold))
+    return times
+
+
+def best_rate(target: float, fixed: float, each: float) -> float:
+    """Records a second in epochs of the size that keeps to the target; half of it is for records at least."""
+    for_records = max(target - fixed, target / 2)
+    return for_records / each / (fixed + for_records)
+
+
+FIXED = st.floats(0.0, 3.0)
+EACH = st.floats(1e-7, 1e-4)
+COLD = st.floats(0.0, 20.0)
+
+
+@given(FIXED, EACH, COLD)
+def test_epochs_come_to_the_best_size_and_take_little_longer_on_the_way(fixed: float, each: float, cold: float) -> None:
+    sizer = EpochSizer(EpochLimits(10**9, 10**9, 1.0))
+    times = run(sizer, 15, fixed, each, cold)
+    records = sizer.budget().records
+    assert records / (fixed + each * records) >= 0.9 * best_rate(1.0, fixed, each)
+    assert max(times[1:]) <= fixed + 4.0
+    assert times[-1] <= max(1.1, fixed + 0.55)
+
+
+def test_a_cold_start_does_not_make_the_next_epoch_smaller_and_a_few_epochs_later_all_is_at_full_size() -> None:
+    sizer = EpochSizer(EpochLimits(10**9, 10**9, 1.0))
+    sizes = []
+    for number in range(6):
+        sizes.append(sizer.budget().records)
+        sizer.took(sizes[-1], 0.2 + sizes[-1] / 4_000_000 + (0.0 if number else 3.7))
+    assert sizes[1] == 50_000
+    assert sizes[4] >= 0.9 * 0.8 * 4_000_000
+
+
+def test_a_first_epoch_of_slow_records_makes_the_next_one_smaller() -> None:
+    sizer = EpochSizer(EpochLimits(10**9, 10**9, 1.0))
+    sizer.took(sizer.budget().records, 50.0)
+    assert sizer.budget().records == pytest.approx(50_000 * 4 / 50)
+
+
+@given(FIXED, EACH, st.floats(2.5, 50.0))
+def test_one_slow_epoch_is_forgotten(fixed: float, each: float, times_as_long: float) -> None:
+    sizer = EpochSizer(EpochLimits(10**9, 10**9, 1.0))
+    run(sizer, 15, fixed, each)
+    before = sizer.budget().records
+    sizer.took(before, (fixed + each * before) * times_as_long)
+    run(sizer, 8, fixed, each)
+    after = sizer.budget().records
+    assert after / (fixed + each * after) >= 0.9 * best_rate(1.0, fixed, each)
+
+
+@given(st.floats(0.0, 0.9), st.floats(1e-7, 1e-5))
+def test_records_that_have_become_ten_times_as_slow_make_epochs_smaller_at_once(fixed: float, each: float) -> None:
+    sizer = EpochSizer(EpochLimits(10**9, 10**9, 1.0))
+    run(sizer, 15, fixed, each)
+    _, second, *others = run(sizer, 8, fixed, 10 * each)
+    assert second <= 2.5
+    assert others[-1] <= max(1.1, fixed + 0.55)
+
+
+@given(st.integers(0, 2**32), st.floats(0.05, 0.5), st.floats(1e-7, 1e-5))
+def test_measurements_that_differ_by_a_tenth_cost_no_tenth_of_the_speed(seed: int, fixed: float, each: float) -> None:
+    noise = random.Random(seed)
+    sizer = EpochSizer(EpochLimits(10**9, 10**9, 1.0))
+    read, took = 0, 0.0
+    for number in range(60):
         records = sizer.budget().records
-        sizer.took(records, records / 10_000)  # has become ten times as slow
-    assert sizer.budget().records == pytest.approx(20_000, rel=0.01)
+        seconds = (fixed + each * records) * noise.uniform(0.9, 1.1)
+        sizer.took(records, seconds)
+        if number >= 10:
+            read, took = read + records, took + seconds
+            assert seconds <= 4.0
+    assert read / took >= 0.9 * best_rate(1.0, fixed, each)
+
+
+def test_epochs_at_the_limit_notice_that_records_have_become_slow() -> None:
+    """All of one size, so nothing tells what is fixed."""
+    sizer = EpochSizer(EpochLimits(100_000, 10**9, 1.0, first_records=100_000))
+    run(sizer, 20, 0.0, 1e-6)
+    run(sizer, 3, 0.0, 1e-4)
+    assert sizer.budget().records == pytest.approx(10_000, rel=0.3)
 
 
 def test_what_an_epoch_costs_whatever_its_size_does_not_make_it_smaller_and_smaller() -> None:
     sizer = EpochSizer(EpochLimits(10**9, 10**9, target_seconds=1.0))
-    for _ in range(30):
-        records = sizer.budget().records
-        sizer.took(records, 3.0 + records / 100_000)
+    run(sizer, 30, 3.0, 1e-5)
     assert sizer.budget().records == pytest.approx(50_000, rel=0.05)
 
 
@@ -51,7 +129,7 @@ def test_the_limit_is_kept(epochs: list[tuple[int, float]], limit: int) -> None:
     for records, seconds in epochs:
         before = sizer.budget().records
         sizer.took(records, seconds)
-        assert 1 <= sizer.budget().records <= min(limit, max(4 * before, 1000))
+        assert 1 <= sizer.budget().records <= min(limit, max(8 * before, 1000))
     assert sizer.budget().bytes == 10**6
 
 

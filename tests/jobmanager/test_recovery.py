@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from headrace.checkpoint.manifest import (
     Manifest,
     OperatorProgress,
+    OperatorSnapshot,
     PartitionSnapshot,
     SourceSnapshot,
     SplitSnapshot,
@@ -25,6 +26,7 @@ from headrace.jobmanager.recovery import check_compatible, operator_watermark, p
 from headrace.plan.job_plan import JobPlan
 from headrace.plan.planner import PlanSettings, plan_job
 from headrace.state.key_groups import range_of_partition
+from headrace.state.kinds import KEYED, StateKind
 from headrace.state.version import VersionRef
 
 MAX = 12
@@ -54,10 +56,13 @@ def manifest(first: int, second: int, *, first_groups: int = MAX, **changes: Any
         }
         version = VersionRef(1, number, 1, name=f"state-{number}", files=(f"state-{number}",))
         partitions.append(PartitionSnapshot(version, progress))
-    own = {} if first_groups == MAX else {"first": first_groups}
-    stage = StageSnapshot(("first", "second"), tuple(partitions), ("first", "second"), own)
+    operators = {
+        "first": OperatorSnapshot(first, first_groups, KEYED),
+        "second": OperatorSnapshot(second, MAX, KEYED),
+    }
+    stage = StageSnapshot(operators, tuple(partitions))
     source = SourceSnapshot(None, (SplitSnapshot("0", 0, 5),))
-    return replace(Manifest(1, 0, "id", "job", MAX, 0, {"source": source}, (stage,)), **changes)
+    return replace(Manifest(1, 0, "id", "job", MAX, 0, {"source": source}, (StageSnapshot(), stage)), **changes)
 
 
 @pytest.mark.parametrize("held", [SourceSnapshot(None, (), ("0",)), SourceSnapshot({"log": "a"})])
@@ -95,6 +100,32 @@ def test_every_key_group_is_read_by_the_task_that_owns_it(
             assert context.watermarks[nodes[uid]] == 100 + min(sources), "the slowest one counts"
 
 
+@pytest.mark.parametrize(
+    ("kind", "before", "now", "at_a_start"),
+    [
+        (StateKind.LIST, 3, 3, [[0], [1], [2]]),
+        (StateKind.LIST, 3, 2, [[0, 1, 2], [0, 1, 2]]),
+        (StateKind.UNION, 2, 2, [[0, 1], [0, 1]]),
+        (StateKind.BROADCAST, 3, 3, [[0], [1], [2]]),
+        (StateKind.BROADCAST, 2, 5, [[0], [1], [0], [1], [0]]),
+        (StateKind.BROADCAST, 3, 1, [[0]]),
+    ],
+)
+def test_a_task_is_told_of_no_more_state_without_keys_than_it_may_get(
+    kind: StateKind, before: int, now: int, at_a_start: list[list[int]]
+) -> None:
+    held, job = manifest(before, 1), plan(now, 1)
+    stage = replace(held.stages[1], operators={"first": OperatorSnapshot(before, MAX, frozenset({kind}))})
+    held = replace(held, stages=(StageSnapshot(), stage))
+    contexts = partition_contexts(held, job, is_start=True)
+    for number in range(now):
+        assert [ref.partition for ref in contexts[1, number].versions] == at_a_start[number]
+        assert contexts[1, number].dealt == {"first": before}
+    later = partition_contexts(manifest(now, 1), job)
+    assert [[ref.partition for ref in later[1, number].versions] for number in range(now)] == [[n] for n in range(now)]
+    assert {len(later[1, number].dealt) for number in range(now)} == {0}
+
+
 def test_a_fresh_job_starts_from_nothing() -> None:
     fresh = replace(manifest(1, 1), stages=(), sources={})
     assert {context.versions for context in partition_contexts(fresh, plan(2, 2)).values()} == {()}
@@ -124,8 +155,8 @@ def test_key_groups_that_have_changed_do_not_fit() -> None:
 
 def test_key_groups_may_change_while_there_is_no_state() -> None:
     held = manifest(6, 1, first_groups=6)
-    partitions = tuple(replace(partition, version=None) for partition in held.stages[0].partitions)
-    held = replace(held, stages=(replace(held.stages[0], partitions=partitions),))
+    partitions = tuple(replace(partition, version=None) for partition in held.stages[1].partitions)
+    held = replace(held, stages=(StageSnapshot(), replace(held.stages[1], partitions=partitions)))
     job = plan(3, 1, first_groups=3)
     check_compatible(held, job)
     contexts = partition_contexts(held, job)
@@ -134,5 +165,16 @@ def test_key_groups_may_change_while_there_is_no_state() -> None:
 
 
 def test_operators_without_state_may_come_and_go() -> None:
-    stage = manifest(1, 1).stages[0]
-    check_compatible(manifest(1, 1, stages=(replace(stage, operators=(*stage.operators, "old sink")),)), plan(2, 3))
+    stage = manifest(1, 1).stages[1]
+    operators = {**stage.operators, "old sink": OperatorSnapshot(1, MAX)}
+    check_compatible(manifest(1, 1, stages=(StageSnapshot(), replace(stage, operators=operators))), plan(2, 3))
+
+
+def test_keyed_state_must_not_be_lost_when_its_operator_has_none_any_more() -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    stream = env.from_collection([("a", 1)], Types.TUPLE([Types.STRING(), Types.LONG()])).uid("source")
+    for uid in ("first", "second"):
+        stream.key_by("f0").map(lambda pair: pair).uid(uid).sink_to(CollectSink(list)).uid(f"{uid}-sink")
+    job = plan_job(env.transformations.next_job(), PlanSettings("job", 1, MAX))
+    with pytest.raises(StateMigrationError, match="keyed state of operators with uid first, second, which the program"):
+        check_compatible(manifest(1, 1), job)

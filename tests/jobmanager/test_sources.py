@@ -125,7 +125,8 @@ def coordinator(source: ManualSource) -> SourceCoordinator:
     env.from_source(source, WatermarkStrategy.for_monotonous_timestamps(), "in").sink_to(CollectSink(list))
     job = plan_job(env.transformations.next_job(), PlanSettings("job", 2, 128))
     planned = next(operator for operator in job.operators() if not operator.node.inputs)
-    return SourceCoordinator(planned, job, PosixFolder(Path("/nowhere")), None, iter(range(10)), 0)
+    context = EnumeratorContext(planned.parallelism, PosixFolder(Path("/nowhere")))
+    return SourceCoordinator(planned, job, context, None, iter(range(10)), 0)
 
 
 def test_the_split_that_lags_behind_is_read_first_and_the_budget_is_shared() -> None:

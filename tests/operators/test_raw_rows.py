@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from headrace.common import Row, Types
+from headrace.common import Row, TypeInformation, Types
+from headrace.common.columns import layout_of
+from headrace.common.errors import HeadraceError
 from headrace.datastream import KeyedProcessFunction
 from headrace.datastream.aggregates import count
 from headrace.datastream.state import ValueStateDescriptor
@@ -80,4 +83,43 @@ def test_what_a_filter_leaves_is_as_it_was_however_the_input_is_cut(epochs: list
         for numbers in epochs:
             job.push_all("numbers", numbers)
             job.run_epoch()
-        assert job.take("texts") == ["1", "2"]
+        assert job.take("texts") == ["1.0", "2.0"]
+
+
+CASES: dict[str, tuple[TypeInformation, Callable[[int], Any]]] = {
+    "double": (Types.DOUBLE(), lambda number: number),
+    "float": (Types.FLOAT(), lambda number: number + 0.1),
+    "tuple": (Types.TUPLE([Types.LONG(), Types.DOUBLE()]), lambda number: [number, number]),
+    "tuple for a row": (PAIR, lambda number: (None, str(number))),
+    "row in another order": (PAIR, turned_around),
+    "list": (Types.LIST(Types.LONG()), lambda number: (number, None)),
+    "map": (Types.MAP(Types.STRING(), Types.DOUBLE()), lambda number: {"a": number}),
+}
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+@pytest.mark.parametrize(("kind", "make"), CASES.values(), ids=CASES)
+def test_a_function_sees_the_same_in_the_task_as_behind_a_shuffle(
+    kind: TypeInformation, make: Callable[[int], Any], shuffled: bool
+) -> None:
+    def build(job: JobHarness) -> None:
+        made = job.add_source("numbers", Types.LONG()).map(make, kind)
+        made = made.key_by(lambda _: 0) if shuffled else made
+        job.add_sink("texts", made.map(repr, Types.STRING()))
+
+    with JobHarness(build) as job:
+        job.push_all("numbers", range(3))
+        job.run_epoch()
+        stored = layout_of(kind).columns_to_rows(layout_of(kind).rows_to_columns([make(n) for n in range(3)]))
+        assert sorted(job.take("texts")) == sorted(map(repr, stored))
+
+
+def test_a_record_that_does_not_fit_is_refused_before_the_next_function_sees_it() -> None:
+    def build(job: JobHarness) -> None:
+        pairs = job.add_source("numbers", Types.LONG()).map(lambda number: ("a", number), PAIR)
+        job.add_sink("texts", pairs.map(str, Types.STRING()))
+
+    with JobHarness(build) as job:
+        job.push_all("numbers", range(2))
+        with pytest.raises(HeadraceError, match=r"row 0, field 'b': got 0 .int., expected a str"):
+            job.run_epoch()

@@ -12,7 +12,7 @@ import pytest
 
 from headrace.checkpoint.ownership import Generations
 from headrace.checkpoint.store import CheckpointStore
-from headrace.checkpoint.unstored import TemporaryStore
+from headrace.checkpoint.temporary_store import TemporaryStore
 from headrace.client import running, submission
 from headrace.client.defaults import submission_defaults
 from headrace.common.errors import CheckpointError, InfrastructureError, JobExecutionError, JobSupersededError

@@ -266,9 +266,7 @@ def test_generations_that_vanish_are_told(tmp_path: Path, output: Path, monkeypa
 
 def _manifest(epoch: int, generation: int, *files: str) -> Manifest:
     version = VersionRef(1, 0, epoch, name=files[0], files=tuple(files)) if files else None
-    return Manifest(
-        epoch, generation, "job", "job", 128, 0, stages=(StageSnapshot(("a",), (PartitionSnapshot(version),)),)
-    )
+    return Manifest(epoch, generation, "job", "job", 128, 0, stages=(StageSnapshot({}, (PartitionSnapshot(version),)),))
 
 
 def test_an_older_one_that_wakes_up_removes_nothing_that_the_younger_one_has_merged(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from headrace.client import submission
 from headrace.common.errors import JobSupersededError
 from headrace.connectors.file_system import committer
 from headrace.connectors.file_system.committer import FileCommitter
+from headrace.storage import posix_output
+from headrace.storage.posix_output import PosixOutput
 from tests.reliability.support.file_sinks import KINDS, Kind, contents
 from tests.reliability.support.small_jobs import EPOCHS, SmallJob, WatchedSink, expected
 
@@ -86,7 +88,7 @@ def test_the_older_one_is_in_the_middle_of_a_commit(kind: Kind, tmp_path: Path, 
     assert before == kind.records(output) == expected()
 
 
-SHOWING = ["_is_there", "_publish", "move", "sync_folders"]
+SHOWING = ["_is_there", "_publish", "show", "remove"]
 PUTTING_TOGETHER = [*SHOWING, "_put_together", "AppendedFile", "_checked_blocks"]
 STEPS = {
     "text-a-file-an-epoch": SHOWING,
@@ -97,7 +99,8 @@ STEPS = {
 
 def pause_at(monkeypatch: pytest.MonkeyPatch, step: str, side: str, nth: int, pause: Pause) -> None:
     """Wait at the beginning, the end, or in the middle, of what a committer of files does."""
-    owner: Any = FileCommitter if hasattr(FileCommitter, step) else committer
+    owners: list[Any] = [FileCommitter, committer, PosixOutput, posix_output]
+    owner = next(owner for owner in owners if hasattr(owner, step))
     original, calls = getattr(owner, step), itertools.count(1)
 
     def paused(*arguments: Any, **named: Any) -> Any:
@@ -147,13 +150,13 @@ def test_the_older_one_is_in_the_middle_of_publishing(
     assert contents(output) == before
 
 
-@pytest.mark.parametrize("step", ["_put_together", "AppendedFile", "_checked_blocks", "move"])
+@pytest.mark.parametrize("step", ["_put_together", "AppendedFile", "_checked_blocks", "show"])
 def test_the_older_one_cannot_show_again_what_a_reader_has_taken_away(
     step: str, tmp_path: Path, output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (kind,) = (kind for kind in KINDS if kind.name == "csv-rolled-by-size")
     pause = Pause()
-    pause_at(monkeypatch, step, "before" if step == "move" else "after", 1, pause)
+    pause_at(monkeypatch, step, "before" if step == "show" else "after", 1, pause)
     older, younger = (SmallJob(tmp_path, WatchedSink(kind.make(output))) for _ in range(2))
     errors: list[BaseException] = []
     thread = older.in_background(errors)

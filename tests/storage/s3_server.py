@@ -20,14 +20,19 @@ Fault = Callable[[Callable[[], Iterable[bytes]], Any], Iterable[bytes]]
 """Gets what answers a request, and what begins an answer."""
 
 
-def refused(status: str) -> Fault:
+def answered(status: str, body: str) -> Fault:
     """Nothing is done."""
 
     def fault(serve: Callable[[], Iterable[bytes]], start: Any) -> Iterable[bytes]:
-        start(status, [("Content-Length", "0")])
-        return [b""]
+        start(status, [("Content-Length", str(len(body)))])
+        return [body.encode()]
 
     return fault
+
+
+def refused(status: str) -> Fault:
+    """Nothing is done, and nothing is said."""
+    return answered(status, "")
 
 
 def done_but_late(seconds: float) -> Fault:
@@ -70,6 +75,7 @@ class S3Server:
         faults: asked for each request whether it goes wrong; None when it does not.
         requests: all that have come.
         ignores_conditions: whether it puts what it is asked to, whatever is there.
+        heeds_conditions_of_copies: whether a copy heeds them too, as AWS's do, and moto's do not.
     """
 
     def __init__(self) -> None:
@@ -83,6 +89,7 @@ class S3Server:
         self.faults: Callable[[str, str], Fault | None] = lambda method, path: None
         self.requests: list[Request] = []
         self.ignores_conditions = False
+        self.heeds_conditions_of_copies = False
         self._server: Any = None
         self.begin()
 
@@ -149,10 +156,14 @@ class S3Server:
         self.requests.append((method, path))
         if self.ignores_conditions:
             environ.pop("HTTP_IF_NONE_MATCH", None)
+        is_conditional_copy = {"HTTP_IF_NONE_MATCH", "HTTP_X_AMZ_COPY_SOURCE"} <= environ.keys()
         begun: list[tuple[str, list[tuple[str, str]]]] = []
 
         def serve() -> list[bytes]:
             with self._lock:
+                if self.heeds_conditions_of_copies and is_conditional_copy and self._exists(environ):
+                    begun.append(("412 Precondition Failed", [("Content-Length", "0")]))
+                    return [b""]
                 return list(self._app(environ, lambda status, headers, *_: begun.append((status, headers))))
 
         fault = self.faults(method, path)
@@ -165,3 +176,11 @@ class S3Server:
         except LostAnswer:
             environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
             raise ConnectionAbortedError from None
+
+    def _exists(self, environ: dict[str, Any]) -> bool:
+        statuses: list[str] = []
+        asked = {key: value for key, value in environ.items() if not key.startswith("HTTP_X_AMZ_COPY")}
+        asked |= {"REQUEST_METHOD": "HEAD", "QUERY_STRING": ""}
+        asked.pop("HTTP_IF_NONE_MATCH")
+        list(self._app(asked, lambda status, *_: statuses.append(status)))
+        return statuses[-1].startswith("200")

@@ -12,8 +12,8 @@ import pytest
 from headrace.common.errors import StateCorruptedError
 from headrace.connectors.file_system import file_log
 from headrace.connectors.file_system.file_log import FileJournal, KnownFiles, load
-from headrace.connectors.file_system.listing import FileStatus
 from headrace.connectors.source import EnumeratorContext
+from headrace.storage.files import FileStatus
 from headrace.storage.locations import open_storage
 from headrace.storage.object_store import ObjectFolder
 from tests.connectors.harness import SourceRun

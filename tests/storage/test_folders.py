@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -250,3 +251,11 @@ def test_secrets_are_not_shown() -> None:
     pytest.importorskip("obstore")
     folder = open_storage("s3://bucket/a", options={"access_key_id": "who", "secret_access_key": "hush"})
     assert "hush" not in f"{folder!r} {folder}"
+
+
+def test_a_pipe_is_no_file(tmp_path: Path) -> None:
+    folder = PosixFolder(tmp_path)
+    os.mkfifo(tmp_path / "a")
+    for use in (folder.read, folder.map, lambda name: folder.read_range(name, 0, 1)):
+        with pytest.raises(IsADirectoryError, match="no file"):
+            use("a")

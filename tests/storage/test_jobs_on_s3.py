@@ -188,7 +188,7 @@ def test_the_command_line_shows_what_is_there(made: JobOnS3) -> None:
     code, text = shown("s3://there-is-no-such-bucket/job")
     assert code == 1
     code, text = shown("hdfs://host/job")
-    assert (code, "it can be a folder" in text) == (1, True)
+    assert (code, "cannot be created exclusively" in text) == (1, True)
 
 
 def wait_until(condition: object) -> None:

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from headrace.common.configuration import Configuration
 from headrace.common.errors import CheckpointStorageError
+from headrace.datastream import StreamExecutionEnvironment
 from headrace.storage.locations import local_path, open_storage
+from tests.docs.documents import DOCS, example
 
 
 @pytest.mark.parametrize(
@@ -44,6 +47,7 @@ def test_a_uri_has_no_characters_that_would_be_left_out(location: str) -> None:
     ("location", "reason"),
     [
         ("s3:bucket/a", "it can be a folder"),
+        ("hdfs://namenode:8020/a", "a file cannot be created exclusively"),
         ("s3://[bucket/a", "Invalid IPv6 URL"),
         ("~nobody-of-this-name/a", "home directory"),
         ("/data/a\0b", "zero byte"),
@@ -65,7 +69,7 @@ def test_credentials_and_ports_have_no_place_in_it(location: str) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "reason"),
     [
-        ("bucket", "other", r"headrace\.storage\.bucket: the checkpoint directory says which it is"),
+        ("bucket", "other", r"headrace\.storage\.bucket: the URI says which it is"),
         ("aws_bucket_name", "other", "says which it is"),
         ("endpoint", "minio:9000", "does not begin with http"),
         ("session_token", "hush\n", "control character"),
@@ -83,3 +87,25 @@ def test_a_folder_whose_name_is_no_text(tmp_path: Path) -> None:
     folder.make()
     folder.write("a", [b"content"])
     assert folder.map("a").to_pybytes() == b"content"
+
+
+def test_a_storage_that_a_distribution_brings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    about = tmp_path / "site" / "vault-1.0.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: vault\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[headrace.checkpoint_storages]\nvault = vault_storage:Vault\n")
+    (tmp_path / "site" / "vault_storage.py").write_text(example(DOCS / "plugins.md", "storage"))
+    with pytest.raises(
+        CheckpointStorageError, match=r"entry point 'vault' in the group 'headrace\.checkpoint_storages'"
+    ):
+        open_storage("vault://team/job")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    settings = {
+        "headrace.runtime": "local",
+        "execution.checkpointing.dir": "vault://team/job",
+        "headrace.storage.vault-root": str(tmp_path / "root"),
+    }
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+    with env.from_sequence(1, 10).execute_and_collect() as numbers:
+        assert sorted(numbers) == list(range(1, 11))
+    assert list((tmp_path / "root" / "team" / "job" / "manifests").iterdir()) != []

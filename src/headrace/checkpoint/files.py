@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import re
+import time
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import CheckpointStorageError
 
 if TYPE_CHECKING:
     from headrace.storage.folder import Folder
+
+_PROBE: Final = re.compile(r"\.probe-(?:([0-9]+)-)?[0-9a-f]{32}")
+
+_PROBE_LIFE_SECONDS: Final = 3600
+"""A file of a start that is this old is not one that somebody is just trying the folder with."""
 
 
 def folder_name(uid: str) -> str:
@@ -27,7 +33,8 @@ def probe(folder: Folder) -> None:
     """
     try:
         folder.make()
-        name = f".probe-{uuid.uuid4().hex}"
+        _remove_left_probes(folder)
+        name = f".probe-{time.time():.0f}-{uuid.uuid4().hex}"
         try:
             if not folder.create(name, b"1") or folder.create(name, b"2") or folder.read(name) != b"1":
                 raise CheckpointStorageError(
@@ -42,3 +49,10 @@ def probe(folder: Folder) -> None:
         if isinstance(error, CheckpointStorageError):
             raise
         raise CheckpointStorageError(f"checkpoint directory {folder} cannot be used: {error}") from error
+
+
+def _remove_left_probes(folder: Folder) -> None:
+    """Remove what starts have left that were killed while they tried the folder."""
+    oldest = time.time() - _PROBE_LIFE_SECONDS
+    found = ((name, _PROBE.fullmatch(name)) for name in folder.names())
+    folder.remove_all([name for name, probe in found if probe and int(probe[1] or 0) < oldest])

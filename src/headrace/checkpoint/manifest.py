@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import CheckpointError
+from headrace.state.kinds import KEYED, NO_STATE, StateKind, names_of
 from headrace.state.version import VersionRef
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-FORMAT_VERSION = 3
-"""Raised when a headrace of an older version could not read a manifest."""
+    from headrace.state.kinds import StateKinds
 
-_READABLE = (2, 3)
+FORMAT_VERSION = 4
+"""Raised when a headrace of an older version could not read a manifest; :func:`_upgraded` says what was different."""
+
+_READABLE = (2, 3, 4)
 _FORMATS = f"formats {_READABLE[0]} to {_READABLE[-1]}"
 
 _CHECKSUM = b',"checksum":"%08x"}'
@@ -68,10 +71,10 @@ class OperatorProgress:
 
 @dataclass(frozen=True, slots=True)
 class PartitionSnapshot:
-    """One task of a stage with state.
+    """One task of a stage.
 
     Attributes:
-        version: its state.
+        version: its state; None where no operator of the stage may hold any.
         progress: by operator uid.
         earliest_timer: its earliest pending processing-time timer in milliseconds.
     """
@@ -82,24 +85,31 @@ class PartitionSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class OperatorSnapshot:
+    """An operator of a stage: where its state is, and what kind of state.
+
+    Attributes:
+        parallelism: how many subtasks it had; they were in the first partitions.
+        max_parallelism: how many key groups it had.
+        state_kinds: what it may have come to hold; a program must not lose it.
+    """
+
+    parallelism: int
+    max_parallelism: int
+    state_kinds: StateKinds = NO_STATE
+
+
+@dataclass(frozen=True, slots=True)
 class StageSnapshot:
     """All tasks of a stage; which operators it held tells where their state is after the program has changed.
 
     Attributes:
-        operators: the uids of all operators.
-        partitions: its tasks.
-        stateful: the uids of those that hold keyed state; a program must not lose them.
-        max_parallelism: how many key groups an operator has, by uid, where they are not as many as the job's.
+        operators: by uid. Of stage 0 only those that may hold state: event time is kept by split there.
+        partitions: its tasks; none for a stage 0 without such operators.
     """
 
-    operators: tuple[str, ...]
-    partitions: tuple[PartitionSnapshot, ...]
-    stateful: tuple[str, ...] = ()
-    max_parallelism: Mapping[str, int] = field(default_factory=dict)
-
-    def parallelism_of(self, uid: str) -> int:
-        """How many subtasks an operator had; they were in the first partitions."""
-        return sum(uid in partition.progress for partition in self.partitions)
+    operators: Mapping[str, OperatorSnapshot] = field(default_factory=dict)
+    partitions: tuple[PartitionSnapshot, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +135,7 @@ class Manifest:
             state.
         processing_time: the reading of the job's clock; the clock of a later life starts no earlier.
         sources: by uid.
-        stages: the later stages, in order.
+        stages: all stages, from stage 0 on; none before the first epoch.
         pending: committables that have to be committed (again) after a restart.
         held: by uid of the sink, what it holds back until there is more of it; see
             :class:`headrace.connectors.sink.PreCommit`.
@@ -190,6 +200,7 @@ class Manifest:
                     f"manifest {name} has format {document['format']}, this headrace reads {_FORMATS}: go "
                     "on with the version that wrote it, or start with a fresh checkpoint directory and a fresh output"
                 )
+            document = _upgraded(document)
             return cls(
                 epoch=document["epoch"],
                 generation=document["generation"],
@@ -219,25 +230,52 @@ def _source_to_json(source: SourceSnapshot) -> dict[str, Any]:
 
 def _source_from_json(document: dict[str, Any]) -> SourceSnapshot:
     splits = tuple(SplitSnapshot(*split) for split in document["splits"])
-    return SourceSnapshot(document["enumerator"], splits, tuple(document.get("finished", ())))
+    return SourceSnapshot(document["enumerator"], splits, tuple(document["finished"]))
+
+
+def _upgraded(document: dict[str, Any]) -> dict[str, Any]:
+    """The document of an earlier format as this one has it.
+
+    - Format 4: stage 0 is the first of the stages, and an operator says its parallelism and kinds of state. Before, the
+      later stages alone were listed, and each named its operators, those with keyed state (``stateful``), and the
+      numbers of key groups that were not the job's.
+    - Format 3: state inside a manifest is compressed, as :meth:`VersionRef.from_json` knows. Its first manifests, like
+      those before, do not list the splits of a source that have ended (``finished``).
+    """
+    sources = {uid: {"finished": [], **source} for uid, source in document["sources"].items()}
+    stages = document["stages"]
+    if stages and document["format"] < 4:
+        stages = [_stage_to_json(StageSnapshot()), *(_upgraded_stage(s, document["max_parallelism"]) for s in stages)]
+    return {**document, "sources": sources, "stages": stages}
+
+
+def _upgraded_stage(stage: dict[str, Any], max_parallelism: int) -> dict[str, Any]:
+    own = stage.get("max_parallelism", {})
+    operators = {
+        uid: [
+            sum(uid in partition["progress"] for partition in stage["partitions"]),
+            own.get(uid, max_parallelism),
+            names_of(KEYED if uid in stage["stateful"] else NO_STATE),
+        ]
+        for uid in stage["operators"]
+    }
+    return {"operators": operators, "partitions": stage["partitions"]}
 
 
 def _stage_to_json(stage: StageSnapshot) -> dict[str, Any]:
-    document: dict[str, Any] = {
-        "operators": list(stage.operators),
-        "stateful": list(stage.stateful),
-        "partitions": [_partition_to_json(p) for p in stage.partitions],
+    operators = {
+        uid: [operator.parallelism, operator.max_parallelism, names_of(operator.state_kinds)]
+        for uid, operator in stage.operators.items()
     }
-    if stage.max_parallelism:
-        document["max_parallelism"] = dict(stage.max_parallelism)
-    return document
+    return {"operators": operators, "partitions": [_partition_to_json(partition) for partition in stage.partitions]}
 
 
 def _stage_from_json(document: dict[str, Any]) -> StageSnapshot:
-    partitions = tuple(_partition_from_json(partition) for partition in document["partitions"])
-    return StageSnapshot(
-        tuple(document["operators"]), partitions, tuple(document["stateful"]), document.get("max_parallelism", {})
-    )
+    operators = {
+        uid: OperatorSnapshot(parallelism, max_parallelism, frozenset(map(StateKind, kinds)))
+        for uid, (parallelism, max_parallelism, kinds) in document["operators"].items()
+    }
+    return StageSnapshot(operators, tuple(_partition_from_json(partition) for partition in document["partitions"]))
 
 
 def _partition_to_json(partition: PartitionSnapshot) -> dict[str, Any]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headrace.storage.folder import Folder
 
 _NUMBER: Final = re.compile("0|[1-9][0-9]*")
+_CLAIM: Final = re.compile(r"([!-~]+) ([0-9a-f]{32})")
 
 
 class Generations:
@@ -73,8 +74,9 @@ class Generations:
         return True
 
     def job_id(self) -> str | None:
-        """The job that the directory belongs to, by the youngest generation; None when nobody had it yet."""
-        return self._read(max(self._taken()))[0] if self._taken() else None
+        """The job that the directory belongs to, by the youngest generation of ours; None when nobody had it yet."""
+        owners = (self._read(generation)[0] for generation in sorted(self._taken(), reverse=True))
+        return next(filter(None, owners), None)
 
     def check(self, generation: int, job_id: str, manifest: str) -> None:
         """Refuse a manifest that somebody has put here from the checkpoint directory of another job.
@@ -99,12 +101,12 @@ class Generations:
         return self._read(generation)[1] == self._mark
 
     def _read(self, generation: int) -> tuple[str, str]:
-        """The job and the mark of whoever claimed it; empty when that is a folder, which none of ours is."""
+        """The job and the mark of whoever claimed it; empty when it is a stranger's file, or a folder."""
         try:
-            job_id, _, mark = self.folder.read(str(generation)).decode(errors="replace").partition(" ")
+            claim = _CLAIM.match(self.folder.read(str(generation)).decode(errors="replace"))
         except IsADirectoryError:
-            return "", ""
-        return job_id, mark
+            claim = None
+        return (claim[1], claim[2]) if claim else ("", "")
 
     def _taken(self) -> list[int]:
         return [int(name) for name in self.folder.names() if _NUMBER.fullmatch(name)]

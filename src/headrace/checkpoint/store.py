@@ -237,7 +237,7 @@ class CheckpointStore:
             return 0
         except IsADirectoryError as error:
             note = self._manifests.locate(NEWEST)
-            raise CheckpointError(f"{note} is a folder, where a file has its place: remove it") from error
+            raise CheckpointError(f"{note} is a folder, or something else that is no file: remove it") from error
         except ValueError:
             number = check = b""
         if not number or check != b"%08x" % crc32(number):
@@ -269,7 +269,10 @@ class CheckpointStore:
         try:
             manifest = Manifest.from_bytes(self._manifests.read(name_of(number)), path)
         except IsADirectoryError as error:
-            raise CheckpointError(f"{path} is a folder, where the manifest of epoch {number} has its place") from error
+            raise CheckpointError(
+                f"{path} is a folder, or something else that is no file: the place is that of the manifest of epoch "
+                f"{number}"
+            ) from error
         if manifest.epoch != number:
             raise CheckpointError(f"manifest {path} is that of epoch {manifest.epoch} under another name: put it back")
         self._generations.check(manifest.generation, manifest.job_id, path)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -14,12 +15,11 @@ from rich.console import Console
 from headrace.cli.failures import FAILED, OK, report
 from headrace.cli.script import run_script
 from headrace.client.defaults import CapturedGraph, GraphCaptured, capture_graphs
-from headrace.graph.render_json import render_json
-from headrace.graph.render_mermaid import render_mermaid
-from headrace.graph.render_text import render_text
-from headrace.plan.explain_json import explain_json
-from headrace.plan.explain_mermaid import explain_mermaid
-from headrace.plan.explain_text import explain_text
+from headrace.graph.diagram import graph_diagram
+from headrace.graph.diagram_mermaid import draw_mermaid
+from headrace.graph.diagram_text import draw_text
+from headrace.graph.execution_plan import graph_document
+from headrace.plan.explain import plan_diagram, plan_document
 
 
 class Format(StrEnum):
@@ -30,8 +30,7 @@ class Format(StrEnum):
     JSON = "json"
 
 
-_LOGICAL: Final = {Format.TEXT: render_text, Format.MERMAID: render_mermaid, Format.JSON: render_json}
-_PHYSICAL: Final = {Format.TEXT: explain_text, Format.MERMAID: explain_mermaid, Format.JSON: explain_json}
+_DRAWN: Final = {Format.TEXT: draw_text, Format.MERMAID: draw_mermaid}
 
 
 def explain_program(
@@ -62,12 +61,15 @@ def explain_program(
     if not captured:
         return _nothing_to_show(script, console)
     for job in captured:
-        sys.stdout.write(_renderer(fmt, logical=logical)(job))
+        sys.stdout.write(_shown(job, fmt, logical=logical))
     return OK
 
 
-def _renderer(fmt: Format, *, logical: bool) -> Callable[[CapturedGraph], str]:
-    return (lambda job: _LOGICAL[fmt](job.graph)) if logical else (lambda job: _PHYSICAL[fmt](job.plan))
+def _shown(job: CapturedGraph, fmt: Format, *, logical: bool) -> str:
+    if fmt is Format.JSON:
+        document = graph_document(job.graph) if logical else plan_document(job.plan)
+        return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    return _DRAWN[fmt](graph_diagram(job.graph) if logical else plan_diagram(job.plan))
 
 
 def _nothing_to_show(script: Path, console: Console) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import traceback
+import contextlib
+import io
+import sys
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -53,8 +55,11 @@ def _exit_code(error: SystemExit, console: Console) -> int:
 
 
 def _traceback(error: BaseException, script: Path | None, *, full: bool) -> str:
+    """As the interpreter prints it: ``traceback`` knows nothing of its "Did you mean" before Python 3.12."""
     start = error.__traceback__ if full or script is None else _within(error.__traceback__, script)
-    return "".join(traceback.format_exception(type(error), error, start))
+    with contextlib.redirect_stderr(io.StringIO()) as printed:
+        sys.__excepthook__(type(error), error.with_traceback(start), start)
+    return printed.getvalue()
 
 
 def _within(found: TracebackType | None, script: Path) -> TracebackType | None:

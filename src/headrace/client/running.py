@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from headrace.client.job_client import JobClient
+
+class Job(Protocol):
+    """A job that can be ended."""
+
+    def stop(self) -> Any:
+        """End it at the end of its epoch."""
+
+    def cancel(self) -> Any:
+        """Give up the epoch that runs."""
+
 
 _lock = threading.Lock()
-_running: set[JobClient] = set()
+_running: set[Job] = set()
 
 
-def register(client: JobClient) -> None:
+def register(client: Job) -> None:
     """A job begins."""
     with _lock:
         _running.add(client)
 
 
-def unregister(client: JobClient) -> None:
+def unregister(client: Job) -> None:
     """A job has ended."""
     with _lock:
         _running.discard(client)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import cloudpickle
 
 from headrace.checkpoint.store import CheckpointStore
-from headrace.checkpoint.unstored import TemporaryStore
+from headrace.checkpoint.temporary_store import TemporaryStore
 from headrace.client.defaults import CapturedGraph, GraphCaptured, current_defaults
 from headrace.client.dependencies import check_interpreter, gather
 from headrace.client.job_client import JobClient
@@ -26,11 +27,11 @@ from headrace.jobmanager.settings import JobSettings
 from headrace.plan.planner import PlanSettings, plan_job
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.runtime.task.dependencies import NOTHING
-from headrace.runtime.task.instance import JobBlob
-from headrace.storage.locations import open_storage
+from headrace.runtime.task.messages import JobBlob
+from headrace.storage.locations import open_storage, options_for_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from headrace.graph.stream_graph import StreamGraph
     from headrace.jobmanager.runtime import Runtime
@@ -72,7 +73,7 @@ def submit(graph: StreamGraph, configuration: Configuration, job_name: str | Non
     plan = plan_graph(graph, configuration, job_name, parallelism)
     _warn_of_derived_uids(plan)
     store = open_store(configuration)
-    blob = blob_of(plan, store.storage, dependencies)
+    blob = blob_of(plan, store.storage, dependencies, options_for_tasks(configuration.storage_options()))
     manager = JobManager(plan, blob, runtime, store, job_settings(configuration, plan), defaults.listener)
     client = JobClient(manager)
     client.start()
@@ -113,9 +114,14 @@ def plan_graph(graph: StreamGraph, configuration: Configuration, job_name: str |
     )
 
 
-def blob_of(plan: JobPlan, storage: Folder, dependencies: Dependencies = NOTHING) -> JobBlob:
+def blob_of(
+    plan: JobPlan,
+    storage: Folder,
+    dependencies: Dependencies = NOTHING,
+    storage_options: Mapping[str, str] = MappingProxyType({}),
+) -> JobBlob:
     """The job as it travels to the tasks."""
-    return JobBlob(cloudpickle.dumps(plan), storage, dependencies)
+    return JobBlob(cloudpickle.dumps(plan), storage, dependencies, dict(storage_options))
 
 
 def open_store(configuration: Configuration) -> CheckpointStore | TemporaryStore:
@@ -145,6 +151,7 @@ def open_runtime(configuration: Configuration) -> tuple[Runtime, int]:
         configuration.spark_options(),
         configuration.get(options.SPARK_MASTER),
         configuration.get(options.PYTHON_EXECUTABLE),
+        uses_class_archive=configuration.get(options.SPARK_CLASS_ARCHIVE),
     )
     for warning in handle.warnings:
         logger.warning("%s", warning)
@@ -233,7 +240,7 @@ def _default_parallelism(configuration: Configuration) -> int:
 
 def _warn_of_derived_uids(plan: JobPlan) -> None:
     """State is found by uid: one that is derived from the topology does not survive a change of the program."""
-    names = [op.node.name for op in plan.operators() if op.node.spec.is_keyed and not op.has_explicit_uid]
+    names = [op.node.name for op in plan.operators() if op.state_kinds and not op.has_explicit_uid]
     if names:
         logger.warning(
             "operators without uid(): %s; their state is found again only while the program keeps its shape",

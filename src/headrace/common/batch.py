@@ -1,9 +1,9 @@
 """``Batch``: a run of records of one stream, with their timestamps and the watermarks they meet.
 
 A batch has two faces, rows (Python objects) and columns (Arrow), and makes the one from the other only when an
-operator asks for it; a chain of operators that agree on a face never converts. Rows that a function has made stay as it
-made them (a tuple for a row, an integer for a double) until they are sent: whoever asks for rows within a task sees
-them, whether or not some were left out meanwhile, so what a function sees does not depend on how the input was cut.
+operator asks for it; a chain of operators that agree on a face never converts. Rows that a function has made (a tuple
+for a row, an integer for a double) are coerced when somebody asks for them: a function sees the same records in the
+task in which they were made as it would behind a shuffle.
 """
 
 from __future__ import annotations
@@ -34,9 +34,14 @@ class Batch:
             handles record ``i`` first brings its event time to ``watermarks[i]``.
         ordinals: where a stream branches and its branches meet again, which record of the batch that set out each of
             these comes from (int64, never falling); else None.
+
+    Args:
+        rows: the records as Python objects.
+        columns: the records as Arrow columns, of which rows are made when there are none.
+        are_coerced: whether the rows look as those that are made of columns.
     """
 
-    __slots__ = ("_columns", "_rows", "ordinals", "timestamps", "type", "watermarks")
+    __slots__ = ("_are_coerced", "_columns", "_rows", "ordinals", "timestamps", "type", "watermarks")
 
     def __init__(
         self,
@@ -47,6 +52,7 @@ class Batch:
         rows: list[Any] | None = None,
         columns: pa.RecordBatch | None = None,
         ordinals: npt.NDArray[np.int64] | None = None,
+        are_coerced: bool = False,
     ) -> None:
         self.type = type_
         self.timestamps = timestamps
@@ -54,6 +60,7 @@ class Batch:
         self.ordinals = ordinals
         self._rows = rows
         self._columns = columns
+        self._are_coerced = are_coerced
 
     @classmethod
     def of_rows(cls, type_: TypeInformation, rows: Sequence[Any], timestamps: Any, watermarks: Any) -> Batch:
@@ -80,10 +87,17 @@ class Batch:
 
     @property
     def rows(self) -> list[Any]:
-        """The records as Python objects of the declared type."""
+        """The records as Python objects, in the form in which they come back from columns of the declared type.
+
+        Raises:
+            InvalidTypeError: when a record does not fit the type.
+        """
         if self._rows is None:
             assert self._columns is not None
             self._rows = layout_of(self.type).columns_to_rows(self._columns)
+        elif not self._are_coerced:
+            self._rows = layout_of(self.type).coerced_rows(self._rows)
+        self._are_coerced = True
         return self._rows
 
     @property
@@ -112,6 +126,7 @@ class Batch:
             columns=None if columns is None else columns.take(_arrow_indices(indices)),
             rows=None if rows is None else [rows[i] for i in indices.tolist()],
             ordinals=None if ordinals is None else ordinals[indices],
+            are_coerced=self._are_coerced,
         )
 
     def slice(self, start: int, stop: int) -> Batch:
@@ -123,6 +138,7 @@ class Batch:
             columns=None if self._columns is None else self._columns.slice(start, stop - start),
             rows=None if self._rows is None else self._rows[start:stop],
             ordinals=None if self.ordinals is None else self.ordinals[start:stop],
+            are_coerced=self._are_coerced,
         )
 
     def filter(self, mask: npt.NDArray[np.bool_]) -> Batch:
@@ -137,7 +153,7 @@ class Batch:
 
     def with_times(self, timestamps: npt.NDArray[np.int64], watermarks: npt.NDArray[np.int64]) -> Batch:
         """The same records under other timestamps and watermarks."""
-        return Batch(self.type, timestamps, watermarks, rows=self._rows, columns=self._columns, ordinals=self.ordinals)
+        return self._with_same_records(timestamps, watermarks, self.ordinals)
 
     def with_watermarks(self, watermarks: npt.NDArray[np.int64]) -> Batch:
         """The same records meeting other watermarks."""
@@ -145,8 +161,22 @@ class Batch:
 
     def with_ordinals(self, ordinals: npt.NDArray[np.int64]) -> Batch:
         """The same records, which set out anew."""
+        return self._with_same_records(self.timestamps, self.watermarks, ordinals)
+
+    def _with_same_records(
+        self,
+        timestamps: npt.NDArray[np.int64],
+        watermarks: npt.NDArray[np.int64],
+        ordinals: npt.NDArray[np.int64] | None,
+    ) -> Batch:
         return Batch(
-            self.type, self.timestamps, self.watermarks, rows=self._rows, columns=self._columns, ordinals=ordinals
+            self.type,
+            timestamps,
+            watermarks,
+            rows=self._rows,
+            columns=self._columns,
+            ordinals=ordinals,
+            are_coerced=self._are_coerced,
         )
 
     def replaced(
@@ -188,8 +218,12 @@ def concat(batches: Sequence[Batch]) -> Batch:
     if all(batch.is_columnar for batch in batches):
         columns = pa.concat_batches([batch.columns for batch in batches])
     if columns is None or any(batch.has_rows for batch in batches):
-        rows = [row for batch in batches for row in batch.rows]
-    return Batch(first.type, timestamps, watermarks, rows=rows, columns=columns, ordinals=ordinals)
+        # Coerced only if all are already: what is sent has no need of it.
+        rows = [row for batch in batches for row in (batch.rows if batch._rows is None else batch._rows)]
+    are_coerced = all(batch._are_coerced for batch in batches)
+    return Batch(
+        first.type, timestamps, watermarks, rows=rows, columns=columns, ordinals=ordinals, are_coerced=are_coerced
+    )
 
 
 def _joined(ordinals: Sequence[npt.NDArray[np.int64] | None]) -> npt.NDArray[np.int64] | None:

@@ -15,6 +15,7 @@ from headrace.common import config_values
 from headrace.common.config_options import ConfigOption
 from headrace.common.errors import ConfigurationError
 from headrace.common.options import DEPRECATED, OPTIONS, OWN_NAMESPACES, SPARK_NAMESPACE, STORAGE_NAMESPACE
+from headrace.common.storage_keys import is_storage_key, problem_of, storage_options
 from headrace.common.time import Duration, Time, to_millis
 
 T = TypeVar("T")
@@ -144,16 +145,12 @@ class Configuration:
         return {key: value for key, value in self._values.items() if key.startswith(SPARK_NAMESPACE)}
 
     def storage_options(self) -> dict[str, str]:
-        """What the client of an object store is told, by its own names."""
-        return {
-            key.removeprefix(STORAGE_NAMESPACE).replace("-", "_").lower(): value
-            for key, value in self._values.items()
-            if key.startswith(STORAGE_NAMESPACE)
-        }
+        """What the clients of object stores are told, by their own names."""
+        return storage_options(self._values)
 
     def job_parameters(self) -> dict[str, str]:
         """What functions may ask for: all keys and values but those of the storage, with its secrets."""
-        return {key: value for key, value in self._values.items() if not key.startswith(STORAGE_NAMESPACE)}
+        return {key: value for key, value in self._values.items() if not is_storage_key(key)}
 
     def validate(self) -> None:
         """Looks at every key in headrace's namespaces.
@@ -170,7 +167,7 @@ class Configuration:
         option = OPTIONS.get(key) or DEPRECATED.get(key)
         if option is None:
             is_ours = f"{key}.".startswith(OWN_NAMESPACES) and not key.startswith(STORAGE_NAMESPACE)
-            return _unknown(key) if is_ours else None
+            return _unknown(key) if is_ours else problem_of(key)
         try:
             self.get(option)
         except ConfigurationError as error:
@@ -193,7 +190,7 @@ class Configuration:
         return hash(frozenset(self._values.items()))
 
     def __repr__(self) -> str:
-        shown = {key: "***" if key.startswith(STORAGE_NAMESPACE) else value for key, value in self._values.items()}
+        shown = {key: "***" if is_storage_key(key) else value for key, value in self._values.items()}
         return f"Configuration({shown!r})"
 
     __str__ = __repr__

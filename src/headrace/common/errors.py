@@ -19,6 +19,10 @@ class InvalidTypeError(InvalidProgramError, TypeError):
     """A value or a type hint does not fit the type that was declared for it."""
 
 
+class UnknownNameError(InvalidProgramError, AttributeError):
+    """A method that other libraries have; the message says what it is called here."""
+
+
 class ConfigurationError(HeadraceError, ValueError):
     """An option is unknown, malformed or contradicts another one."""
 

@@ -173,7 +173,9 @@ EXPONENTIAL_JITTER: Final = ConfigOption(
 EPOCH_MAX_RECORDS: Final = ConfigOption(
     "headrace.epoch.max-records",
     _COUNT,
-    500_000,
+    # Well above what a core does within the target duration, which is what sizes epochs; it bounds memory where records
+    # are tiny.
+    5_000_000,
     "The most records that one source subtask reads in an epoch.",
 )
 EPOCH_FIRST_RECORDS: Final = ConfigOption(
@@ -183,7 +185,7 @@ EPOCH_FIRST_RECORDS: Final = ConfigOption(
     # function which takes a millisecond a record ends it within a minute on one core.
     50_000,
     "How many records all sources together read in a run's first epoch, when nothing is known of what a record costs. "
-    "Later epochs follow the target duration, each with four times the records of the one before at most.",
+    "Later epochs follow the target duration, each with eight times the records of the one before at most.",
 )
 EPOCH_MAX_BYTES: Final = ConfigOption(
     "headrace.epoch.max-bytes", memory_size, 256 << 20, "The most bytes that one source subtask reads in an epoch."
@@ -205,6 +207,14 @@ RUNTIME: Final = ConfigOption(
 )
 SPARK_MASTER: Final = ConfigOption[str | None](
     "headrace.spark.master", str, None, "The master of a Spark session that headrace starts, such as local[4]."
+)
+SPARK_CLASS_ARCHIVE: Final = ConfigOption(
+    "headrace.spark.class-archive",
+    boolean,
+    True,
+    "Whether the Java of a local Spark session that headrace starts maps its classes from an archive, which makes the "
+    "start shorter by seconds. The archive is made once, in the background, when the first such program has ended, and "
+    "takes 170 MB in $XDG_CACHE_HOME/headrace/classes or ~/.cache/headrace/classes.",
 )
 PYTHON_FILES: Final = ConfigOption[str | None](
     "python.files",

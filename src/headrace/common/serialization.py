@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
-from headrace.common.record_text import Text, python_text, text_of
 from headrace.common.typeinfo import TypeInformation, Types
+from headrace.common.values import handler_of
 
 
 class SerializationSchema(ABC):
@@ -139,12 +139,12 @@ class _StringEncoder(Encoder):
         self._charset = charset
 
     def encode(self, element: Any) -> bytes:
-        return self._line(python_text, element)
+        return self._line(str, element)
 
     def for_type(self, type_info: TypeInformation) -> Callable[[Any], bytes]:
-        return partial(self._line, text_of(type_info))
+        return partial(self._line, handler_of(type_info).text)
 
-    def _line(self, text: Text, element: Any) -> bytes:
+    def _line(self, text: Callable[[Any], str], element: Any) -> bytes:
         return f"{text(element)}\n".encode(self._charset)
 
 

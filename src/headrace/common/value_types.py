@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from decimal import Decimal
 from itertools import chain
 from operator import attrgetter
 from typing import Any, Final
@@ -13,8 +12,8 @@ from typing import Any, Final
 from headrace.common.columns import values_to_array
 from headrace.common.errors import InvalidTypeError
 from headrace.common.row import Row, RowKind
-from headrace.common.time import Instant
 from headrace.common.typeinfo import (
+    BasicTypeInfo,
     DataclassTypeInfo,
     DictTypeInfo,
     ListTypeInfo,
@@ -25,6 +24,7 @@ from headrace.common.typeinfo import (
     TypeInformation,
     Types,
 )
+from headrace.common.values import basic_handler_of
 
 PICKLED: Final = PickledBytesTypeInfo()
 
@@ -51,8 +51,6 @@ def _common(values: Sequence[Any]) -> TypeInformation:
     if len(kinds) != 1:
         return PICKLED
     kind = kinds.pop()
-    if kind in _SIMPLE:
-        return _SIMPLE[kind]
     return _READERS[kind](present) if kind in _READERS else _declared(kind, present)
 
 
@@ -97,8 +95,10 @@ def _lists(values: Sequence[Any]) -> TypeInformation:
 
 
 def _declared(kind: type, values: Sequence[Any]) -> TypeInformation:
-    """What a record class declares; a field whose values do not keep to it is typed by them."""
+    """What a class stands for; a field whose values do not keep to what a record class declares is typed by them."""
     declared = Types.of(kind)
+    if isinstance(declared, BasicTypeInfo):  # not so a number of numpy: it would not come back as one
+        return declared if basic_handler_of(declared).value_class is kind else PICKLED
     if not isinstance(declared, NamedTupleTypeInfo | DataclassTypeInfo):
         return PICKLED
     types = []
@@ -119,17 +119,6 @@ def _fits(declared: TypeInformation, values: Sequence[Any]) -> bool:
 def _field_types(values: Sequence[Any], keys: Collection[Any]) -> tuple[TypeInformation, ...]:
     return tuple(_common([value[key] for value in values]) for key in keys)
 
-
-_SIMPLE: Final[dict[type, TypeInformation]] = {
-    float: Types.DOUBLE(),
-    str: Types.STRING(),
-    bytes: Types.BYTES(),
-    bool: Types.BOOLEAN(),
-    datetime.date: Types.SQL_DATE(),
-    datetime.time: Types.SQL_TIME(),
-    Decimal: Types.BIG_DEC(),
-    Instant: Types.INSTANT(),
-}
 
 _READERS: Final[dict[type, Callable[[Sequence[Any]], TypeInformation]]] = {
     int: _integers,

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from headrace.common.errors import InvalidProgramError
@@ -44,6 +44,8 @@ class WriterContext:
         subtask: which of the parallel writers this is.
         parallelism: how many parallel writers there are.
         input_type: the type of the records.
+        storage_options: how object stores are reached, by the names that their clients have; not shown, since there are
+            secrets among them.
     """
 
     job_id: str
@@ -52,6 +54,7 @@ class WriterContext:
     subtask: int
     parallelism: int
     input_type: TypeInformation
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +161,7 @@ class CommitterContext:
             or that what it makes visible is what this one would.
         restored_epoch: the epoch that the job goes on from; 0 when it begins.
         run_in_tasks: for a commit that is more than the driver should do alone (very many partitions to publish).
+        storage_options: as in :class:`WriterContext`.
     """
 
     job_id: str
@@ -166,6 +170,7 @@ class CommitterContext:
     generation: int = 0
     restored_epoch: int = 0
     run_in_tasks: RunInTasks = run_here
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,12 +99,27 @@ class SourceRecords:
         return 0 if self.columns is None else int(self.columns.num_rows)
 
 
+@dataclass(frozen=True, slots=True)
+class ReaderContext:
+    """What a reader is told before its first piece.
+
+    Attributes:
+        storage_options: how object stores are reached, by the names that their clients have; not shown, since there are
+            secrets among them.
+    """
+
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
 class SourceReader(ABC):
     """Reads pieces inside a task. Two calls with the same piece give the same records in the same order.
 
     It lives as long as the task's instance, usually for many epochs, so that it may keep connections and buffers. What
     it keeps is not state: any other reader may be asked for the next piece.
     """
+
+    def open(self, context: ReaderContext) -> None:
+        """Called once, before the first piece."""
 
     @abstractmethod
     def read(self, piece: Json) -> Iterator[SourceRecords]:
@@ -129,11 +144,13 @@ class EnumeratorContext:
         folder: a folder of the job's checkpoint directory that belongs to this source alone, for incremental state that
             is too large for the manifest, and for staged data; ``make()`` it before something is put there.
         state: what :meth:`SplitEnumerator.snapshot` gave last, or None at the first start.
+        storage_options: as in :class:`ReaderContext`.
     """
 
     parallelism: int
     folder: Folder
     state: Json | None = None
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 class SplitEnumerator(ABC):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from headrace.datastream.streams.collecting import CloseableIterator
-from headrace.datastream.streams.data_stream import DataStream
-from headrace.datastream.streams.data_stream_sink import DataStreamSink
-from headrace.datastream.streams.keyed_stream import KeyedStream
+from headrace.datastream.streams.data_stream import DataStream, KeyedStream
+from headrace.datastream.streams.handle import DataStreamSink
 from headrace.datastream.streams.source_stream import DataStreamSource
 from headrace.datastream.streams.windowed_stream import WindowedStream
 

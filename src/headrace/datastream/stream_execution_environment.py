@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, UnsupportedOperationError
 from headrace.common.execution_mode import RuntimeExecutionMode
+from headrace.common.other_names import other_names
 from headrace.connectors.collection import CollectionSource
 from headrace.connectors.sequence import NumberSequenceSource
 from headrace.connectors.source import Boundedness, Source
 from headrace.datastream.checkpoint_config import CheckpointConfig
 from headrace.datastream.dependencies import Dependencies
 from headrace.datastream.execution_config import ExecutionConfig
-from headrace.datastream.execution_plan import execution_plan
 from headrace.datastream.method_tables import unsupported, without_effect
 from headrace.datastream.streams.checks import declared_type, expect, refused
 from headrace.datastream.streams.handle import checked_text
 from headrace.datastream.streams.source_stream import DataStreamSource
 from headrace.datastream.streams.timestamps import check_strategy
 from headrace.datastream.streams.type_origin import TypeOrigin
+from headrace.datastream.streams.unsupported_methods import OTHER_NAMES_OF_ENVIRONMENTS
 from headrace.datastream.transformations import Transformations
 from headrace.graph.specs import SourceSpec
 from headrace.time.watermark_strategy import WatermarkStrategy
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["StreamExecutionEnvironment"]
 
 
+@other_names(OTHER_NAMES_OF_ENVIRONMENTS)
 @without_effect(
     {
         "set_buffer_timeout": "records travel at the end of an epoch; see headrace.epoch.target-duration",
@@ -286,7 +289,9 @@ class StreamExecutionEnvironment(Dependencies):
         Raises:
             InvalidProgramError: when nothing was built, or what was built cannot be run.
         """
-        return execution_plan(self._plan())
+        from headrace.plan.explain import execution_plan_document
+
+        return json.dumps(execution_plan_document(self._plan()), indent=2, ensure_ascii=False)
 
     def explain(self) -> str:
         """The plan of the next job as text: stages, what runs chained in them, what is shuffled between them.
@@ -294,9 +299,10 @@ class StreamExecutionEnvironment(Dependencies):
         Raises:
             InvalidProgramError: when nothing was built, or what was built cannot be run.
         """
-        from headrace.plan.explain_text import explain_text
+        from headrace.graph.diagram_text import draw_text
+        from headrace.plan.explain import plan_diagram
 
-        return explain_text(self._plan())
+        return draw_text(plan_diagram(self._plan()))
 
     def close(self) -> None:
         """Forgets what was built and not executed."""

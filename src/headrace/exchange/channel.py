@@ -33,8 +33,8 @@ class ChannelSummary(NamedTuple):
     Attributes:
         edge: the edge of the plan.
         channel: the split or the sending subtask.
-        phase: which piece of the epoch's share, from 0.
-        start: the watermark before the epoch's first record (the same in every phase).
+        piece: its number, from 0.
+        start: the watermark before the epoch's first record (the same in every piece).
         final: the watermark after the piece, as far as the piece alone tells.
         status: the status at the end of the epoch.
         envelopes: how many data envelopes the receiver gets from this piece.
@@ -42,7 +42,7 @@ class ChannelSummary(NamedTuple):
 
     edge: int
     channel: int
-    phase: int
+    piece: int
     start: int
     final: int
     status: ChannelStatus
@@ -70,7 +70,7 @@ class SummaryBook:
         self,
         edge: PlannedEdge,
         channel: int,
-        phase: int,
+        piece: int,
         *,
         start: int,
         final: int,
@@ -79,7 +79,7 @@ class SummaryBook:
     ) -> None:
         """A piece of a channel is over; ``envelopes`` says for each receiver how many it was sent."""
         page = np.empty((len(envelopes), _FIELDS), np.int64)
-        page[:, :-1] = (edge.id, channel, phase, start, final, status.value)
+        page[:, :-1] = (edge.id, channel, piece, start, final, status.value)
         page[:, -1] = envelopes
         self._pages.setdefault((edge.target_stage, len(envelopes)), []).append(page)
 
@@ -96,5 +96,5 @@ class SummaryBook:
 def summaries_of(payload: bytes | pa.Buffer) -> Iterator[ChannelSummary]:
     """What :meth:`SummaryBook.seal` has put into an envelope."""
     summaries = np.frombuffer(payload, np.int64).reshape(-1, _FIELDS)
-    for edge, channel, phase, start, final, status, envelopes in summaries.tolist():
-        yield ChannelSummary(edge, channel, phase, start, final, _STATUSES[status], envelopes)
+    for edge, channel, piece, start, final, status, envelopes in summaries.tolist():
+        yield ChannelSummary(edge, channel, piece, start, final, _STATUSES[status], envelopes)

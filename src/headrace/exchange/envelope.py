@@ -27,7 +27,7 @@ class Envelope(NamedTuple):
     Attributes:
         stage: the stage it is for; one past the last stage is the driver.
         partition: the task of that stage.
-        phase: first sort key: -1 for what a task needs before any data, then the piece of the split's share.
+        piece: first sort key: -1 for what a task needs before any data, then the number of the piece of the split.
         watermark: second sort key: the watermark in force at the first record, as far as the sender knows.
         edge: the edge of the plan; of no meaning where it carries no records.
         channel: the split (stage 0) or the subtask that sent it; for summaries, always that subtask.
@@ -38,7 +38,7 @@ class Envelope(NamedTuple):
 
     stage: int
     partition: int
-    phase: int
+    piece: int
     watermark: int
     edge: int
     channel: int
@@ -51,7 +51,7 @@ SCHEMA = pa.schema(
     [
         ("stage", pa.int32()),
         ("partition", pa.int32()),
-        ("phase", pa.int32()),
+        ("piece", pa.int32()),
         ("watermark", pa.int64()),
         ("edge", pa.int32()),
         ("channel", pa.int32()),
@@ -61,11 +61,11 @@ SCHEMA = pa.schema(
     ]
 )
 
-SORT_COLUMNS = ("phase", "watermark", "edge", "channel", "sequence")
+SORT_COLUMNS = ("piece", "watermark", "edge", "channel", "sequence")
 """The order in which a task receives its envelopes."""
 
 DDL = (
-    "stage int, partition int, phase int, watermark long, edge int, channel int, sequence long, kind int, "
+    "stage int, partition int, piece int, watermark long, edge int, channel int, sequence long, kind int, "
     "payload binary"
 )
 """The same schema in Spark's words."""
@@ -76,7 +76,7 @@ MAX_CELL_BYTES = 4 << 20
 
 def sort_key(envelope: Envelope) -> tuple[int, int, int, int, int]:
     """The key of :data:`SORT_COLUMNS`."""
-    return (envelope.phase, envelope.watermark, envelope.edge, envelope.channel, envelope.sequence)
+    return (envelope.piece, envelope.watermark, envelope.edge, envelope.channel, envelope.sequence)
 
 
 def to_record_batch(envelopes: Sequence[Envelope]) -> pa.RecordBatch:

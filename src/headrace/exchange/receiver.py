@@ -2,7 +2,7 @@
 
 Envelopes arrive sorted by the watermark of their first record, and wait until there is enough to be worth a step: what
 an operator does costs much the same for one record as for a thousand. Then all that nothing can come before any more is
-read, merged record by record, vectorised, and delivered. Two channels overlap inside, so the rest is held back until
+read, merged record by record, vectorised, and delivered. Two channels overlap inside, so the rest waits until
 the next step. Memory holds one envelope a channel, and those of one step.
 """
 
@@ -39,7 +39,7 @@ class ExchangeError(InfrastructureError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _Pending:
     """Records of one channel that wait for their turn."""
 
     channel: tuple[int, int]
@@ -77,8 +77,8 @@ class ExchangeReceiver:
         self._progress: _Progress | None = None
         self._arrived: list[Envelope] = []
         self._arrived_bytes = 0
-        self._held: list[_Held] = []
-        self._phase = 0
+        self._pending: list[_Pending] = []
+        self._piece = 0
         self._received: dict[tuple[int, int, int], int] = {}
 
     def summary(self, summary: ChannelSummary) -> None:
@@ -87,12 +87,12 @@ class ExchangeReceiver:
 
     def data(self, envelope: Envelope) -> None:
         """The next envelope, in sorted order."""
-        if self._arrived_bytes >= self._step_bytes or (self._held and envelope.phase != self._phase):
+        if self._arrived_bytes >= self._step_bytes or (self._pending and envelope.piece != self._piece):
             self._release_before(envelope)
         self._arrived.append(envelope)
         self._arrived_bytes += len(envelope.payload)
-        self._phase = envelope.phase
-        where = (envelope.edge, envelope.channel, envelope.phase)
+        self._piece = envelope.piece
+        where = (envelope.edge, envelope.channel, envelope.piece)
         self._received[where] = self._received.get(where, 0) + 1
 
     def end(self) -> tuple[int, ChannelStatus]:
@@ -105,10 +105,10 @@ class ExchangeReceiver:
             ExchangeError: when an envelope is missing.
         """
         self._release_all()
-        for (edge, channel, phase), (sent, arrived) in self._counts():
+        for (edge, channel, piece), (sent, arrived) in self._counts():
             if sent != arrived:
                 raise ExchangeError(
-                    f"edge {edge}, channel {channel}, piece {phase}: {sent} envelopes were sent, {arrived} arrived"
+                    f"edge {edge}, channel {channel}, piece {piece}: {sent} envelopes were sent, {arrived} arrived"
                 )
         return self._known().final, self.status
 
@@ -121,7 +121,7 @@ class ExchangeReceiver:
         """Edge, channel and piece with the envelopes that were sent and that arrived."""
         counts = {where: [0, arrived] for where, arrived in self._received.items()}
         for summary in self._summaries:
-            where = (summary.edge, summary.channel, summary.phase)
+            where = (summary.edge, summary.channel, summary.piece)
             counts.setdefault(where, [0, 0])[0] += summary.envelopes
         yield from ((where, (sent, arrived)) for where, (sent, arrived) in counts.items())
 
@@ -132,85 +132,87 @@ class ExchangeReceiver:
 
     def _release_before(self, following: Envelope) -> None:
         """Deliver what comes before the first record of an envelope."""
-        if following.phase != self._phase:
+        if following.piece != self._piece:
             self._release_all()
             return
         arrived = self._taken()
-        # While anything is held, all that has arrived is of its phase.
-        self._deliver_whole([envelope for envelope in arrived if envelope.phase != self._phase])
-        self._hold(envelope for envelope in arrived if envelope.phase == self._phase)
+        # While anything is pending, all that has arrived is of its piece.
+        self._deliver_whole([envelope for envelope in arrived if envelope.piece != self._piece])
+        self._decode(envelope for envelope in arrived if envelope.piece == self._piece)
         channel = (following.edge, following.channel)
-        ready: list[_Held] = []
-        waiting: list[_Held] = []
-        for held in self._held:
-            stop = _end_of_what_precedes(held, channel, following.watermark)
+        ready: list[_Pending] = []
+        waiting: list[_Pending] = []
+        for pending in self._pending:
+            stop = _end_of_what_precedes(pending, channel, following.watermark)
             if stop:
-                ready.append(held if stop == len(held.batch) else _Held(held.channel, held.batch.slice(0, stop)))
-            if stop < len(held.batch):
-                waiting.append(_Held(held.channel, held.batch.slice(stop, len(held.batch))))
-        self._held = waiting
-        self._deliver_held(ready)
+                ready.append(
+                    pending if stop == len(pending.batch) else _Pending(pending.channel, pending.batch.slice(0, stop))
+                )
+            if stop < len(pending.batch):
+                waiting.append(_Pending(pending.channel, pending.batch.slice(stop, len(pending.batch))))
+        self._pending = waiting
+        self._deliver_pending(ready)
 
     def _release_all(self) -> None:
         arrived = self._taken()
-        if not self._held:
+        if not self._pending:
             self._deliver_whole(arrived)
             return
-        self._hold(arrived)
-        held, self._held = self._held, []
-        self._deliver_held(held)
+        self._decode(arrived)
+        pending, self._pending = self._pending, []
+        self._deliver_pending(pending)
 
     def _taken(self) -> list[Envelope]:
         arrived, self._arrived, self._arrived_bytes = self._arrived, [], 0
         return arrived
 
-    def _hold(self, arrived: Iterable[Envelope]) -> None:
-        """Read envelopes of one phase."""
+    def _decode(self, arrived: Iterable[Envelope]) -> None:
+        """Read envelopes of one piece."""
         for channel, envelopes in groupby(sorted(arrived, key=_channel_of), _channel_of):
             payloads = [envelope.payload for envelope in envelopes]
-            self._held.append(_Held(channel, self._decoders[channel[0]].decode(payloads)))
+            self._pending.append(_Pending(channel, self._decoders[channel[0]].decode(payloads)))
 
-    def _deliver_held(self, ready: Iterable[_Held]) -> None:
-        """Deliver records of one phase."""
+    def _deliver_pending(self, ready: Iterable[_Pending]) -> None:
+        """Deliver records of one piece."""
         # Records that meet the same watermark come by channel, and within one in sending order.
-        by_channel = sorted(ready, key=lambda held: held.channel)
+        by_channel = sorted(ready, key=lambda pending: pending.channel)
         runs = {
-            edge: concat_keyed([held.batch for held in of_edge])
-            for edge, of_edge in groupby(by_channel, lambda held: held.channel[0])
+            edge: concat_keyed([pending.batch for pending in of_edge])
+            for edge, of_edge in groupby(by_channel, lambda pending: pending.channel[0])
         }
-        self._merge(runs, {edge: np.full(len(run), self._phase) for edge, run in runs.items()})
+        self._merge(runs, {edge: np.full(len(run), self._piece) for edge, run in runs.items()})
 
     def _deliver_whole(self, arrived: list[Envelope]) -> None:
-        """Deliver all records of envelopes of any phases; each edge is read as one."""
+        """Deliver all records of envelopes of any pieces; each edge is read as one."""
         runs: dict[int, Batch] = {}
-        phases: dict[int, npt.NDArray[np.int64]] = {}
+        pieces: dict[int, npt.NDArray[np.int64]] = {}
         for edge, of_edge in groupby(sorted(arrived, key=_channel_of), lambda envelope: envelope.edge):
             envelopes = list(of_edge)
             runs[edge], lengths = self._decoders[edge].decode_parts([envelope.payload for envelope in envelopes])
-            phases[edge] = np.repeat([envelope.phase for envelope in envelopes], lengths)
-        self._merge(runs, phases)
+            pieces[edge] = np.repeat([envelope.piece for envelope in envelopes], lengths)
+        self._merge(runs, pieces)
 
-    def _merge(self, runs: Mapping[int, Batch], phases: Mapping[int, npt.NDArray[np.int64]]) -> None:
-        """Deliver records by phase and watermark; where both are equal, edge by edge and within one as they are."""
-        keys = {edge: (run.watermarks, phases[edge]) for edge, run in runs.items()}
-        met = {edge: run.with_watermarks(self._met(run, phases[edge])) for edge, run in runs.items()}
+    def _merge(self, runs: Mapping[int, Batch], pieces: Mapping[int, npt.NDArray[np.int64]]) -> None:
+        """Deliver records by piece and watermark; where both are equal, edge by edge and within one as they are."""
+        keys = {edge: (run.watermarks, pieces[edge]) for edge, run in runs.items()}
+        met = {edge: run.with_watermarks(self._met(run, pieces[edge])) for edge, run in runs.items()}
         for edge, batch in interleaved(met, keys):
             self._deliver(self._edges[edge], batch)
 
-    def _met(self, run: Batch, phases: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        return self._known().effective(run.watermarks, phases)
+    def _met(self, run: Batch, pieces: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        return self._known().effective(run.watermarks, pieces)
 
 
 def _channel_of(envelope: Envelope) -> tuple[int, int]:
     return envelope.edge, envelope.channel
 
 
-def _end_of_what_precedes(held: _Held, channel: tuple[int, int], watermark: int) -> int:
-    """How many of the records that are held come before a record of ``channel`` that meets ``watermark``."""
-    if held.channel == channel:
-        return len(held.batch)
-    side: Literal["left", "right"] = "right" if held.channel < channel else "left"
-    return int(np.searchsorted(held.batch.watermarks, watermark, side=side))
+def _end_of_what_precedes(pending: _Pending, channel: tuple[int, int], watermark: int) -> int:
+    """How many of the pending records come before a record of ``channel`` that meets ``watermark``."""
+    if pending.channel == channel:
+        return len(pending.batch)
+    side: Literal["left", "right"] = "right" if pending.channel < channel else "left"
+    return int(np.searchsorted(pending.batch.watermarks, watermark, side=side))
 
 
 class _Channel:
@@ -225,9 +227,9 @@ class _Channel:
         self.status = pieces[-1].status
         self.reached = list(accumulate((piece.final for piece in pieces), max, initial=pieces[0].start))
 
-    def before(self, phase: int) -> int:
+    def before(self, piece: int) -> int:
         """The watermark before a piece, which the channel need not have."""
-        return self.reached[min(phase, len(self.reached) - 1)]
+        return self.reached[min(piece, len(self.reached) - 1)]
 
 
 class _Progress:
@@ -240,21 +242,21 @@ class _Progress:
         self.status = ChannelStatus.ACTIVE if is_stalled else self._combined_status()
         self.final = watermark if is_stalled else max(watermark, self._combined_final(watermark))
         # Before piece 0, between each two pieces, and after the last one.
-        between = [max(watermark, min(self._base(phase), self.final)) for phase in range(self._phases())]
+        between = [max(watermark, min(self._base(piece), self.final)) for piece in range(self._piece_count())]
         self._bounds = np.array([*between, self.final], dtype=np.int64)
 
-    def effective(self, watermarks: npt.NDArray[np.int64], phases: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def effective(self, watermarks: npt.NDArray[np.int64], pieces: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The operator's watermark at each record, from what the record's own piece knew of its channel.
 
         Every channel has reached the lower bound before the piece. All pieces ``n`` come before all pieces ``n + 1``,
         so until these are there, no channel that has some counts for more than its piece ``n`` has reached.
         """
-        if (last := int(phases.max())) + 1 >= len(self._bounds):
+        if (last := int(pieces.max())) + 1 >= len(self._bounds):
             raise ExchangeError(f"records of piece {last} arrived, but no channel has announced it")
-        effective: npt.NDArray[np.int64] = np.clip(watermarks, self._bounds[phases], self._bounds[phases + 1])
+        effective: npt.NDArray[np.int64] = np.clip(watermarks, self._bounds[pieces], self._bounds[pieces + 1])
         return effective
 
-    def _phases(self) -> int:
+    def _piece_count(self) -> int:
         return max((len(channel.reached) - 1 for channel in self._channels), default=0)
 
     def _combined_status(self) -> ChannelStatus:
@@ -273,7 +275,7 @@ class _Progress:
         idle = (channel.reached[-1] for channel in self._channels if channel.status is ChannelStatus.IDLE)
         return max(idle, default=watermark)
 
-    def _base(self, phase: int) -> int:
-        """What every channel has reached before piece ``phase``."""
+    def _base(self, piece: int) -> int:
+        """What every channel has reached before a piece."""
         live = (channel for channel in self._channels if channel.status is not ChannelStatus.IDLE)
-        return min((channel.before(phase) for channel in live), default=self.final)
+        return min((channel.before(piece) for channel in live), default=self.final)

@@ -11,7 +11,7 @@ from headrace.common.batch import concat
 from headrace.common.constants import MIN_WATERMARK
 from headrace.exchange.envelope import MAX_CELL_BYTES, Envelope, Kind
 from headrace.exchange.keying import keys_of
-from headrace.exchange.payload import encode
+from headrace.exchange.payload import dumps, encode
 from headrace.operators.keyed import KeyedBatch
 
 if TYPE_CHECKING:
@@ -62,12 +62,12 @@ class EdgeSender:
         self._pending_rows = 0
         self._sequences = [0] * edge.receivers.parallelism
         self._channel = 0
-        self._phase = 0
+        self._piece = 0
         self._start = MIN_WATERMARK
 
-    def begin_channel(self, channel: int, phase: int, start: int) -> None:
+    def begin_channel(self, channel: int, piece: int, start: int) -> None:
         """All that follows comes from this piece of this channel."""
-        self._channel, self._phase, self._start = channel, phase, start
+        self._channel, self._piece, self._start = channel, piece, start
         self._sequences = [0] * self.edge.receivers.parallelism
 
     def send(self, batch: Batch) -> None:
@@ -114,7 +114,7 @@ class EdgeSender:
         self._summaries.add(
             self.edge,
             self._channel,
-            self._phase,
+            self._piece,
             start=self._start,
             final=final,
             status=status,
@@ -128,7 +128,7 @@ class EdgeSender:
             self._sequences[part.target] = sequence + 1
             payload = encode(part.batch, part.keys, edge.key)
             watermark = int(part.batch.watermarks[0])
-            place = (edge.target_stage, part.target, self._phase, watermark, edge.id, self._channel, sequence)
+            place = (edge.target_stage, part.target, self._piece, watermark, edge.id, self._channel, sequence)
             self._outbox(Envelope(*place, Kind.DATA, payload))
 
 
@@ -142,17 +142,18 @@ def _parted(batch: Batch) -> Iterator[Batch]:
 def rows_at_a_time(batch: Batch) -> int:
     """How many records may go into the envelopes of one routing step, so that none of them grows too large.
 
-    Of records that are Python objects until they are sent, a few tell how large all are, if their type has columns.
+    Of records that are Python objects until they are sent, a few tell how large all are.
     """
     if batch.is_columnar:
-        return _rows_of(batch, MAX_CELL_BYTES, ROUTING_ROWS)
-    if batch.type.arrow_type is None or len(batch) <= 2 * SAMPLED_ROWS:
+        return _rows_within(MAX_CELL_BYTES, batch.columns.nbytes, len(batch), ROUTING_ROWS)
+    if len(batch) <= 2 * SAMPLED_ROWS:
         return COALESCE_ROWS
     sample = batch.take(np.linspace(0, len(batch) - 1, SAMPLED_ROWS).astype(np.int64))
-    return _rows_of(sample, MAX_PORTION_BYTES, COALESCE_ROWS)
+    if batch.type.arrow_type is None:
+        return _rows_within(MAX_CELL_BYTES, len(dumps(sample.rows)), SAMPLED_ROWS, COALESCE_ROWS)
+    return _rows_within(MAX_PORTION_BYTES, sample.columns.nbytes, SAMPLED_ROWS, COALESCE_ROWS)
 
 
-def _rows_of(batch: Batch, size: int, most: int) -> int:
-    """How many records of the width of these have that size together, ``most`` at most."""
-    width = int(batch.columns.nbytes) // len(batch)
-    return max(1, min(most, size // max(width, 1)))
+def _rows_within(size: int, sampled: int, rows: int, most: int) -> int:
+    """How many records go into ``size`` bytes when ``rows`` of them have ``sampled``; ``most`` at most."""
+    return max(1, min(most, size // max(sampled // rows, 1)))

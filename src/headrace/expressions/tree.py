@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from headrace.common.errors import InvalidProgramError
+from headrace.common.other_names import other_names
 from headrace.common.typeinfo import BasicTypeInfo, TypeInformation, Types
 from headrace.expressions.methods import FunctionMethods, checked_text
+from headrace.expressions.other_names import EXPRESSION, WHEN
 
 _ATOM: Final = 100
 """How tightly names, calls and literals hold together: nothing is put around them."""
@@ -40,6 +42,7 @@ _FREE: Final = frozenset({"coalesce", "concat"})
 """Functions that are written ``f(a, b)``; all others are methods of their first argument."""
 
 
+@other_names(EXPRESSION)
 class Expression(FunctionMethods):
     """What is computed of a record's fields: ``col("price") * col("quantity")``.
 
@@ -309,6 +312,7 @@ class Alias(Expression):
         return self.given
 
 
+@other_names(WHEN)
 @dataclass(frozen=True, slots=True)
 class When:
     """``when(condition)``, which waits for ``then(value)``.
@@ -356,13 +360,34 @@ def when(condition: Any) -> When:
 
 
 def coalesce(*values: Any) -> Expression:
-    """The first of some values that is not null."""
+    """The first of some values that is not null.
+
+    Raises:
+        InvalidProgramError: when all are plain values, so that it depends on no record.
+    """
+    _check_any_column("coalesce", values)
     return _call("coalesce", *values)
 
 
 def concat(*values: Any) -> Expression:
-    """Texts one after the other; null when one of them is."""
+    """Texts one after the other; null when one of them is.
+
+    Raises:
+        InvalidProgramError: when all are plain text, so that it depends on no record.
+    """
+    _check_any_column("concat", values)
     return _call("concat", *values)
+
+
+def _check_any_column(function: str, values: tuple[Any, ...]) -> None:
+    """Refuse what looks like names of fields, which would stand for themselves."""
+    if values and not any(isinstance(value, Expression | When) for value in values):
+        given = ", ".join(map(_quoted, values))
+        columns = ", ".join(f"col({_quoted(value)})" for value in values)
+        raise InvalidProgramError(
+            f"{function}({given}) is the same for all records, as text stands for itself: write {function}({columns}) "
+            f"for fields, or lit(...) around what is meant as it is"
+        )
 
 
 def as_expression(value: Any) -> Expression:

@@ -7,7 +7,6 @@ has to look into the file, and every cut of a file gives the same records.
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -19,11 +18,7 @@ if TYPE_CHECKING:
 
     from headrace.common.errors import CorruptFileError
     from headrace.common.typeinfo import TypeInformation
-
-
-def shown(path: str) -> str:
-    """A path for messages and records; bytes of it that are no text are shown as escapes."""
-    return os.fsencode(path).decode("utf-8", errors="backslashreplace")
+    from headrace.storage.files import InputFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +45,12 @@ class FileRange:
     """A part of one file, in the format's units.
 
     Attributes:
-        path: the file.
-        size: the file's size in bytes.
+        file: the file.
         start: the first unit.
         end: the unit after the last one.
     """
 
-    path: str
-    size: int
+    file: InputFile
     start: int
     end: int
 
@@ -87,7 +80,7 @@ class FileFormat(ABC):
     def produced_type(self) -> TypeInformation:
         """The type of the records."""
 
-    def resolve(self, list_files: Callable[[], Sequence[str]]) -> FileFormat:
+    def resolve(self, list_files: Callable[[], Sequence[InputFile]]) -> FileFormat:
         """A format whose type is fixed, when it can only be told by looking into the files.
 
         Args:
@@ -99,8 +92,8 @@ class FileFormat(ABC):
         return self
 
     @abstractmethod
-    def extent(self, path: str, size: int) -> FileExtent:
-        """Measure a file of ``size`` bytes; called in the driver, so it looks at little of the file.
+    def extent(self, file: InputFile) -> FileExtent:
+        """Measure a file; called in the driver, so it looks at little of the file.
 
         Raises:
             CorruptFileError: when nothing of the file can be read.
@@ -123,21 +116,6 @@ class FileFormat(ABC):
                 behind such a place says so in :attr:`Decoded.damage` instead.
             OSError: when the file is gone, or on a passing fault.
         """
-
-
-class StreamFormat(FileFormat):
-    """A format that is read as a stream of records: text, CSV, lines of JSON."""
-
-    @staticmethod
-    def text_line_format(charset_name: str = "UTF-8") -> StreamFormat:
-        r"""Lines of text, as ``STRING`` records without their line ends (``\n`` or ``\r\n``).
-
-        Args:
-            charset_name: how characters are encoded; any that Python knows.
-        """
-        from headrace.formats.text.reader import TextLineFormat
-
-        return TextLineFormat(charset_name)
 
 
 class BulkFormat(FileFormat):

@@ -30,7 +30,8 @@ class KeySelection:
             expression.
         fields: names or indices of the fields that make the key, when that is known: then no Python call is needed.
         expression: computes the keys from columns, unless they are one column anyway.
-        name: what windows call the column of the key where it is made of no fields.
+        names: what windows call the columns of the key where it is made of no fields; one for all of it, or one for
+            each of several expressions.
         is_single: whether the key is the one field itself, not a tuple of fields.
         call_site: where ``key_by`` was called.
         is_attached: whether the producer hands over keyed batches already.
@@ -42,7 +43,7 @@ class KeySelection:
     fields: tuple[str | int, ...] | None
     is_single: bool = True
     expression: Bound | None = None
-    name: str = "key"
+    names: tuple[str, ...] = ("key",)
     call_site: CallSite = UNKNOWN_CALL_SITE
     is_attached: bool = False
     only_routes: bool = False

@@ -8,11 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from headrace.state.kinds import KEYED, NO_STATE
+
 if TYPE_CHECKING:
     from headrace.common.output_tag import OutputTag
     from headrace.connectors.sink import Sink
     from headrace.connectors.source import Source
     from headrace.expressions import Bound
+    from headrace.state.kinds import StateKinds
     from headrace.time.watermark_strategy import WatermarkStrategy
     from headrace.time.windows import AlignedWindows
 
@@ -23,12 +26,12 @@ class OperatorSpec:
 
     Class attributes:
         kind: the kind of operator, as shown in plans.
-        is_keyed: whether the operator has keyed state.
+        state_kinds: the kinds of state that the operator may hold.
         is_timeless: whether it does the same whatever the event time is.
     """
 
     kind: ClassVar[str] = "Operator"
-    is_keyed: ClassVar[bool] = False
+    state_kinds: ClassVar[StateKinds] = NO_STATE
     is_timeless: ClassVar[bool] = False
 
 
@@ -128,7 +131,7 @@ class KeyedProcessSpec(OperatorSpec):
     """A ``KeyedProcessFunction``: with state and timers."""
 
     kind: ClassVar[str] = "KeyedProcess"
-    is_keyed: ClassVar[bool] = True
+    state_kinds: ClassVar[StateKinds] = KEYED
     function: Any
 
 
@@ -137,7 +140,7 @@ class RollingReduceSpec(OperatorSpec):
     """Folds the records of a key with a function; emits each new value (streaming) or the last one (batch)."""
 
     kind: ClassVar[str] = "Reduce"
-    is_keyed: ClassVar[bool] = True
+    state_kinds: ClassVar[StateKinds] = KEYED
     function: Any
 
 
@@ -151,7 +154,7 @@ class RollingAggregateSpec(OperatorSpec):
     """
 
     kind: ClassVar[str] = "Aggregate"
-    is_keyed: ClassVar[bool] = True
+    state_kinds: ClassVar[StateKinds] = KEYED
     aggregation: str
     field: str | int | None
 
@@ -168,7 +171,7 @@ class ColumnarWindowSpec(OperatorSpec):
     """
 
     kind: ClassVar[str] = "Window"
-    is_keyed: ClassVar[bool] = True
+    state_kinds: ClassVar[StateKinds] = KEYED
     assigner: AlignedWindows
     aggregates: tuple[Any, ...]
     allowed_lateness: int = 0
@@ -190,7 +193,7 @@ class RowWindowSpec(OperatorSpec):
     """
 
     kind: ClassVar[str] = "Window"
-    is_keyed: ClassVar[bool] = True
+    state_kinds: ClassVar[StateKinds] = KEYED
     assigner: AlignedWindows
     reduce_function: Any = None
     aggregate_function: Any = None

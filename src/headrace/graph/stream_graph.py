@@ -77,6 +77,10 @@ class StreamGraph:
         """The nodes that read from a node, each with the edge it reads through."""
         return [(node, edge) for node in self for edge in node.inputs if edge.source == node_id]
 
+    def record_type(self, edge: Edge) -> TypeInformation:
+        """The type of the records on an edge, as the node declares it that makes them."""
+        return self._nodes[edge.source].type_of(edge.side_output)
+
     def transform(self, rule: Rule) -> StreamGraph:
         """The graph in which each node is replaced by what a rule makes of it."""
         free = count(max(self._nodes, default=-1) + 1)

@@ -11,11 +11,11 @@ from headrace.jobmanager.outcome import first_manifest
 from headrace.jobmanager.recovery import check_compatible, without_unclaimed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from headrace.checkpoint.manifest import Manifest, PendingCommit
     from headrace.checkpoint.store import CheckpointStore
-    from headrace.checkpoint.unstored import TemporaryStore
+    from headrace.checkpoint.temporary_store import TemporaryStore
     from headrace.plan.job_plan import JobPlan
 
 
@@ -25,6 +25,7 @@ class CheckpointCoordinator:
     Args:
         store: where they are kept.
         plan: the job.
+        storage_options: how sinks reach object stores.
         ignore_unclaimed: whether what no operator of the program takes over may be left behind.
 
     Attributes:
@@ -32,10 +33,18 @@ class CheckpointCoordinator:
             :meth:`restore`.
     """
 
-    def __init__(self, store: CheckpointStore | TemporaryStore, plan: JobPlan, *, ignore_unclaimed: bool) -> None:
+    def __init__(
+        self,
+        store: CheckpointStore | TemporaryStore,
+        plan: JobPlan,
+        storage_options: Mapping[str, str],
+        *,
+        ignore_unclaimed: bool,
+    ) -> None:
         self.newest: Manifest | None = None
         self._store = store
         self._plan = plan
+        self._storage_options = storage_options
         self._ignore_unclaimed = ignore_unclaimed
         self._in_doubt: tuple[Manifest, Sequence[PendingCommit]] | None = None
 
@@ -81,9 +90,15 @@ class CheckpointCoordinator:
     def _check_output(self, manifest: Manifest) -> None:
         for planned in self._plan.operators():
             if isinstance(planned.node.spec, SinkSpec):
-                input_type = planned.inputs[0].record_type
                 planned.node.spec.sink.check_output(
-                    CommitterContext(manifest.job_id, planned.uid, input_type, manifest.generation, manifest.epoch)
+                    CommitterContext(
+                        job_id=manifest.job_id,
+                        operator_id=planned.uid,
+                        input_type=planned.inputs[0].record_type,
+                        generation=manifest.generation,
+                        restored_epoch=manifest.epoch,
+                        storage_options=self._storage_options,
+                    )
                 )
 
     def known(self) -> Manifest:

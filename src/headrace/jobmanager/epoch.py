@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.jobmanager.recovery import partition_contexts
 from headrace.runtime.task.messages import EpochContext
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from headrace.jobmanager.pre_commits import PreCommits
     from headrace.jobmanager.sources import SourceCoordinator, SplitPlan
     from headrace.plan.job_plan import JobPlan
-    from headrace.runtime.task.messages import PieceTurn
+    from headrace.runtime.task.messages import SplitAssignment
+
+_NO_EPOCH: Final = -1
+"""Stands for the epoch before the first one after a start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ class EpochPlanner:
         compaction: CompactionCoordinator,
         pre_commits: PreCommits,
     ) -> None:
-        self._previous = -1
+        self._previous = _NO_EPOCH
         self._pre_commits = pre_commits
         self._compaction = compaction
         self._plan = plan
@@ -77,8 +80,10 @@ class EpochPlanner:
             previous=self._previous,
             generation=manifest.generation,
             processing_time=now,
-            turns=self._turns(splits),
-            partitions=partition_contexts(manifest, self._plan, self._compaction.adoptions()),
+            assignments=self._assignments(splits),
+            partitions=partition_contexts(
+                manifest, self._plan, self._compaction.adoptions(), is_start=self._previous == _NO_EPOCH
+            ),
             stalled=self._stalled(splits),
             is_last=is_last,
         )
@@ -117,14 +122,14 @@ class EpochPlanner:
         behind = (operator.node.id for operator in later if any(edge.source in reached for edge in operator.inputs))
         return frozenset(behind)
 
-    def _turns(self, splits: Mapping[int, list[SplitPlan]]) -> dict[int, tuple[PieceTurn, ...]]:
+    def _assignments(self, splits: Mapping[int, list[SplitPlan]]) -> dict[int, tuple[SplitAssignment, ...]]:
         """Splits stick to tasks by their number; the pieces of a split go round from there."""
-        tasks: list[list[PieceTurn]] = [[] for _ in range(self._plan.stages[0].parallelism)]
+        tasks: list[list[SplitAssignment]] = [[] for _ in range(self._plan.stages[0].parallelism)]
         for source in self._sources:
             for planned in splits[source.planned.node.id]:
-                for turn in source.turns(planned):
-                    tasks[(turn.channel + turn.phase) % source.planned.parallelism].append(turn)
-        return {subtask: tuple(turns) for subtask, turns in enumerate(tasks)}
+                for assignment in source.assignments(planned):
+                    tasks[(assignment.channel + assignment.piece) % source.planned.parallelism].append(assignment)
+        return {subtask: tuple(assignments) for subtask, assignments in enumerate(tasks)}
 
 
 def _seconds_to_next_timer(manifest: Manifest, now: int) -> float | None:

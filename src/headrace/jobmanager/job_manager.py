@@ -29,7 +29,7 @@ from headrace.jobmanager.outcome import (
     raise_reported,
     records_read,
 )
-from headrace.jobmanager.parts import PartsMaker
+from headrace.jobmanager.parts import ConnectorServices, PartsMaker
 from headrace.jobmanager.progress import EpochStatistics, JobStart, LoggingListener
 from headrace.time.clock import SystemClock
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from headrace.checkpoint.manifest import Manifest, PendingCommit
     from headrace.checkpoint.store import CheckpointStore
-    from headrace.checkpoint.unstored import TemporaryStore
+    from headrace.checkpoint.temporary_store import TemporaryStore
     from headrace.common.completable_future import CompletableFuture
     from headrace.jobmanager.commands import Command
     from headrace.jobmanager.epoch import EpochPlan
@@ -48,8 +48,7 @@ if TYPE_CHECKING:
     from headrace.jobmanager.settings import JobSettings
     from headrace.jobmanager.sources import SourceCoordinator
     from headrace.plan.job_plan import JobPlan
-    from headrace.runtime.task.instance import JobBlob
-    from headrace.runtime.task.messages import TaskReport
+    from headrace.runtime.task.messages import JobBlob, TaskReport
     from headrace.time.clock import Clock
 
 T = TypeVar("T")
@@ -95,7 +94,9 @@ class JobManager:
         self._cancelled = threading.Event()
         self._wake = threading.Event()
         self._commands = CommandQueue(self._wake)
-        self._checkpoints = CheckpointCoordinator(store, plan, ignore_unclaimed=settings.ignore_unclaimed_state)
+        self._checkpoints = CheckpointCoordinator(
+            store, plan, blob.storage_options, ignore_unclaimed=settings.ignore_unclaimed_state
+        )
         self._parts: JobParts | None = None
         self._only_here: list[PendingCommit] = []
         self._active_at = 0.0
@@ -170,7 +171,7 @@ class JobManager:
             self._compaction,
             check_owner,
             self._cancelled,
-            self._run_in_tasks,
+            ConnectorServices(self._run_in_tasks, self._blob.storage_options),
         )
         restored_epoch = None if restored is None else restored.epoch
         self._listener.job_started(
@@ -440,7 +441,7 @@ class JobManager:
             checkpointing=seconds[2],
             watermark=min((source.watermark() for source in self._open_parts().sources), default=0),
             processing_time=manifest.processing_time,
-            state_bytes=sum(report.state_bytes for report in reports),
+            state_bytes=sum(report.state.size for report in reports),
             counters=manifest.counters,
             pending_commits=self._open_parts().commits.waiting_epochs,
         )

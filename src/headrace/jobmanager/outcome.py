@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from headrace.checkpoint.manifest import (
     Manifest,
     OperatorProgress,
+    OperatorSnapshot,
     PartitionSnapshot,
     SourceSnapshot,
     StageSnapshot,
@@ -83,7 +84,7 @@ def next_manifest(
         max_parallelism=plan.max_parallelism,
         processing_time=context.processing_time,
         sources=sources,
-        stages=tuple(_stage(stage, plan.max_parallelism, by_task) for stage in plan.stages[1:]),
+        stages=tuple(_stage(stage, by_task) for stage in plan.stages),
         pending=sinks.commits,
         held=sinks.held,
         finished=context.is_last,
@@ -91,19 +92,19 @@ def next_manifest(
     )
 
 
-def _stage(stage: Stage, max_parallelism: int, reports: Mapping[tuple[int, int], TaskReport]) -> StageSnapshot:
-    uids = {operator.node.id: operator.uid for operator in stage.operators}
+def _stage(stage: Stage, reports: Mapping[tuple[int, int], TaskReport]) -> StageSnapshot:
+    kept = [operator for operator in stage.operators if stage.index or operator.state_kinds]
+    operators = {op.uid: OperatorSnapshot(op.parallelism, op.max_parallelism, op.state_kinds) for op in kept}
+    uids = {operator.node.id: operator.uid for operator in kept}
     partitions = []
-    for number in range(stage.parallelism):
+    for number in range(stage.parallelism if kept else 0):
         report = reports[stage.index, number]
         progress = {
             uids[node]: OperatorProgress(watermark, report.outputs[node])
             for node, watermark in report.watermarks.items()
         }
-        partitions.append(PartitionSnapshot(report.version, progress, report.earliest_timer))
-    stateful = (op.uid for op in stage.operators if op.node.spec.is_keyed)
-    own = {op.uid: op.max_parallelism for op in stage.operators if op.max_parallelism != max_parallelism}
-    return StageSnapshot(tuple(uids.values()), tuple(partitions), tuple(stateful), own)
+        partitions.append(PartitionSnapshot(report.state.version, progress, report.state.earliest_timer))
+    return StageSnapshot(operators, tuple(partitions))
 
 
 def _counters(totals: Mapping[str, int], plan: JobPlan, reports: Sequence[TaskReport], read: int) -> dict[str, int]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 import logging
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headrace.connectors.sink import CommitterContext
+from headrace.connectors.source import EnumeratorContext
 from headrace.graph.specs import SinkSpec
 from headrace.jobmanager.commits import CommitCoordinator
 from headrace.jobmanager.epoch import EpochPlanner
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from headrace.checkpoint.manifest import Manifest, PendingCommit
     from headrace.checkpoint.store import CheckpointStore
-    from headrace.checkpoint.unstored import TemporaryStore
+    from headrace.checkpoint.temporary_store import TemporaryStore
     from headrace.connectors.sink import Committer, RunInTasks, Sink
     from headrace.jobmanager.compaction import CompactionCoordinator
     from headrace.jobmanager.epoch_size import EpochSizer
@@ -60,6 +61,19 @@ class JobParts:
                 logger.warning("closing source %r failed", source.planned.node.name, exc_info=True)
 
 
+@dataclass(frozen=True, slots=True)
+class ConnectorServices:
+    """What sources and sinks are given by the job manager.
+
+    Attributes:
+        run_in_tasks: for commits that want to.
+        storage_options: how object stores are reached.
+    """
+
+    run_in_tasks: RunInTasks
+    storage_options: Mapping[str, str] = field(repr=False)
+
+
 class PartsMaker:
     """Makes the parts.
 
@@ -70,7 +84,7 @@ class PartsMaker:
         compaction: has runs merged in the background.
         check_owner: raises when the job is another job manager's now.
         cancelled: set when the job is cancelled.
-        run_in_tasks: for commits that want to.
+        services: what sources and sinks are given.
     """
 
     def __init__(
@@ -81,7 +95,7 @@ class PartsMaker:
         compaction: CompactionCoordinator,
         check_owner: Callable[[], None],
         cancelled: threading.Event,
-        run_in_tasks: RunInTasks,
+        services: ConnectorServices,
     ) -> None:
         self._plan = plan
         self._store = store
@@ -89,7 +103,7 @@ class PartsMaker:
         self._compaction = compaction
         self._check_owner = check_owner
         self._cancelled = cancelled
-        self._run_in_tasks = run_in_tasks
+        self._services = services
 
     def make(self, manifest: Manifest, now: int, only_here: Sequence[PendingCommit]) -> JobParts:
         """Everything as of a manifest.
@@ -122,7 +136,9 @@ class PartsMaker:
             if not planned.node.inputs:
                 folder = self._store.source_folder(planned.uid)
                 snapshot = manifest.sources.get(planned.uid)
-                yield SourceCoordinator(planned, self._plan, folder, snapshot, channels, now)
+                known = None if snapshot is None else snapshot.enumerator
+                context = EnumeratorContext(planned.parallelism, folder, known, self._services.storage_options)
+                yield SourceCoordinator(planned, self._plan, context, snapshot, channels, now)
 
     def _committers(self, manifest: Manifest) -> Iterator[tuple[str, Committer]]:
         restored_epoch = max(0, manifest.epoch - 1)  # taking over takes a number of its own
@@ -133,7 +149,8 @@ class PartsMaker:
                 input_type=planned.inputs[0].record_type,
                 generation=manifest.generation,
                 restored_epoch=restored_epoch,
-                run_in_tasks=self._run_in_tasks,
+                run_in_tasks=self._services.run_in_tasks,
+                storage_options=self._services.storage_options,
             )
             yield planned.uid, sink.create_committer(context)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from headrace.common import options
@@ -12,11 +13,19 @@ from headrace.common.errors import StateMigrationError
 from headrace.graph.specs import SinkSpec
 from headrace.runtime.task.messages import PartitionContext
 from headrace.state.key_groups import hash_bounds_of_partition
+from headrace.state.kinds import KEYED, StateKind
+from headrace.state.redistribution import Redistribution
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from headrace.checkpoint.manifest import Manifest, PartitionSnapshot, SourceSnapshot, StageSnapshot
+    from headrace.checkpoint.manifest import (
+        Manifest,
+        OperatorSnapshot,
+        PartitionSnapshot,
+        SourceSnapshot,
+        StageSnapshot,
+    )
     from headrace.plan.job_plan import JobPlan, PlannedOperator, Stage
     from headrace.state.compaction import CompactionResult
     from headrace.state.version import VersionRef
@@ -65,40 +74,83 @@ def without_unclaimed(manifest: Manifest, plan: JobPlan) -> Manifest:
 
 
 def partition_contexts(
-    manifest: Manifest, plan: JobPlan, adoptions: Adoptions | None = None
+    manifest: Manifest, plan: JobPlan, adoptions: Adoptions | None = None, *, is_start: bool = False
 ) -> dict[tuple[int, int], PartitionContext]:
-    """What every task of the later stages starts from.
+    """What every task of the later stages, and of stage 0 if that holds state, starts from.
 
     Args:
         manifest: where the job has come to.
         plan: the job.
         adoptions: runs that were merged in the background, by stage and partition.
+        is_start: whether the job has run no epoch since it started, so that state without keys is dealt out.
     """
     adopted = adoptions or {}
     return {
         (stage.index, partition): replace(
-            _context(manifest, plan, stage, partition), adoptions=adopted.get((stage.index, partition), ())
+            _context(manifest, stage, partition, is_start=is_start),
+            adoptions=adopted.get((stage.index, partition), ()),
         )
-        for stage in plan.stages[1:]
+        for stage in plan.stages
+        if stage.index or stage.holds_state
         for partition in range(stage.parallelism)
     }
 
 
-def _context(manifest: Manifest, plan: JobPlan, stage: Stage, partition: int) -> PartitionContext:
-    uids = {operator.uid: operator.node.id for operator in stage.operators}
+@dataclass(frozen=True, slots=True)
+class _Succession:
+    """One subtask of an operator, and the operator as the manifest knows it."""
+
+    operator: PlannedOperator
+    subtask: int
+    held: OperatorSnapshot
+    is_start: bool
+
+    @property
+    def is_dealt(self) -> bool:
+        """Whether state without keys is dealt out to the subtask."""
+        return self.is_start and bool(self.held.state_kinds - KEYED)
+
+    def predecessors(self) -> Iterator[int]:
+        """The old subtasks that held keys of this one; of the same number where nothing has changed."""
+        before, now = self.held, self.operator
+        if (before.parallelism, before.max_parallelism) == (now.parallelism, now.max_parallelism):
+            yield self.subtask
+            return
+        start, stop = hash_bounds_of_partition(self.subtask, now.parallelism, now.max_parallelism)
+        for number in range(before.parallelism):
+            their_start, their_stop = hash_bounds_of_partition(number, before.parallelism, before.max_parallelism)
+            if their_start < stop and start < their_stop:
+                yield number
+
+    def state_sources(self) -> Iterator[int]:
+        """The old subtasks that held state of which this one may get some."""
+        if self.held.state_kinds and (StateKind.KEYED in self.held.state_kinds or not self.is_dealt):
+            yield from self.predecessors()
+        if self.is_dealt:
+            redistribution = Redistribution(self.held.parallelism, self.operator.parallelism, self.subtask)
+            for kind in self.held.state_kinds - KEYED:
+                yield from redistribution.subtasks_of(kind)
+
+
+def _context(manifest: Manifest, stage: Stage, partition: int, *, is_start: bool) -> PartitionContext:
+    operators = {operator.uid: operator for operator in stage.operators if partition < operator.parallelism}
     versions: dict[tuple[int, int], VersionRef] = {}
     watermarks: dict[int, int] = {}
     outputs: dict[int, int] = {}
+    dealt: dict[str, int] = {}
     for index, old in enumerate(manifest.stages):
-        for uid in (uid for uid in old.operators if uid in uids):
-            operator = plan.operator(uids[uid])
-            key_groups = old.max_parallelism.get(uid, manifest.max_parallelism)
-            for number in _overlapping(operator, partition, old.parallelism_of(uid), key_groups):
-                snapshot = old.partitions[number]
-                if snapshot.version is not None and uid in old.stateful:
-                    versions[index, number] = snapshot.version
-                _lower(snapshot, uid, operator.node.id, watermarks, outputs)
-    return PartitionContext(tuple(versions.values()), watermarks, outputs)
+        for uid, held in ((uid, held) for uid, held in old.operators.items() if uid in operators):
+            succession = _Succession(operators[uid], partition, held, is_start)
+            for number in succession.predecessors():
+                _lower(old.partitions[number], uid, operators[uid].node.id, watermarks, outputs)
+            for number in succession.state_sources():
+                version = old.partitions[number].version
+                if version is not None:
+                    versions[index, number] = version
+            if succession.is_dealt:
+                dealt[uid] = held.parallelism
+    refs = tuple(version for _, version in sorted(versions.items(), key=itemgetter(0)))
+    return PartitionContext(refs, watermarks, outputs, dealt=dealt)
 
 
 def _lower(
@@ -111,32 +163,11 @@ def _lower(
         outputs[node] = min(outputs.get(node, reached.output), reached.output)
 
 
-def _overlapping(operator: PlannedOperator, partition: int, before: int, key_groups: int) -> Iterator[int]:
-    """The old partitions that hold keys of the new one.
-
-    Args:
-        operator: the operator, as it is now.
-        partition: the new one.
-        before: how many old partitions there are.
-        key_groups: how many key groups the operator had; it has the same number now if it has state.
-    """
-    if partition >= operator.parallelism:
-        return
-    if (before, key_groups) == (operator.parallelism, operator.max_parallelism):
-        yield partition
-        return
-    start, stop = hash_bounds_of_partition(partition, operator.parallelism, operator.max_parallelism)
-    for number in range(before):
-        their_start, their_stop = hash_bounds_of_partition(number, before, key_groups)
-        if their_start < stop and start < their_stop:
-            yield number
-
-
-def _stateful(stage: StageSnapshot) -> Iterator[str]:
+def _holding(stage: StageSnapshot) -> Iterator[tuple[str, OperatorSnapshot]]:
     """The operators of a stage that may have come to hold state."""
     versions = (partition.version for partition in stage.partitions)
     if any(version is not None and (version.files or version.inline) for version in versions):
-        yield from stage.stateful
+        yield from ((uid, operator) for uid, operator in stage.operators.items() if operator.state_kinds)
 
 
 def _is_begun(source: SourceSnapshot) -> bool:
@@ -147,27 +178,31 @@ def _is_begun(source: SourceSnapshot) -> bool:
 def _check_key_groups(manifest: Manifest, plan: JobPlan) -> None:
     """Which task has the state of a key follows from the key groups, so state keeps the number that it began with."""
     asked = {operator.uid: operator for operator in plan.operators()}
-    for stage in manifest.stages:
-        for uid in _stateful(stage):
-            held = stage.max_parallelism.get(uid, manifest.max_parallelism)
-            if uid in asked and asked[uid].max_parallelism != held:
-                raise StateMigrationError(
-                    f"operator {asked[uid].label}: its state has {held} key groups, the program asks for "
-                    f"{asked[uid].max_parallelism}: max parallelism is fixed for the life of the state; call "
-                    f"set_max_parallelism({held}) on it, or start with a fresh directory"
-                )
+    for uid, held in (found for stage in manifest.stages for found in _holding(stage)):
+        is_keyed = StateKind.KEYED in held.state_kinds
+        if is_keyed and uid in asked and asked[uid].max_parallelism != held.max_parallelism:
+            raise StateMigrationError(
+                f"operator {asked[uid].label}: its state has {held.max_parallelism} key groups, the program asks for "
+                f"{asked[uid].max_parallelism}: max parallelism is fixed for the life of the state; call "
+                f"set_max_parallelism({held.max_parallelism}) on it, or start with a fresh directory"
+            )
 
 
 def _unclaimed(manifest: Manifest, plan: JobPlan) -> Iterator[str]:
     """What the program has no operators for, in words."""
-    known = {operator.uid for operator in plan.operators()}
-    lost = {uid for stage in manifest.stages for uid in _stateful(stage)} - known
+    known = {operator.uid: operator.state_kinds for operator in plan.operators()}
+    held = {uid: operator.state_kinds for stage in manifest.stages for uid, operator in _holding(stage)}
+    lost = held.keys() - known.keys()
     if lost:
         yield f"state of operators with uid {', '.join(sorted(lost))}"
-    lost = {uid for uid, source in manifest.sources.items() if _is_begun(source)} - known
+    for kind in StateKind:
+        lost = {uid for uid in held.keys() & known.keys() if kind in held[uid] - known[uid]}
+        if lost:
+            yield f"{kind.value} state of operators with uid {', '.join(sorted(lost))}"
+    lost = {uid for uid, source in manifest.sources.items() if _is_begun(source)} - known.keys()
     if lost:
         yield f"the position of sources with uid {', '.join(sorted(lost))}"
-    for sink in sorted({commit.sink for commit in manifest.pending} - known):
+    for sink in sorted({commit.sink for commit in manifest.pending} - known.keys()):
         epochs = sorted({commit.epoch for commit in manifest.pending if commit.sink == sink})
         yield f"what the sink with uid {sink} has yet to publish of epochs {', '.join(map(str, epochs))}"
     specs = {operator.uid: operator.node.spec for operator in plan.operators()}

@@ -8,8 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import Future
 
-    from headrace.runtime.task.instance import JobBlob
-    from headrace.runtime.task.messages import EpochContext, TaskReport
+    from headrace.runtime.task.messages import EpochContext, JobBlob, TaskReport
 
 T = TypeVar("T")
 R = TypeVar("R")

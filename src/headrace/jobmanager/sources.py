@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.checkpoint.manifest import SourceSnapshot, SplitSnapshot
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
-from headrace.connectors.source import EnumeratorContext, ReadBudget, SplitRead
+from headrace.connectors.source import ReadBudget, SplitRead
 from headrace.graph.specs import SourceSpec, TimestampsSpec
-from headrace.runtime.task.branching import branchings
-from headrace.runtime.task.messages import PieceTurn
+from headrace.plan.forks import forks_of
+from headrace.runtime.task.messages import SplitAssignment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from headrace.connectors.source import EnumeratorContext
     from headrace.plan.job_plan import JobPlan, PlannedOperator
     from headrace.runtime.task.messages import ChannelReport
-    from headrace.storage.folder import Folder
 
 SMALL_PIECE = 16_384
 """A share of fewer records than this is not worth cutting: a second task would cost more than it saves."""
@@ -72,7 +72,7 @@ class SourceCoordinator:
     Args:
         planned: the source in the plan.
         plan: the job.
-        folder: the folder of the checkpoint directory that belongs to the source.
+        context: what its enumerator is started with.
         snapshot: what an earlier manifest knew of it.
         channels: gives a number to each new split.
         now: the reading of the job's clock in milliseconds.
@@ -82,7 +82,7 @@ class SourceCoordinator:
         self,
         planned: PlannedOperator,
         plan: JobPlan,
-        folder: Folder,
+        context: EnumeratorContext,
         snapshot: SourceSnapshot | None,
         channels: Iterator[int],
         now: int,
@@ -94,10 +94,7 @@ class SourceCoordinator:
         self._uids = {node: plan.operator(node).uid for node in self._timestamps}
         self._is_read_whole = has_to_be_read_whole(plan, planned)
         self._channels = channels
-        enumerator_state = None if snapshot is None else snapshot.enumerator
-        self._enumerator = self._source.create_enumerator(
-            EnumeratorContext(planned.parallelism, folder, enumerator_state)
-        )
+        self._enumerator = self._source.create_enumerator(context)
         self._splits: dict[str, Split] = {}
         self._finished: dict[str, None] = {}  # a set in the order in which they finished
         if snapshot is not None:
@@ -198,25 +195,25 @@ class SourceCoordinator:
         """Let go of the enumerator."""
         self._enumerator.close()
 
-    def turns(self, planned: SplitPlan) -> list[PieceTurn]:
-        """What tasks do with a split in an epoch: its pieces in order, or one turn without input."""
+    def assignments(self, planned: SplitPlan) -> list[SplitAssignment]:
+        """What tasks do with a split in an epoch: its pieces in order, or nothing to read."""
         split, node = planned.split, self.planned.node.id
         starts = {operator: split.watermarks.get(operator, MIN_WATERMARK) for operator in self._timestamps}
-        pieces = () if planned.read is None else planned.read.pieces
-        first = PieceTurn(node, split.channel, 0, pieces, starts, ends=planned.ends, idle=planned.idle)
-        if len(pieces) <= 1 or self._is_read_whole:
+        reads = () if planned.read is None else planned.read.pieces
+        first = SplitAssignment(node, split.channel, 0, reads, starts, ends=planned.ends, idle=planned.idle)
+        if len(reads) <= 1 or self._is_read_whole:
             return [first]
         # Nothing is known of the pieces before: the receivers lift what later pieces say to what earlier ones reached.
         unknown = dict.fromkeys(self._timestamps, MIN_WATERMARK)
         return [
             replace(
                 first,
-                phase=phase,
-                pieces=(piece,),
-                starts=starts if phase == 0 else unknown,
-                ends=planned.ends and phase == len(pieces) - 1,
+                piece=number,
+                reads=(read,),
+                starts=starts if number == 0 else unknown,
+                ends=planned.ends and number == len(reads) - 1,
             )
-            for phase, piece in enumerate(pieces)
+            for number, read in enumerate(reads)
         ]
 
     def _pieces(self) -> int:
@@ -256,16 +253,20 @@ class SourceCoordinator:
 
 
 def has_to_be_read_whole(plan: JobPlan, source: PlannedOperator) -> bool:
-    """Whether the pieces of a split cannot be told apart by number where its records come together again.
+    """Whether one task has to read the pieces of a split, one after the other.
 
-    That is where branches meet that have watermarks of their own: one number is not enough to lift what a later piece
-    says. And where records meet what was made of them behind another shuffle, which has no pieces any more.
+    That is where records meet state before any shuffle: it has to see them in their order. And where the pieces cannot
+    be told apart by number where their records come together again: where branches meet that have watermarks of their
+    own, one number is not enough to lift what a later piece says; and where records meet what was made of them behind
+    another shuffle, that has no pieces any more.
     """
-    found = branchings(plan.stages[0])
-    if any(branching.node == source.node.id and branching.has_several_makers for branching in found):
+    found = forks_of(plan.stages[0])
+    if any(fork.node == source.node.id and fork.has_several_watermarks for fork in found):
         return True
     reached = {source.node.id}
     for planned in plan.operators():
+        if planned.stage == 0 and planned.state_kinds and any(edge.source in reached for edge in planned.inputs):
+            return True
         edges = [edge for edge in planned.inputs if edge.source in reached]
         stages = {plan.operator(edge.source).stage for edge in edges if edge.is_exchange}
         if 0 in stages and len(stages) > 1:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
     from headrace.graph.nodes import KeySelection, Node
     from headrace.graph.partitioning import Partitioning, Receivers
+    from headrace.state.kinds import StateKinds
 
 INLINE_BYTES_OF_ALL_TASKS: Final = 256 * 1024
 """What the states of all tasks may take inside a manifest, which is written as a whole in every epoch."""
@@ -81,6 +82,11 @@ class PlannedOperator:
         """Name and uid, as errors show them."""
         return f"{self.node.name!r} (uid {self.uid})"
 
+    @property
+    def state_kinds(self) -> StateKinds:
+        """The kinds of state that it may hold."""
+        return self.node.spec.state_kinds
+
 
 @dataclass(frozen=True, slots=True)
 class Stage:
@@ -95,6 +101,11 @@ class Stage:
     index: int
     parallelism: int
     operators: tuple[PlannedOperator, ...]
+
+    @property
+    def holds_state(self) -> bool:
+        """Whether any of its operators may hold state."""
+        return any(operator.state_kinds for operator in self.operators)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +135,7 @@ class JobPlan:
     @property
     def inline_bytes(self) -> int:
         """Up to how many bytes the state of one task travels inside the manifest."""
-        tasks = sum(stage.parallelism for stage in self.stages[1:])
+        tasks = sum(stage.parallelism for stage in self.stages if stage.holds_state)
         return min(self.inline_threshold, INLINE_BYTES_OF_ALL_TASKS // max(1, tasks))
 
     def operators(self) -> Iterator[PlannedOperator]:

@@ -106,7 +106,7 @@ class _Planner:
             target=node.id,
             input_index=edge.input_index,
             side_output=edge.side_output,
-            record_type=self.graph[edge.source].type_of(edge.side_output),
+            record_type=self.graph.record_type(edge),
             key=edge.key,
             is_exchange=depth[edge.source] != depth[node.id],
             partitioning=self.cut.partitioning(node, edge),

@@ -9,7 +9,7 @@ from headrace.graph.nodes import Edge, Node
 from headrace.graph.partitioning import FORWARD
 from headrace.graph.specs import ColumnarWindowSpec, LocalWindowSpec
 from headrace.operators.window.layout import WindowLayout
-from headrace.operators.window.local import PARTIALS_TAG
+from headrace.operators.window.local import ACCUMULATORS_TAG
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -47,8 +47,8 @@ def _can_be_split(graph: StreamGraph, node: Node, spec: ColumnarWindowSpec) -> b
 
 def _layout(graph: StreamGraph, edge: Edge, spec: ColumnarWindowSpec) -> WindowLayout:
     assert edge.key is not None
-    record_type = graph[edge.source].type_of(edge.side_output)
-    return WindowLayout.of(record_type, edge.key.codec, spec.aggregates, edge.key.fields, edge.key.name)
+    record_type = graph.record_type(edge)
+    return WindowLayout.of(record_type, edge.key.codec, spec.aggregates, edge.key.fields, edge.key.names)
 
 
 def _local_window(
@@ -59,16 +59,16 @@ def _local_window(
         spec=LocalWindowSpec(spec),
         name=f"Local {node.name}",
         inputs=(replace(edge, partitioning=FORWARD),),
-        output_type=graph[edge.source].type_of(edge.side_output),
-        side_types=((PARTIALS_TAG, _layout(graph, edge, spec).partial_type),),
+        output_type=graph.record_type(edge),
+        side_types=((ACCUMULATORS_TAG, _layout(graph, edge, spec).accumulator_type),),
         uid=f"{node.uid}/local-{number}",
         call_site=node.call_site,
     )
 
 
 def _edges(local: Node, edge: Edge) -> Iterator[Edge]:
-    """Raw records on the first input, partial results on the second; both by the key that the records have."""
+    """Raw records on the first input, accumulators on the second; both by the key that the records have."""
     assert edge.key is not None
     key = replace(edge.key, is_attached=True)
     yield Edge(local.id, edge.partitioning, None, 0, key)
-    yield Edge(local.id, edge.partitioning, PARTIALS_TAG, 1, replace(key, only_routes=True))
+    yield Edge(local.id, edge.partitioning, ACCUMULATORS_TAG, 1, replace(key, only_routes=True))

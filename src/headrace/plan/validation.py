@@ -31,7 +31,7 @@ def validate(graph: StreamGraph, max_parallelism: int) -> None:
     for node in graph:
         if isinstance(node.spec, SinkSpec):
             for edge in node.inputs:
-                node.spec.sink.validate(graph[edge.source].type_of(edge.side_output))
+                node.spec.sink.validate(graph.record_type(edge))
 
 
 def validate_parallelism(node: Node, parallelism: int, max_parallelism: int) -> None:

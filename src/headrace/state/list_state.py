@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headrace.common.columns import fitter_of
 from headrace.common.errors import InvalidTypeError
+from headrace.common.values import handler_of
 from headrace.state.copying import copy_value
 from headrace.state.element_lists import list_columns
 from headrace.state.interfaces import ListState
@@ -57,7 +57,7 @@ class ColumnarListState(ListState[Any]):
         self._scope = scope
         self._table = table
         self._elements = Elements(descriptor.element_type, table.ttl is not None)
-        self._fit = fitter_of(descriptor.element_type)
+        self._coerce = handler_of(descriptor.element_type).coerce
         self._copies = not descriptor.element_type.is_immutable
         self._cells = NestedCells(scope, table, _ListCell, self._read)
 
@@ -89,7 +89,7 @@ class ColumnarListState(ListState[Any]):
         return [self._stored(value) for value in elements]
 
     def _stored(self, value: Any) -> Any:
-        value = copy_value(self._fit(value)) if self._copies else self._fit(value)
+        value = copy_value(self._coerce(value)) if self._copies else self._coerce(value)
         ttl = self._table.ttl
         return value if ttl is None else (value, ttl.expiry(self._scope.clock))
 

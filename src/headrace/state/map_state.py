@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from headrace.common.columns import fitter_of
 from headrace.common.errors import InvalidTypeError
+from headrace.common.values import handler_of
 from headrace.state.copying import copy_value
 from headrace.state.entry_lists import sorted_lists, with_sorted_entries
 from headrace.state.interfaces import MapState
@@ -26,7 +26,7 @@ from headrace.state.runs import ELEMENT_COUNT
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from headrace.common.columns import Fitter
+    from headrace.common.values import TypeHandler
     from headrace.state.descriptors import MapStateDescriptor
     from headrace.state.key_scope import StateScope
     from headrace.state.state_table import Match, StateTable
@@ -46,16 +46,17 @@ class ColumnarMapState(MapState[Any, Any]):
         self._scope = scope
         self._table = table
         self._entries = MapEntries(descriptor, expires=table.ttl is not None)
-        self._fit_key, self._fit_value = fitter_of(descriptor.key_type), fitter_of(descriptor.value_type)
+        keys, values = handler_of(descriptor.key_type), handler_of(descriptor.value_type)
         self._same_nan = nan_replacer(descriptor.key_type)
-        self._key_fits, self._value_fits = _key_check(self._fit_key, self._same_nan), self._fit_value.fits
+        self._coerce_key, self._is_coerced_key = keys.coerce, _key_check(keys, self._same_nan)
+        self._coerce_value, self._is_coerced_value = values.coerce, values.is_coerced
         self._copies = not descriptor.value_type.is_immutable
         self._cells = NestedCells(scope, table, MapCell, self._read)
         _sort_entries_of_earlier_versions(table)
 
     def get(self, key: Any) -> Any:
         cell: MapCell = self._cells.read()
-        if not self._key_fits(key):
+        if not self._is_coerced_key(key):
             key = self._wanted(key)
         element = GONE if key is GONE else cell.entries.get(key, cell.missing)
         if element is UNKNOWN:
@@ -68,7 +69,7 @@ class ColumnarMapState(MapState[Any, Any]):
 
     def contains(self, key: Any) -> bool:
         cell: MapCell = self._cells.read()
-        if not self._key_fits(key):
+        if not self._is_coerced_key(key):
             key = self._wanted(key)
         element = GONE if key is GONE else cell.entries.get(key, cell.missing)
         if element is UNKNOWN:
@@ -76,7 +77,7 @@ class ColumnarMapState(MapState[Any, Any]):
         return element is not GONE and (self._table.ttl is None or self._is_seen(element))
 
     def put(self, key: Any, value: Any) -> None:
-        if not self._key_fits(key):
+        if not self._is_coerced_key(key):
             key = self._key(key)
         self._cells.current().put(key, self._stored(value))
 
@@ -117,10 +118,10 @@ class ColumnarMapState(MapState[Any, Any]):
 
     def _key(self, key: Any) -> Any:
         """The key as it comes back from storage."""
-        if self._key_fits(key):
+        if self._is_coerced_key(key):
             return key
-        fitting = self._fit_key(key)
-        return fitting if self._same_nan is None else self._same_nan(fitting)
+        coerced = self._coerce_key(key)
+        return coerced if self._same_nan is None else self._same_nan(coerced)
 
     def _wanted(self, key: Any) -> Any:
         """The same for a key that is looked for; GONE for one that does not fit the type, so that it is not there.
@@ -133,8 +134,8 @@ class ColumnarMapState(MapState[Any, Any]):
             return GONE
 
     def _stored(self, value: Any) -> Any:
-        if not self._value_fits(value):
-            value = self._fit_value(value)
+        if not self._is_coerced_value(value):
+            value = self._coerce_value(value)
         value = copy_value(value) if self._copies else value
         ttl = self._table.ttl
         return value if ttl is None else (value, ttl.expiry(self._scope.clock))
@@ -267,9 +268,9 @@ def _sort_entries_of_earlier_versions(table: StateTable) -> None:
             table.store.replace([run], batch, {**run.meta, ELEMENT_COUNT: len(batch.column(ACTION).flatten())})
 
 
-def _key_check(fitter: Fitter, same_nan: Callable[[Any], Any] | None) -> Callable[[Any], bool]:
+def _key_check(handler: TypeHandler, same_nan: Callable[[Any], Any] | None) -> Callable[[Any], bool]:
     """Whether a key is as it comes back from storage, every NaN in it the one object that stands for all."""
-    fits = fitter.fits
+    is_coerced = handler.is_coerced
     if same_nan is None:
-        return fits
-    return lambda key: fits(key) and same_nan(key) is key
+        return is_coerced
+    return lambda key: is_coerced(key) and same_nan(key) is key

@@ -7,24 +7,38 @@ from typing import TYPE_CHECKING
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, StateError
 from headrace.state.keyed_backend import KeyedStateBackend
+from headrace.state.kinds import KEYED
+from headrace.state.operator_state_store import OperatorStateStore
 from headrace.state.timers import TimerService
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.state.keys import KeyCodec
+    from headrace.state.kinds import StateKinds
     from headrace.state.runs import RunStore
 
 
 class OperatorState:
-    """Keyed states, timers and other stores of one operator, from epoch to epoch.
+    """Keyed states, timers, states without keys and other stores of one operator, from epoch to epoch.
 
     An epoch is ``begin_epoch``, any use, ``end_epoch``; after that the task takes its snapshot.
+
+    Args:
+        uid: the operator.
+        store: gives the runs of a store by its name.
+        kinds: the kinds of state that its spec declares.
+        is_restored: whether the job has just gone on from a checkpoint that knows the operator.
     """
 
-    def __init__(self, uid: str, store: Callable[[str], RunStore]) -> None:
+    def __init__(
+        self, uid: str, store: Callable[[str], RunStore], kinds: StateKinds = KEYED, *, is_restored: bool = False
+    ) -> None:
         self.uid = uid
         self._store = store
+        self._without_keys: OperatorStateStore | None = None
+        if kinds - KEYED:
+            self._without_keys = OperatorStateStore(uid, kinds, store, is_restored=is_restored)
         self._backend: KeyedStateBackend | None = None
         self._timers: TimerService | None = None
         self._clock = 0
@@ -60,8 +74,15 @@ class OperatorState:
             self._timers.begin_epoch(self._watermark)
         return self._timers
 
+    @property
+    def operator_state_store(self) -> OperatorStateStore:
+        """The states without keys."""
+        if self._without_keys is None:
+            raise StateError(f"the spec of operator {self.uid!r} declares no kind of state without keys")
+        return self._without_keys
+
     def store(self, name: str) -> RunStore:
-        """A store of runs for the operator's own use. Names with a slash are taken by keyed states and timers."""
+        """A store of runs for the operator's own use. Names with a slash are taken by the states and timers."""
         if "/" in name:
             raise StateError(f"the name of a store must not contain a slash: {name!r}")
         return self._store(name)
@@ -84,11 +105,12 @@ class OperatorState:
         Raises:
             InvalidTypeError: when something cannot be stored; it names the operator.
         """
-        if self._backend is not None:
-            try:
-                self._backend.end_epoch()
-            except InvalidTypeError as error:
-                raise InvalidTypeError(f"operator {self.uid!r}, {error}") from error
+        for states in (self._backend, self._without_keys):
+            if states is not None:
+                try:
+                    states.end_epoch()
+                except InvalidTypeError as error:
+                    raise InvalidTypeError(f"operator {self.uid!r}, {error}") from error
         if self._timers is not None:
             self._timers.end_epoch()
         if self._backend is not None:

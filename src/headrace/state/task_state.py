@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from headrace.common.errors import StateCorruptedError
 from headrace.state.key_groups import hash_bounds_of_partition
+from headrace.state.kinds import KEYED
 from headrace.state.operator_state import OperatorState
-from headrace.state.runs import Run, RunStore
+from headrace.state.redistribution import Redistribution, kind_of_store
+from headrace.state.runs import ALL_HASHES, Run, RunStore
 from headrace.state.sections import Section
 from headrace.state.state_file import ImageWriter, VersionName, read_index
 from headrace.state.version import VersionRef
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from headrace.state.compaction import CompactionResult
+    from headrace.state.kinds import StateKinds
     from headrace.state.runs import HashRange
     from headrace.storage.folder import Folder
 
@@ -27,6 +31,24 @@ StoreKey = tuple[str, str]
 """The uid of an operator and the name of one of its stores."""
 
 _NO_HASHES: HashRange = (0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class StateOwner:
+    """An operator that may have state in a task.
+
+    Attributes:
+        parallelism: how many subtasks it has.
+        max_parallelism: how many key groups.
+        kinds: the kinds of state that it may have.
+        before: at a start of the job, how many subtasks it had, so that its state without keys is dealt out; None where
+            each subtask goes on with its own.
+    """
+
+    parallelism: int
+    max_parallelism: int
+    kinds: StateKinds = KEYED
+    before: int | None = None
 
 
 class TaskState:
@@ -42,13 +64,14 @@ class TaskState:
         stage: int,
         partition: int,
         hashes: HashRange,
-        operators: Mapping[str, HashRange] | None = None,
+        operators: Mapping[str, StateOwner] | None = None,
     ) -> None:
         self._storage = storage
         self._stage = stage
         self._partition = partition
         self._hashes = hashes
-        self._ranges = operators
+        self._owners = operators
+        self._ranges = None if operators is None else _ranges(operators, partition)
         self._maps: dict[str, pa.Buffer] = {}
         self._stores: dict[StoreKey, RunStore] = {}
         self._operators: dict[str, OperatorState] = {}
@@ -62,12 +85,13 @@ class TaskState:
         partition: int,
         parallelism: int,
         max_parallelism: int,
-        operators: Mapping[str, tuple[int, int]] | None = None,
+        operators: Mapping[str, StateOwner] | None = None,
     ) -> TaskState:
         """Opens the state of a task; only indexes are read.
 
         ``refs`` is empty for a new job and the one version of the partition usually. After a change of parallelism it
-        holds the versions of all old partitions whose key groups this partition now owns, wholly or in part.
+        holds the versions of all old partitions whose key groups this partition now owns, wholly or in part; and at a
+        start of the job those that hold state without keys of which it gets some.
 
         Args:
             storage: where state files are.
@@ -76,19 +100,24 @@ class TaskState:
             partition: its partition.
             parallelism: that of the operators.
             max_parallelism: how many key groups there are.
-            operators: the operators that are in this task, by uid, each with its own parallelism and max parallelism;
-                state of others is left out, since it is read elsewhere. All operators are alike when left out.
+            operators: the operators that are in this task, by uid; state of others is left out, since it is read
+                elsewhere. When left out, all operators are alike and have keyed state.
 
         Raises:
             StateCorruptedError: when a file is missing or damaged.
         """
         hashes = hash_bounds_of_partition(partition, parallelism, max_parallelism)
-        ranges = None if operators is None else _ranges(operators, partition)
-        task = TaskState(storage, stage, partition, hashes, ranges)
-        runs: dict[StoreKey, list[Run]] = {}
-        same_owner = [task._read_version(ref, runs) for ref in refs]
-        for key, found in runs.items():
-            task._stores[key] = RunStore(key[1], task._hashes_of(key[0]), found, partition=partition)
+        task = TaskState(storage, stage, partition, hashes, operators)
+        held: dict[StoreKey, dict[int, list[Run]]] = {}
+        same_owner = [task._read_version(ref, held) for ref in refs]
+        runs = {key: [run for found in by_partition.values() for run in found] for key, by_partition in held.items()}
+        for uid, owner in (operators or {}).items():
+            if owner.before is not None and partition < owner.parallelism:
+                stores = {name: found for (of, name), found in held.items() if of == uid and kind_of_store(name)}
+                dealt = Redistribution(owner.before, owner.parallelism, partition).runs(stores)
+                runs |= {(uid, name): found for name, found in dealt.items()}
+        for (uid, name), found in runs.items():
+            task._stores[uid, name] = RunStore(name, task._hashes_of(uid, name), found, partition=partition)
         if len(refs) == 1 and same_owner[0] and refs[0].partition == partition and refs[0].stage == stage:
             task.ref = refs[0]
         return task
@@ -97,14 +126,18 @@ class TaskState:
         """The state of the operator with that uid in this task."""
         state = self._operators.get(uid)
         if state is None:
-            state = self._operators[uid] = OperatorState(uid, lambda name: self.store(uid, name))
+            kinds, is_restored = KEYED, False
+            if self._owners is not None:
+                kinds, is_restored = self._owners[uid].kinds, self._owners[uid].before is not None
+            state = OperatorState(uid, lambda name: self.store(uid, name), kinds, is_restored=is_restored)
+            self._operators[uid] = state
         return state
 
     def store(self, uid: str, name: str) -> RunStore:
         """A store of an operator; empty when nothing was ever put into it."""
         key = (uid, name)
         if key not in self._stores:
-            self._stores[key] = RunStore(name, self._hashes_of(uid), partition=self._partition)
+            self._stores[key] = RunStore(name, self._hashes_of(uid, name), partition=self._partition)
         return self._stores[key]
 
     def size_in_bytes(self) -> int:
@@ -123,7 +156,7 @@ class TaskState:
         """
         if self.ref is not None and not any(store.changed for store in self._stores.values()):
             return self.ref
-        owned = {uid: self._hashes_of(uid) for uid in self.uids()}
+        owned = {uid: self._owned_by(uid) for uid in self.uids()}
         image = _VersionImage(self._stage, self._partition, owned)
         chunks = image.build(sorted(self._stores.items()))
         if image.size <= inline_threshold:
@@ -143,9 +176,14 @@ class TaskState:
         """
         return result.adopt_into(self.store(result.uid, result.store), self._loader)
 
-    def _hashes_of(self, uid: str) -> HashRange:
+    def _owned_by(self, uid: str) -> HashRange:
         """The hashes of an operator's keys that this task owns; none for an operator that is not here."""
         return self._hashes if self._ranges is None else self._ranges.get(uid, _NO_HASHES)
+
+    def _hashes_of(self, uid: str, store: str) -> HashRange:
+        """The hashes of the keys whose rows count in a store; all where its rows belong to the task, not to keys."""
+        owned = self._owned_by(uid)
+        return owned if owned == _NO_HASHES or kind_of_store(store) is None else ALL_HASHES
 
     def _inline_version(self, image: _VersionImage, chunks: Sequence[bytes | pa.Buffer], epoch: int) -> VersionRef:
         data = b"".join(memoryview(chunk) for chunk in chunks)
@@ -165,27 +203,29 @@ class TaskState:
         self._forget_maps(files)
         return VersionRef(self._stage, self._partition, epoch, name=name, files=files)
 
-    def _read_version(self, ref: VersionRef, runs: dict[StoreKey, list[Run]]) -> bool:
-        """Adds the runs of a version; returns whether it belonged to the same keys."""
+    def _read_version(self, ref: VersionRef, held: dict[StoreKey, dict[int, list[Run]]]) -> bool:
+        """Adds the runs of a version, by its partition; returns whether it belonged to the same keys."""
         if not ref.name and not ref.inline:
             return False
         load = _inline_loader(ref.inline) if ref.inline else self._loader(ref.name)
         index = read_index(load(), ref)
         for key, run in self._read_runs(index, ref, load):
-            restricted = run.restricted(self._hashes_of(key[0]))
+            restricted = run.restricted(self._hashes_of(*key))
             if restricted is not None:
-                runs.setdefault(key, []).append(restricted)
-        return all(tuple(owned) == self._hashes_of(uid) for uid, owned in index["owned"].items())
+                held.setdefault(key, {}).setdefault(ref.partition, []).append(restricted)
+        return all(tuple(owned) == self._owned_by(uid) for uid, owned in index["owned"].items())
 
     def _read_runs(
         self, index: dict[str, Any], ref: VersionRef, load: Callable[[], pa.Buffer]
     ) -> Iterator[tuple[StoreKey, Run]]:
         for entry in index["runs"]:
+            uid, store = entry["uid"], entry["store"]
             name = ref.name if entry["file"] < 0 else index["files"][entry["file"]]
             section = Section.stored(entry, name, load if entry["file"] < 0 else self._loader(name))
-            run = run_of_entry(entry, section).restricted(tuple(index["owned"][entry["uid"]]))
+            owned = tuple(index["owned"][uid]) if kind_of_store(store) is None else ALL_HASHES
+            run = run_of_entry(entry, section).restricted(owned)
             if run is not None:
-                yield (entry["uid"], entry["store"]), run
+                yield (uid, store), run
 
     def _loader(self, name: str) -> Callable[[], pa.Buffer]:
         return lambda: self._map(name)
@@ -238,12 +278,12 @@ class _VersionImage:
         return {"uid": key[0], "store": key[1], **entry_of_run(run), **place}
 
 
-def _ranges(operators: Mapping[str, tuple[int, int]], partition: int) -> dict[str, HashRange]:
+def _ranges(operators: Mapping[str, StateOwner], partition: int) -> dict[str, HashRange]:
     """The hashes that a partition owns of each operator that has so many subtasks and key groups."""
     return {
-        uid: hash_bounds_of_partition(partition, parallelism, max_parallelism)
-        for uid, (parallelism, max_parallelism) in operators.items()
-        if partition < parallelism
+        uid: hash_bounds_of_partition(partition, owner.parallelism, owner.max_parallelism)
+        for uid, owner in operators.items()
+        if partition < owner.parallelism
     }
 
 

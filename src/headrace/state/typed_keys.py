@@ -7,7 +7,6 @@ bytes are those that :mod:`headrace.state.key_encoding` gives.
 
 from __future__ import annotations
 
-from decimal import Decimal
 from struct import pack
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.errors import InvalidTypeError
-from headrace.common.row import Row, make_row
 from headrace.common.typeinfo import (
     BasicType,
     BasicTypeInfo,
@@ -27,8 +25,9 @@ from headrace.common.typeinfo import (
     RowTypeInfo,
     TupleTypeInfo,
 )
+from headrace.common.values import basic_handler_of, record_handler_of
 from headrace.state.hashing import binary_parts
-from headrace.state.key_encoding import TAG_BYTES, TAG_INT, TAG_STRING, TAG_TUPLE, build_dataclass
+from headrace.state.key_encoding import TAG_BYTES, TAG_INT, TAG_STRING, TAG_TUPLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,34 +76,29 @@ def to_plain(type_: TypeInformation) -> Callable[[Any], Any] | None:
     if not isinstance(type_, CompositeTypeInfo):
         return None
     parts = [to_plain(field) for field in type_.field_types]
-    names = type_.field_names
-    by_name = isinstance(type_, DataclassTypeInfo)
-    if not by_name and not isinstance(type_, RowTypeInfo) and not any(parts):
+    if isinstance(type_, TupleTypeInfo | NamedTupleTypeInfo) and not any(parts):
         return None
+    fields_of = record_handler_of(type_).fields_of
 
     def convert(value: Any) -> Any:
         if value is None:
             return None
-        values = [getattr(value, name) for name in names] if by_name else _ordered(value, names)
-        return tuple(part(item) if part else item for part, item in zip(parts, values, strict=True))
+        return tuple(part(item) if part else item for part, item in zip(parts, fields_of(value), strict=True))
 
     return convert
-
-
-def _ordered(value: Any, names: tuple[str, ...]) -> Any:
-    return value.get_fields_by_names(names) if isinstance(value, Row) else value
 
 
 def from_plain(type_: TypeInformation) -> Callable[[Any], Any] | None:
     """What turns a decoded value back into one of the type; None when it is that already."""
     if isinstance(type_, BasicTypeInfo):
-        return _BASIC.get(type_.basic_type)
+        restore = basic_handler_of(type_).from_equal
+        return None if restore is None else lambda value: None if value is None else restore(value)
     if not isinstance(type_, CompositeTypeInfo):
         return None
     parts = [from_plain(field) for field in type_.field_types]
-    build = _builder(type_)
-    if build is tuple and not any(parts):
+    if isinstance(type_, TupleTypeInfo) and not any(parts):
         return None
+    build = record_handler_of(type_).build
 
     def convert(value: Any) -> Any:
         if value is None:
@@ -112,39 +106,6 @@ def from_plain(type_: TypeInformation) -> Callable[[Any], Any] | None:
         return build([part(item) if part else item for part, item in zip(parts, value, strict=True)])
 
     return convert
-
-
-def _builder(type_: CompositeTypeInfo) -> Callable[[list[Any]], Any]:
-    if isinstance(type_, NamedTupleTypeInfo):
-        make: Callable[[list[Any]], Any] = type_.record_class._make
-        return make
-    if isinstance(type_, DataclassTypeInfo):
-        cls = type_.record_class
-        return lambda values: build_dataclass(cls, values)
-    if isinstance(type_, RowTypeInfo):
-        names = type_.field_names
-        return lambda values: make_row(names, values)
-    return tuple
-
-
-def _float(value: Any) -> Any:
-    return None if value is None else float(value)
-
-
-def _bool(value: Any) -> Any:
-    return None if value is None else bool(value)
-
-
-def _decimal(value: Any) -> Any:
-    return None if value is None else Decimal(value)
-
-
-_BASIC: Final[dict[BasicType, Callable[[Any], Any]]] = {
-    BasicType.FLOAT: _float,
-    BasicType.DOUBLE: _float,
-    BasicType.BOOLEAN: _bool,
-    BasicType.BIG_DEC: _decimal,
-}
 
 
 def encode_column(array: pa.Array) -> pa.Array:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from headrace.common.columns import fitter_of
+from headrace.common.values import handler_of
 from headrace.state.copying import copy_value
 from headrace.state.interfaces import ValueState
 from headrace.state.run_layout import EXPIRY, VALUE
@@ -36,7 +36,7 @@ class ElementCells:
     def __init__(self, scope: StateScope, table: StateTable, type_: TypeInformation) -> None:
         self._scope = scope
         self.table = table
-        self.fitter = fitter_of(type_)
+        self.handler = handler_of(type_)
         self._elements = Elements(type_, table.ttl is not None)
         self.now: list[Any] = []
         self.stored: list[Any] = []
@@ -97,13 +97,13 @@ class ElementCells:
 class PlainValueState(ValueState[Any]):
     """The value of a type whose values cannot be changed in place, without a time to live."""
 
-    __slots__ = ("_cells", "_fit", "_fits", "_now", "_scope")
+    __slots__ = ("_cells", "_coerce", "_is_coerced", "_now", "_scope")
 
     def __init__(self, scope: StateScope, cells: ElementCells) -> None:
         self._scope = scope
         self._cells = cells
         self._now = cells.now
-        self._fit, self._fits = cells.fitter, cells.fitter.fits
+        self._coerce, self._is_coerced = cells.handler.coerce, cells.handler.is_coerced
 
     def value(self) -> Any:
         ordinal = self._scope.current.ordinal
@@ -114,8 +114,8 @@ class PlainValueState(ValueState[Any]):
         return self._cells.load(ordinal) if value is UNLOADED else value
 
     def update(self, value: Any) -> None:
-        if not self._fits(value):
-            value = self._fit(value)
+        if not self._is_coerced(value):
+            value = self._coerce(value)
         # As _put, without another call for each record.
         ordinal = self._scope.current.ordinal
         try:
@@ -144,7 +144,7 @@ class CopyingValueState(PlainValueState):
         return copy_value(super().value())
 
     def update(self, value: Any) -> None:
-        self._put(copy_value(self._fit(value)))
+        self._put(copy_value(self._coerce(value)))
 
 
 class ExpiringValueState(PlainValueState):
@@ -170,7 +170,7 @@ class ExpiringValueState(PlainValueState):
         ttl = self._cells.table.ttl
         assert ttl is not None
         now = self._scope.clock
-        self._put(None if value is None else (copy_value(self._fit(value)), ttl.expiry(now)))
+        self._put(None if value is None else (copy_value(self._coerce(value)), ttl.expiry(now)))
 
 
 def value_state(scope: StateScope, cells: ElementCells, descriptor: ValueStateDescriptor) -> PlainValueState:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from headrace.storage.folder import Folder, Log, checked_name
-from headrace.storage.object_client import client, translated
+from headrace.storage.object_client import NO_BUCKET, client, translated
 from headrace.storage.object_maps import WrittenFiles, spooled
 from headrace.storage.segments import Segments, segment
 
@@ -32,9 +32,6 @@ _IN_DOUBT: Final = (errno.EIO, errno.EAGAIN)
 
 _MARK: Final = "writer"
 """The attribute of an object that says which call has created it."""
-
-_NO_BUCKET: Final = "no such bucket, or the store's endpoint is another one"
-"""A put finds nothing missing but that."""
 
 _SINGLE_PUT_BYTES: Final = 16 << 20
 """What is larger is sent in several parts, without a copy of the whole."""
@@ -85,7 +82,7 @@ class ObjectFolder(Folder):
         import obstore
         from obstore.exceptions import AlreadyExistsError
 
-        with translated(self.locate(name), _NO_BUCKET):
+        with translated(self.locate(name), NO_BUCKET):
             try:
                 obstore.put(
                     self._store(),
@@ -116,7 +113,7 @@ class ObjectFolder(Folder):
 
         views = [memoryview(chunk).cast("B") for chunk in chunks]
         size = sum(view.nbytes for view in views)
-        with translated(self.locate(name), _NO_BUCKET):
+        with translated(self.locate(name), NO_BUCKET):
             if size <= _SINGLE_PUT_BYTES:
                 content = b"".join(views)
                 obstore.put(self._store(), self._key(name), content, use_multipart=False)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
 
@@ -25,7 +26,7 @@ from headrace.storage.folder import Folder, Log, checked_name
 from headrace.storage.segments import Segments
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from typing_extensions import Buffer
 
@@ -66,18 +67,19 @@ class PosixFolder(Folder):
         write_file(self._file(name), chunks, self.permissions, durable=durable)
 
     def read(self, name: str) -> bytes:
-        return self._file(name).read_bytes()
+        with self._open(name) as file:
+            return file.read()
 
     def read_range(self, name: str, start: int, length: int) -> bytes:
-        with self._file(name).open("rb") as file:
+        with self._open(name) as file:
             file.seek(start)
             return file.read(length)
 
     def map(self, name: str) -> pa.Buffer:
         path = self._file(name)
-        if path.is_dir():
-            raise IsADirectoryError(str(path))
-        if not path.stat().st_size:
+        info = path.stat()
+        _check_regular(path, info)
+        if not info.st_size:
             return pa.py_buffer(b"")
         with pa.memory_map(os.fsencode(path), "r") as file:  # a name need not be UTF-8
             return file.read_buffer()
@@ -118,6 +120,19 @@ class PosixFolder(Folder):
 
     def _file(self, name: str) -> Path:
         return self.path / checked_name(name)
+
+    @contextlib.contextmanager
+    def _open(self, name: str) -> Iterator[BinaryIO]:
+        path = self._file(name)
+        # A pipe would be waited for, until somebody writes to it.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            _check_regular(path, os.fstat(file.fileno()))
+            yield file
+
+
+def _check_regular(path: Path, info: os.stat_result) -> None:
+    if not stat.S_ISREG(info.st_mode):
+        raise IsADirectoryError(errno.EISDIR, "it is no file", str(path))
 
 
 class _PosixLog(Log):

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from headrace.common.typeinfo import TypeInformation
-    from headrace.datastream.streams.data_stream_sink import DataStreamSink
+    from headrace.datastream.streams.handle import DataStreamSink
 
 _EVERYTHING = EpochLimits(max_records=1 << 40, max_bytes=1 << 60, target_seconds=1.0)
 

@@ -19,10 +19,10 @@ from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.row import Row
 from headrace.common.typeinfo import Types
 from headrace.operators.window import aggregates as agg
+from headrace.operators.window.aggregators import AggregatorList
 from headrace.operators.window.columnar import ColumnarWindowOperator
 from headrace.operators.window.exact_sum import IntegerOverflowError
 from headrace.operators.window.layout import WindowLayout
-from headrace.operators.window.part_list import PartList
 from headrace.state.keys import KeyCodec
 from headrace.time.windows import AlignedWindows
 
@@ -128,6 +128,18 @@ def test_a_sum_that_does_not_fit_is_refused(epochs: int) -> None:
         computed(Types.LONG(), [2**63 - 1, 1], [agg.sum("v")], epochs)
 
 
+@pytest.mark.parametrize("epochs", [1, 2])
+@pytest.mark.parametrize(
+    "values", [[2**63 - 1, 1], [2**63 - 1] * 5 + [None, 3], [-(2**63)] * 3, [2**62 + 1] * 7, [-(2**63), 5, -(2**63)]]
+)
+def test_an_average_whose_sum_does_not_fit(values: list[Any], epochs: int) -> None:
+    known = [value for value in values if value is not None]
+    assert computed(Types.LONG(), values, [agg.avg("v"), agg.count("v")], epochs) == [
+        float(sum(known)) / len(known),
+        len(known),
+    ]
+
+
 @pytest.mark.parametrize("epochs", [1, 2, 3, 4])
 @pytest.mark.parametrize(
     "values",
@@ -221,14 +233,30 @@ def test_layouts_can_be_pickled() -> None:
     assert pickle.loads(pickle.dumps(layout)).output_schema == layout.output_schema
 
 
-def test_parts_described_as_json_merge_alike() -> None:
+def test_aggregators_described_as_json_merge_alike() -> None:
     import json
 
     layout = WindowLayout.of(record_type(Types.DOUBLE()), LONGS, [*ALL, agg.sum("v")], ["k"])
-    described = json.loads(json.dumps(layout.parts.to_json()))
-    again = PartList.for_merging(described)
-    assert [type(part) for part in again.parts] == [type(part) for part in layout.parts.parts]
-    assert again.to_json() == layout.parts.to_json()
+    described = json.loads(json.dumps(layout.aggregators.to_json()))
+    again = AggregatorList.for_merging(described)
+    assert [*map(type, again.members)] == [*map(type, layout.aggregators.members)]
+    assert again.to_json() == layout.aggregators.to_json()
+
+
+def test_names_of_aggregators_are_part_of_the_format() -> None:
+    floats = WindowLayout.of(
+        record_type(Types.DOUBLE()), LONGS, [agg.min("v"), agg.first("v"), agg.avg("v")], ["k", "v"]
+    )
+    integers = WindowLayout.of(record_type(Types.LONG()), LONGS, [agg.sum("v")], ["k"])
+    assert {entry["kind"] for layout in (floats, integers) for entry in layout.aggregators.to_json()} == {
+        "CountRows",
+        "CountValues",
+        "Edge",
+        "Extreme",
+        "KeyField",
+        "SumFloats",
+        "SumIntegers",
+    }
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import InvalidProgramError
+from headrace.operators.window.accumulators import Accumulators
 from headrace.operators.window.assign import assign, cleanup_time, cleanup_times
-from headrace.operators.window.blocks import merge_blocks
 from headrace.operators.window.kernels import Groups, Segments, group_ends, group_rows
-from headrace.operators.window.partials import Partials
+from headrace.operators.window.merging import merge_blocks
 from headrace.state.hashing import hash_array
 from headrace.time.windows import AlignedWindows
 
@@ -137,9 +137,9 @@ def test_blocks_hold_all_rows_in_order(rows: int) -> None:
     assert seen == sorted(seen)
 
 
-def sorted_table(rng: np.random.Generator, count: int) -> Partials:
+def sorted_table(rng: np.random.Generator, count: int) -> Accumulators:
     keys = rng.permutation(5000)[:count]
     ends = rng.choice([10, 20, 20, 20, 30], count)
     hashed = hash_array(pa.array(keys))
     order = np.lexsort((hashed, ends))
-    return Partials(ends[order], hashed[order], pa.array(keys[order]), [pa.array(np.ones(count)[order])])
+    return Accumulators(ends[order], hashed[order], pa.array(keys[order]), [pa.array(np.ones(count)[order])])

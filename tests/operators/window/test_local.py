@@ -14,9 +14,9 @@ from window_harness import INPUT, Collected, Driver, context
 from window_model import MAX, Record
 
 from headrace.operators.window import aggregates as agg
-from headrace.operators.window.columnar import PARTIALS_INPUT, RECORDS_INPUT, ColumnarWindowOperator
+from headrace.operators.window.columnar import ACCUMULATORS_INPUT, RECORDS_INPUT, ColumnarWindowOperator
 from headrace.operators.window.layout import WindowLayout
-from headrace.operators.window.local import PARTIALS_TAG, LocalWindowAggregate
+from headrace.operators.window.local import ACCUMULATORS_TAG, LocalWindowAggregate
 from headrace.time.windows import AlignedWindows
 
 if TYPE_CHECKING:
@@ -76,7 +76,10 @@ def sent_by(local: LocalWindowAggregate, batch: KeyedBatch) -> list[tuple[int, K
     out = Collected()
     local.open(context(None), out)
     local.process(0, batch)
-    return [*((PARTIALS_INPUT, b) for b in out.sides.get(PARTIALS_TAG, [])), *((RECORDS_INPUT, b) for b in out.batches)]
+    return [
+        *((ACCUMULATORS_INPUT, b) for b in out.sides.get(ACCUMULATORS_TAG, [])),
+        *((RECORDS_INPUT, b) for b in out.batches),
+    ]
 
 
 def test_records_that_do_not_become_fewer_travel_as_they_are() -> None:
@@ -88,11 +91,11 @@ def test_records_that_do_not_become_fewer_travel_as_they_are() -> None:
 def test_records_that_become_fewer_are_summed_up() -> None:
     out = emitted([Record(i % 2, 0.5, 3, watermark=1) for i in range(10)])
     assert not out.batches
-    (partials,) = out.sides[PARTIALS_TAG]
-    assert partials.columns.schema == LAYOUT.partial_schema
-    assert partials.columns.column("records").to_pylist() == [5, 5]
-    assert partials.watermarks.tolist() == [1, 1]
-    assert sorted(partials.keys.values.to_pylist()) == [0, 1]
+    (accumulators,) = out.sides[ACCUMULATORS_TAG]
+    assert accumulators.columns.schema == LAYOUT.accumulator_schema
+    assert accumulators.columns.column("records").to_pylist() == [5, 5]
+    assert accumulators.watermarks.tolist() == [1, 1]
+    assert sorted(accumulators.keys.values.to_pylist()) == [0, 1]
 
 
 def test_records_with_a_late_window_travel_as_they_are() -> None:
@@ -110,13 +113,13 @@ def emitted(records: list[Record], windows: AlignedWindows | None = None) -> Col
 
 
 def test_late_partial_results_are_counted_by_their_records() -> None:
-    sent = emitted([Record(1, 1.0, 3)] * 6).sides[PARTIALS_TAG][0]
+    sent = emitted([Record(1, 1.0, 3)] * 6).sides[ACCUMULATORS_TAG][0]
     receiver = ColumnarWindowOperator(LAYOUT, AlignedWindows(100, 100))
     driver = Driver(lambda: receiver)
     driver.run([], upto=99)
     driver.fresh = False
     operator = driver._begin()
-    operator.process(PARTIALS_INPUT, sent.with_watermarks(np.full(len(sent), 99)))
+    operator.process(ACCUMULATORS_INPUT, sent.with_watermarks(np.full(len(sent), 99)))
     driver._end(operator)
     assert driver.counters == {"numLateRecordsDropped": 6}
     assert driver.out.rows == []

@@ -15,9 +15,9 @@ from window_model import Record
 
 from headrace.operators.window import columnar as columnar_module
 from headrace.operators.window import window_store
+from headrace.operators.window.accumulators import Accumulators
 from headrace.operators.window.assign import assign
 from headrace.operators.window.panes import Panes
-from headrace.operators.window.partials import Partials
 from headrace.time.windows import AlignedWindows
 
 sliding = st.tuples(st.integers(2, 30), st.integers(1, 30), st.integers(-9, 9)).map(
@@ -77,13 +77,13 @@ def test_sharing_changes_nothing(
 def test_records_are_added_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sixty windows, one pane: the records themselves are grouped as they are, not sixty times."""
     rows: list[int] = []
-    original = Partials.of_chunk
+    original = Accumulators.of_chunk
 
-    def of_chunk(parts: Any, chunk: Any) -> Partials:
+    def of_chunk(aggregators: Any, chunk: Any) -> Accumulators:
         rows.append(len(chunk))
-        return original(parts, chunk)
+        return original(aggregators, chunk)
 
-    monkeypatch.setattr(Partials, "of_chunk", staticmethod(of_chunk))
+    monkeypatch.setattr(Accumulators, "of_chunk", staticmethod(of_chunk))
     driver = Driver(lambda: columnar(AlignedWindows(60, 1), 0, None))
     driver.run([[Record(1, 1.0, 30)] * 100], upto=100)
     assert rows == [100]

@@ -11,7 +11,7 @@ from test_against_model import columnar, row_apply, row_fold
 from window_harness import Driver, context
 from window_model import MAX, Record
 
-from headrace.operators.window import mergers
+from headrace.operators.window import merging
 from headrace.state.hashing import hash_array
 from headrace.state.mergers import merge_runs
 from headrace.state.operator_state import OperatorState
@@ -136,7 +136,7 @@ def test_large_batches_are_aggregated_in_pieces(monkeypatch: pytest.MonkeyPatch)
     whole = driver(columnar)
     whole.run([records], upto=MAX)
     monkeypatch.setattr("headrace.operators.window.window_store._PENDING_ROWS", 64)
-    monkeypatch.setattr("headrace.operators.window.blocks.merge_blocks.__defaults__", (100,))
+    monkeypatch.setattr("headrace.operators.window.merging.merge_blocks.__defaults__", (100,))
     pieces = driver(columnar)
     pieces.run([records[i : i + 50] for i in range(0, 2000, 50)], upto=MAX)
     assert pieces.out.rows == whole.out.rows
@@ -150,13 +150,13 @@ def test_nothing_is_read_while_records_are_added(monkeypatch: pytest.MonkeyPatch
     def no_reading(table: Any) -> Any:
         raise AssertionError("state was read")
 
-    monkeypatch.setattr("headrace.operators.window.partials.Partials.of_table", staticmethod(no_reading))
+    monkeypatch.setattr("headrace.operators.window.accumulators.Accumulators.of_table", staticmethod(no_reading))
     run.run([[Record(k, 1.0, 6) for k in range(5)]], upto=8)
     assert len(runs(run)) == 2
 
 
 def test_names_of_kinds_are_part_of_the_format() -> None:
-    assert (mergers.PARTIALS_KIND, mergers.VALUES_KIND, mergers.ELEMENTS_KIND) == (
+    assert (merging.ACCUMULATORS_KIND, merging.VALUES_KIND, merging.ELEMENTS_KIND) == (
         "window-partials",
         "window-values",
         "window-elements",

@@ -207,7 +207,7 @@ class Kinds:
         return json.loads(self.manifest()[0].read_bytes())
 
     def _versions(self) -> list[Any]:
-        (stage,) = self._newest()["stages"]
+        (stage,) = [stage for stage in self._newest()["stages"] if stage["partitions"]]
         return [partition["version"] for partition in stage["partitions"]]
 
     def _chunks(self, sink: str, chunks: list[Any]) -> list[Path]:

@@ -7,16 +7,18 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyspark
 import pytest
+from pyspark.sql import functions as sql
 
 from headrace.runtime.spark.java import bundled_java_home, find_java
-from headrace.runtime.spark.session import acquire_session, mismatches, running_session
-from headrace.runtime.spark.settings import CHECKED_SETTINGS, settings_of_own_session
+from headrace.runtime.spark.session import acquire_session, mismatches, running_session, session_of_epochs
+from headrace.runtime.spark.settings import CHECKED_SETTINGS, EPOCH_QUERY_SETTINGS, settings_of_own_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -96,6 +98,36 @@ def test_running_session_that_differs_gives_warnings(spark: SparkSession) -> Non
         ("spark.sql.session.timeZone", "UTC", "CET"),
     ]
     assert str(found[0]).startswith("spark.sql.adaptive.enabled is true, should be false: ")
+
+
+@pytest.mark.spark
+def test_epochs_have_settings_of_their_own_beside_those_of_the_session(spark: SparkSession) -> None:
+    theirs = spark.newSession()
+    theirs.conf.set("spark.sql.session.timeZone", "CET")
+    before = dict(theirs.conf.getAll)
+
+    own = session_of_epochs(theirs)
+
+    assert own.conf.get("spark.sql.session.timeZone") == "CET"
+    assert {key: own.conf.get(key) for key in EPOCH_QUERY_SETTINGS} == EPOCH_QUERY_SETTINGS
+    assert theirs.conf.getAll == before
+    assert own.sparkContext is spark.sparkContext
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("is_epoch", [True, False])
+def test_no_code_is_generated_for_the_queries_of_epochs(spark: SparkSession, is_epoch: bool) -> None:
+    session = session_of_epochs(spark) if is_epoch else spark
+    assert spark._jvm is not None
+    compiled = spark._jvm.org.apache.spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME()
+    before = compiled.getCount()
+
+    # An expression that no other query has, so that it is not found compiled
+    numbers = session.range(4).selectExpr(f"id * {time.time_ns()} as x", "cast(id % 3 as int) as partition")
+    rows = numbers.repartitionById(3, sql.col("partition")).sortWithinPartitions("x").collect()
+
+    assert sorted(row.partition for row in rows) == [0, 0, 1, 2]
+    assert (compiled.getCount() == before) == is_epoch
 
 
 @pytest.mark.integration

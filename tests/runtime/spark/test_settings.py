@@ -11,6 +11,7 @@ from headrace.runtime.spark.settings import (
     SparkSetting,
     quiet_logging,
     read_spark_defaults,
+    runs_tasks_in_driver,
     settings_of_own_session,
 )
 
@@ -23,6 +24,14 @@ def test_master_is_local_unless_somebody_names_one() -> None:
         == "k8s://x"
     )
     assert settings_of_own_session({}, "local[3]", {"spark.master": "yarn"})["spark.master"] == "local[3]"
+
+
+@pytest.mark.parametrize(
+    ("master", "expected"),
+    [("local", True), ("local[*]", True), ("local[2]", True), ("local-cluster[1,1,1024]", False), ("yarn", False)],
+)
+def test_only_a_local_master_has_no_executors(master: str, expected: bool) -> None:
+    assert runs_tasks_in_driver(master) is expected
 
 
 def test_own_wishes_give_way_to_spark_s_configuration_and_both_to_the_user_s() -> None:

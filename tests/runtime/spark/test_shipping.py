@@ -11,7 +11,7 @@ import pytest
 from headrace.common.durable import Permissions
 from headrace.common.errors import InfrastructureError, JobExecutionError
 from headrace.runtime.spark.shipping import Parts, ShippedFiles, read_job
-from headrace.runtime.task.messages import EpochContext, PartitionContext, PieceTurn
+from headrace.runtime.task.messages import EpochContext, PartitionContext, SplitAssignment
 from headrace.state.version import VersionRef
 from headrace.storage.posix import PosixFolder
 
@@ -36,8 +36,10 @@ def context(parallelism: int) -> EpochContext:
         for stage in (1, 2)
         for partition in range(parallelism)
     }
-    turns = {subtask: (PieceTurn(0, subtask, 0, (f"file-{subtask}",), {}),) for subtask in range(parallelism)}
-    return EpochContext("job", 2, 1, 0, 0, turns, starts)
+    assignments = {
+        subtask: (SplitAssignment(0, subtask, 0, (f"file-{subtask}",), {}),) for subtask in range(parallelism)
+    }
+    return EpochContext("job", 2, 1, 0, 0, assignments, starts)
 
 
 @pytest.mark.parametrize("parallelism", [2, 64, 512])
@@ -57,7 +59,7 @@ def test_every_task_gets_what_it_reads_and_hands_on_its_share(files: ShippedFile
     handed_on: dict[tuple[int, int], PartitionContext] = {}
     for subtask in range(7):
         part = EpochContext.from_bytes(parts.part(subtask, files.folder))
-        assert part.turns == {subtask: whole.turns[subtask]}
+        assert part.assignments == {subtask: whole.assignments[subtask]}
         assert len(part.partitions) == 2
         handed_on |= part.partitions
         assert (part.epoch, part.job_id) == (2, "job")

@@ -63,7 +63,7 @@ def job(attempts: Attempts, folder: Path, sink: RecordingSink, **settings: str) 
     return run_job(build, runtime, folder, limit | settings), runtime
 
 
-def test_a_kept_instance_goes_on_only_from_the_attempt_that_counts(tmp_path: Path) -> None:
+def test_a_kept_chain_goes_on_only_from_the_attempt_that_counts(tmp_path: Path) -> None:
     """In epoch 1 the first worker has made a token, then the second one another; the first has epoch 2 again."""
     sink = RecordingSink()
     manager, _ = job(lambda epoch: [(0,), (1,)] if epoch == 1 else [(0,)], tmp_path, sink)
@@ -107,7 +107,7 @@ def test_a_task_that_has_moved_away_is_closed(tmp_path: Path) -> None:
     assert moved not in closed, "it did the epoch before: its task might have come back"
     manager.run_epoch()
     assert moved in closed
-    kept = [len(worker._kept._instances) for worker in runtime.workers]
+    kept = [len(worker._cache._chains) for worker in runtime.workers]
     assert kept == [2, 2], "each has a task of both stages"
     manager.close()
     assert sorted(closed) == sorted(made)

@@ -16,8 +16,7 @@ from headrace.datastream import StreamExecutionEnvironment
 from headrace.exchange.envelope import Envelope
 from headrace.jobmanager.job_manager import JobManager
 from headrace.runtime.local.runtime import LocalRuntime
-from headrace.runtime.task.instance import JobBlob
-from headrace.runtime.task.messages import EpochContext, TaskReport
+from headrace.runtime.task.messages import EpochContext, JobBlob, TaskReport
 from headrace.runtime.task.runner import TaskRunner
 from headrace.storage.posix import PosixFolder
 from headrace.time.clock import ManualClock

@@ -12,7 +12,8 @@ from headrace.connectors.file_system.rolling import (
 )
 from headrace.connectors.file_system.sink import BulkFormatBuilder, FileSink, RowFormatBuilder
 from headrace.connectors.file_system.source import FileSource, FileSourceBuilder
-from headrace.formats.file_format import BulkFormat, StreamFormat
+from headrace.formats.file_format import BulkFormat
+from headrace.formats.stream_format import StreamFormat
 
 __all__ = [
     "BucketAssigner",

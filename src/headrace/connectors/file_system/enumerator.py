@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.common.errors import CorruptFileError, SourceChangedError
 from headrace.connectors.file_system.file_log import FileJournal
-from headrace.connectors.file_system.listing import check_still_there, list_files, unreadable
-from headrace.connectors.file_system.paths import check_exist, is_pattern
+from headrace.connectors.file_system.paths import InputPaths, unreadable
 from headrace.connectors.file_system.planning import PlannedFile, plan_files
 from headrace.connectors.file_system.reader import check_unchanged
 from headrace.connectors.file_system.tolerance import GONE
 from headrace.connectors.source import SplitEnumerator
-from headrace.formats.file_format import shown
+from headrace.storage.files import InputFile, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headrace.connectors.file_system.listing import FileStatus
     from headrace.connectors.file_system.tolerance import Tolerance
     from headrace.connectors.source import EnumeratorContext, Json, ReadBudget, SplitRead
     from headrace.formats.file_format import FileExtent, FileFormat
+    from headrace.storage.files import FileStatus
 
 SPLIT = "files"
 _NANOS_PER_MILLI = 1_000_000
@@ -89,7 +87,7 @@ class FileEnumerator(SplitEnumerator):
         *,
         splittable: bool = True,
     ) -> None:
-        self._paths = paths
+        self._paths = InputPaths(paths, context.storage_options)
         self._format = fmt
         self._splittable = splittable
         self._watch = watch
@@ -98,13 +96,13 @@ class FileEnumerator(SplitEnumerator):
         self._known = self._journal.known
         self._seen = {status.path: status for status in self._known.pending} | self._known.consumed
         self._planned: dict[str, PlannedFile] = {}
-        self._folders = [path for path in paths if path not in self._seen and _is_folder(path)]
+        self._folders = self._paths.folders(self._seen)
         self._last_scan: int | None = None
         self._swept_at = 0
         if context.state is None:
-            check_exist(paths)
+            self._paths.check_exist()
             if watch is None:
-                self._add(list_files(paths), self._known.newest)
+                self._add(self._paths.find(), self._known.newest)
 
     def discover(self, now: int) -> Sequence[str]:
         self._scan(now)
@@ -144,16 +142,17 @@ class FileEnumerator(SplitEnumerator):
 
     def _look_at(self, status: FileStatus, before: PlannedFile | None) -> PlannedFile:
         try:
-            check_unchanged(status)
+            check_unchanged(self._paths.store_of(status.path), status)
             return before or PlannedFile(status, self._measure(status))
         except (CorruptFileError, *GONE) as error:
             return PlannedFile.without(status, self._tolerance.loss(status.path, error))
 
     def _measure(self, status: FileStatus) -> FileExtent:
+        store = self._paths.store_of(status.path)
         try:
-            extent = self._format.extent(status.path, status.size)
+            extent = self._format.extent(InputFile(store, status.path, status.size))
         except (CorruptFileError, OSError) as error:
-            check_unchanged(status)  # that it was changed meanwhile says more
+            check_unchanged(store, status)  # that it was changed meanwhile says more
             if isinstance(error, (CorruptFileError, *GONE)):
                 raise
             raise unreadable(status.path, error) from error
@@ -163,9 +162,9 @@ class FileEnumerator(SplitEnumerator):
         """Look for new files when it is time to."""
         if self._watch is None or (self._last_scan is not None and now < self._last_scan + self._watch.interval):
             return
-        check_still_there(self._folders)
+        self._paths.check_still_there(self._folders)
         cutoff = self._cutoff()
-        new = [status for status in list_files(self._paths) if self._is_new(status, cutoff)]
+        new = [status for status in self._paths.find() if self._is_new(status, cutoff)]
         if new:
             # A file from the future must not make those of today too old.
             newest = min(max(status.mtime_ns for status in new), now * _NANOS_PER_MILLI)
@@ -217,11 +216,6 @@ class FileEnumerator(SplitEnumerator):
         for path in [path for path, status in consumed.items() if status.mtime_ns < cutoff]:
             del consumed[path]
             del self._seen[path]
-
-
-def _is_folder(path: str) -> bool:
-    """Whether a path is or was a folder, as far as can be told when it is gone."""
-    return not is_pattern(path) and not Path(path).is_file()
 
 
 def _difference(seen: FileStatus, now: FileStatus) -> str:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import StateCorruptedError
-from headrace.connectors.file_system.listing import FileStatus
+from headrace.storage.files import FileStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,59 +1,146 @@
-"""Paths as users write them."""
+"""Paths as users write them, and where they are."""
 
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
-from headrace.common.errors import InvalidProgramError, UnsupportedOperationError
-from headrace.formats.file_format import shown
+from headrace.common.errors import InfrastructureError, InvalidProgramError, UnsupportedOperationError
+from headrace.storage.files import shown
+from headrace.storage.locations import OBJECT_STORES, bucket_of, complete_options, open_files
+from headrace.storage.object_output import ObjectOutput
+from headrace.storage.posix_output import PosixOutput
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-_GLOB = frozenset("*?[")
+    from headrace.storage.files import FileStatus, FileStore
+    from headrace.storage.output import OutputTree
+
+_URI = re.compile(r"([a-z][a-z0-9+.-]+):(/.*)", re.IGNORECASE | re.DOTALL)
+_PATH_OF_FILE_URI = re.compile(r"(?://(?:localhost)?)?(/(?!/).*)", re.IGNORECASE | re.DOTALL)
+_OBJECT = re.compile(r"//([^/]+)(/.*)?", re.DOTALL)
 
 
-def local_path(path: str | os.PathLike[str]) -> str:
-    """The absolute local path that ``path`` or a ``file:`` URI means.
+def resolved(path: str | os.PathLike[str]) -> str:
+    """The absolute path, or the URI on an object store, that ``path`` means.
 
     Raises:
         UnsupportedOperationError: when it is on another file system.
+        CheckpointStorageError: when it is a URI with more than a bucket and a key.
     """
     text = os.fspath(path)
-    parts = urlsplit(text)
-    if len(parts.scheme) > 1 and text.startswith(f"{parts.scheme}:/"):
-        if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+    uri = _URI.fullmatch(text)
+    if uri is not None:
+        scheme = uri[1].lower()
+        if scheme in OBJECT_STORES and (key := _OBJECT.fullmatch(uri[2])) is not None:
+            return "/".join(filter(None, [bucket_of(scheme, key[1]), (key[2] or "").strip("/")]))
+        # ``?`` and ``#`` are characters of the path, as those who write patterns expect: a file has no query.
+        local = _PATH_OF_FILE_URI.fullmatch(uri[2]) if scheme == "file" else None
+        if local is None:
             raise UnsupportedOperationError(
-                f"{text}: only local files can be read and written directly. Mount the file system, or let Spark "
-                "read it as a DataFrame and use that as the source"
+                f"{text}: files are read and written on POSIX paths and object stores ({', '.join(OBJECT_STORES)}). "
+                "Mount the file system, or let Spark read it as a DataFrame and use that as the source"
             )
-        text = unquote(parts.path)
+        text = unquote(local[1], errors="surrogateescape")
     return os.path.normpath(Path(text).expanduser().absolute())
 
 
-def check_exist(paths: Iterable[str]) -> None:
-    """Refuse paths that name nothing to read, which is a mistake more often than not; a pattern may match nothing.
+def open_output(path: str, options: Mapping[str, str]) -> OutputTree:
+    """What is below the path of a sink.
+
+    Args:
+        path: as :func:`resolved` gives it.
+        options: how object stores are reached.
 
     Raises:
-        InvalidProgramError: naming the path.
+        CheckpointStorageError: when the options do not fit.
     """
-    for path in map(Path, paths):
-        if is_pattern(str(path)):
-            continue
-        if not path.exists():
-            raise InvalidProgramError(f"there is no file or folder {shown(str(path))}")
-        if not path.is_file() and not path.is_dir():
-            raise InvalidProgramError(f"{shown(str(path))} is neither a file nor a folder")
+    bucket = _bucket(path)
+    if not bucket:
+        return PosixOutput(Path(path))
+    return ObjectOutput(bucket, path[len(bucket) :].strip("/"), complete_options(bucket, options))
 
 
-def is_pattern(path: str) -> bool:
-    """Whether a path is a pattern of ``*``, ``?``, ``[...]`` and ``**``, and not the name of a file that exists."""
-    return has_wildcards(path) and not Path(path).exists()
+def _bucket(path: str) -> str:
+    """The URL of the bucket in which a path is; empty for a POSIX path."""
+    if path.startswith("/"):
+        return ""
+    scheme, _, rest = path.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}"
 
 
-def has_wildcards(part: str) -> bool:
-    """Whether there are characters in a path, or in one part of it, that stand for others."""
-    return not _GLOB.isdisjoint(part)
+class InputPaths:
+    """What a source reads.
+
+    Args:
+        paths: files, folders and patterns, as :func:`resolved` gives them.
+        options: how object stores are reached.
+    """
+
+    def __init__(self, paths: Iterable[str], options: Mapping[str, str]) -> None:
+        self._paths = tuple(paths)
+        self._options = options
+        self._stores: dict[str, FileStore] = {}
+
+    def store_of(self, path: str) -> FileStore:
+        """Where a file is that a path stands for."""
+        place = _bucket(path)
+        if place not in self._stores:
+            self._stores[place] = open_files(place, self._options)
+        return self._stores[place]
+
+    def find(self) -> list[FileStatus]:
+        """All files that the paths stand for, each once, in path order.
+
+        Raises:
+            InfrastructureError: naming a folder or a file that cannot be looked at.
+            OSError: likewise.
+        """
+        found: dict[str, FileStatus] = {}
+        for path in self._paths:
+            for status in self.store_of(path).find(path):
+                found.setdefault(status.path, status)
+        return [found[path] for path in sorted(found)]
+
+    def check_exist(self) -> None:
+        """Refuse paths that name nothing to read, which is a mistake more often than not; a pattern may match nothing.
+
+        Raises:
+            InvalidProgramError: naming the path.
+        """
+        for path in self._paths:
+            store = self.store_of(path)
+            if not store.is_pattern(path) and (problem := store.missing(path)) is not None:
+                raise InvalidProgramError(problem)
+
+    def folders(self, seen: Iterable[str]) -> list[str]:
+        """The paths that are or were folders, as far as can be told when they are gone."""
+        files = set(seen)
+        return [path for path in self._paths if path not in files and self._is_folder(path)]
+
+    def check_still_there(self, folders: Iterable[str]) -> None:
+        """Tell a folder that is gone from one without new files.
+
+        Raises:
+            InfrastructureError: naming the folder.
+        """
+        for folder in folders:
+            if self.store_of(folder).is_lost(folder):
+                raise InfrastructureError(
+                    f"{shown(folder)}, which the source watches, is gone: mount it or make it again, and the job goes "
+                    "on where it was. To watch for folders that come and go, give a pattern"
+                )
+
+    def _is_folder(self, path: str) -> bool:
+        store = self.store_of(path)
+        return not store.is_pattern(path) and store.status(path) is None
+
+
+def unreadable(path: str, error: OSError) -> InfrastructureError:
+    """What to tell of a file that is there and cannot be read."""
+    advice = ": let the user that runs the job read it" if isinstance(error, PermissionError) else ""
+    return InfrastructureError(f"{shown(path)} cannot be read ({error.strerror or error}){advice}")

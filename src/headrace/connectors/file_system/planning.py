@@ -15,9 +15,9 @@ from headrace.formats.file_format import FileExtent
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from headrace.connectors.file_system.listing import FileStatus
     from headrace.connectors.file_system.tolerance import Loss
     from headrace.connectors.source import Json, ReadBudget
+    from headrace.storage.files import FileStatus
 
 MAX_FILES = 10_000
 """How many files an epoch reads at most, so that a piece stays small whatever the budget."""

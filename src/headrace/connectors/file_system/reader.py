@@ -5,17 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.common.errors import CorruptFileError, SourceChangedError
-from headrace.connectors.file_system.listing import FileStatus, stat_file, unreadable
+from headrace.connectors.file_system.paths import InputPaths, unreadable
 from headrace.connectors.file_system.tolerance import GONE, Loss
 from headrace.connectors.source import SourceReader, SourceRecords
-from headrace.formats.file_format import Decoded, FileRange, shown
+from headrace.formats.file_format import Decoded, FileRange
+from headrace.storage.files import FileStatus, InputFile, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from headrace.connectors.file_system.tolerance import Tolerance
-    from headrace.connectors.source import Json
+    from headrace.connectors.source import Json, ReaderContext
     from headrace.formats.file_format import FileFormat
+    from headrace.storage.files import FileStore
 
 
 class FileReader(SourceReader):
@@ -31,13 +33,18 @@ class FileReader(SourceReader):
         self._format = fmt
         self._tolerance = tolerance
         self._reject = reject
+        self._paths = InputPaths((), {})
+
+    def open(self, context: ReaderContext) -> None:
+        self._paths = InputPaths((), context.storage_options)
 
     def read(self, piece: Json) -> Iterator[SourceRecords]:
         for path, size, mtime_ns, start, end, *lost in piece:
             if lost:
                 yield Loss(path, *lost[0]).records(reject=self._reject)
             else:
-                yield from self._read_file(FileStatus(path, size, mtime_ns), FileRange(path, size, start, end))
+                file = InputFile(self._paths.store_of(path), path, size)
+                yield from self._read_file(FileStatus(path, size, mtime_ns), FileRange(file, start, end))
 
     def _read_file(self, planned: FileStatus, part: FileRange) -> Iterator[SourceRecords]:
         for decoded in self._decoded(planned, part):
@@ -49,39 +56,40 @@ class FileReader(SourceReader):
 
     def _decoded(self, planned: FileStatus, part: FileRange) -> Iterator[Decoded | Exception]:
         """The records of a file that is as it was planned; in their place, what is wrong with it where it is not."""
+        store = part.file.store
         try:
-            check_unchanged(planned)
+            check_unchanged(store, planned)
             for decoded in self._format.read(part, reject=self._reject):
                 if decoded.damage is None:
                     yield decoded
                 else:
-                    check_unchanged(planned)
+                    check_unchanged(store, planned)
                     yield decoded.damage
-            self._check_after(planned)
+            self._check_after(store, planned)
         except GONE as error:
             yield error
         except (CorruptFileError, OSError) as error:
-            check_unchanged(planned)  # that it was changed meanwhile says more
+            check_unchanged(store, planned)  # that it was changed meanwhile says more
             if not isinstance(error, CorruptFileError):
                 raise unreadable(planned.path, error) from error
             yield error
 
-    def _check_after(self, planned: FileStatus) -> None:
+    def _check_after(self, store: FileStore, planned: FileStatus) -> None:
         try:
-            check_unchanged(planned)
+            check_unchanged(store, planned)
         except FileNotFoundError:
             if not self._tolerance.missing:
                 raise  # were the epoch to run again, it would be lost
 
 
-def check_unchanged(planned: FileStatus) -> None:
+def check_unchanged(store: FileStore, planned: FileStatus) -> None:
     """Refuse a file that is not the one that was planned.
 
     Raises:
         FileNotFoundError: when it is gone.
         SourceChangedError: naming the file and what changed.
     """
-    now = stat_file(planned.path)
+    now = store.status(planned.path)
     if now is None:
         raise FileNotFoundError(planned.path)
     path = shown(planned.path)

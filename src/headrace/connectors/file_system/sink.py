@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.common.errors import InvalidProgramError
 from headrace.connectors.file_system.buckets import BucketAssigner
 from headrace.connectors.file_system.committer import FileCommitter, refuse_future
 from headrace.connectors.file_system.output_config import OutputFileConfig
-from headrace.connectors.file_system.paths import local_path
+from headrace.connectors.file_system.paths import open_output, resolved
 from headrace.connectors.file_system.pre_commit import RollingPreCommit
 from headrace.connectors.file_system.rolling import OnCheckpointRollingPolicy, RollingPolicy
 from headrace.connectors.file_system.staging import Staging, sink_digest
@@ -41,7 +40,8 @@ class FileSink(Sink):
 
     A file becomes visible under its name when all epochs in it are complete; until then what was written lies in a
     hidden folder ``.headrace-...`` below the path. A visible file is never changed again. Readers that leave out names
-    with a leading dot, as Spark and headrace do, see every record exactly once.
+    with a leading dot, as Spark and headrace do, see every record exactly once. The path may be the URI of an object
+    store.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class FileSink(Sink):
         encoder: Encoder | None = None,
         bulk: BulkWriterFactory | None = None,
     ) -> None:
-        self._base = Path(base)
+        self._base = base
         self._assigner = assigner
         self._policy = policy
         self._parts = FileParts(encoder, bulk, config, is_complete=not policy.merges)
@@ -75,36 +75,37 @@ class FileSink(Sink):
             self._parts.encoder.validate(input_type)
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
-        staging = self._staging(context.job_id, context.operator_id)
+        staging = self._staging(context)
         return FileSinkWriter(context, staging, self._assigner, self._parts)
 
     def create_committer(self, context: CommitterContext) -> Committer:
-        staging = self._staging(context.job_id, context.operator_id)
+        staging = self._staging(context)
         return FileCommitter(staging, context.generation)
 
     def check_output(self, context: CommitterContext) -> None:
-        refuse_future(self._staging(context.job_id, context.operator_id), context.restored_epoch)
+        refuse_future(self._staging(context), context.restored_epoch)
 
     @property
     def pre_commit(self) -> PreCommit | None:
         return RollingPreCommit(self._policy)
 
-    def _staging(self, job_id: str, operator_id: str) -> Staging:
-        return Staging(self._base, sink_digest(job_id, operator_id))
+    def _staging(self, context: WriterContext | CommitterContext) -> Staging:
+        tree = open_output(self._base, context.storage_options)
+        return Staging(tree, sink_digest(context.job_id, context.operator_id))
 
     def __repr__(self) -> str:
-        return f"FileSink({str(self._base)!r})"
+        return f"FileSink({self._base!r})"
 
 
 class _Builder:
     """What both builders have in common.
 
     Raises:
-        UnsupportedOperationError: when the path is not on a local file system.
+        UnsupportedOperationError: when the path is on a file system of another kind than those that are supported.
     """
 
     def __init__(self, base_path: str | os.PathLike[str]) -> None:
-        self._base = local_path(base_path)
+        self._base = resolved(base_path)
         self._assigner = BucketAssigner.date_time_bucket_assigner()
         self._policy: RollingPolicy = OnCheckpointRollingPolicy()
         self._config = OutputFileConfig()

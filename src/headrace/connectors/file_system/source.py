@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from headrace.common.errors import InvalidProgramError
 from headrace.common.time import Duration, to_millis
 from headrace.connectors.file_system.enumerator import FileEnumerator, FileEnumeratorProvider, Watch
-from headrace.connectors.file_system.listing import list_files
-from headrace.connectors.file_system.paths import local_path
+from headrace.connectors.file_system.paths import InputPaths, resolved
 from headrace.connectors.file_system.reader import FileReader
 from headrace.connectors.file_system.tolerance import STRICT, Tolerance
 from headrace.connectors.source import Boundedness, Source
+from headrace.storage.files import InputFile
 
 if TYPE_CHECKING:
     import datetime
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.common.output_tag import OutputTag
     from headrace.common.typeinfo import TypeInformation
     from headrace.connectors.source import EnumeratorContext, SourceReader, SplitEnumerator
-    from headrace.formats.file_format import BulkFormat, FileFormat, StreamFormat
+    from headrace.formats.file_format import BulkFormat, FileFormat
 
 _DEFAULT_HORIZON = Duration.of_days(7)
 
@@ -33,7 +33,8 @@ class FileSource(Source):
 
         source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), "/data/in").build()
 
-    A path is a file, a folder (with the folders in it) or a pattern such as ``/data/*/part-*.csv``. Hidden files, whose
+    A path is a file, a folder (with the folders in it) or a pattern such as ``/data/*/part-*.csv``; the URI of an
+    object store (``s3://bucket/data/*.csv``) is one, too. Hidden files, whose
     names start with ``.`` or ``_``, are left out. Files ending in ``.gz``, ``.bz2``, ``.zst``, ``.lz4`` or ``.xz``
     are decompressed; such a file is read by one task in one epoch.
     """
@@ -56,7 +57,7 @@ class FileSource(Source):
         self._splittable = splittable
 
     @staticmethod
-    def for_record_stream_format(stream_format: StreamFormat, *paths: str | os.PathLike[str]) -> FileSourceBuilder:
+    def for_record_stream_format(stream_format: FileFormat, *paths: str | os.PathLike[str]) -> FileSourceBuilder:
         """Begin a source of files that are read as streams: text, CSV, lines of JSON."""
         return FileSourceBuilder(stream_format, *paths)
 
@@ -98,14 +99,14 @@ class FileSourceBuilder:
 
     Raises:
         InvalidProgramError: when no path is given.
-        UnsupportedOperationError: when a path is not on a local file system.
+        UnsupportedOperationError: when a path is on a file system of another kind than those that are supported.
     """
 
     def __init__(self, fmt: FileFormat, *paths: str | os.PathLike[str]) -> None:
         if not paths:
             raise InvalidProgramError("a FileSource needs at least one path")
         self._format = fmt
-        self._paths = tuple(map(local_path, paths))
+        self._paths = tuple(map(resolved, paths))
         self._watch: Watch | None = None
         self._dead_letter: OutputTag | None = None
         self._tolerance = STRICT
@@ -176,13 +177,17 @@ class FileSourceBuilder:
     def build(self) -> FileSource:
         """The source.
 
+        A format that takes its type from a file looks at one now; where that is on an object store, credentials come
+        from the environment, as the job and its options are not known yet.
+
         Raises:
             InvalidTypeError: when the files have to tell the type of the records but do not.
         """
-        fmt = self._format.resolve(self._list)
+        fmt = self._format.resolve(self._find)
         return FileSource(
             fmt, self._paths, self._watch, self._dead_letter, self._tolerance, splittable=self._splittable
         )
 
-    def _list(self) -> list[str]:
-        return [status.path for status in list_files(self._paths)]
+    def _find(self) -> list[InputFile]:
+        paths = InputPaths(self._paths, {})
+        return [InputFile(paths.store_of(found.path), found.path, found.size) for found in paths.find()]

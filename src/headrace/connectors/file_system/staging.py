@@ -4,11 +4,11 @@ Below the sink's path there is a folder ``.headrace-<sink>`` for every sink that
 of the job's and the operator's ids. In it there are
 
 * ``chunks``, with one folder per bucket. A *chunk* is what one subtask wrote into the bucket in one epoch: ``….tmp``
-  while it is being written, under a random name as several attempts of a task may write at the same time; ``….part``
-  from then on, under a name that holds a digest of the content, so that attempts that wrote the same wrote the same
-  file;
+  while it is being written (on a POSIX file system), under a random name as several attempts of a task may write at the
+  same time; ``….part`` from then on, under a name that holds a digest of the content, so that attempts that wrote the
+  same wrote the same file;
 * ``publish-<generation>``, where the committer of a generation puts chunks together, and from where it shows them. Who
-  takes the job over takes this folder away: a rename out of it then fails, whenever it comes.
+  takes the job over takes this area away: showing something out of it then fails, whenever it comes.
 
 Anything else that lies there is not ours, and is left alone.
 """
@@ -17,17 +17,16 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 import re
 import uuid
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from headrace.connectors.sink import Json
+    from headrace.storage.output import OutputTree, StagedFile
 
 HIDDEN_FOLDER: Final = ".headrace-"
 """How the names begin of the folders in which sinks keep what is hidden."""
@@ -35,33 +34,12 @@ HIDDEN_FOLDER: Final = ".headrace-"
 _CHUNK: Final = re.compile(r"([0-9]{10,})-([0-9]+)-([0-9]+)-(-?[0-9]+)-([0-9a-f]{16})\.part")
 _UNFINISHED: Final = re.compile(r"[0-9]{10,}-([0-9]+)-[0-9]+\.[0-9a-f]{32}\.tmp")
 _PUBLISHING: Final = re.compile(r"publish-([0-9]+)")
-_PUT_TOGETHER: Final = re.compile(r"[0-9a-f]{32}")
 _FENCED: Final = re.compile(r"fenced-[0-9a-f]{32}")
 
 
 def sink_digest(job_id: str, operator_id: str) -> str:
     """A short name of a sink of a job, part of the names of its files."""
     return hashlib.blake2b(f"{job_id}\0{operator_id}".encode(), digest_size=4).hexdigest()
-
-
-class ContentDigest:
-    """What chunks' names know their content by: 64 bits of SHA-256, which processors compute themselves."""
-
-    def __init__(self) -> None:
-        self._hash = hashlib.sha256(usedforsecurity=False)
-
-    def update(self, block: bytes) -> None:
-        """The content goes on."""
-        self._hash.update(block)
-
-    def text(self) -> str:
-        """The digest of the content so far."""
-        return self._hash.hexdigest()[:16]
-
-
-def is_put_together(file: str) -> bool:
-    """Whether a file in a folder of a committer has a name that it gives to what it puts together."""
-    return _PUT_TOGETHER.fullmatch(file) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +170,7 @@ class Shown:
         last: the last epoch in it.
     """
 
-    path: Path
+    path: str
     bucket: str
     subtask: int
     first: int
@@ -201,82 +179,77 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """Where a sink's files are.
+    """Where a sink's files are; paths are those of the tree.
 
     Attributes:
-        base: the sink's path.
+        tree: what is below the sink's path.
         sink: the sink's digest.
     """
 
-    base: Path
+    tree: OutputTree
     sink: str
 
     @property
-    def root(self) -> Path:
+    def root(self) -> str:
         """The hidden folder."""
-        return self.base / f"{HIDDEN_FOLDER}{self.sink}"
+        return f"{HIDDEN_FOLDER}{self.sink}"
 
     @property
-    def chunks(self) -> Path:
+    def chunks(self) -> str:
         """The folder of the chunks."""
-        return self.root / "chunks"
+        return f"{self.root}/chunks"
 
-    def hidden(self, bucket: str, chunk: ChunkName) -> Path:
+    def hidden(self, bucket: str, chunk: ChunkName) -> str:
         """The file of a chunk."""
-        return self.chunks / bucket / chunk.file
+        return _joined(self.chunks, bucket, chunk.file)
 
-    def temporary(self, bucket: str, epoch: int, generation: int, subtask: int) -> Path:
-        """A new name for a chunk that is being written."""
-        return self.chunks / bucket / f"{epoch:010}-{generation}-{subtask}.{uuid.uuid4().hex}.tmp"
+    def begin_chunk(self, bucket: str, epoch: int, generation: int, subtask: int) -> StagedFile:
+        """A new file for what becomes a chunk."""
+        name = f"{epoch:010}-{generation}-{subtask}.{uuid.uuid4().hex}.tmp"
+        return self.tree.stage(_joined(self.chunks, bucket), name)
 
-    def visible(self, part: Part) -> Path:
+    def visible(self, part: Part) -> str:
         """The file that readers see: ``part-<sink>-<subtask>-<first epoch>-<last epoch>-<generation>``."""
         first, last = part.chunks[0].name, part.chunks[-1].name
         epochs = f"{first.epoch:06}-{last.epoch:06}"
         name = f"{part.form.prefix}-{self.sink}-{last.subtask}-{epochs}-{last.generation}{part.form.suffix}"
-        return self.base / part.bucket / name
+        return _joined(part.bucket, name)
 
     def shown(self) -> Iterator[Shown]:
         """All visible files of the sink, whatever prefix and suffix they got."""
         name = re.compile(rf"-{self.sink}-([0-9]+)-([0-9]+)-([0-9]+)-[0-9]")
-        for folder, folders, files in os.walk(self.base, onerror=_unless_forbidden):
-            folders[:] = [inner for inner in folders if not inner.startswith(HIDDEN_FOLDER)]
-            for file in files:
-                found = name.search(file)
-                if found is not None:
-                    bucket = os.path.relpath(folder, self.base)
-                    yield Shown(Path(folder, file), "" if bucket == "." else bucket, *map(int, found.groups()))
+        for path in self.tree.files("", without=HIDDEN_FOLDER):
+            bucket, _, file = path.rpartition("/")
+            found = name.search(file)
+            if found is not None:
+                yield Shown(path, bucket, *map(int, found.groups()))
 
-    def publishing(self, generation: int) -> Path:
-        """The folder from which the committer of a generation shows files."""
-        return self.root / f"publish-{generation}"
+    def publishing(self, generation: int) -> str:
+        """The area from which the committer of a generation shows files."""
+        return f"{self.root}/publish-{generation}"
 
-    def publishing_before(self, generation: int) -> Iterator[Path]:
-        """Such folders of older generations."""
-        for path in self.root.iterdir():
-            found = _PUBLISHING.fullmatch(path.name)
-            if found is not None and int(found[1]) < generation:
+    def generations(self) -> list[int]:
+        """The generations that have such an area."""
+        found = map(_PUBLISHING.fullmatch, self.tree.areas(self.root))
+        return [int(generation[1]) for generation in found if generation is not None]
+
+    def fenced(self) -> str:
+        """A new name for such an area that was taken away."""
+        return f"{self.root}/fenced-{uuid.uuid4().hex}"
+
+    def all_fenced(self) -> list[str]:
+        """Areas that were taken away and not removed yet."""
+        return [f"{self.root}/{name}" for name in self.tree.areas(self.root) if _FENCED.fullmatch(name)]
+
+    def written_before(self, generation: int) -> Iterator[str]:
+        """The chunks that were written, or begun, by older generations."""
+        for path in self.tree.files(self.chunks):
+            file = path.rpartition("/")[2]
+            chunk, unfinished = ChunkName.parse(file), _UNFINISHED.fullmatch(file)
+            found = chunk.generation if chunk else int(unfinished[1]) if unfinished else generation
+            if found < generation:
                 yield path
 
-    def fenced(self) -> Path:
-        """A new name for such a folder that was taken away."""
-        return self.root / f"fenced-{uuid.uuid4().hex}"
 
-    def all_fenced(self) -> Sequence[Path]:
-        """Folders that were taken away and not removed yet."""
-        return [path for path in self.root.iterdir() if _FENCED.fullmatch(path.name)]
-
-    def written_before(self, generation: int) -> Iterator[Path]:
-        """The chunks that were written, or begun, by older generations."""
-        for folder, _, files in os.walk(self.chunks):
-            for file in files:
-                chunk, unfinished = ChunkName.parse(file), _UNFINISHED.fullmatch(file)
-                found = chunk.generation if chunk else int(unfinished[1]) if unfinished else generation
-                if found < generation:
-                    yield Path(folder, file)
-
-
-def _unless_forbidden(error: OSError) -> None:
-    """What is not there hides nothing, and what may not be looked into, ``lost+found`` say, is none of ours."""
-    if not isinstance(error, FileNotFoundError | PermissionError):
-        raise error
+def _joined(*parts: str) -> str:
+    return "/".join(filter(None, parts))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import CorruptFileError, SourceChangedError
 from headrace.connectors.source import SourceRecords
-from headrace.formats.file_format import shown
+from headrace.storage.files import shown
 
 if TYPE_CHECKING:
     from headrace.connectors.source import Json

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 import numpy as np
 
-from headrace.common.durable import append, make_folder, move, sync_folders
 from headrace.connectors.file_system.buckets import check_bucket
-from headrace.connectors.file_system.staging import Chunk, ChunkName, ContentDigest, Part, PartForm
+from headrace.connectors.file_system.staging import Chunk, ChunkName, Part, PartForm
 from headrace.connectors.sink import SinkWriter
 from headrace.formats.encoders import BatchEncoder, encode_records
 
@@ -27,64 +24,14 @@ if TYPE_CHECKING:
     from headrace.connectors.file_system.staging import Staging
     from headrace.connectors.sink import Json, WriterContext, WriterEpoch
     from headrace.formats.encoders import BulkWriterFactory
-
-_BUFFER_BYTES = 1 << 20
-
-
-class _ReopenedFile(io.RawIOBase):
-    """Appends to a file.
-
-    The file is open only while something is written to it, so that a sink with very many buckets does not need as
-    many open files.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._written = 0
-        self._buffer = bytearray()
-        self._is_discarded = False
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: object, /) -> int:
-        view = memoryview(cast("bytes", data))
-        if not self._is_discarded:
-            self._buffer += view
-        if len(self._buffer) >= _BUFFER_BYTES:
-            self._spill()
-        return view.nbytes
-
-    def tell(self) -> int:
-        return self._written + len(self._buffer)
-
-    def _spill(self, *, durable: bool = False) -> None:
-        append(self.path, self._buffer, self._written, durable=durable)
-        self._written += len(self._buffer)
-        self._buffer = bytearray()
-
-    def discard(self) -> None:
-        """Remove the file. Writers of formats may still want to end it when they are collected; it stays away then."""
-        self._is_discarded = True
-        self._buffer = bytearray()
-        self.path.unlink(missing_ok=True)
-
-    def finish(self) -> tuple[int, str]:
-        """Make the file durable; gives its size and the digest of its content, both as they are on the disk."""
-        self._spill(durable=True)
-        digest, size = ContentDigest(), 0
-        with self.path.open("rb") as file:
-            while block := file.read(_BUFFER_BYTES):
-                digest.update(block)
-                size += len(block)
-        return size, digest.text()
+    from headrace.storage.output import StagedFile
 
 
 class _OpenPart(ABC):
     """A file that is being written."""
 
-    def __init__(self, path: Path) -> None:
-        self.file = _ReopenedFile(path)
+    def __init__(self, file: StagedFile) -> None:
+        self.file = file
 
     @abstractmethod
     def write(self, batch: Batch) -> None: ...
@@ -95,8 +42,8 @@ class _OpenPart(ABC):
 
 
 class _RowPart(_OpenPart):
-    def __init__(self, path: Path, encoder: Encoder, header: bytes) -> None:
-        super().__init__(path)
+    def __init__(self, file: StagedFile, encoder: Encoder, header: bytes) -> None:
+        super().__init__(file)
         self._encoder = encoder
         self.file.write(header)
 
@@ -105,8 +52,8 @@ class _RowPart(_OpenPart):
 
 
 class _BulkPart(_OpenPart):
-    def __init__(self, path: Path, factory: BulkWriterFactory, input_type: TypeInformation) -> None:
-        super().__init__(path)
+    def __init__(self, file: StagedFile, factory: BulkWriterFactory, input_type: TypeInformation) -> None:
+        super().__init__(file)
         self._writer = factory.create(cast("BinaryIO", self.file), input_type)
 
     def write(self, batch: Batch) -> None:
@@ -133,12 +80,12 @@ class FileParts:
     config: OutputFileConfig
     is_complete: bool
 
-    def open(self, path: Path, input_type: TypeInformation) -> _OpenPart:
-        """A new file."""
+    def open(self, file: StagedFile, input_type: TypeInformation) -> _OpenPart:
+        """Begin a file."""
         if self.bulk is not None:
-            return _BulkPart(path, self.bulk, input_type)
+            return _BulkPart(file, self.bulk, input_type)
         assert self.encoder is not None
-        return _RowPart(path, self.encoder, self._header(input_type) if self.is_complete else b"")
+        return _RowPart(file, self.encoder, self._header(input_type) if self.is_complete else b"")
 
     def form(self, input_type: TypeInformation) -> PartForm:
         """What the manifest has to know of them."""
@@ -184,26 +131,25 @@ class FileSinkWriter(SinkWriter):
         part = self._open.get(bucket)
         if part is None:
             context = self._context
-            path = self._staging.temporary(
+            file = self._staging.begin_chunk(
                 check_bucket(bucket), self._epoch.number, context.generation, context.subtask
             )
-            make_folder(path.parent)
-            part = self._open[bucket] = self._files.open(path, context.input_type)
+            part = self._open[bucket] = self._files.open(file, context.input_type)
         return part
 
     def prepare_commit(self) -> Sequence[Json]:
-        committables = [self._finish(bucket, part) for bucket, part in sorted(self._open.items())]
-        sync_folders(part.file.path.parent for part in self._open.values())
+        parts = [self._finish(bucket, part) for bucket, part in sorted(self._open.items())]
+        self._staging.tree.make_durable(self._staging.hidden(part.bucket, part.chunks[0].name) for part in parts)
         self._open.clear()
-        return committables
+        return [part.to_json() for part in parts]
 
-    def _finish(self, bucket: str, part: _OpenPart) -> Json:
+    def _finish(self, bucket: str, part: _OpenPart) -> Part:
         context, epoch = self._context, self._epoch
         size, digest = part.finish()
         name = ChunkName(epoch.number, context.generation, context.subtask, epoch.processing_time, digest)
-        move(part.file.path, self._staging.hidden(bucket, name))
+        part.file.keep(self._staging.hidden(bucket, name))
         form = self._files.form(context.input_type)
-        return Part(bucket, (Chunk(name, size),), form, self._files.is_complete).to_json()
+        return Part(bucket, (Chunk(name, size),), form, self._files.is_complete)
 
     def abort(self) -> None:
         for part in self._open.values():

@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from headrace.common.columns.fitting import fitter_of
+from headrace.common.config_options import ConfigOption
+from headrace.common.config_values import boolean
 from headrace.common.errors import CommitRefusedError
-from headrace.common.record_text import printed, python_text
+from headrace.common.values import handler_of
+from headrace.connectors.connector import Connector
 from headrace.connectors.sink import Committer, Sink, SinkWriter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.common.batch import Batch
-    from headrace.common.columns.fitting import Fitter
-    from headrace.common.record_text import Text
+    from headrace.common.values import TypeHandler
+    from headrace.connectors.connector import ConnectorContext
     from headrace.connectors.sink import CommitterContext, Json, WriterContext
+
+IDENTIFIER: Final = ConfigOption("print-identifier", str, "", "What tells several print sinks apart.")
+STANDARD_ERROR: Final = ConfigOption("standard-error", boolean, False, "Whether to print to the standard error.")
+
+
+class Print(Connector):
+    """Makes the sink by its name, with the options of Flink's ``print`` connector."""
+
+    optional_options = (IDENTIFIER, STANDARD_ERROR)
+
+    def create_sink(self, context: ConnectorContext) -> Sink:
+        return PrintSink(context.options.get(IDENTIFIER), to_stderr=context.options.get(STANDARD_ERROR))
 
 
 class PrintSink(Sink):
@@ -46,9 +60,7 @@ class PrintSink(Sink):
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
         prefix = _prefix(self._identifier, context.subtask, context.parallelism)
-        if self._is_declared:
-            return _PrintWriter(prefix, printed(context.input_type), fitter_of(context.input_type))
-        return _PrintWriter(prefix, python_text)
+        return _PrintWriter(prefix, handler_of(context.input_type) if self._is_declared else None)
 
     def create_committer(self, context: CommitterContext) -> Committer:
         return _PrintCommitter(to_stderr=self._to_stderr)
@@ -67,16 +79,15 @@ def _prefix(identifier: str, subtask: int, parallelism: int) -> str:
 class _PrintWriter(SinkWriter):
     """Makes the text in the task: the driver need not know the records' classes."""
 
-    def __init__(self, prefix: str, text: Text, fitter: Fitter | None = None) -> None:
-        self._text = text
-        self._fitter = fitter
+    def __init__(self, prefix: str, handler: TypeHandler | None) -> None:
+        self._handler = handler
         self._prefix = prefix
         self._parts: list[str] = []
 
     def write(self, batch: Batch) -> None:
-        prefix, text = self._prefix, self._text
-        if self._fitter is not None:
-            self._fitter.check(batch.rows)
+        prefix, text = self._prefix, str if self._handler is None else self._handler.printed
+        if self._handler is not None:
+            self._handler.check(batch.rows)
         self._parts.append("".join([f"{prefix}{text(record)}\n" for record in batch.rows]))
 
     def prepare_commit(self) -> Sequence[Json]:

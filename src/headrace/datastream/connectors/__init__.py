@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.datastream.connectors.base import DeliveryGuarantee, Sink, Source
+from headrace.datastream.connectors.base import DeliveryGuarantee, Sink, Source, create_sink, create_source
 from headrace.datastream.connectors.file_system import (
     BucketAssigner,
     FileEnumeratorProvider,
@@ -28,4 +28,6 @@ __all__ = [
     "Sink",
     "Source",
     "StreamFormat",
+    "create_sink",
+    "create_source",
 ]

@@ -7,29 +7,17 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from headrace.connectors.collect import CollectSink
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from headrace.client.job_client import JobClient
     from headrace.common.completable_future import CompletableFuture
     from headrace.common.job_execution_result import JobExecutionResult
-    from headrace.datastream.streams.data_stream import DataStream
 
 _EPOCHS_HELD: Final = 4
 """How many epochs' records wait for the program before the job waits for it."""
 
 _NO_RECORD: Final = object()
-
-
-def execute_and_collect(stream: DataStream, job_name: str | None) -> CloseableIterator:
-    """Run the job of a stream's environment, and hand the stream's records over."""
-    handover = Handover()
-    stream._end(CollectSink(handover.put), "Collect")
-    client = stream.get_execution_environment().execute_async(job_name)
-    client.get_job_execution_result().add_done_callback(handover.end)
-    return CloseableIterator(handover, client)
 
 
 def first_records(records: CloseableIterator, limit: int) -> list[Any]:
@@ -91,11 +79,16 @@ class CloseableIterator:
     """The records of a job, epoch by epoch while it runs; to be closed, best by a ``with`` statement.
 
     Iterating raises what made the job fail, after the records of the epochs before.
+
+    Args:
+        handover: where the job's sink puts the records.
+        client: the job.
     """
 
     def __init__(self, handover: Handover, client: JobClient) -> None:
         self._handover = handover
         self._client = client
+        client.get_job_execution_result().add_done_callback(handover.end)
         self._records: Iterator[Any] = iter(())
 
     def __iter__(self) -> Self:

@@ -116,10 +116,15 @@ def as_column(column: Any) -> Expression:
     raise refused(f"select takes expressions and names of fields, not {column!r}", InvalidTypeError)
 
 
-def _name(expression: Expression, record_type: TypeInformation) -> str:
-    name = expression.name
-    if name is None and isinstance(expression, Column) and record_type.is_composite:
+def name_of(expression: Expression, record_type: TypeInformation) -> str | None:
+    """What an expression over the records of a type is called; None where only the user could say."""
+    if isinstance(expression, Column) and record_type.is_composite:
         return record_type.field_names[record_type.field_index(expression.key)]
+    return expression.name
+
+
+def _name(expression: Expression, record_type: TypeInformation) -> str:
+    name = name_of(expression, record_type)
     if name is None:
         raise refused(f"select: say what {expression!r} is called: {expression.alias('...')!r}")
     return name

@@ -1,17 +1,28 @@
-"""``DataStream``: records on their way."""
+"""``DataStream`` and ``KeyedStream``: records on their way. Each makes the other, so they are together."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, overload
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 
-from headrace.common.errors import InvalidTypeError
+from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
+from headrace.common.other_names import other_names
 from headrace.common.output_tag import OutputTag
 from headrace.common.type_inference import Role
 from headrace.common.typeinfo import Types
 from headrace.connectors.print_sink import PrintSink
 from headrace.connectors.sink import Sink
-from headrace.datastream.functions import FilterFunction, FlatMapFunction, Function, MapFunction, ProcessFunction
+from headrace.datastream.functions import (
+    FilterFunction,
+    FlatMapFunction,
+    Function,
+    KeyedProcessFunction,
+    MapFunction,
+    ProcessFunction,
+    ReduceFunction,
+)
 from headrace.datastream.method_tables import unsupported
+from headrace.datastream.streams.adapters import ADAPTERS, is_opened
 from headrace.datastream.streams.checks import (
     check_function,
     check_object,
@@ -30,17 +41,23 @@ from headrace.datastream.streams.columns import (
     projected,
     titled,
 )
-from headrace.datastream.streams.data_stream_sink import DataStreamSink
-from headrace.datastream.streams.handle import OperatorHandle, not_an_operator
+from headrace.datastream.streams.handle import DataStreamSink, OperatorHandle, not_an_operator
 from headrace.datastream.streams.keying import key_of
+from headrace.datastream.streams.rolling import checked_field
 from headrace.datastream.streams.side_outputs import add_side_output
 from headrace.datastream.streams.timestamps import check_strategy
 from headrace.datastream.streams.type_origin import TypeOrigin, origin_of, unchanged, weakest
-from headrace.datastream.streams.unsupported_methods import DATA_STREAM
+from headrace.datastream.streams.unsupported_methods import (
+    DATA_STREAM,
+    KEYED_STREAM,
+    OTHER_NAMES,
+    OTHER_NAMES_OF_KEYED_STREAMS,
+)
 from headrace.expressions import Expression
 from headrace.graph import specs
 from headrace.graph.nodes import Edge
 from headrace.graph.partitioning import FORWARD, HASH
+from headrace.time.windows import AlignedWindows, WindowAssigner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,12 +66,13 @@ if TYPE_CHECKING:
     from headrace.datastream.execution_config import ExecutionConfig
     from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
     from headrace.datastream.streams.collecting import CloseableIterator
-    from headrace.datastream.streams.keyed_stream import KeyedStream
-    from headrace.graph.nodes import Node
+    from headrace.datastream.streams.windowed_stream import WindowedStream
+    from headrace.graph.nodes import KeySelection, Node
     from headrace.graph.specs import OperatorSpec
     from headrace.time.watermark_strategy import WatermarkStrategy
 
 
+@other_names(OTHER_NAMES)
 @unsupported(DATA_STREAM)
 class DataStream(OperatorHandle):
     """Records of one type; made by an environment or by an operator, never by calling this class.
@@ -76,6 +94,7 @@ class DataStream(OperatorHandle):
         *,
         origin: TypeOrigin = TypeOrigin.DECLARED,
     ) -> None:
+        super().__init__(environment.transformations)
         self._environment = environment
         self._edges = edges
         self._type = type_info
@@ -219,15 +238,14 @@ class DataStream(OperatorHandle):
             key_selector: a ``KeySelector``, a function of a record, the name or position of a field, or an expression
                 (``col("card").upper()``). A function that only picks fields, ``lambda x: x.card``, is as fast as a
                 name.
-            more: more expressions, the key is the tuple of all then; or ``key_type`` by position, as in PyFlink.
+            more: more fields and expressions, the key is the tuple of all then; or ``key_type`` by position, as in
+                PyFlink.
             key_type: the type of the key; found out from the field, the expression or from annotations when left out.
                 Keys without a known type work, but slower.
 
         Raises:
             InvalidTypeError: when there is no such field, or values of the type cannot be keys.
         """
-        from headrace.datastream.streams.keyed_stream import KeyedStream
-
         key = key_of(self._type, key_selector, more, key_type)
         edges = tuple(Edge(edge.source, HASH, edge.side_output, key=key) for edge in self._edges)
         return KeyedStream(self._environment, edges, self._type, self)
@@ -264,7 +282,7 @@ class DataStream(OperatorHandle):
         """
         expect(output_tag, OutputTag, "get_side_output")
         node = self._operator()
-        type_info = add_side_output(self._environment.transformations.graph, node, output_tag)
+        type_info = add_side_output(self._transformations.graph, node, output_tag)
         edges = (Edge(node.id, side_output=output_tag.tag_id),)
         if is_untyped(output_tag.type_info):
             return DataStream(self._environment, edges, type_info, origin=TypeOrigin.ANNOTATED)
@@ -306,13 +324,15 @@ class DataStream(OperatorHandle):
             A list of at most ``limit`` records; without a limit an iterator over all of them while the job runs. Use
             it in a ``with`` statement, or close it: that ends the job.
         """
-        from headrace.datastream.streams.collecting import execute_and_collect, first_records
+        from headrace.connectors.collect import CollectSink
+        from headrace.datastream.streams.collecting import CloseableIterator, Handover, first_records
 
-        if limit is None:
-            return execute_and_collect(self, job_execution_name)
-        if limit < 1:
+        if limit is not None and limit < 1:
             raise refused(f"limit is a number of records above zero, not {limit!r}")
-        return first_records(execute_and_collect(self, job_execution_name), limit)
+        handover = Handover()
+        self._end(CollectSink(handover.put), "Collect")
+        records = CloseableIterator(handover, self._environment.execute_async(job_execution_name))
+        return records if limit is None else first_records(records, limit)
 
     def to_dataframe(self, job_name: str | None = None) -> Any:
         """Runs the bounded job, with everything else that was built, and gives its records as a Spark DataFrame.
@@ -331,7 +351,7 @@ class DataStream(OperatorHandle):
         self, spec: OperatorSpec, name: str, output_type: TypeInformation, *, origin: TypeOrigin | None = None
     ) -> DataStream:
         """The stream behind a new operator; its type comes from where that of this one does, unless it is said."""
-        node = self._environment.transformations.add(spec, name, self._edges, output_type)
+        node = self._transformations.add(spec, name, self._edges, output_type)
         found = self._type_origin if origin is None else origin
         return DataStream(self._environment, (Edge(node.id),), output_type, origin=found)
 
@@ -353,8 +373,8 @@ class DataStream(OperatorHandle):
         return self._converted(Types.PICKLED_BYTE_ARRAY())
 
     def _end(self, sink: Sink, name: str) -> DataStreamSink:
-        node = self._environment.transformations.add(specs.SinkSpec(sink), name, self._edges)
-        return DataStreamSink(self._environment, node.id)
+        node = self._transformations.add(specs.SinkSpec(sink), name, self._edges)
+        return DataStreamSink(self._transformations, node.id)
 
     def _function_spec(self, kind: type[Any], function: Any) -> OperatorSpec:
         spec: OperatorSpec = kind(function)
@@ -365,8 +385,137 @@ class DataStream(OperatorHandle):
 
     def _operator(self) -> Node:
         if len(self._edges) == 1 and self._edges[0].side_output is None:
-            return self._environment.transformations.graph[self._edges[0].source]
+            return self._transformations.graph[self._edges[0].source]
         raise not_an_operator("a union" if len(self._edges) > 1 else "a side output")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._type})"
+
+
+@other_names(OTHER_NAMES_OF_KEYED_STREAMS)
+@unsupported(KEYED_STREAM)
+class KeyedStream(DataStream):
+    """A stream after ``key_by``; what operators make of it is not keyed any more.
+
+    ``map``, ``flat_map`` and ``filter`` may use keyed state, which their functions get in ``open``. It is no operator,
+    so it has neither name nor uid nor parallelism.
+
+    Args:
+        environment: where the stream belongs.
+        edges: where its records come from, with their partitioning.
+        type_info: the type of its records.
+        origin: the stream that was keyed.
+    """
+
+    def __init__(
+        self,
+        environment: StreamExecutionEnvironment,
+        edges: tuple[Edge, ...],
+        type_info: TypeInformation,
+        origin: DataStream,
+    ) -> None:
+        super().__init__(environment, edges, type_info, origin=origin._type_origin)
+        self._origin = origin
+
+    def get_key_type(self) -> TypeInformation:
+        """The type of the keys."""
+        return self._key.codec.type
+
+    def key_by(self, key_selector: Any, *more: Any, key_type: Any = None) -> KeyedStream:
+        """The same records by another key."""
+        return self._origin.key_by(key_selector, *more, key_type=key_type)
+
+    def process(self, func: Any, output_type: Any = None) -> DataStream:
+        """Applies a ``KeyedProcessFunction``, with state and timers for each key.
+
+        Args:
+            func: the function; a ``ProcessFunction`` does as well.
+            output_type: the type of what it yields; taken from its annotations when left out.
+        """
+        check_object(func, KeyedProcessFunction, "process_element")
+        return self._transform(specs.KeyedProcessSpec(func), "KeyedProcess", func, output_type)
+
+    def reduce(self, func: Callable[[Any, Any], Any] | ReduceFunction) -> DataStream:
+        """Combines the records of a key, one after the other, into one of the same type.
+
+        In streaming mode each record gives one result, the combination up to it; in batch mode each key gives one.
+        """
+        check_function(func, ReduceFunction, "reduce")
+        keyed = self._for_any_result()
+        return keyed._apply(specs.RollingReduceSpec(func), "Reduce", keyed._type)
+
+    def sum(self, position_to_sum: int | str = 0) -> DataStream:
+        """The records of a key so far as one: the first of them, with the sum in a field of numbers.
+
+        Args:
+            position_to_sum: name or position of the field; 0 for records that are plain numbers.
+
+        Raises:
+            InvalidTypeError: when there is no such field, or it does not hold numbers.
+        """
+        return self._roll("sum", position_to_sum)
+
+    def min(self, position_to_min: int | str = 0) -> DataStream:
+        """The records of a key so far as one: the first of them, with the smallest value in a field."""
+        return self._roll("min", position_to_min)
+
+    def max(self, position_to_max: int | str = 0) -> DataStream:
+        """The records of a key so far as one: the first of them, with the largest value in a field."""
+        return self._roll("max", position_to_max)
+
+    def min_by(self, position_to_min_by: int | str = 0) -> DataStream:
+        """The record of a key so far that has the smallest value in a field, the first among equals."""
+        return self._roll("min_by", position_to_min_by)
+
+    def max_by(self, position_to_max_by: int | str = 0) -> DataStream:
+        """The record of a key so far that has the largest value in a field, the first among equals."""
+        return self._roll("max_by", position_to_max_by)
+
+    def window(self, window_assigner: WindowAssigner) -> WindowedStream:
+        """Cuts the records of each key into windows: ``TumblingEventTimeWindows.of(Time.minutes(1))``, say.
+
+        Raises:
+            InvalidTypeError: when it is no window assigner.
+            UnsupportedOperationError: when it is one of one's own.
+        """
+        from headrace.datastream.streams.windowed_stream import WindowedStream
+
+        if isinstance(window_assigner, AlignedWindows):
+            return WindowedStream(self, window_assigner)
+        offered = "TumblingEventTimeWindows.of(...) or SlidingEventTimeWindows.of(...)"
+        if isinstance(window_assigner, WindowAssigner):
+            raise refused(
+                f"{type(window_assigner).__name__} is not supported: use {offered}, or a KeyedProcessFunction",
+                UnsupportedOperationError,
+            )
+        raise refused(f"window takes {offered}, not {window_assigner!r}", InvalidTypeError)
+
+    # --- for the classes of this package -----------------------------------------------------------------------------
+
+    @property
+    def _key(self) -> KeySelection:
+        key = self._edges[0].key
+        assert key is not None, "the edges of a keyed stream say how they are keyed"
+        return key
+
+    def _for_any_result(self) -> KeyedStream:
+        """This stream for a function whose results are of the same type, if the type is more than an observation."""
+        if self._type_origin is not TypeOrigin.OBSERVED or is_untyped(self._type) or self._key.selector is None:
+            return self
+        plain = self._origin._untyped()
+        key = replace(self._key, fields=None, is_single=True, expression=None)
+        edges = tuple(Edge(edge.source, HASH, edge.side_output, key=key) for edge in plain._edges)
+        return KeyedStream(self._environment, edges, plain._type, plain)
+
+    def _roll(self, aggregation: str, position: int | str) -> DataStream:
+        field = checked_field(self._type, aggregation, position)
+        name = "".join(map(str.capitalize, aggregation.split("_")))
+        return self._apply(specs.RollingAggregateSpec(aggregation, field), name, self._type)
+
+    def _function_spec(self, kind: type[Any], function: Any) -> OperatorSpec:
+        if is_opened(function):
+            return specs.KeyedProcessSpec(ADAPTERS[kind](function))
+        return super()._function_spec(kind, function)
+
+    def _operator(self) -> NoReturn:
+        raise not_an_operator("a keyed stream")

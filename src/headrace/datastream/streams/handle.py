@@ -1,22 +1,28 @@
-"""What the handles on operators have in common: name, uid, parallelism."""
+"""Handles on operators, by which they are named and placed; the one on a sink is all there is of it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
 from headrace.common.constants import UPPER_BOUND_MAX_PARALLELISM
+from headrace.datastream.method_tables import unsupported
 from headrace.datastream.streams.checks import refused
 
 if TYPE_CHECKING:
     from headrace.common.errors import HeadraceError
-    from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
+    from headrace.datastream.transformations import Transformations
     from headrace.graph.nodes import Node
 
 
 class OperatorHandle:
-    """Stands for an operator that was just added to the graph, so that it can be named and placed."""
+    """Stands for an operator that was just added to the graph, so that it can be named and placed.
 
-    _environment: StreamExecutionEnvironment
+    Args:
+        transformations: the operators of the environment.
+    """
+
+    def __init__(self, transformations: Transformations) -> None:
+        self._transformations = transformations
 
     def name(self, name: str) -> Self:
         """Names the operator, for plans, logs and errors.
@@ -75,7 +81,34 @@ class OperatorHandle:
         raise NotImplementedError
 
     def _update(self, **changes: Any) -> None:
-        self._environment.transformations.graph.update(self._operator().id, **changes)
+        self._transformations.graph.update(self._operator().id, **changes)
+
+
+@unsupported(
+    {
+        "set_uid_hash": "give the sink a uid() instead",
+        "disable_chaining": "what runs chained follows from the shuffles; remove the call",
+        "slot_sharing_group": "Spark places the tasks; remove the call",
+    }
+)
+class DataStreamSink(OperatorHandle):
+    """The end of a stream: a sink that was added to it.
+
+    Args:
+        transformations: the operators of the environment.
+        node_id: the sink among them.
+    """
+
+    def __init__(self, transformations: Transformations, node_id: int) -> None:
+        super().__init__(transformations)
+        self._node_id = node_id
+
+    def get_name(self) -> str:
+        """The name of the sink."""
+        return self._operator().name
+
+    def _operator(self) -> Node:
+        return self._transformations.graph[self._node_id]
 
 
 def not_an_operator(what: str) -> HeadraceError:

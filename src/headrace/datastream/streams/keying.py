@@ -11,7 +11,7 @@ from headrace.common.type_inference import infer_from_hint
 from headrace.common.typeinfo import DataclassTypeInfo, DictTypeInfo, TypeInformation, Types
 from headrace.datastream.functions import Function, KeySelector
 from headrace.datastream.streams.checks import check_function, declared_type, refused
-from headrace.datastream.streams.columns import bound, check_same_type
+from headrace.datastream.streams.columns import bound, check_same_type, name_of
 from headrace.expressions import Column, Expression, bind_tuple, col
 from headrace.graph.nodes import KeySelection
 from headrace.state.keys import KeyCodec
@@ -50,24 +50,30 @@ def key_of(record_type: TypeInformation, key_selector: Any, more: tuple[Any, ...
     Args:
         record_type: the type of the records.
         key_selector: as for :func:`key_selection`, or an expression.
-        more: more expressions, or the type of the key.
+        more: more fields or expressions, or the type of the key.
         key_type: the type of the key as the user declared it; None finds it out.
 
     Raises:
         InvalidTypeError: as :func:`key_selection`, and when an expression does not fit the records.
         InvalidProgramError: when the arguments do not go together.
     """
-    if isinstance(key_selector, Expression):
-        for other in more:
-            if not isinstance(other, Expression):
-                text = (
-                    f"key_by takes expressions together with others such as col(0), not {other!r} (key_type=... is it?)"
-                )
-                raise refused(text, InvalidTypeError)
-        return _computed(record_type, (key_selector, *more), key_type)
-    if len(more) > 1 or (more and key_type is not None) or any(isinstance(other, Expression) for other in more):
-        raise refused('key_by takes one function or field; several columns are given as col("a"), col("b")')
+    if isinstance(key_selector, Expression) or any(map(_is_column, more)):
+        return _computed(record_type, tuple(map(_as_column, (key_selector, *more))), key_type)
+    if len(more) > 1 or (more and key_type is not None):
+        raise refused("key_by takes one function, or fields and expressions, and behind a function the type of the key")
     return key_selection(record_type, key_selector, more[0] if more else key_type)
+
+
+def _is_column(given: Any) -> bool:
+    return isinstance(given, Expression | str | int) and not isinstance(given, bool)
+
+
+def _as_column(given: Any) -> Expression:
+    """One of several columns of a key."""
+    if not _is_column(given):
+        text = f"key_by takes fields and expressions together with others, not {given!r} (key_type=... is it?)"
+        raise refused(text, InvalidTypeError)
+    return given if isinstance(given, Expression) else col(given)
 
 
 def key_selection(record_type: TypeInformation, key_selector: Any, key_type: Any) -> KeySelection:
@@ -117,9 +123,16 @@ def _computed(record_type: TypeInformation, columns: tuple[Expression, ...], key
         fields=tuple(plain) if len(plain) == len(columns) else None,
         is_single=len(columns) == 1,
         expression=key,
-        name=(len(columns) == 1 and columns[0].name) or "key",
+        names=_names_of(columns, record_type),
         call_site=caller(),
     )
+
+
+def _names_of(columns: tuple[Expression, ...], record_type: TypeInformation) -> tuple[str, ...]:
+    """What windows call the columns of a computed key: each by its name when all have one, else all of it ``key``."""
+    names = [name_of(column, record_type) for column in columns]
+    known = tuple(name for name in names if name is not None)
+    return known if len(known) == len(names) else ("key",)
 
 
 def _selector_of_field(record_type: TypeInformation, field: str | int) -> FieldSelector:

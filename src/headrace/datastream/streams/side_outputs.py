@@ -49,7 +49,7 @@ def _type_of(graph: StreamGraph, node: Node, tag: OutputTag) -> TypeInformation:
         return _fixed(node, tag, DEAD_LETTER_TYPE)
     if isinstance(spec, RowWindowSpec | ColumnarWindowSpec) and spec.late_tag == tag:
         edge = node.inputs[0]
-        return graph[edge.source].type_of(edge.side_output)
+        return graph.record_type(edge)
     by_function = isinstance(spec, RowWindowSpec) and spec.window_function is not None
     if by_function or isinstance(spec, ProcessSpec | KeyedProcessSpec):
         return tag.type_info

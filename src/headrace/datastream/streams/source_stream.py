@@ -53,10 +53,10 @@ class DataStreamSource(DataStream):
         super().__init__(environment, (Edge(last),), type_info, origin=origin)
 
     def _operator(self) -> Node:
-        return self._environment.transformations.graph[self._source_id]
+        return self._transformations.graph[self._source_id]
 
     def _update(self, **changes: Any) -> None:
-        graph = self._environment.transformations.graph
+        graph = self._transformations.graph
         graph.update(self._source_id, **changes)
         watermarks_id = self._edges[0].source
         if watermarks_id != self._source_id:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 from headrace.common.errors import InvalidTypeError
+from headrace.common.other_names import other_names
 from headrace.common.output_tag import OutputTag
 from headrace.common.time import Duration, Time, to_millis
 from headrace.common.type_inference import Role
@@ -12,7 +13,7 @@ from headrace.datastream.functions import AggregateFunction, ProcessWindowFuncti
 from headrace.datastream.method_tables import unsupported
 from headrace.datastream.streams.checks import check_function, check_object, declared_type, expect, refused, result_type
 from headrace.datastream.streams.type_origin import TypeOrigin, origin_of
-from headrace.datastream.streams.unsupported_methods import WINDOWED_STREAM
+from headrace.datastream.streams.unsupported_methods import OTHER_NAMES_OF_WINDOWED_STREAMS, WINDOWED_STREAM
 from headrace.graph.specs import ColumnarWindowSpec, RowWindowSpec
 from headrace.operators.window.aggregates import Aggregate
 from headrace.operators.window.layout import WindowLayout
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
-    from headrace.datastream.streams.data_stream import DataStream
-    from headrace.datastream.streams.keyed_stream import KeyedStream
+    from headrace.datastream.streams.data_stream import DataStream, KeyedStream
     from headrace.time.windows import AlignedWindows
 
 
+@other_names(OTHER_NAMES_OF_WINDOWED_STREAMS)
 @unsupported(WINDOWED_STREAM)
 class WindowedStream:
     """A keyed stream after ``window``; says what to do with late records, then what to compute.
@@ -180,7 +181,7 @@ class WindowedStream:
     def _type_of_columns(self, aggregates: tuple[Aggregate, ...]) -> TypeInformation:
         key = self._keyed_stream._key
         try:
-            return WindowLayout.of(self.get_input_type(), key.codec, aggregates, key.fields, key.name).output_type
+            return WindowLayout.of(self.get_input_type(), key.codec, aggregates, key.fields, key.names).output_type
         except InvalidTypeError as error:
             raise refused(str(error), InvalidTypeError) from None
 

@@ -14,11 +14,12 @@ from pyarrow import csv
 from headrace.common.columns import layout_of, values_to_array
 from headrace.common.errors import ConfigurationError, CorruptFileError
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, Types
+from headrace.common.values import handler_of
 from headrace.formats.csv.schema import CsvColumn, CsvSchema
-from headrace.formats.file_format import Decoded, shown
+from headrace.formats.file_format import Decoded
 from headrace.formats.lines.blocks import Newlines, NewlinesOutsideQuotes
 from headrace.formats.lines.format import DEFAULT_MAX_LINE_BYTES, LineFormat
-from headrace.formats.values import value_of_text
+from headrace.storage.files import shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -234,14 +235,15 @@ class _CsvDecoder:
     def _read_by_hand(self, texts: pa.Array, column: CsvColumn) -> pa.Array:
         separator = self._schema.separator_of(column)
         element = getattr(column.kind, "element_type", None)
+        parse = handler_of(column.kind if element is None else element).parse
         values: list[Any] = []
         for text in texts.to_pylist():
             if text is None or (not text and self._schema.null_value is None and element is None):
                 values.append(None)
             elif element is not None:
-                values.append([value_of_text(part, element) for part in text.split(separator)] if text else [])
+                values.append(list(map(parse, text.split(separator))) if text else [])
             else:
-                values.append(value_of_text(text, column.kind))
+                values.append(parse(text))
         return values_to_array(column.kind, values)
 
 

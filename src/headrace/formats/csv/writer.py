@@ -25,16 +25,28 @@ class CsvEncoder(BatchEncoder):
     """Writes records with fields as lines of comma-separated values; values are quoted where they need it.
 
     Args:
-        schema: the columns and special characters; the fields of the stream's type under the usual ones when left out.
+        schema: the columns and special characters; the fields of the stream's type when left out.
         header: whether every file begins with the names of the columns.
+        delimiter: what separates columns, where there is no schema.
+        quote: what encloses values, where there is no schema; None for nothing.
+        null_value: what stands for a missing value, where there is no schema; an empty value when left out.
     """
 
-    def __init__(self, schema: CsvSchema | None = None, *, header: bool = False) -> None:
+    def __init__(
+        self,
+        schema: CsvSchema | None = None,
+        *,
+        header: bool = False,
+        delimiter: str = ",",
+        quote: str | None = '"',
+        null_value: str | None = None,
+    ) -> None:
         self._schema = schema
         self._header = header or (schema is not None and schema.header)
+        self._characters = {"delimiter": delimiter, "quote": quote, "null_value": null_value}
 
     def validate(self, input_type: TypeInformation) -> None:
-        fields = CsvSchema.of(input_type)
+        fields = CsvSchema.of(input_type, **self._characters)
         if self._schema is not None and len(self._schema) != len(fields):
             raise InvalidTypeError(f"the CSV schema has {len(self._schema)} columns, but the records are {input_type}")
 
@@ -52,7 +64,7 @@ class CsvEncoder(BatchEncoder):
         return _lines([_quoted(text, schema) for text in texts], schema)
 
     def _schema_for(self, kind: TypeInformation) -> CsvSchema:
-        return CsvSchema.of(kind) if self._schema is None else self._schema
+        return CsvSchema.of(kind, **self._characters) if self._schema is None else self._schema
 
 
 def _column_text(column: pa.Array, separator: str) -> pa.Array:

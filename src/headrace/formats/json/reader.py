@@ -19,9 +19,10 @@ from headrace.common.typeinfo import (
     RowTypeInfo,
     Types,
 )
+from headrace.common.values import handler_of
 from headrace.formats.file_format import Decoded
+from headrace.formats.json.values import by_position
 from headrace.formats.lines.format import LineFormat
-from headrace.formats.values import by_position, value_of_json, value_of_text
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
@@ -91,12 +92,13 @@ class _PythonDecoder:
     def __init__(self, kind: TypeInformation) -> None:
         self._type = kind
         self._layout = layout_of(by_position(kind))
+        self._from_json = handler_of(kind).from_json
 
     def __call__(self, data: bytes) -> Decoded:
         documents = [json.loads(line, parse_float=Decimal) for line in _documents(data)]
         if self._type.is_composite and any(document is None for document in documents):
             raise ValueError("the line is null")
-        return Decoded(self._layout.rows_to_columns([value_of_json(document, self._type) for document in documents]))
+        return Decoded(self._layout.rows_to_columns(list(map(self._from_json, documents))))
 
 
 class _ArrowDecoder:
@@ -136,7 +138,8 @@ def _typed(column: pa.Array, kind: TypeInformation) -> pa.Array:
     """A column under its type; dates and times are still strings."""
     if not _is_string(kind):
         return column
-    return values_to_array(kind, [None if text is None else value_of_text(text, kind) for text in column.to_pylist()])
+    parse = handler_of(kind).parse
+    return values_to_array(kind, [None if text is None else parse(text) for text in column.to_pylist()])
 
 
 def _lines_in(data: bytes) -> int:

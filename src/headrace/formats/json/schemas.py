@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from headrace.common.columns import layout_of
 from headrace.common.errors import BadRecordError, InvalidProgramError
 from headrace.common.serialization import DeserializationSchema, SerializationSchema
-from headrace.formats.json.values import json_text
-from headrace.formats.values import by_position, value_of_json
+from headrace.common.values import handler_of
+from headrace.formats.json.values import by_position, json_text
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
@@ -60,7 +60,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
             missing = [name for name in self._type.field_names if name not in document]
             if missing:
                 raise ValueError(f"the field {missing[0]!r} is missing")
-        columns = layout_of(by_position(self._type)).rows_to_columns([value_of_json(document, self._type)])
+        columns = layout_of(by_position(self._type)).rows_to_columns([handler_of(self._type).from_json(document)])
         return layout_of(self._type).columns_to_rows(columns)[0]
 
 

@@ -11,7 +11,14 @@ from typing import Any
 
 from headrace.common.errors import InvalidTypeError
 from headrace.common.time import Instant
-from headrace.common.typeinfo import CompositeTypeInfo, MapTypeInfo, SequenceTypeInfo, TypeInformation
+from headrace.common.typeinfo import (
+    CompositeTypeInfo,
+    ListTypeInfo,
+    MapTypeInfo,
+    RowTypeInfo,
+    SequenceTypeInfo,
+    TypeInformation,
+)
 
 
 def json_text(value: Any, kind: TypeInformation) -> str:
@@ -33,6 +40,19 @@ def json_text(value: Any, kind: TypeInformation) -> str:
     if isinstance(kind, MapTypeInfo):
         return _braced([f"{_key_text(key)}:{json_text(item, kind.value_type)}" for key, item in value.items()])
     return _simple_text(value)
+
+
+def by_position(kind: TypeInformation) -> TypeInformation:
+    """A type with the same columns whose composite values are tuples: it makes columns without making records."""
+    if isinstance(kind, CompositeTypeInfo):
+        changelog = isinstance(kind, RowTypeInfo) and kind.changelog
+        return RowTypeInfo(tuple(map(by_position, kind.field_types)), kind.field_names, changelog)
+    if isinstance(kind, SequenceTypeInfo):
+        inner = by_position(kind.element_type)
+        return kind if inner == kind.element_type else ListTypeInfo(inner)
+    if isinstance(kind, MapTypeInfo):
+        return MapTypeInfo(by_position(kind.key_type), by_position(kind.value_type))
+    return kind
 
 
 def string_text(value: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import io
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from headrace.formats.lines.streams import ByteStream
+    from headrace.storage.files import InputFile
 
 BLOCK_BYTES = 1 << 21
 """How much is read at once; some ten thousand lines of usual length."""
@@ -106,21 +106,20 @@ def _closed(ends: np.ndarray[tuple[int], np.dtype[np.intp]], length: int) -> lis
     return found
 
 
-def file_blocks(path: str, size: int, start: int, end: int, max_line: int) -> Iterator[Block]:
-    """The lines that start in ``[start, end)`` of a plain file of ``size`` bytes, whole, in blocks.
+def file_blocks(file: InputFile, start: int, end: int, max_line: int) -> Iterator[Block]:
+    """The lines that start in ``[start, end)`` of a plain file, whole, in blocks.
 
     Args:
-        path: the file; only its first ``size`` bytes are looked at.
-        size: the file's length.
+        file: the file; only as many of its first bytes are looked at as it says that there are.
         start: the first byte of the part.
         end: the byte after the part; a line that starts before it is read to its end.
         max_line: a longer line is given as its beginning only.
 
     Raises:
-        OSError: when the file ends before ``size`` bytes.
+        OSError: when the file ends before that.
     """
-    with Path(path).open("rb", buffering=0) as stream:
-        begin, stop = _line_start(stream, start, size), _line_start(stream, end, size)
+    with file.open() as stream:
+        begin, stop = _line_start(stream, start, file.size), _line_start(stream, end, file.size)
         stream.seek(begin)
         yield from stream_blocks(_Limited(stream, stop - begin), Newlines(), max_line, begin)
 

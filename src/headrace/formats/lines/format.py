@@ -6,16 +6,18 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.common.errors import BadRecordError, CorruptFileError
-from headrace.formats.file_format import Decoded, FileExtent, StreamFormat, shown
+from headrace.formats.file_format import Decoded, FileExtent, FileFormat
 from headrace.formats.lines.bad_lines import LineNumbers, decode_good_lines, joined, shorten
 from headrace.formats.lines.blocks import Newlines, file_blocks, stream_blocks
 from headrace.formats.lines.streams import compression_of, is_line_safe, normal_charset, open_stream
+from headrace.storage.files import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from headrace.formats.file_format import FileRange
     from headrace.formats.lines.blocks import Block, Boundary
+    from headrace.storage.files import InputFile
 
 _SAMPLE_BYTES = 1 << 16
 _BYTES_PER_COMPRESSED_BYTE = 4
@@ -36,7 +38,7 @@ class LineDecoder(Protocol):
         """
 
 
-class LineFormat(StreamFormat):
+class LineFormat(FileFormat):
     """A format where every record is a line. A line belongs to the part of the file where it starts.
 
     Args:
@@ -69,14 +71,14 @@ class LineFormat(StreamFormat):
             CorruptFileError: when the header does not fit.
         """
 
-    def extent(self, path: str, size: int) -> FileExtent:
-        compressed = compression_of(path) is not None
+    def extent(self, file: InputFile) -> FileExtent:
+        compressed = compression_of(file.path) is not None
         divisible = not compressed and isinstance(self.boundary, Newlines) and is_line_safe(self._charset)
-        per_byte = self._lines_per_byte(path) * (_BYTES_PER_COMPRESSED_BYTE if compressed else 1)
-        return FileExtent(size, records_per_unit=per_byte, divisible=divisible)
+        per_byte = self._lines_per_byte(file) * (_BYTES_PER_COMPRESSED_BYTE if compressed else 1)
+        return FileExtent(file.size, records_per_unit=per_byte, divisible=divisible)
 
-    def _lines_per_byte(self, path: str) -> float:
-        with open_stream(path, self._charset) as stream:
+    def _lines_per_byte(self, file: InputFile) -> float:
+        with open_stream(file, self._charset) as stream:
             try:
                 sample = stream.read(_SAMPLE_BYTES)
             except CorruptFileError:  # whoever reads it comes to it, and tells
@@ -84,16 +86,16 @@ class LineFormat(StreamFormat):
         return max(sample.count(b"\n"), 1) / max(len(sample), 1)
 
     def read(self, part: FileRange, *, reject: bool) -> Iterator[Decoded]:
-        decode = _LineReader(self, part.path, self._charset, self._header(part), reject=reject)
+        decode = _LineReader(self, part.file, self._charset, self._header(part), reject=reject)
         for block in self._blocks(part):
             yield from decode.records(block)
 
     def _blocks(self, part: FileRange) -> Iterator[Block]:
-        if self.extent_is_whole(part.path):
-            with open_stream(part.path, self._charset) as stream:
+        if self.extent_is_whole(part.file.path):
+            with open_stream(part.file, self._charset) as stream:
                 yield from stream_blocks(stream, self.boundary, self._max_line_bytes)
         else:
-            yield from file_blocks(part.path, part.size, part.start, part.end, self._max_line_bytes)
+            yield from file_blocks(part.file, part.start, part.end, self._max_line_bytes)
 
     def extent_is_whole(self, path: str) -> bool:
         """Whether the file can only be read from its beginning to its end."""
@@ -104,7 +106,7 @@ class LineFormat(StreamFormat):
         """The lines at the beginning of the file that are no records, as they stand there."""
         if not self.header_lines:
             return b""
-        with open_stream(part.path, self._charset) as stream:
+        with open_stream(part.file, self._charset) as stream:
             block = next(stream_blocks(stream, self.boundary, self._max_line_bytes), None)
         if block is None:
             return b""
@@ -115,13 +117,13 @@ class LineFormat(StreamFormat):
 class _LineReader:
     """Reads the blocks of one part of one file."""
 
-    def __init__(self, fmt: LineFormat, path: str, charset: str, header: bytes, *, reject: bool) -> None:
-        self._shown = shown(path)
+    def __init__(self, fmt: LineFormat, file: InputFile, charset: str, header: bytes, *, reject: bool) -> None:
+        self._shown = shown(file.path)
         self._boundary = fmt.boundary
         self._charset = charset if is_line_safe(charset) else "utf-8"
         self._header = len(header)
-        self._decode = fmt.decoder(path, self._to_utf8(header.removeprefix(_BOM)))
-        self._numbers = LineNumbers(lambda: open_stream(path, charset))
+        self._decode = fmt.decoder(file.path, self._to_utf8(header.removeprefix(_BOM)))
+        self._numbers = LineNumbers(lambda: open_stream(file, charset))
         self._reject = reject
 
     def records(self, block: Block) -> Iterator[Decoded]:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import codecs
 import lzma
-import os
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol, cast
 
 import pyarrow as pa
 
 from headrace.common.errors import ConfigurationError, CorruptFileError
-from headrace.formats.file_format import shown
+from headrace.storage.files import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from headrace.storage.files import InputFile
 
 _COMPRESSIONS = {
     ".gz": "gzip",
@@ -62,21 +63,27 @@ def is_line_safe(charset: str) -> bool:
 
 
 @contextmanager
-def open_stream(path: str, charset: str) -> Iterator[ByteStream]:
+def open_stream(file: InputFile, charset: str) -> Iterator[ByteStream]:
     """The whole file from its beginning, decompressed; as UTF-8 when lines cannot be found in its own encoding."""
-    with _open_raw(path) as raw:
+    path = file.path
+    with _open_raw(file) as raw:
         stream: ByteStream = raw if compression_of(path) is None else _Checked(raw, path)
         yield stream if is_line_safe(charset) else _Transcoder(stream, charset, path)
 
 
-def _open_raw(path: str) -> Any:
-    compression = compression_of(path)
+def _open_raw(file: InputFile) -> Any:
+    compression = compression_of(file.path)
     if compression is None:
-        return Path(path).open("rb", buffering=0)
+        return file.open()
     if compression == "xz":
-        return lzma.open(path, "rb")
-    # As bytes, for a name may hold bytes that are no text.
-    return pa.CompressedInputStream(pa.OSFile(os.fsencode(path)), compression)
+        return _decompressed_xz(file)
+    return pa.CompressedInputStream(file.open_for_arrow(), compression)
+
+
+@contextmanager
+def _decompressed_xz(file: InputFile) -> Iterator[ByteStream]:
+    with file.open() as raw, lzma.open(cast("IO[bytes]", raw)) as stream:
+        yield stream
 
 
 class _Checked:

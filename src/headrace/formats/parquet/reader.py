@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import contextmanager
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
@@ -13,14 +12,16 @@ import pyarrow.parquet as pq
 from headrace.common.columns import layout_of
 from headrace.common.errors import CorruptFileError, InvalidTypeError
 from headrace.common.typeinfo import Types
-from headrace.formats.file_format import BulkFormat, Decoded, FileExtent, shown
+from headrace.formats.file_format import BulkFormat, Decoded, FileExtent
 from headrace.formats.parquet.types import type_of_schema
+from headrace.storage.files import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.formats.file_format import FileRange
+    from headrace.storage.files import InputFile
 
 _BATCH_ROWS = 1 << 16
 
@@ -62,32 +63,33 @@ class ParquetFormat(BulkFormat):
             raise InvalidTypeError("ParquetFormat needs type_info, or a file to take it from when the source is built")
         return self._type
 
-    def resolve(self, list_files: Callable[[], Sequence[str]]) -> ParquetFormat:
+    def resolve(self, list_files: Callable[[], Sequence[InputFile]]) -> ParquetFormat:
         if self._type is not None:
             return self
-        paths = list_files()
-        if not paths:
+        files = list_files()
+        if not files:
             raise InvalidTypeError("there is no Parquet file yet that tells the type of the records: give type_info")
-        with _open(paths[0]) as file:
+        with _open(files[0]) as file:
             schema = file.schema_arrow
         chosen = schema.names if self._columns is None else self._columns
         missing = [name for name in chosen if name not in schema.names]
         if missing:
-            raise InvalidTypeError(f"{paths[0]} has no column {missing[0]!r}; it has {', '.join(schema.names)}")
+            raise InvalidTypeError(f"{files[0].path} has no column {missing[0]!r}; it has {', '.join(schema.names)}")
         kind = type_of_schema(pa.schema([schema.field(name) for name in chosen]))
         return ParquetFormat(chosen, kind, batch_size=self._batch_size, case_sensitive=self._case_sensitive)
 
-    def extent(self, path: str, size: int) -> FileExtent:
-        with _open(path) as file:
-            ends = _group_ends(file, path)
+    def extent(self, file: InputFile) -> FileExtent:
+        with _open(file) as parquet:
+            ends = _group_ends(parquet, file.path)
         rows = ends[-1]
-        return FileExtent(rows, bytes_per_unit=size / max(rows, 1), preferred_cuts=tuple(ends[1:-1]))
+        return FileExtent(rows, bytes_per_unit=file.size / max(rows, 1), preferred_cuts=tuple(ends[1:-1]))
 
     def read(self, part: FileRange, *, reject: bool) -> Iterator[Decoded]:
         schema = layout_of(self.produced_type).schema
-        with _open(part.path) as file:
-            reader = _GroupReader(file, part, self._names_in(file, part.path, schema.names), schema, self._batch_size)
-            for index, (first, end) in enumerate(pairwise(_group_ends(file, part.path))):
+        path = part.file.path
+        with _open(part.file) as file:
+            reader = _GroupReader(file, part, self._names_in(file, path, schema.names), schema, self._batch_size)
+            for index, (first, end) in enumerate(pairwise(_group_ends(file, path))):
                 if end > part.start and first < part.end:
                     yield from reader.rows(index, first, end)
 
@@ -126,14 +128,12 @@ class ParquetColumnarRowInputFormat(ParquetFormat):
 
 
 @contextmanager
-def _open(path: str) -> Iterator[pq.ParquetFile]:
-    # Not mapped into memory: if the file were cut short meanwhile, touching it would kill the process. The path as
-    # bytes, for a name may hold bytes that are no text.
-    with pa.OSFile(os.fsencode(path)) as stream:
-        with _telling_damage(f"{shown(path)} is not a Parquet file"):
-            file = pq.ParquetFile(stream, page_checksum_verification=True)
-        with file:
-            yield file
+def _open(file: InputFile) -> Iterator[pq.ParquetFile]:
+    with file.open_for_arrow() as stream:
+        with _telling_damage(f"{shown(file.path)} is not a Parquet file"):
+            parquet = pq.ParquetFile(stream, page_checksum_verification=True)
+        with parquet:
+            yield parquet
 
 
 @contextmanager
@@ -191,7 +191,7 @@ class _GroupReader:
         """
         part, at = self._part, first
         try:
-            with _telling_damage(f"{shown(part.path)} is damaged"):
+            with _telling_damage(f"{shown(part.file.path)} is damaged"):
                 batches = self._file.iter_batches(
                     self._batch_size, row_groups=[index], columns=self._names, use_threads=False
                 )
@@ -205,7 +205,7 @@ class _GroupReader:
             yield Decoded(damage=CorruptFileError(f"{error} (rows {at} to {end} of the file)"))
 
     def _next(self, batches: Iterator[pa.RecordBatch], left: int) -> pa.RecordBatch:
-        path = shown(self._part.path)
+        path = shown(self._part.file.path)
         with _telling_damage(f"{path} is damaged"):
             batch = next(batches, None)
         if batch is None or not 0 < batch.num_rows <= left:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from headrace.common.record_text import text_of
+from headrace.common.values import handler_of
 from headrace.formats.column_text import bytes_of, join_text, simple_text
 from headrace.formats.encoders import BatchEncoder
 from headrace.formats.lines.streams import normal_charset
@@ -37,5 +37,5 @@ class TextLineEncoder(BatchEncoder):
             column = batch.columns.column(0)
             if not column.null_count:
                 return bytes_of(join_text([simple_text(column), "\n"]))
-        text = text_of(batch.type)
+        text = handler_of(batch.type).text
         return "".join([f"{text(record)}\n" for record in batch.rows]).encode()

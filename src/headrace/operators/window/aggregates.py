@@ -16,14 +16,23 @@ import pyarrow as pa
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, Types
 from headrace.expressions import BoundColumn, Column, Expression, bind
+from headrace.operators.window.aggregators import (
+    Aggregator,
+    CountRows,
+    CountValues,
+    Extreme,
+    FirstOrLast,
+    SumFloats,
+    SumIntegers,
+)
 from headrace.operators.window.arrays import fixed_width, of_fixed_width, validity
-from headrace.operators.window.parts import CountRows, CountValues, Edge, Extreme, Part, SumFloats, SumIntegers
+from headrace.operators.window.exact_sum import IntegerOverflowError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.window.parts import Input
+    from headrace.operators.window.aggregators import Input
 
 _INTEGERS = {BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG}
 _FLOATS = {BasicType.FLOAT, BasicType.DOUBLE}
@@ -38,23 +47,34 @@ class BoundAggregate:
     Attributes:
         name: the name of the output column.
         type: the type of the output column.
-        parts: what a window has to remember for it.
-        is_ratio: whether the result is the first part divided by the second.
+        aggregators: what a window has to remember for it.
+        is_ratio: whether the result is the first aggregator divided by the second.
         is_ordered: whether the result depends on the order in which records come.
     """
 
     name: str
     type: TypeInformation
-    parts: tuple[Part, ...]
+    aggregators: tuple[Aggregator, ...]
     is_ratio: bool = False
     is_ordered: bool = False
 
     def final(self, results: Sequence[pa.Array]) -> pa.Array:
-        """The output column, from the results of the parts."""
-        return _divided(results[0], results[1]) if self.is_ratio else results[0]
+        """The output column, from the results of the aggregators.
+
+        Raises:
+            IntegerOverflowError: when a sum of integers does not fit.
+        """
+        if self.is_ratio:
+            return _divided(results[0], results[1])
+        total = self.aggregators[0]
+        if isinstance(total, SumIntegers) and pa.types.is_decimal(results[0].type):
+            raise IntegerOverflowError(
+                f"the sum of {total.name!r} does not fit into 64 bits: sum it as double, or the column cast to double"
+            )
+        return results[0]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Aggregate(ABC):
     """A built-in aggregate as the user asks for it.
 
@@ -68,6 +88,16 @@ class Aggregate(ABC):
     name: str | None = None
 
     function: ClassVar[str]
+
+    # Expressions compare as a part of programs, by making another expression; their text tells all of them.
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def _identity(self) -> tuple[str, bool, str, str | None]:
+        return self.function, isinstance(self.column, Expression), repr(self.column), self.name
 
     def alias(self, name: str) -> Self:
         """The same aggregate under another name in the output."""
@@ -101,7 +131,7 @@ class Aggregate(ABC):
         return InvalidTypeError(f"{self.function}({field!r}) takes {wanted}, but field {field!r} is of type {type_}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Count(Aggregate):
     """How many records, or how many values that are not null."""
 
@@ -116,17 +146,19 @@ class Count(Aggregate):
         return BoundAggregate(name, Types.LONG(), (CountValues(source, field),))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Sum(Aggregate):
     """The sum: of integers as ``LONG``, an error when it does not fit; of floats as ``DOUBLE``, rounded once."""
 
     function = "sum"
 
     def _bound(self, name: str, source: Input, field: str, type_: TypeInformation) -> BoundAggregate:
-        part = self._part(source, field, type_)
-        return BoundAggregate(name, Types.LONG() if isinstance(part, SumIntegers) else Types.DOUBLE(), (part,))
+        aggregator = self._aggregator(source, field, type_)
+        return BoundAggregate(
+            name, Types.LONG() if isinstance(aggregator, SumIntegers) else Types.DOUBLE(), (aggregator,)
+        )
 
-    def _part(self, source: Input, field: str, type_: TypeInformation) -> Part:
+    def _aggregator(self, source: Input, field: str, type_: TypeInformation) -> Aggregator:
         if _is_one_of(type_, _INTEGERS):
             return SumIntegers(source, field)
         if _is_one_of(type_, _FLOATS):
@@ -134,18 +166,18 @@ class Sum(Aggregate):
         raise self._refuse(field, type_, "numbers of up to 64 bits")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Average(Sum):
     """The exact sum, rounded, divided by the number of values: a ``DOUBLE``."""
 
     function = "avg"
 
     def _bound(self, name: str, source: Input, field: str, type_: TypeInformation) -> BoundAggregate:
-        parts = (self._part(source, field, type_), CountValues(source, field))
-        return BoundAggregate(name, Types.DOUBLE(), parts, is_ratio=True)
+        aggregators = (self._aggregator(source, field, type_), CountValues(source, field))
+        return BoundAggregate(name, Types.DOUBLE(), aggregators, is_ratio=True)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Minimum(Aggregate):
     """The smallest value."""
 
@@ -158,7 +190,7 @@ class Minimum(Aggregate):
         return BoundAggregate(name, type_, (Extreme(source, field, type_, self.is_largest),))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Maximum(Minimum):
     """The largest value."""
 
@@ -166,7 +198,7 @@ class Maximum(Minimum):
     is_largest = True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class First(Aggregate):
     """The value that came first."""
 
@@ -174,10 +206,10 @@ class First(Aggregate):
     is_last: ClassVar[bool] = False
 
     def _bound(self, name: str, source: Input, field: str, type_: TypeInformation) -> BoundAggregate:
-        return BoundAggregate(name, type_, (Edge(source, field, type_, self.is_last),), is_ordered=True)
+        return BoundAggregate(name, type_, (FirstOrLast(source, field, type_, self.is_last),), is_ordered=True)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Last(First):
     """The value that came last."""
 
@@ -245,6 +277,8 @@ def _is_one_of(type_: TypeInformation, kinds: set[BasicType]) -> bool:
 
 
 def _divided(total: pa.Array, counts: pa.Array) -> pa.Array:
+    if pa.types.is_decimal(total.type):  # sums of integers that do not fit; rounded once, as all are
+        total = pa.array([None if value is None else float(value) for value in total.to_pylist()], pa.float64())
     values = fixed_width(total).astype(np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
         ratios = values / fixed_width(counts)

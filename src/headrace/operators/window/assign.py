@@ -1,8 +1,8 @@
-"""Putting timestamps into aligned windows, a whole column at once, and judging which windows are late for a record."""
+"""Putting timestamps into aligned windows, a whole column at once; which records are late, and what becomes of them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -12,10 +12,15 @@ from headrace.common.errors import InvalidProgramError
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from headrace.common.batch import Batch
+    from headrace.operators.base import Operator
     from headrace.time.windows import AlignedWindows
 
     Longs = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
+
+LATE_DROPPED: Final = "numLateRecordsDropped"
+"""The counter of records that were dropped because they came too late."""
 
 
 class Assignment(NamedTuple):
@@ -44,7 +49,9 @@ def assign(windows: AlignedWindows, timestamps: Longs) -> Assignment:
     """
     if len(timestamps) and timestamps.min() == NO_TIMESTAMP:
         raise InvalidProgramError(
-            "a record without timestamp met an event-time window: call assign_timestamps_and_watermarks before key_by"
+            "a record without timestamp met an event-time window: the WatermarkStrategy before it needs a timestamp "
+            'assigner, such as .with_timestamp_assigner("time"). A strategy is given to from_source(...), or to '
+            "assign_timestamps_and_watermarks(...) before key_by"
         )
     newest = timestamps - (timestamps - windows.offset) % windows.slide
     everyone = np.arange(len(timestamps))
@@ -80,3 +87,36 @@ def cleanup_time(end: int, lateness: int) -> int:
 def is_too_late(timestamps: Longs, watermarks: Longs, lateness: int) -> Mask:
     """Whether a record that no window took is late by itself (one that falls between two windows need not be)."""
     return cleanup_times(timestamps + 1, lateness) <= watermarks
+
+
+class LateRecords:
+    """What becomes of records that no window takes any more.
+
+    Args:
+        operator: whose output and counters are used.
+        lateness: the allowed lateness in milliseconds.
+        tag: the id of the side output; None drops and counts.
+    """
+
+    def __init__(self, operator: Operator, lateness: int, tag: str | None) -> None:
+        self._operator = operator
+        self._lateness = lateness
+        self._tag = tag
+
+    def refuse(self, batch: Batch, taken: Assignment) -> None:
+        """Sends away the records without any window among ``taken``, unless they are merely between two windows."""
+        if taken.is_identity:
+            return
+        is_left = np.ones(len(batch), np.bool_)
+        is_left[taken.records] = False
+        if not is_left.any():
+            return
+        refused = is_left & is_too_late(batch.timestamps, batch.watermarks, self._lateness)
+        if self._tag is None:
+            self.drop(int(np.count_nonzero(refused)))
+        elif refused.any():
+            self._operator.output.emit_side(self._tag, batch.filter(refused))
+
+    def drop(self, records: int) -> None:
+        """Counts records that are dropped."""
+        self._operator.count(LATE_DROPPED, records)

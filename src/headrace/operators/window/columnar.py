@@ -16,14 +16,11 @@ import numpy as np
 from headrace.common.constants import MIN_WATERMARK
 from headrace.operators.base import Operator
 from headrace.operators.keyed import KeyedBatch
+from headrace.operators.window.accumulators import Accumulators, Chunk
 from headrace.operators.window.arrays import fixed_width, gather
-from headrace.operators.window.assign import Assignment, assign, cleanup_times, windows_per_record
-from headrace.operators.window.emission import Emission, result_batch
-from headrace.operators.window.inputs import input_columns
-from headrace.operators.window.late import LateRecords
+from headrace.operators.window.assign import Assignment, LateRecords, assign, cleanup_times, windows_per_record
+from headrace.operators.window.firing import Emission, result_batch, running_accumulators
 from headrace.operators.window.panes import Panes
-from headrace.operators.window.partials import Chunk, Partials
-from headrace.operators.window.refire import running_partials
 from headrace.operators.window.window_store import WindowStore
 from headrace.state.hashing import hash_array
 
@@ -41,8 +38,8 @@ if TYPE_CHECKING:
 
 RECORDS_INPUT = 0
 """The input that raw records come by."""
-PARTIALS_INPUT = 1
-"""The input that partial results come by, from the sender's side of the shuffle."""
+ACCUMULATORS_INPUT = 1
+"""The input that accumulators come by, from the sender's side of the shuffle."""
 
 _MOST_PAIRS = 1 << 19
 """So many pairs of a record and a window are made at a time."""
@@ -85,8 +82,8 @@ class ColumnarWindowOperator(Operator):
     def process(self, input_index: int, batch: Batch) -> None:
         if not len(batch):
             return
-        if input_index == PARTIALS_INPUT:
-            self._add_partials(batch)
+        if input_index == ACCUMULATORS_INPUT:
+            self._add_accumulators(batch)
             self._advance(batch.watermarks)
             return
         # A record of a sliding window becomes several rows; how a batch is cut changes nothing but memory.
@@ -140,26 +137,26 @@ class ColumnarWindowOperator(Operator):
         again = pairs.where(has_fired & is_open)
         return again, self._chunk(batch, again, arrivals)
 
-    def _add_partials(self, batch: Batch) -> None:
+    def _add_accumulators(self, batch: Batch) -> None:
         """Partial results come from records that were on time at the sender, as a rule; see there."""
         ends, keys, *columns = batch.columns.columns
         hashes = batch.keys.hashes if isinstance(batch, KeyedBatch) else hash_array(keys)
-        partials, watermarks = Partials(fixed_width(ends), hashes, keys, columns), batch.watermarks
+        accumulators, watermarks = Accumulators(fixed_width(ends), hashes, keys, columns), batch.watermarks
         if self._panes is not None:
-            if self._panes.are_on_time(partials.ends - 1, watermarks).all():
-                self._store.add_partials_of_panes(partials)
+            if self._panes.are_on_time(accumulators.ends - 1, watermarks).all():
+                self._store.add_accumulators_of_panes(accumulators)
                 return
-            pairs = self._panes.windows_of(partials.ends)
-            partials, watermarks = partials.spread(pairs), watermarks[pairs.records]
-        is_late = partials.ends - 1 <= watermarks
+            pairs = self._panes.windows_of(accumulators.ends)
+            accumulators, watermarks = accumulators.spread(pairs), watermarks[pairs.records]
+        is_late = accumulators.ends - 1 <= watermarks
         if is_late.any():
-            self._late.drop(int(fixed_width(partials.columns[0])[is_late].sum()))
-            partials = partials.take(np.flatnonzero(~is_late))
-        self._store.add_partials(partials)
+            self._late.drop(int(fixed_width(accumulators.columns[0])[is_late].sum()))
+            accumulators = accumulators.take(np.flatnonzero(~is_late))
+        self._store.add_accumulators(accumulators)
 
     def _chunk(self, batch: KeyedBatch, pairs: Assignment, arrivals: Longs) -> Chunk:
         """The pairs with what the aggregates need of the records."""
-        columns = input_columns(self._layout.parts, batch, self.context)
+        columns = self._layout.inputs_of(batch, self.context)
         keys = batch.keys
         if pairs.is_identity:
             return Chunk(pairs.ends, keys.hashes, keys.values, columns, arrivals)
@@ -183,14 +180,14 @@ class ColumnarWindowOperator(Operator):
         else:
             fired = list(due)
             held = self._store.find(late.ends, late.hashes)
-            contents = running_partials(self._layout.parts, held, late)
+            contents = running_accumulators(self._layout.aggregators, held, late)
             refired = Emission.of_late(contents, again.records, watermarks)
-            self._store.add_partials(Partials.of_chunk(self._layout.parts, late))
+            self._store.add_accumulators(Accumulators.of_chunk(self._layout.aggregators, late))
             self.output.emit(result_batch(self._layout, self._assigner.size, [*fired, refired]))
         self._watermark = last
         self._store.forget(last)
 
-    def _due(self, watermark: int) -> Iterable[Partials]:
+    def _due(self, watermark: int) -> Iterable[Accumulators]:
         """The contents of the windows that fire until ``watermark``."""
         next_end = self._store.next_end(self._watermark)
         if next_end is None or next_end - 1 > watermark:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from headrace.common.columns import fitter_of
 from headrace.common.row import Row, make_row
 from headrace.common.typeinfo import RowTypeInfo
+from headrace.common.values import handler_of
 from headrace.operators.functions import method_of
 from headrace.state.copying import copy_value
 
@@ -52,8 +52,8 @@ class ReduceFold(Fold):
         self._reduce = method_of(function, "reduce")
         # A function may change its first argument in place; the element may be in several windows and streams.
         self._copy = copier(type_)
-        self._fit = fitter_of(type_)
-        self._fits = self._fit.fits
+        handler = handler_of(type_)
+        self._coerce, self._is_coerced = handler.coerce, handler.is_coerced
 
     def first(self, element: Any) -> Any:
         return self._copy(element)
@@ -62,7 +62,7 @@ class ReduceFold(Fold):
         result = self._reduce(value, element)
         if result is element:
             return self._copy(element)
-        return result if self._fits(result) else self._fit(result)
+        return result if self._is_coerced(result) else self._coerce(result)
 
     def result(self, value: Any) -> Any:
         return value
@@ -79,13 +79,13 @@ class AggregateFold(Fold):
     def __init__(self, function: Any, type_: TypeInformation) -> None:
         self.functions = (function,)
         self._function = function
-        self._fit = fitter_of(type_)
+        self._coerce = handler_of(type_).coerce
 
     def first(self, element: Any) -> Any:
         return self.add(self._function.create_accumulator(), element)
 
     def add(self, value: Any, element: Any) -> Any:
-        return self._fit(self._function.add(element, value))
+        return self._coerce(self._function.add(element, value))
 
     def result(self, value: Any) -> Any:
         return self._function.get_result(value)

@@ -1,4 +1,4 @@
-"""How a columnar window is laid out: the parts it remembers, the columns of partial results, the columns it emits."""
+"""How a columnar window is laid out: its aggregators, the columns of their accumulators, the columns it emits."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ import pyarrow as pa
 from headrace.common.columns import layout_of, values_to_array
 from headrace.common.errors import InvalidProgramError
 from headrace.common.typeinfo import RowTypeInfo, TypeInformation, Types
-from headrace.operators.window.part_list import PartList
-from headrace.operators.window.parts import CountRows, KeyField, Part
+from headrace.expressions import Bound
+from headrace.operators.columns import computed
+from headrace.operators.window.aggregators import Aggregator, AggregatorList, CountRows, KeyField
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from headrace.common.batch import Batch
+    from headrace.operators.base import OperatorContext
     from headrace.operators.window.aggregates import Aggregate, BoundAggregate
+    from headrace.operators.window.aggregators import Input
     from headrace.state.keys import KeyCodec
 
 _CANONICAL_TYPES = {pa.int64(): Types.LONG(), pa.string(): Types.STRING(), pa.binary(): Types.BYTES()}
@@ -31,15 +35,15 @@ class WindowLayout:
         input_type: the type of the records.
         codec: how keys are stored.
         key_names: the names of the key's columns in the output.
-        key_parts: the fields of the key, when they are remembered beside the canonical key; else the one column of the
-            key is made from the canonical key.
+        key_fields: the fields of the key, when they are remembered beside the canonical key; else the columns of the
+            key are made from the canonical key.
         aggregates: what is computed.
     """
 
     input_type: TypeInformation
     codec: KeyCodec
     key_names: tuple[str, ...]
-    key_parts: tuple[KeyField, ...]
+    key_fields: tuple[KeyField, ...]
     aggregates: tuple[BoundAggregate, ...]
 
     @staticmethod
@@ -48,7 +52,7 @@ class WindowLayout:
         codec: KeyCodec,
         aggregates: Sequence[Aggregate],
         key_fields: Sequence[str | int] | None = None,
-        key_name: str = "key",
+        key_names: tuple[str, ...] = ("key",),
     ) -> WindowLayout:
         """The layout of a window.
 
@@ -57,7 +61,8 @@ class WindowLayout:
             codec: how keys are stored.
             aggregates: what is computed; at least one.
             key_fields: the fields that the key is made of, which become columns of the output.
-            key_name: what the one column of the key is called without such fields.
+            key_names: what the columns of the key are called without such fields: one for the key as it is, several
+                for the fields of a tuple.
 
         Raises:
             InvalidTypeError: when an aggregate does not fit the records.
@@ -72,7 +77,7 @@ class WindowLayout:
         layout = WindowLayout(
             input_type,
             codec,
-            names or (key_name,),
+            names or key_names,
             () if is_kept_as_is else tuple(fields),
             tuple(aggregate.bind(input_type) for aggregate in aggregates),
         )
@@ -88,7 +93,8 @@ class WindowLayout:
             raise InvalidProgramError(
                 f"the window's output would have two columns {repeated[0]!r}: name one of them with .alias(...)"
             )
-        keys = tuple(part.type for part in self.key_parts) or (self.codec.type,)
+        made = self.codec.type.field_types if len(self.key_names) > 1 else (self.codec.type,)
+        keys = tuple(field.type for field in self.key_fields) or made
         return RowTypeInfo((*keys, Types.LONG(), Types.LONG(), *(a.type for a in self.aggregates)), names)
 
     @cached_property
@@ -97,13 +103,13 @@ class WindowLayout:
         return layout_of(self.output_type).schema
 
     @cached_property
-    def parts(self) -> PartList:
+    def aggregators(self) -> AggregatorList:
         """What is remembered for a key and window, each thing once; the number of records comes first."""
-        parts: dict[Part, None] = {CountRows(): None}
-        parts |= dict.fromkeys(self.key_parts)
+        aggregators: dict[Aggregator, None] = {CountRows(): None}
+        aggregators |= dict.fromkeys(self.key_fields)
         for aggregate in self.aggregates:
-            parts |= dict.fromkeys(aggregate.parts)
-        return PartList(tuple(parts))
+            aggregators |= dict.fromkeys(aggregate.aggregators)
+        return AggregatorList(tuple(aggregators))
 
     @property
     def is_ordered(self) -> bool:
@@ -111,28 +117,49 @@ class WindowLayout:
         return any(aggregate.is_ordered for aggregate in self.aggregates)
 
     @cached_property
-    def partial_type(self) -> TypeInformation:
-        """The type of a row of partial results, as it travels from the sender's side of a shuffle."""
-        names, types = zip(*(field for part in self.parts.parts for field in part.fields), strict=True)
+    def accumulator_type(self) -> TypeInformation:
+        """The type of a row of accumulators, as it travels from the sender's side of a shuffle."""
+        fields = (field for aggregator in self.aggregators.members for field in aggregator.fields)
+        names, types = zip(*fields, strict=True)
         key = _CANONICAL_TYPES[self.codec.arrow_type]
         return RowTypeInfo((Types.LONG(), key, *types), ("window_end", "key", *names))
 
     @cached_property
-    def partial_schema(self) -> pa.Schema:
-        """The columns of rows of partial results that travel."""
-        return layout_of(self.partial_type).schema
+    def accumulator_schema(self) -> pa.Schema:
+        """The columns of rows of accumulators that travel."""
+        return layout_of(self.accumulator_type).schema
 
     @cached_property
     def state_schema(self) -> pa.Schema:
-        """The columns of partial results in state: the same, and the hash of the key."""
-        return self.partial_schema.insert(1, pa.field("hash", pa.uint64()))
+        """The columns of accumulators in state: the same, and the hash of the key."""
+        return self.accumulator_schema.insert(1, pa.field("hash", pa.uint64()))
+
+    def inputs_of(self, batch: Batch, context: OperatorContext) -> dict[Input, pa.Array]:
+        """The columns that the aggregators look at: fields of the records, and expressions over them.
+
+        Raises:
+            UserFunctionError: when an expression has no value for a record.
+        """
+        sources = self.aggregators.inputs
+        expressions = tuple(source for source in sources if isinstance(source, Bound))
+        found: dict[Input, pa.Array] = {i: batch.columns.column(i) for i in sources if isinstance(i, int)}
+        if expressions:
+            found |= zip(expressions, computed(expressions, batch, context), strict=True)
+        return found
 
     def finish(self, keys: pa.Array, starts: pa.Array, ends: pa.Array, columns: list[pa.Array]) -> pa.RecordBatch:
-        """The output rows of final partial results."""
-        results = self.parts.results(columns)
-        key_columns = [results[part] for part in self.key_parts] or [self._key_column(keys)]
-        values = [aggregate.final([results[part] for part in aggregate.parts]) for aggregate in self.aggregates]
+        """The output rows of final accumulators."""
+        results = self.aggregators.results(columns)
+        key_columns = [results[field] for field in self.key_fields] or self._key_columns(keys)
+        values = [
+            aggregate.final([results[aggregator] for aggregator in aggregate.aggregators])
+            for aggregate in self.aggregates
+        ]
         return pa.RecordBatch.from_arrays([*key_columns, starts, ends, *values], schema=self.output_schema)
+
+    def _key_columns(self, keys: pa.Array) -> list[pa.Array]:
+        column = self._key_column(keys)
+        return [column] if len(self.key_names) == 1 else column.flatten()
 
     def _key_column(self, keys: pa.Array) -> pa.Array:
         storage = self.codec.type.storage_type

@@ -1,7 +1,7 @@
 """Aggregation before the shuffle: what a sender can sum up already need not travel record by record.
 
 A record is summed up only when it is on time **for all its windows** by the watermark it meets. The receiver's
-watermark is never ahead of that, so such a record is on time there as well, and its partial result may arrive early:
+watermark is never ahead of that, so such a record is on time there as well, and its accumulator may arrive early:
 nothing is emitted before the watermark passes the window's end. All other records travel as they are, and the receiver
 judges them, since its watermark may be lower. So the results are those of a job without this operator.
 
@@ -19,12 +19,11 @@ import pyarrow as pa
 from headrace.common.batch import Batch
 from headrace.operators.base import Operator
 from headrace.operators.keyed import KeyedBatch
+from headrace.operators.window.aggregators import GroupedRows
 from headrace.operators.window.arrays import gather
 from headrace.operators.window.assign import assign, is_too_late
-from headrace.operators.window.inputs import input_columns
 from headrace.operators.window.kernels import group_rows
 from headrace.operators.window.panes import Panes
-from headrace.operators.window.parts import GroupedRows
 from headrace.state.keys import KeyColumn
 
 if TYPE_CHECKING:
@@ -37,8 +36,8 @@ if TYPE_CHECKING:
 
     Mask = npt.NDArray[np.bool_]
 
-PARTIALS_TAG: Final = "headrace.window.partials"
-"""The side output that partial results leave by; raw records leave by the main output."""
+ACCUMULATORS_TAG: Final = "headrace.window.partials"
+"""The side output that accumulators leave by; raw records leave by the main output."""
 
 _WORTHWHILE = 0.5
 """Partial results are sent when they are at most this many a record: a row of them is wider than a record."""
@@ -80,7 +79,7 @@ class LocalWindowAggregate(Operator):
             self.output.emit(keyed)
             return
         # Under the first watermark of the batch, so that the records left, each under its own, may follow.
-        self.output.emit_side(PARTIALS_TAG, self._partials(keyed, pairs, groups))
+        self.output.emit_side(ACCUMULATORS_TAG, self._accumulators(keyed, pairs, groups))
         if stays.any():
             self.output.emit(keyed.filter(stays))
 
@@ -94,18 +93,18 @@ class LocalWindowAggregate(Operator):
             is_left |= is_between & is_too_late(batch.timestamps, batch.watermarks, 0)
         return is_left
 
-    def _partials(self, batch: KeyedBatch, pairs: Assignment, groups: Groups) -> KeyedBatch:
+    def _accumulators(self, batch: KeyedBatch, pairs: Assignment, groups: Groups) -> KeyedBatch:
         rows = pairs.records
-        columns = input_columns(self._layout.parts, batch, self.context)
+        columns = self._layout.inputs_of(batch, self.context)
         if not pairs.is_identity:
             columns = {index: gather(column, rows) for index, column in columns.items()}
         first = groups.first_rows
         keys = batch.keys.take(rows[first])
         ends = pairs.ends[first]
-        values = self._layout.parts.begin(GroupedRows(columns, rows, groups))
+        values = self._layout.aggregators.accumulate(GroupedRows(columns, rows, groups))
         record_batch = pa.RecordBatch.from_arrays(
-            [pa.array(ends), keys.values, *values], schema=self._layout.partial_schema
+            [pa.array(ends), keys.values, *values], schema=self._layout.accumulator_schema
         )
         watermarks = np.full(len(ends), batch.watermarks[0])
-        partials = Batch(self._layout.partial_type, ends - 1, watermarks, columns=record_batch)
-        return KeyedBatch.of(partials, KeyColumn(keys.values, keys.hashes))
+        accumulators = Batch(self._layout.accumulator_type, ends - 1, watermarks, columns=record_batch)
+        return KeyedBatch.of(accumulators, KeyColumn(keys.values, keys.hashes))

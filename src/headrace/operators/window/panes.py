@@ -1,7 +1,7 @@
 """Panes: stretches of event time that overlapping windows share.
 
 All timestamps of a pane belong to the same windows. So records that are on time for all their windows are added up by
-pane and key first, once each, and only the partial results are spread over the windows: a window of an hour that slides
+pane and key first, once each, and only the accumulators are spread over the windows: a window of an hour that slides
 by a minute would otherwise make sixty rows of every record.
 
 What a window holds, and what is in state, are rows of windows as ever. Records that are late for some of their windows
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from headrace.operators.window.partials import Chunk, Partials
+    from headrace.operators.window.accumulators import Accumulators, Chunk
 
     Longs = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
 
-Spreadable = TypeVar("Spreadable", "Chunk", "Partials")
+Spreadable = TypeVar("Spreadable", "Chunk", "Accumulators")
 """Rows that have the end of a pane, or of a window."""
 
 _FINEST: Final = 4

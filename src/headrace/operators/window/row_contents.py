@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.columns import array_to_values, values_to_array
+from headrace.operators.window.accumulators import Accumulators
 from headrace.operators.window.assign import cleanup_time
 from headrace.operators.window.kernels import group_rows
-from headrace.operators.window.mergers import ELEMENTS_KIND, VALUES_KIND, newest, sorted_rows
-from headrace.operators.window.partials import Partials
+from headrace.operators.window.merging import ELEMENTS_KIND, VALUES_KIND, newest, sorted_rows
 from headrace.operators.window.window_tables import (
     StoredTable,
     about_windows,
@@ -151,10 +151,10 @@ class RowContents:
         small = small_runs(self._runs)
         if small:
             live = [live_rows(StoredTable(run, self._in_order), self._lateness, watermark) for run in small]
-            merged = self._in_order(Partials.concat(live))
+            merged = self._in_order(Accumulators.concat(live))
             self._runs.replace(small, merged.to_table(self._schema), self._description(merged))
 
-    def _gather(self, windows: dict[int, Window], rows: Partials, wanted: set[tuple[int, Any]] | None) -> None:
+    def _gather(self, windows: dict[int, Window], rows: Accumulators, wanted: set[tuple[int, Any]] | None) -> None:
         """Adds rows of a run to what older runs have."""
         values = array_to_values(self._type, rows.columns[0])
         for end, key, value in zip(rows.ends.tolist(), rows.keys.to_pylist(), values, strict=True):
@@ -178,8 +178,8 @@ class RowContents:
                 ends.extend([end] * len(elements))
         column = KeyColumn.of(pa.array(keys, self._codec.arrow_type))
         stored = values_to_array(self._type, values)
-        rows = self._in_order(Partials(np.array(ends, np.int64), column.hashes, column.values, [stored]))
+        rows = self._in_order(Accumulators(np.array(ends, np.int64), column.hashes, column.values, [stored]))
         self._runs.append(rows.to_table(self._schema), self._description(rows))
 
-    def _description(self, rows: Partials) -> dict[str, Any]:
+    def _description(self, rows: Accumulators) -> dict[str, Any]:
         return {**self._about, **description(self._kind, rows)}

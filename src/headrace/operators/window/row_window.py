@@ -18,8 +18,7 @@ from headrace.operators.collector import RowCollector
 from headrace.operators.functions import close_function, open_function
 from headrace.operators.runtime_context import RuntimeContext
 from headrace.operators.user_code import calling_user_code, user_error
-from headrace.operators.window.assign import assign, cleanup_times
-from headrace.operators.window.late import LateRecords
+from headrace.operators.window.assign import LateRecords, assign, cleanup_times
 from headrace.operators.window.row_contents import RowContents
 from headrace.operators.window.window_functions import PassContents, WindowContext
 from headrace.state.copying import copy_value

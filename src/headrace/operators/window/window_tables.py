@@ -13,9 +13,9 @@ import numpy as np
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import StateMigrationError
+from headrace.operators.window.accumulators import Accumulators
 from headrace.operators.window.assign import cleanup_time, cleanup_times
 from headrace.operators.window.kernels import group_ends
-from headrace.operators.window.partials import Partials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,23 +34,23 @@ _MOST_SMALL_RUNS = 16
 
 
 class WindowTable:
-    """A sorted table of partial results whose rows are read only when they are asked for."""
+    """A sorted table of accumulators whose rows are read only when they are asked for."""
 
     def __init__(self, ends: Longs, offsets: Longs) -> None:
         self.ends = ends
         self.offsets = offsets
 
     @cached_property
-    def partials(self) -> Partials:
+    def accumulators(self) -> Accumulators:
         """The rows."""
         raise NotImplementedError
 
-    def between(self, after: int, upto: int) -> Partials | None:
+    def between(self, after: int, upto: int) -> Accumulators | None:
         """The rows of windows whose largest timestamp is above ``after`` but not above ``upto``."""
         first, last = self._places(after, upto)
         if first == last:
             return None
-        return self.partials.slice(int(self.offsets[first]), int(self.offsets[last]))
+        return self.accumulators.slice(int(self.offsets[first]), int(self.offsets[last]))
 
     def ends_between(self, after: int, upto: int) -> Longs:
         """The ends of those windows."""
@@ -67,7 +67,7 @@ class WindowTable:
         first, last = np.searchsorted(self.ends - 1, np.array(limits, np.int64), side="right")
         return int(first), max(int(first), int(last))
 
-    def rows_of(self, ends: Longs, hashes: npt.NDArray[np.uint64]) -> Partials | None:
+    def rows_of(self, ends: Longs, hashes: npt.NDArray[np.uint64]) -> Accumulators | None:
         """The rows of some windows and hashes, which are given in order; rows of other keys may be among them."""
         wanted, bounds = group_ends(ends)
         found = []
@@ -76,24 +76,24 @@ class WindowTable:
             if place == len(self.ends) or self.ends[place] != end:
                 continue
             start, stop = int(self.offsets[place]), int(self.offsets[place + 1])
-            window = self.partials.hashes[start:stop]
+            window = self.accumulators.hashes[start:stop]
             probes = hashes[bounds[i] : bounds[i + 1]]
             first, last = (np.searchsorted(window, probes, side=side) for side in ("left", "right"))
             found.append(start + _ranges(first, last))
         rows = np.concatenate(found) if found else np.empty(0, np.int64)
-        return self.partials.take(rows) if len(rows) else None
+        return self.accumulators.take(rows) if len(rows) else None
 
 
 class MemoryTable(WindowTable):
     """A table of this epoch."""
 
-    def __init__(self, partials: Partials) -> None:
-        super().__init__(*partials.windows)
-        self._partials = partials
+    def __init__(self, accumulators: Accumulators) -> None:
+        super().__init__(*accumulators.windows)
+        self._accumulators = accumulators
 
     @cached_property
-    def partials(self) -> Partials:
-        return self._partials
+    def accumulators(self) -> Accumulators:
+        return self._accumulators
 
 
 class StoredTable(WindowTable):
@@ -101,41 +101,41 @@ class StoredTable(WindowTable):
 
     Args:
         run: the run in the store.
-        tidy: brings rows in order that are not as a window operator has written them.
+        sort: brings rows in order that are not as a window operator has written them.
 
     Attributes:
         run: the run in the store.
     """
 
-    def __init__(self, run: Run, tidy: Callable[[Partials], Partials]) -> None:
+    def __init__(self, run: Run, sort: Callable[[Accumulators], Accumulators]) -> None:
         self.run = run
-        self._tidy = tidy
+        self._sort = sort
         # After a change of parallelism some rows belong to others; after a compaction the description is an old one.
         self._is_as_written = run.whole and run.meta["offsets"][-1] == run.rows
         if self._is_as_written:
             super().__init__(np.array(run.meta["ends"], np.int64), np.array(run.meta["offsets"], np.int64))
         else:
-            super().__init__(*self.partials.windows)
+            super().__init__(*self.accumulators.windows)
 
     @cached_property
-    def partials(self) -> Partials:
-        partials = Partials.of_table(self.run.table)
-        return partials if self._is_as_written else self._tidy(partials)
+    def accumulators(self) -> Accumulators:
+        accumulators = Accumulators.of_table(self.run.table)
+        return accumulators if self._is_as_written else self._sort(accumulators)
 
     def is_over(self, lateness: int, watermark: int) -> bool:
         """Whether the time of all its windows has passed."""
         return not len(self.ends) or cleanup_time(int(self.ends[-1]), lateness) <= watermark
 
 
-def live_rows(table: WindowTable, lateness: int, watermark: int) -> Partials:
+def live_rows(table: WindowTable, lateness: int, watermark: int) -> Accumulators:
     """The rows of windows whose contents are still needed."""
     dead = int(np.searchsorted(cleanup_times(table.ends, lateness), watermark, side="right"))
-    return table.partials.slice(int(table.offsets[dead]), int(table.offsets[-1]))
+    return table.accumulators.slice(int(table.offsets[dead]), int(table.offsets[-1]))
 
 
-def description(kind: str, partials: Partials) -> dict[str, Any]:
+def description(kind: str, accumulators: Accumulators) -> dict[str, Any]:
     """What a run of these rows says about itself."""
-    ends, offsets = partials.windows
+    ends, offsets = accumulators.windows
     return {"kind": kind, "sort": ["window_end", "hash", "key"], "ends": ends.tolist(), "offsets": offsets.tolist()}
 
 

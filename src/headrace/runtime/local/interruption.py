@@ -15,7 +15,6 @@ T = TypeVar("T")
 
 _raise_in_thread = ctypes.pythonapi.PyThreadState_SetAsyncExc
 _raise_in_thread.argtypes = (ctypes.c_ulong, ctypes.py_object)
-_NOTHING = ctypes.py_object()
 
 
 class Interruption:
@@ -27,6 +26,7 @@ class Interruption:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._thread: int | None = None
+        self._asked = False
 
     def run(self, work: Callable[[], T]) -> T:
         """Do something in this thread that may be interrupted.
@@ -46,6 +46,7 @@ class Interruption:
         """Interrupt what :meth:`run` does, if it does anything; from another thread."""
         with self._lock:
             if self._thread is not None and self._thread != threading.get_ident():
+                self._asked = True
                 _raise_in_thread(self._thread, GivenUp)
 
     def _leave(self) -> None:
@@ -53,9 +54,25 @@ class Interruption:
         while True:
             try:
                 with self._lock:
-                    thread, self._thread = self._thread, None
-                    if thread is not None:
-                        _raise_in_thread(thread, _NOTHING)
+                    self._thread = None
+                if self._asked:
+                    self._asked = False
+                    _swallow_interrupt()
                 return
             except GivenUp:  # in the midst of leaving: leave again
                 continue
+
+
+def _swallow_interrupt() -> None:
+    """Take what may still wait to be raised in this thread.
+
+    Taking it back (``PyThreadState_SetAsyncExc`` with NULL) would leave the interpreter's flag for it set, in Python
+    3.11 and 3.12 for as long as the process lives: every call looks at it then, and under a tracer never ends. So it is
+    replaced by one of its kind, which is raised and caught.
+    """
+    try:
+        _raise_in_thread(threading.get_ident(), GivenUp)
+        while True:
+            pass
+    except GivenUp:
+        return

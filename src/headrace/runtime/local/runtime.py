@@ -10,6 +10,8 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+import cloudpickle
+
 from headrace.common.errors import InfrastructureError
 from headrace.common.temporary import TemporaryFolder
 from headrace.exchange.envelope import Envelope, Kind, sort_key
@@ -24,8 +26,7 @@ if TYPE_CHECKING:
 
     from headrace.plan.job_plan import JobPlan
     from headrace.runtime.task.dependencies import Dependencies
-    from headrace.runtime.task.instance import JobBlob
-    from headrace.runtime.task.messages import EpochContext, TaskReport
+    from headrace.runtime.task.messages import EpochContext, JobBlob, TaskReport
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -64,11 +65,13 @@ class LocalRuntime:
         return [pickle.loads(envelope.payload) for envelope in envelopes if envelope.kind == Kind.REPORT]
 
     def run_background(self, work: Callable[[T], R], items: Sequence[T]) -> Future[list[R]]:
-        """Do it at once: there is nobody to wait."""
+        """Do it at once: there is nobody to wait. All of it is pickled, as it would be for another process."""
         done: Future[list[R]] = Future()
-        outcomes = [attempt(work, item) for item in items]
         try:
-            done.set_result([outcome.result() for outcome in outcomes])
+            pickled = cloudpickle.dumps(work)
+            parts = [pickle.dumps(item, protocol=5) for item in items]
+            outcomes = [attempt(pickle.loads(pickled), pickle.loads(part)).to_bytes() for part in parts]
+            done.set_result([pickle.loads(outcome).result() for outcome in outcomes])
         except Exception as error:
             done.set_exception(error)
         return done

@@ -54,11 +54,13 @@ class JavaRuntime:
         home: what ``JAVA_HOME`` has to be set to.
         version: the feature release, 17 or 25 say.
         origin: where it was found, in words for a report.
+        build: the very build, ``17.0.15+6-Debian-1deb12u1`` say; empty where it does not tell.
     """
 
     home: Path
     version: int
     origin: str
+    build: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,7 @@ class _Probe:
 
     home: Path
     version: int
+    build: str
     has_vector_module: bool
 
 
@@ -139,9 +142,9 @@ def _use(candidate: _Candidate, environment: Mapping[str, str]) -> JavaRuntime:
     if probe.version < MINIMUM_VERSION:
         raise _UnusableJavaError(f"{candidate.program} is Java {probe.version}, which is too old")
     if probe.has_vector_module:
-        return JavaRuntime(probe.home, probe.version, candidate.origin)
+        return JavaRuntime(probe.home, probe.version, candidate.origin, probe.build)
     home = _wrapper_home(probe.home, environment)
-    return JavaRuntime(home, probe.version, f"{candidate.origin}, through a wrapper")
+    return JavaRuntime(home, probe.version, f"{candidate.origin}, through a wrapper", probe.build)
 
 
 def _probe(program: Path, environment: Mapping[str, str]) -> _Probe:
@@ -152,7 +155,7 @@ def _probe(program: Path, environment: Mapping[str, str]) -> _Probe:
         settings = _settings_of(program, environment)
     if settings is None:
         raise _UnusableJavaError(f"{program} does not start (try: {program} -version)")
-    return _Probe(_home_in(settings, program), _version_in(settings, program), has_vector_module)
+    return _Probe(_home_in(settings, program), _version_in(settings, program), _build_in(settings), has_vector_module)
 
 
 def _settings_of(program: Path, environment: Mapping[str, str], *options: str) -> str | None:
@@ -188,12 +191,17 @@ def _version_in(settings: str, program: Path) -> int:
     return int(found[1])
 
 
+def _build_in(settings: str) -> str:
+    found = re.search(r"^\s*java\.vm\.version = (.+)$", settings, re.MULTILINE)
+    return found[1].strip() if found else ""
+
+
 def _wrapper_home(real_home: Path, environment: Mapping[str, str]) -> Path:
     """A directory to use as ``JAVA_HOME`` in place of ``real_home``; made at first use, then reused."""
     if os.name == "nt":
         raise _UnusableJavaError("lacks the module jdk.incubator.vector, and the way round that needs a POSIX shell")
     digest = hashlib.sha256(str(real_home).encode()).hexdigest()[:16]
-    home = _cache_directory(environment) / "java" / digest
+    home = cache_directory(environment) / "java" / digest
     script = _WRAPPER_SCRIPT.format(
         dropped=shlex.quote(_VECTOR_MODULE_ARGUMENT), java=shlex.quote(str(real_home / "bin" / "java"))
     )
@@ -207,7 +215,8 @@ def _wrapper_home(real_home: Path, environment: Mapping[str, str]) -> Path:
     return home
 
 
-def _cache_directory(environment: Mapping[str, str]) -> Path:
+def cache_directory(environment: Mapping[str, str]) -> Path:
+    """Where headrace keeps what it can make again, for this user."""
     base = environment.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path(environment.get("HOME") or Path.home()) / ".cache") / "headrace"
 

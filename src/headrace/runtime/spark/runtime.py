@@ -17,6 +17,7 @@ from pyspark.sql import functions as sql
 from headrace.common.errors import CheckpointStorageError, JobExecutionError
 from headrace.exchange.envelope import DDL, SORT_COLUMNS, Kind
 from headrace.runtime.spark.faults import SPARK_ERRORS, failure
+from headrace.runtime.spark.session import session_of_epochs
 from headrace.runtime.spark.shipping import Parts, ShippedFiles
 from headrace.runtime.spark.worker import BackgroundStage, LaterStage, ShippedJob, SourceStage
 
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
 
     from headrace.plan.job_plan import JobPlan
     from headrace.runtime.spark.session import SessionHandle
-    from headrace.runtime.task.instance import JobBlob
-    from headrace.runtime.task.messages import EpochContext, TaskReport
+    from headrace.runtime.task.messages import EpochContext, JobBlob, TaskReport
     from headrace.storage.folder import Folder
 
 T = TypeVar("T")
@@ -62,11 +62,12 @@ class SparkRuntime:
     """Executes epochs as Spark queries; implements :class:`headrace.jobmanager.runtime.Runtime`.
 
     Args:
-        handle: the session; it outlives the job, whoever has built it.
+        handle: the session; it outlives the job, whoever has built it. Queries run in one of their own beside it.
     """
 
     def __init__(self, handle: SessionHandle) -> None:
-        self._session = handle.session
+        self._session = session_of_epochs(handle.session)
+        self._tasks_run_here = handle.tasks_run_here
         self._tag = f"headrace-{uuid.uuid4().hex[:12]}"
         self._background = ThreadPoolExecutor(_BACKGROUND_QUERIES, "headrace-background")
         self._parallelism: list[int] = []
@@ -78,7 +79,7 @@ class SparkRuntime:
         self._context_key = f"spark.headrace.{self._tag}"
 
     def start(self, blob: JobBlob) -> None:
-        """Ship the job, and try from a task whether the state directory can be written there."""
+        """Ship the job; where tasks run on other machines, try whether one can write to the state directory."""
         for archive in blob.dependencies.all():
             self._session.sparkContext.addArchive(f"{archive.path}#{archive.name}")
         plan: JobPlan = pickle.loads(blob.plan)
@@ -86,7 +87,9 @@ class SparkRuntime:
         self._files = ShippedFiles(blob.shipped)
         self._files.remove_leftovers()
         self._job = self._ship(blob)
-        self._probe(blob)
+        self._remove_probes(blob.state)
+        if not self._tasks_run_here:
+            self._probe(blob.state)
 
     def run_epoch(self, context: EpochContext) -> list[TaskReport]:
         """Run the epoch as one query.
@@ -139,10 +142,10 @@ class SparkRuntime:
         content = pickle.dumps((blob.plan, blob.dependencies), protocol=5)
         digest = hashlib.sha256(content + pickle.dumps(blob.storage, protocol=5)).hexdigest()
         if len(content) <= INLINE_JOB_BYTES:
-            return ShippedJob(digest, blob.storage, content)
+            return ShippedJob(digest, blob.storage, blob.storage_options, content)
         self._big_job = content
         self._job_file = self._files.write_job(content)
-        return ShippedJob(digest, blob.storage, self._job_file)
+        return ShippedJob(digest, blob.storage, blob.storage_options, self._job_file)
 
     def _ship_context(self, context: EpochContext, files: ShippedFiles) -> Parts:
         whole = Parts(here=context.to_bytes())
@@ -201,14 +204,16 @@ class SparkRuntime:
         outcomes = dict(zip(*(column.to_pylist() for column in found.columns), strict=True))
         return [pickle.loads(outcomes[number]).result() for number in range(len(items))]
 
-    def _probe(self, blob: JobBlob) -> None:
+    @staticmethod
+    def _remove_probes(folder: Folder) -> None:
+        """Those that killed runs have left."""
+        for name in folder.names():
+            if _PROBE.fullmatch(name):
+                folder.remove(name)
+
+    def _probe(self, folder: Folder) -> None:
         """Write a file of the state directory on an executor, and look for it here."""
-        folder = blob.state
-        leftovers = [name for name in folder.names() if _PROBE.fullmatch(name)]
-        written = any(self._probe_once(folder) for _ in range(_PROBES))
-        for name in leftovers:
-            folder.remove(name)
-        if not written:
+        if not any(self._probe_once(folder) for _ in range(_PROBES)):
             raise CheckpointStorageError(
                 f"a task wrote to {folder}, the driver does not see it: executors and driver must share the "
                 "checkpoint directory; set execution.checkpointing.dir to a shared path"

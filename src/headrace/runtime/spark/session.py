@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
+import shlex
 import shutil
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -14,18 +16,23 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException, PySparkRuntimeError
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
 from headrace.common.errors import ConfigurationError
-from headrace.runtime.spark.java import bundled_java_home, find_java
+from headrace.runtime.spark.class_archive import QUIET, ClassArchive
+from headrace.runtime.spark.java import JavaRuntime, bundled_java_home, find_java
 from headrace.runtime.spark.launch import SubmitArguments, settings_by_file
 from headrace.runtime.spark.settings import (
     CHECKED_SETTINGS,
+    DEFAULT_JAVA_OPTIONS,
+    EPOCH_QUERY_SETTINGS,
     SettingMismatch,
     SparkSetting,
     is_local,
     quiet_logging,
     read_spark_defaults,
+    runs_tasks_in_driver,
     settings_of_own_session,
 )
 
@@ -58,13 +65,24 @@ class SessionHandle:
         """How many tasks the session can run at the same time, as far as it knows now."""
         return int(self.session.sparkContext.defaultParallelism)
 
+    @property
+    def tasks_run_here(self) -> bool:
+        """Whether tasks run in children of this process's Java, and so on this machine with this user's rights."""
+        return runs_tasks_in_driver(self.session.sparkContext.master or "")
+
     def stop(self) -> None:
         """Stops the session if headrace started it; leaves the user's alone."""
         if self.owned:
             self.session.stop()
 
 
-def acquire_session(settings: Mapping[str, str], master: str | None = None, python: str | None = None) -> SessionHandle:
+def acquire_session(
+    settings: Mapping[str, str],
+    master: str | None = None,
+    python: str | None = None,
+    *,
+    uses_class_archive: bool = True,
+) -> SessionHandle:
     """The session that is running, else a new one.
 
     A running session is used as it is: nothing of it is changed, and `SessionHandle.stop` does not stop it. A new one
@@ -74,6 +92,7 @@ def acquire_session(settings: Mapping[str, str], master: str | None = None, pyth
         settings: settings of Spark that the user asked for.
         master: the master URL; ``local[*]`` when neither this, nor ``settings``, nor Spark's own configuration has one.
         python: the interpreter of the workers; Spark's own choice when left out.
+        uses_class_archive: whether a local session's Java starts from an archive of its classes, and has one made.
 
     Raises:
         ConfigurationError: when ``settings`` are not settings of Spark or contradict ``master`` or ``python``, or the
@@ -82,11 +101,22 @@ def acquire_session(settings: Mapping[str, str], master: str | None = None, pyth
     """
     running = running_session()
     if running is None:
-        return SessionHandle(_start_session(with_interpreter(settings, python), master), owned=True)
+        settings = with_interpreter(settings, python)
+        return SessionHandle(_start_session(settings, master, uses_class_archive=uses_class_archive), owned=True)
     if python is not None:
         check_interpreter(running, python)
     asked = dict(settings) | ({"spark.master": master} if master else {})
     return SessionHandle(running, owned=False, warnings=mismatches(running, asked))
+
+
+def session_of_epochs(session: SparkSession) -> SparkSession:
+    """A session for headrace's own queries: same context, and but for a few the same settings of Spark SQL."""
+    own = session.newSession()
+    theirs = {key: value for key, value in session.conf.getAll.items() if key.startswith("spark.sql.")}
+    for key, value in (theirs | EPOCH_QUERY_SETTINGS).items():
+        if own.conf.isModifiable(key):
+            own.conf.set(key, value)
+    return own
 
 
 def running_session() -> SparkSession | None:
@@ -145,13 +175,33 @@ def _value_in(session: SparkSession, setting: SparkSetting) -> str:
         return setting.spark_default
 
 
-def _start_session(settings: Mapping[str, str], master: str | None) -> SparkSession:
+def _start_session(settings: Mapping[str, str], master: str | None, *, uses_class_archive: bool) -> SparkSession:
     given = _given_to_spark(os.environ)
     chosen = settings_of_own_session(settings, master, given)
+    variables = _interpreters(chosen)
     if _GATEWAY_PORT not in os.environ:
         chosen |= quiet_logging(given | chosen, _configuration_directory(os.environ))
-    with _environment(_launch_variables(chosen, os.environ)):
+        java = find_java(os.environ, bundled_java_home())
+        variables["JAVA_HOME"] = str(java.home)
+        if uses_class_archive and DEFAULT_JAVA_OPTIONS not in {**given, **settings}:
+            chosen |= _from_archive(chosen, java)
+    with _environment(variables):
         return _uninterrupted(lambda: _start(chosen))
+
+
+def _from_archive(chosen: Mapping[str, str], java: JavaRuntime) -> dict[str, str]:
+    """The setting that has Java start from its class archive; where there is none yet, one is made later.
+
+    The archive fits headrace's own options for Java, so it is used together with them or not at all.
+    """
+    options = chosen.get(DEFAULT_JAVA_OPTIONS)
+    archive = ClassArchive.of(java, Path(_find_spark_home()), os.environ) if options else None
+    if archive is None:
+        return {}
+    if file := archive.find():
+        return {DEFAULT_JAVA_OPTIONS: f"{options} {QUIET} -XX:SharedArchiveFile={shlex.quote(str(file))}"}
+    atexit.register(archive.make_in_background)
+    return {}
 
 
 def _uninterrupted(start: Callable[[], SparkSession]) -> SparkSession:
@@ -211,18 +261,14 @@ def _configuration_directory(environment: Mapping[str, str]) -> Path | None:
     return Path(home) / "conf" if home else None
 
 
-def _launch_variables(chosen: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment variables that PySpark reads while it starts a session with the settings ``chosen``."""
-    variables = {}
+def _interpreters(chosen: Mapping[str, str]) -> dict[str, str]:
+    """The environment variables in which PySpark looks for the interpreter of its workers."""
     if python := chosen.get(_PYTHON):
-        variables["PYSPARK_PYTHON"] = python
-    elif is_local(chosen["spark.master"]):
+        return {"PYSPARK_PYTHON": python}
+    if is_local(chosen["spark.master"]):
         # The workers have to be this very interpreter, with its packages
-        variables["PYSPARK_PYTHON"] = sys.executable
-        variables["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    if _GATEWAY_PORT not in environment:
-        variables["JAVA_HOME"] = str(find_java(environment, bundled_java_home()).home)
-    return variables
+        return {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    return {}
 
 
 @contextmanager

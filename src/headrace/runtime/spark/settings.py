@@ -16,6 +16,9 @@ DEFAULT_MASTER: Final = "local[*]"
 
 _LOG_CONFIGURATION: Final = Path(__file__).with_name("log4j2.properties")
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+DEFAULT_JAVA_OPTIONS: Final = "spark.driver.defaultJavaOptions"
+"""Options that stand before the user's."""
+
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
@@ -110,12 +113,24 @@ _OWN_SESSION: Final = {
     "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",
+    # Behind this number of partitions a task has one shuffle file, sorted by partition; up to it, it writes a file for
+    # each partition first: 4,096 of them an epoch at parallelism 64. Where there are few partitions that is cheaper,
+    # because nothing is copied to be sorted.
+    "spark.shuffle.sort.bypassMergeThreshold": "8",
 }
+
+# Every task writes the Java source of its projections and its sort anew, to find that it was compiled before. A task of
+# an epoch gets few rows, and at parallelism 64 that took a quarter of Java's time: these are interpreted instead.
+EPOCH_QUERY_SETTINGS: Final = {
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
+}
+"""Of the session in which headrace's own queries run, not of those in which users' DataFrames are evaluated."""
 
 # Tasks run in Python; Java only plans, schedules and shuffles. Its optimising compiler (tier 4) and the threads of its
 # default collector take the cores from the tasks for minutes before they pay. With these an epoch takes a third less
 # time on two cores, from the second one on; what is really hot, as in a DataFrame source, is optimised all the same.
-_FRUGAL_JAVA: Final = " ".join(
+FRUGAL_JAVA: Final = " ".join(
     (
         "-XX:+UseSerialGC",
         "-XX:Tier4InvocationThreshold=100000",
@@ -138,6 +153,11 @@ _OWN_LOCAL_SESSION: Final = {
 def is_local(master: str) -> bool:
     """Whether the executors of ``master`` run on this machine."""
     return master.startswith("local")
+
+
+def runs_tasks_in_driver(master: str) -> bool:
+    """Whether ``master`` has no executors of its own: ``local``, ``local[*]``, not ``local-cluster[...]``."""
+    return master == "local" or master.startswith("local[")
 
 
 def settings_of_own_session(
@@ -167,7 +187,7 @@ def _java_options(theirs: Mapping[str, str]) -> dict[str, str]:
     """Headrace's options for Java, which stand before the user's; none where the user tunes it, too."""
     if "-XX:" in theirs.get(_JAVA_OPTIONS, ""):
         return {}
-    return {"spark.driver.defaultJavaOptions": _FRUGAL_JAVA}
+    return {DEFAULT_JAVA_OPTIONS: FRUGAL_JAVA}
 
 
 def quiet_logging(given_to_spark: Mapping[str, str], configuration_directory: Path | None) -> dict[str, str]:

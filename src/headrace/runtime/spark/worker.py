@@ -15,12 +15,11 @@ from headrace.exchange.envelope import MAX_CELL_BYTES, Envelope, from_record_bat
 from headrace.runtime.spark.shipping import Parts, read_job
 from headrace.runtime.task.background import attempt
 from headrace.runtime.task.dependencies import enter
-from headrace.runtime.task.instance import JobBlob, shipped_in
-from headrace.runtime.task.messages import EpochContext
+from headrace.runtime.task.messages import EpochContext, JobBlob, shipped_in
 from headrace.runtime.task.runner import TaskRunner
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from headrace.storage.folder import Folder
 
@@ -68,12 +67,14 @@ class ShippedJob:
     Args:
         digest: tells the job from all others.
         storage: where its state is, and what is shipped to its tasks.
+        storage_options: how its sources and sinks reach object stores.
         content: the pickled plan and dependencies, or the name of the shipped file in which they lie.
     """
 
-    def __init__(self, digest: str, storage: Folder, content: bytes | str) -> None:
+    def __init__(self, digest: str, storage: Folder, storage_options: Mapping[str, str], content: bytes | str) -> None:
         self._digest = digest
         self._storage = storage
+        self._storage_options = storage_options
         self._content = content
 
     def enter(self) -> JobBlob:
@@ -105,7 +106,7 @@ class ShippedJob:
         if isinstance(content, str):
             content = read_job(shipped_in(self._storage), content)
         plan, dependencies = pickle.loads(content)
-        return JobBlob(plan, self._storage, dependencies)
+        return JobBlob(plan, self._storage, dependencies, self._storage_options)
 
 
 class SourceStage:

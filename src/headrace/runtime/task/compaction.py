@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-import headrace.operators.window.mergers  # noqa: F401 - tells compaction how runs of windows are merged
+import headrace.operators.window.merging  # noqa: F401 - tells compaction how runs of windows are merged
 from headrace.common.errors import StateCorruptedError
 from headrace.state.compaction import run_compaction
 

@@ -27,9 +27,9 @@ REPORTED = (
     ArithmeticError,
     SystemExit,  # of user code that is called where no operator can tell: a __reduce__, say
 )
-"""Errors that running the task again cannot mend."""
+"""Errors that running the task again cannot repair."""
 
-_HOW_TO_MEND: Final = (
+_HOW_TO_REPAIR: Final = (
     " (in {}). Put it back as it was, and the job goes on; where there is no intact copy, start with a fresh "
     "checkpoint directory and a fresh output"
 )
@@ -46,7 +46,7 @@ def describe(error: BaseException, state: Folder) -> TaskFailure:
     details = "".join(traceback.format_exception(error))
     message = text_of(error) or type(error).__name__
     if isinstance(error, errors.StateCorruptedError):
-        message += _HOW_TO_MEND.format(state)
+        message += _HOW_TO_REPAIR.format(state)
     return TaskFailure(kind, message, details)
 
 

@@ -1,4 +1,4 @@
-"""What the driver tells the tasks of an epoch, and what they tell the driver."""
+"""What the driver tells the tasks: the job, and each epoch; and what they tell the driver."""
 
 from __future__ import annotations
 
@@ -7,24 +7,59 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.constants import MIN_WATERMARK
+from headrace.runtime.task.dependencies import NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from headrace.runtime.task.dependencies import Dependencies
     from headrace.state.compaction import CompactionResult
     from headrace.state.version import VersionRef
+    from headrace.storage.folder import Folder
 
 
 @dataclass(frozen=True, slots=True)
-class PieceTurn:
+class JobBlob:
+    """A job as it travels to the tasks: constant for the job's life, so it is unpickled once in a worker.
+
+    Attributes:
+        plan: the pickled :class:`JobPlan`.
+        storage: where its state is, and what is shipped to its tasks.
+        dependencies: what its functions need besides.
+        storage_options: how its sources and sinks reach object stores; not shown, since there are secrets among them.
+    """
+
+    plan: bytes
+    storage: Folder
+    dependencies: Dependencies = NOTHING
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def state(self) -> Folder:
+        """The folder of the state files."""
+        return self.storage.folder("state")
+
+    @property
+    def shipped(self) -> Folder:
+        """As of :func:`shipped_in`."""
+        return shipped_in(self.storage)
+
+
+def shipped_in(storage: Folder) -> Folder:
+    """The folder of a job's storage that holds what is too large to be sent along with every task."""
+    return storage.folder("shipped")
+
+
+@dataclass(frozen=True, slots=True)
+class SplitAssignment:
     """One piece of one split, or all of them, to be read by one task of stage 0.
 
     Attributes:
         node: node id of the source.
         channel: the number of the split within the job.
-        phase: which piece of the epoch's share it is.
-        pieces: what the reader needs, one after the other; none when the split has no input in this epoch.
-        starts: for each operator that makes watermarks, what it has reached; for phases after the first nothing is
+        piece: its number among the split's pieces in this epoch.
+        reads: what the reader needs, one after the other; none when the split has no input in this epoch.
+        starts: for each operator that makes watermarks, what it has reached; for pieces after the first nothing is
             known of the pieces before, so all start from the beginning and the receivers make it whole.
         ends: whether the split ends with this piece.
         idle: the watermark-making operators that have been silent for their idle timeout.
@@ -32,8 +67,8 @@ class PieceTurn:
 
     node: int
     channel: int
-    phase: int
-    pieces: tuple[Any, ...]
+    piece: int
+    reads: tuple[Any, ...]
     starts: Mapping[int, int]
     ends: bool = False
     idle: frozenset[int] = frozenset()
@@ -41,19 +76,22 @@ class PieceTurn:
 
 @dataclass(frozen=True, slots=True)
 class PartitionContext:
-    """What one task of a later stage starts from.
+    """What one task of a later stage, or of a stage 0 that holds state, starts from.
 
     Attributes:
         versions: the state to read; several after a change of parallelism.
         watermarks: by node id, the event time that each operator has reached.
         outputs: by node id, the watermark that each operator has passed on.
         adoptions: runs that were compacted in the background and now replace others.
+        dealt: by uid, the operators whose state without keys is dealt out again, with the numbers of subtasks that they
+            had; only in the first epoch after a start of the job.
     """
 
     versions: tuple[VersionRef, ...] = ()
     watermarks: Mapping[int, int] = field(default_factory=dict)
     outputs: Mapping[int, int] = field(default_factory=dict)
     adoptions: tuple[CompactionResult, ...] = ()
+    dealt: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +104,8 @@ class EpochContext:
         previous: the epoch that was run before it; manifests without an epoch take numbers as well.
         generation: that of the job manager, as in :class:`headrace.checkpoint.manifest.Manifest`.
         processing_time: the clock's reading in milliseconds.
-        turns: for each task of stage 0, what it reads.
-        partitions: for each task of a later stage, what it starts from.
+        assignments: for each task of stage 0, what it reads.
+        partitions: what each task of a later stage starts from; and each of stage 0, if that holds state.
         stalled: node ids of operators behind a source that waits for its next split: their event time stands still.
         is_last: whether every source ends in this epoch.
     """
@@ -77,7 +115,7 @@ class EpochContext:
     previous: int
     generation: int
     processing_time: int
-    turns: Mapping[int, tuple[PieceTurn, ...]]
+    assignments: Mapping[int, tuple[SplitAssignment, ...]]
     partitions: Mapping[tuple[int, int], PartitionContext]
     stalled: frozenset[int] = frozenset()
     is_last: bool = False
@@ -93,18 +131,18 @@ class EpochContext:
         return context
 
     def for_sources(self) -> list[EpochContext]:
-        """For each task of stage 0, only what it needs: what it reads, and what it hands on to later tasks."""
-        handed_on: list[dict[tuple[int, int], PartitionContext]] = [{} for _ in self.turns]
+        """For each task of stage 0, only what it needs: what it reads, its state, and what it tells later tasks."""
+        handed_on: list[dict[tuple[int, int], PartitionContext]] = [{} for _ in self.assignments]
         for (stage, partition), start in self.partitions.items():
-            handed_on[hands_on(partition, len(self.turns))][stage, partition] = start
+            handed_on[hands_on(partition, len(self.assignments))][stage, partition] = start
         return [
-            replace(self, turns={subtask: self.turns[subtask]}, partitions=partitions)
+            replace(self, assignments={subtask: self.assignments[subtask]}, partitions=partitions)
             for subtask, partitions in enumerate(handed_on)
         ]
 
     def for_partition(self, stage: int, partition: int) -> EpochContext:
         """Only what one task of a later stage needs."""
-        return replace(self, turns={}, partitions={(stage, partition): self.partitions[stage, partition]})
+        return replace(self, assignments={}, partitions={(stage, partition): self.partitions[stage, partition]})
 
 
 def hands_on(partition: int, sources: int) -> int:
@@ -130,35 +168,46 @@ class ChannelReport:
 
 
 @dataclass(frozen=True, slots=True)
+class StateReport:
+    """The state that one task has come to.
+
+    Attributes:
+        version: what it wrote; None for a task whose operators hold none.
+        earliest_timer: the earliest pending processing-time timer in milliseconds; None when there is none.
+        size: bytes in all runs of the version.
+    """
+
+    version: VersionRef | None = None
+    earliest_timer: int | None = None
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class TaskReport:
     """What one task has done in an epoch.
 
     Attributes:
         stage: its stage.
         partition: its number within the stage.
-        version: the state that it wrote; None for a task without state.
+        state: the state that it wrote.
         watermarks: by node id, the event time that each operator has reached.
         outputs: by node id, the watermark that each operator has passed on.
         channels: stage 0 only.
         committables: by node id of the sink.
         counters: by node id, the epoch's counters.
         records: by node id, records that went into the operator.
-        earliest_timer: the earliest pending processing-time timer in milliseconds; None when there is none.
-        state_bytes: bytes in all runs of the version.
         error: why the epoch cannot be finished, told to the user; the task itself has not failed.
     """
 
     stage: int
     partition: int
-    version: VersionRef | None = None
+    state: StateReport = field(default_factory=StateReport)
     watermarks: Mapping[int, int] = field(default_factory=dict)
     outputs: Mapping[int, int] = field(default_factory=dict)
     channels: tuple[ChannelReport, ...] = ()
     committables: Mapping[int, list[Any]] = field(default_factory=dict)
     counters: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
     records: Mapping[int, int] = field(default_factory=dict)
-    earliest_timer: int | None = None
-    state_bytes: int = 0
     error: TaskFailure | None = None
 
     def watermark_of(self, node: int) -> int:

@@ -13,12 +13,17 @@ from headrace.operators.rolling import RollingOperator, rolling_aggregate, rolli
 from headrace.operators.sink import SinkOperator
 from headrace.operators.stateless import FilterOperator, FlatMapOperator, MapBatchesOperator, MapOperator
 from headrace.operators.timestamps import TimestampsOperator
-from headrace.runtime.task.window_operators import columnar_window, local_window, row_window
+from headrace.operators.window.columnar import ColumnarWindowOperator
+from headrace.operators.window.layout import WindowLayout
+from headrace.operators.window.local import LocalWindowAggregate
+from headrace.operators.window.row_layout import RowWindowLayout
+from headrace.operators.window.row_window import RowWindowOperator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from headrace.common.typeinfo import TypeInformation
+    from headrace.graph.nodes import KeySelection
     from headrace.operators.base import Operator
     from headrace.plan.job_plan import JobPlan, PlannedOperator
 
@@ -31,13 +36,17 @@ class OperatorMaker:
         job_id: the job's id.
         generation: that of the job manager.
         subtask: which subtask.
+        storage_options: how sinks reach object stores.
     """
 
-    def __init__(self, plan: JobPlan, job_id: str, generation: int, subtask: int) -> None:
+    def __init__(
+        self, plan: JobPlan, job_id: str, generation: int, subtask: int, storage_options: Mapping[str, str]
+    ) -> None:
         self._plan = plan
         self._job_id = job_id
         self._generation = generation
         self._subtask = subtask
+        self._storage_options = storage_options
 
     def make(self, planned: PlannedOperator) -> Operator:
         """The operator that does what the spec says."""
@@ -86,21 +95,47 @@ class OperatorMaker:
             subtask=self._subtask,
             parallelism=planned.parallelism,
             input_type=planned.inputs[0].record_type,
+            storage_options=self._storage_options,
         )
         return SinkOperator(spec.sink, context)
 
     def _columnar_window(self, planned: PlannedOperator, spec: specs.ColumnarWindowSpec) -> Operator:
-        return columnar_window(planned, spec)
+        tag = None if spec.late_tag is None else spec.late_tag.tag_id
+        return ColumnarWindowOperator(_window_layout(planned, spec), spec.assigner, spec.allowed_lateness, tag)
 
     def _local_window(self, planned: PlannedOperator, spec: specs.LocalWindowSpec) -> Operator:
-        return local_window(planned, spec)
+        return LocalWindowAggregate(_window_layout(planned, spec.window), spec.window.assigner)
 
     def _row_window(self, planned: PlannedOperator, spec: specs.RowWindowSpec) -> Operator:
-        return row_window(planned, spec)
+        layout = RowWindowLayout(
+            assigner=spec.assigner,
+            codec=_key(planned).codec,
+            input_type=planned.inputs[0].record_type,
+            output_type=planned.node.type_of(None),
+            reduce_function=spec.reduce_function,
+            aggregate_function=spec.aggregate_function,
+            window_function=spec.window_function,
+            accumulator_type=spec.accumulator_type,
+            is_keyed=True,
+            lateness=spec.allowed_lateness,
+            late_tag=None if spec.late_tag is None else spec.late_tag.tag_id,
+            side_types=dict(planned.node.side_types),
+        )
+        return RowWindowOperator(layout)
 
 
 def _output_type(planned: PlannedOperator) -> TypeInformation:
     return planned.node.type_of(None)
+
+
+def _window_layout(planned: PlannedOperator, spec: specs.ColumnarWindowSpec) -> WindowLayout:
+    key = _key(planned)
+    records = next(edge for edge in planned.inputs if edge.input_index == 0)
+    return WindowLayout.of(records.record_type, key.codec, spec.aggregates, key.fields, key.names)
+
+
+def _key(planned: PlannedOperator) -> KeySelection:
+    return next(edge.key for edge in planned.inputs if edge.key is not None)
 
 
 _MAKERS: dict[type[specs.OperatorSpec], Callable[[OperatorMaker, PlannedOperator, Any], Operator]] = {

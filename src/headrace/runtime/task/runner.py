@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.garbage import gc_relaxed
 from headrace.exchange.envelope import Envelope, Kind
+from headrace.runtime.task.chain_cache import ChainCache
 from headrace.runtime.task.failures import REPORTED, describe
-from headrace.runtime.task.instance import JobBlob, StageInstance
-from headrace.runtime.task.kept import KeptInstances
-from headrace.runtime.task.messages import EpochContext, PartitionContext, TaskReport, hands_on
+from headrace.runtime.task.messages import EpochContext, JobBlob, PartitionContext, TaskReport, hands_on
+from headrace.runtime.task.operator_chain import OperatorChain
 from headrace.runtime.task.source_task import SourceTask
 from headrace.runtime.task.stage_task import StageTask
 
@@ -24,7 +24,7 @@ _CONTEXT_EDGE = -1
 
 
 class TaskRunner:
-    """Runs the tasks of one job in one process, and keeps their instances from epoch to epoch.
+    """Runs the tasks of one job in one process, and keeps their chains from epoch to epoch.
 
     Args:
         blob: the job.
@@ -32,7 +32,7 @@ class TaskRunner:
 
     def __init__(self, blob: JobBlob) -> None:
         self.blob = blob
-        self._kept = KeptInstances()
+        self._cache = ChainCache()
         plan: JobPlan = pickle.loads(blob.plan)
         self._stages = len(plan.stages)
         self._parallelism = [stage.parallelism for stage in plan.stages]
@@ -55,25 +55,25 @@ class TaskRunner:
             yield from self._stage_task(stage, envelopes)
 
     def close(self) -> None:
-        """Close every instance."""
-        self._kept.close()
+        """Close every chain."""
+        self._cache.close()
 
     def _source_task(self, subtask: int, context: EpochContext) -> Iterator[Envelope]:
-        instance: StageInstance | None = None
+        chain: OperatorChain | None = None
         try:
-            instance = self._take(0, subtask, context, None)
-            task = SourceTask(instance, context)
+            chain = self._take(0, subtask, context, context.partitions.get((0, subtask)))
+            task = SourceTask(chain, context)
             for _ in task.run():
-                yield from _emptied(instance)
-            yield from _emptied(instance)
+                yield from _emptied(chain)
+            yield from _emptied(chain)
             report = task.report()
-            self._keep(0, subtask, context, instance)
+            self._keep(0, subtask, context, chain)
         except REPORTED as error:
-            report = self._failed(0, subtask, instance, error)
-            yield from self._call_off(0)
+            report = self._failed(0, subtask, chain, error)
+            yield from self._fail_later_stages(0)
         except BaseException:
-            if instance is not None:
-                instance.drop()
+            if chain is not None:
+                chain.drop()
             raise
         yield self._report(subtask, report)
 
@@ -90,7 +90,7 @@ class TaskRunner:
             running.drop()
             raise
 
-    def _call_off(self, stage: int) -> Iterator[Envelope]:
+    def _fail_later_stages(self, stage: int) -> Iterator[Envelope]:
         """Tell every later task, before any record, that the epoch has failed: its input is not whole."""
         for later in range(stage + 1, self._stages):
             for partition in range(self._parallelism[later]):
@@ -98,25 +98,25 @@ class TaskRunner:
 
     def _contexts(self, subtask: int, context: EpochContext) -> Iterator[Envelope]:
         for stage, partition in context.partitions:
-            if hands_on(partition, self._parallelism[0]) == subtask:
+            if stage and hands_on(partition, self._parallelism[0]) == subtask:
                 payload = context.for_partition(stage, partition).to_bytes()
                 yield Envelope(stage, partition, -1, MIN_WATERMARK, _CONTEXT_EDGE, 0, 0, Kind.CONTEXT, payload)
 
-    def _take(self, stage: int, partition: int, context: EpochContext, start: PartitionContext | None) -> StageInstance:
-        """The instance that did the epoch before, or a new one."""
-        kept = self._kept.take((stage, partition), context, start)
-        return kept or StageInstance(self.blob, context.job_id, context.generation, stage, partition, start)
+    def _take(self, stage: int, partition: int, context: EpochContext, start: PartitionContext | None) -> OperatorChain:
+        """The chain that did the epoch before, or a new one."""
+        kept = self._cache.take((stage, partition), context, start)
+        return kept or OperatorChain(self.blob, context.job_id, context.generation, stage, partition, start)
 
-    def _keep(self, stage: int, partition: int, context: EpochContext, instance: StageInstance) -> None:
+    def _keep(self, stage: int, partition: int, context: EpochContext, chain: OperatorChain) -> None:
         if context.is_last or self._fresh:
-            instance.close()
+            chain.close()
         else:
-            self._kept.keep((stage, partition), context, instance)
+            self._cache.keep((stage, partition), context, chain)
 
-    def _failed(self, stage: int, partition: int, instance: StageInstance | None, error: BaseException) -> TaskReport:
-        if instance is not None:
-            instance.outbox.clear()
-            instance.drop()
+    def _failed(self, stage: int, partition: int, chain: OperatorChain | None, error: BaseException) -> TaskReport:
+        if chain is not None:
+            chain.outbox.clear()
+            chain.drop()
         return TaskReport(stage=stage, partition=partition, error=describe(error, self.blob.state))
 
     def _report(self, partition: int, report: TaskReport) -> Envelope:
@@ -133,7 +133,7 @@ class _RunningStage:
         self._stage = stage
         self._context: EpochContext | None = None
         self._partition = 0
-        self._instance: StageInstance | None = None
+        self._chain: OperatorChain | None = None
         self._task: StageTask | None = None
         self._report: TaskReport | None = None
 
@@ -154,8 +154,8 @@ class _RunningStage:
                 self._task.data(envelope)
         except REPORTED as error:
             yield from self._fail(error)
-        if self._instance is not None:
-            yield from _emptied(self._instance)
+        if self._chain is not None:
+            yield from _emptied(self._chain)
 
     def end(self) -> Iterator[Envelope]:
         """The input is over."""
@@ -163,12 +163,12 @@ class _RunningStage:
             return  # a partition that Spark made but nobody addressed
         if self._report is None:
             assert self._task is not None
-            assert self._instance is not None
+            assert self._chain is not None
             try:
                 self._task.end()
-                yield from _emptied(self._instance)
+                yield from _emptied(self._chain)
                 self._report = self._task.report()
-                self._runner._keep(self._stage, self._partition, self._context, self._instance)
+                self._runner._keep(self._stage, self._partition, self._context, self._chain)
             except REPORTED as error:
                 yield from self._fail(error)
         assert self._report is not None
@@ -178,8 +178,8 @@ class _RunningStage:
         self._context = EpochContext.from_bytes(bytes(envelope.payload))
         self._partition = envelope.partition
         start = self._context.partitions[self._stage, self._partition]
-        self._instance = self._runner._take(self._stage, self._partition, self._context, start)
-        self._task = StageTask(self._instance, self._context)
+        self._chain = self._runner._take(self._stage, self._partition, self._context, start)
+        self._task = StageTask(self._chain, self._context)
 
     def _give_up(self) -> None:
         """Another task has failed, which is what the driver will hear of."""
@@ -188,19 +188,19 @@ class _RunningStage:
 
     def drop(self) -> None:
         """The task cannot go on."""
-        if self._report is None and self._instance is not None:
-            self._instance.drop()
-            self._instance = None
+        if self._report is None and self._chain is not None:
+            self._chain.drop()
+            self._chain = None
 
     def _fail(self, error: BaseException) -> Iterator[Envelope]:
-        self._report = self._runner._failed(self._stage, self._partition, self._instance, error)
-        self._instance = None
-        return self._runner._call_off(self._stage)
+        self._report = self._runner._failed(self._stage, self._partition, self._chain, error)
+        self._chain = None
+        return self._runner._fail_later_stages(self._stage)
 
 
-def _emptied(instance: StageInstance) -> Iterator[Envelope]:
+def _emptied(chain: OperatorChain) -> Iterator[Envelope]:
     """What waits in the outbox."""
-    if instance.outbox:
-        envelopes = instance.outbox[:]
-        instance.outbox.clear()
+    if chain.outbox:
+        envelopes = chain.outbox[:]
+        chain.outbox.clear()
         yield from envelopes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -9,9 +10,8 @@ from headrace.common.constants import MIN_WATERMARK
 from headrace.exchange.channel import ChannelStatus, summaries_of
 from headrace.exchange.receiver import ExchangeReceiver
 from headrace.operators.timestamps import TimestampsOperator
-from headrace.runtime.task.inputs import EXCHANGE
-from headrace.runtime.task.messages import PartitionContext, TaskReport
-from headrace.runtime.task.source_task import committables_of
+from headrace.runtime.task.messages import PartitionContext
+from headrace.runtime.task.watermark_valve import EXCHANGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.exchange.envelope import Envelope
     from headrace.plan.job_plan import PlannedEdge
-    from headrace.runtime.task.instance import StageInstance
-    from headrace.runtime.task.messages import EpochContext
-    from headrace.runtime.task.wiring import Member
+    from headrace.runtime.task.messages import EpochContext, TaskReport
+    from headrace.runtime.task.operator_chain import OperatorChain
+    from headrace.runtime.task.outputs import ChainedOperator
 
 
 class StageTask:
     """One task of a later stage in one epoch.
 
     Args:
-        instance: the operators.
+        chain: the operators.
         context: the epoch, as far as this task is concerned.
     """
 
-    def __init__(self, instance: StageInstance, context: EpochContext) -> None:
-        self._instance = instance
+    def __init__(self, chain: OperatorChain, context: EpochContext) -> None:
+        self._chain = chain
         self._context = context
-        self._start = context.partitions.get((instance.stage.index, instance.partition), PartitionContext())
+        self._start = context.partitions.get((chain.stage.index, chain.partition), PartitionContext())
         self._receivers: dict[int, ExchangeReceiver] = {}
         self._of_edge: dict[int, ExchangeReceiver] = {}
         self._has_begun = False
-        for node, member in instance.members.items():
+        for node, member in chain.members.items():
             self._add_receiver(node, member)
 
     def summary(self, envelope: Envelope) -> None:
@@ -55,45 +55,26 @@ class StageTask:
     def end(self) -> None:
         """No more envelopes: bring every operator to the end of the epoch."""
         self._begin()
-        for node, member in self._instance.members.items():
+        for node, member in self._chain.members.items():
             if node in self._receivers:
                 final, _ = self._receivers[node].end()
-                member.gate.advance(EXCHANGE, final)
-        members = self._instance.members
-        for member in members.values():
-            if self._context.is_last:
-                member.operator.finish()
-        for member in members.values():
-            member.operator.end_epoch()
-        for node, member in members.items():
+                member.valve.advance(EXCHANGE, final)
+        self._chain.end_epoch(self._context)
+        for node, member in self._chain.members.items():
             for sender in member.senders:
-                sender.end_channel(member.fanout.watermark, self._status_of(node))
-        self._instance.seal_summaries()
+                sender.end_channel(member.output.watermark, self._status_of(node))
+        self._chain.seal_summaries()
 
     def report(self) -> TaskReport:
         """Write the state and say what was done."""
-        instance, context = self._instance, self._context
-        state = instance.state
-        assert state is not None
-        kept = instance.operator_states
-        for operator_state in kept:
-            operator_state.end_epoch()
-        version = state.snapshot(context.epoch, context.generation, instance.plan.inline_bytes)
-        timers = [time for operator_state in kept if (time := operator_state.earliest_processing_time()) is not None]
-        return TaskReport(
-            stage=instance.stage.index,
-            partition=instance.partition,
-            version=version,
-            watermarks={node: member.gate.watermark for node, member in instance.members.items()},
-            outputs={node: member.fanout.watermark for node, member in instance.members.items()},
-            committables=committables_of(instance.members),
-            counters={node: dict(member.operator.counters) for node, member in instance.members.items()},
-            records={node: member.gate.records for node, member in instance.members.items()},
-            earliest_timer=min(timers, default=None),
-            state_bytes=state.size_in_bytes(),
+        members = self._chain.members
+        return replace(
+            self._chain.report(self._context),
+            watermarks={node: member.valve.watermark for node, member in members.items()},
+            outputs={node: member.output.watermark for node, member in members.items()},
         )
 
-    def _add_receiver(self, node: int, member: Member) -> None:
+    def _add_receiver(self, node: int, member: ChainedOperator) -> None:
         edges = [edge for edge in member.planned.inputs if edge.is_exchange]
         if not edges:
             return
@@ -107,33 +88,30 @@ class StageTask:
         for edge in edges:
             self._of_edge[edge.id] = receiver
 
-    def _deliverer(self, member: Member) -> Callable[[PlannedEdge, Batch], None]:
-        return partial(member.gate.accept, EXCHANGE)
+    def _deliverer(self, member: ChainedOperator) -> Callable[[PlannedEdge, Batch], None]:
+        return partial(member.valve.accept, EXCHANGE)
 
     def _begin(self) -> None:
-        """Set every gate to where the last epoch ended, then start the operators (due timers fire)."""
+        """Set every valve to where the last epoch ended, then start the operators (due timers fire)."""
         if self._has_begun:
             return
         self._has_begun = True
-        for adoption in self._start.adoptions:
-            assert self._instance.state is not None
-            self._instance.state.adopt(adoption)
-        for node, member in self._instance.members.items():
+        for node, member in self._chain.members.items():
             reached = self._start.watermarks.get(node, MIN_WATERMARK)
-            member.gate.begin(self._inputs(member, reached), reached)
+            member.valve.begin(self._inputs(member, reached), reached)
             output = self._start.outputs.get(node, MIN_WATERMARK)
-            member.fanout.watermark = output
+            member.output.watermark = output
             for sender in member.senders:
-                sender.begin_channel(self._instance.partition, 0, output)
-        members = self._instance.members
+                sender.begin_channel(self._chain.partition, 0, output)
+        members = self._chain.members
         makers = {node for node, member in members.items() if isinstance(member.operator, TimestampsOperator)}
         watermarks = {
             node: (self._start.outputs if node in makers else self._start.watermarks).get(node, MIN_WATERMARK)
-            for node in self._instance.members
+            for node in self._chain.members
         }
-        self._instance.begin_epoch(self._context, watermarks)
+        self._chain.begin_epoch(self._context, watermarks)
 
-    def _inputs(self, member: Member, reached: int) -> dict[int, int]:
+    def _inputs(self, member: ChainedOperator, reached: int) -> dict[int, int]:
         """The operator's inputs that are not idle, each with what it has reached; all of them when all are idle.
 
         A chained producer of lower parallelism is not in every task; where it is missing it has no say.
@@ -144,7 +122,7 @@ class StageTask:
             if edge.is_exchange:
                 key, watermark = EXCHANGE, reached
                 status = self._receivers[member.planned.node.id].status
-            elif edge.source not in self._instance.members:
+            elif edge.source not in self._chain.members:
                 continue
             else:
                 key, watermark = edge.id, self._start.outputs.get(edge.source, MIN_WATERMARK)
@@ -156,9 +134,9 @@ class StageTask:
 
     def _status_of(self, node: int) -> ChannelStatus:
         """Finished when all inputs are; idle when nothing but idle and finished inputs is left."""
-        member = self._instance.members[node]
+        member = self._chain.members[node]
         chained = (edge.source for edge in member.planned.inputs if not edge.is_exchange)
-        states = {self._status_of(source) for source in chained if source in self._instance.members}
+        states = {self._status_of(source) for source in chained if source in self._chain.members}
         if node in self._receivers:
             states.add(self._receivers[node].status)
         if states == {ChannelStatus.FINISHED}:

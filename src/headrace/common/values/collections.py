@@ -1,0 +1,130 @@
+"""Handlers of lists, arrays and maps."""
+
+from __future__ import annotations
+
+import array as arrays
+from collections.abc import Mapping, Sequence
+from itertools import chain, pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.values.handler import NestedHandler, TypeHandler, WrongValueError, expect_json, first_wrong
+
+if TYPE_CHECKING:
+    from headrace.common.typeinfo import MapTypeInfo, SequenceTypeInfo
+    from headrace.common.values.checks import CheckSource
+
+_SEQUENCES: Final = frozenset({list, tuple})
+
+
+class SequenceHandler(NestedHandler):
+    """LIST and the arrays: lists; tuples, ``array.array`` and numpy's arrays of one dimension are taken as such."""
+
+    __slots__ = ("_element",)
+
+    info: SequenceTypeInfo
+
+    def __init__(self, info: SequenceTypeInfo, element: TypeHandler) -> None:
+        self._element = element
+        super().__init__(info)
+
+    def encode_present(self, values: Sequence[Any]) -> pa.Array:
+        if not _SEQUENCES.issuperset(set(map(type, values))):
+            values = [self._listed(value) for value in values]
+        flat = list(chain.from_iterable(values))
+        elements = _encode_part(self._element, flat, "[{}]")
+        if elements.null_count and not self.info.nullable_elements:
+            raise WrongValueError(None, f"a value: {self.info} has no missing elements", f"[{flat.index(None)}]")
+        return pa.ListArray.from_arrays(_offsets(values), elements, type=self.storage)
+
+    def decode_present(self, array: pa.Array) -> list[Any]:
+        bounds, start, length = _bounds(array)
+        flat = self._element.decode(array.values.slice(start, length))
+        return [flat[begin:end] for begin, end in pairwise(bounds)]
+
+    def _listed(self, value: Any) -> list[Any]:
+        if isinstance(value, list | tuple | arrays.array):
+            return list(value)
+        if isinstance(value, np.ndarray) and value.ndim == 1:
+            return list(value.tolist())
+        raise WrongValueError(value, f"a list, for {self.info}")
+
+    def add_check(self, source: CheckSource, value: str) -> str:
+        first, elements = source.bind(value)
+        condition = f"type({first}) is list and {source.name_of(self._element.all_coerced)}({elements})"
+        return condition if self.info.nullable_elements else f"{condition} and None not in {elements}"
+
+    def text_of_present(self, value: Any) -> str:
+        return f"[{', '.join(map(self._element.text, value))}]"
+
+    def from_json(self, value: Any) -> Any:
+        if value is None:
+            return None
+        expect_json(value, list, self.info)
+        return list(map(self._element.from_json, value))
+
+
+class MapHandler(NestedHandler):
+    """MAP: dicts, also other mappings, in the order of their keys."""
+
+    __slots__ = ("_key", "_value")
+
+    info: MapTypeInfo
+
+    def __init__(self, info: MapTypeInfo, key: TypeHandler, value: TypeHandler) -> None:
+        self._key = key
+        self._value = value
+        super().__init__(info)
+
+    def encode_present(self, values: Sequence[Any]) -> pa.Array:
+        for value in values:
+            if not isinstance(value, Mapping):
+                raise WrongValueError(value, f"a dict, for {self.info}")
+        keys = _encode_part(self._key, list(chain.from_iterable(values)), ", key {}")
+        if keys.null_count:
+            raise WrongValueError(None, "a key: a map has no None among its keys")
+        items = _encode_part(self._value, list(chain.from_iterable(value.values() for value in values)), ", value {}")
+        return pa.MapArray.from_arrays(_offsets(values), keys, items, type=self.storage)
+
+    def decode_present(self, array: pa.Array) -> list[Any]:
+        bounds, start, length = _bounds(array)
+        keys = self._key.decode(array.keys.slice(start, length))
+        items = self._value.decode(array.items.slice(start, length))
+        return [dict(zip(keys[begin:end], items[begin:end], strict=True)) for begin, end in pairwise(bounds)]
+
+    def add_check(self, source: CheckSource, value: str) -> str:
+        first, entries = source.bind(value)
+        keys, items = source.name_of(self._key.all_coerced), source.name_of(self._value.all_coerced)
+        return f"type({first}) is dict and None not in {entries} and {keys}({entries}) and {items}({entries}.values())"
+
+    def text_of_present(self, value: Any) -> str:
+        key, item = self._key.text, self._value.text
+        return f"{{{', '.join([f'{key(k)}={item(v)}' for k, v in value.items()])}}}"
+
+    def from_json(self, value: Any) -> Any:
+        if value is None:
+            return None
+        expect_json(value, dict, self.info)
+        return {self._key.parse(key): self._value.from_json(item) for key, item in value.items()}
+
+
+def _encode_part(handler: TypeHandler, values: list[Any], place: str) -> pa.Array:
+    try:
+        return handler.encode(values)
+    except WrongValueError as error:
+        index, wrong = first_wrong(handler, values) or (0, error)
+        raise wrong.inside(place.format(index)) from error
+
+
+def _offsets(values: Sequence[Any]) -> pa.Array:
+    lengths = np.fromiter(map(len, values), np.int64, len(values))
+    return pa.array(np.concatenate(([0], np.cumsum(lengths))), pa.int32())
+
+
+def _bounds(array: pa.Array) -> tuple[list[int], int, int]:
+    """Where each value's parts are in the flat list of parts, and which slice of the children that list is."""
+    offsets = array.offsets.to_numpy()
+    start = int(offsets[0])
+    return (offsets - start).tolist(), start, int(offsets[-1]) - start

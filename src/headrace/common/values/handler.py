@@ -1,0 +1,227 @@
+"""``TypeHandler``: everything that is done with the values of one type."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.errors import InvalidTypeError
+from headrace.common.values.checks import CheckSource
+
+if TYPE_CHECKING:
+    from headrace.common.typeinfo import TypeInformation
+
+NOT_COERCED: Final = object()
+"""What :meth:`TypeHandler.coerce_fast` gives for a value that takes the long way."""
+
+_SHOWN: Final = 200
+"""How many characters of a wrong value an error message shows."""
+
+
+class WrongValueError(Exception):
+    """A value does not fit; internal, since only the caller knows the row and the field.
+
+    What it tells is exact when a single value was to be encoded. Of many, it is one that may be wrong.
+    """
+
+    def __init__(self, value: object, expected: str, path: str = "") -> None:
+        super().__init__(value, expected, path)
+        self.value = value
+        self.expected = expected
+        self.path = path
+
+    def inside(self, segment: str) -> WrongValueError:
+        """The same error, seen from the value that contains the wrong one."""
+        return WrongValueError(self.value, self.expected, segment + self.path)
+
+    def describe(self) -> str:
+        """Where within the value, what is there, and what was expected."""
+        return f"{self.path}: got {_shown(self.value)} ({type(self.value).__name__}), expected {self.expected}"
+
+
+class TypeHandler(ABC):
+    """Converts the values of one type: to Arrow and back, to the form in which they are stored, to text and back.
+
+    ``None`` is a value of every type. A value is *coerced* when it looks as it does when it comes back from a column:
+    a function sees the same, whether a value was stored meanwhile or not.
+
+    Attributes:
+        info: the type.
+        storage: the type of the arrays.
+        is_coerced: whether a value is coerced already; made of :meth:`add_check`.
+        none_text: the text of ``None``.
+    """
+
+    __slots__ = ("info", "is_coerced", "storage")
+
+    none_text: ClassVar[str] = "null"
+
+    def __init__(self, info: TypeInformation) -> None:
+        self.info = info
+        self.storage: pa.DataType = info.storage_type
+        self.is_coerced: Callable[[Any], bool] = CheckSource.compiled(self)
+
+    @abstractmethod
+    def encode(self, values: Sequence[Any]) -> pa.Array:
+        """The values as an array.
+
+        Raises:
+            WrongValueError: when one does not fit.
+        """
+
+    @abstractmethod
+    def decode(self, array: pa.Array) -> list[Any]:
+        """The values of an array of type :attr:`storage`, coerced."""
+
+    @abstractmethod
+    def add_check(self, source: CheckSource, value: str) -> str:
+        """A conjunction in Python: whether what the expression ``value`` gives is coerced; false for ``None``."""
+
+    def all_coerced(self, values: Collection[Any]) -> bool:
+        """Whether all of some values are coerced."""
+        return all(map(self.is_coerced, values))
+
+    def coerce(self, value: Any) -> Any:
+        """The value itself if it is coerced, else one that is.
+
+        Raises:
+            InvalidTypeError: when it does not fit the type; the message says what was expected.
+        """
+        if self.is_coerced(value):
+            return value
+        coerced = self.coerce_fast(value)
+        if coerced is not NOT_COERCED:
+            return coerced
+        try:
+            return self.decode(self.encode([value]))[0]
+        except WrongValueError as error:
+            raise InvalidTypeError(f"the value{error.describe()}") from error
+
+    def coerce_fast(self, value: Any) -> Any:
+        """A value that is not coerced, coerced without Arrow, which takes tens of microseconds for a single value.
+
+        ``NOT_COERCED`` where this is not known, or not allowed.
+        """
+        return NOT_COERCED
+
+    def check(self, values: Iterable[Any]) -> None:
+        """Refuse values that do not fit the type.
+
+        Raises:
+            InvalidTypeError: for the first of them.
+        """
+        is_coerced = self.is_coerced
+        for value in values:
+            if not is_coerced(value):
+                self.coerce(value)
+
+    def text(self, value: Any) -> str:
+        """The value as Flink's own (Java's) classes write it, ``(a,1,true)`` for a tuple; what a text file holds.
+
+        What Java has no class for is written as Python writes it.
+        """
+        return self.none_text if value is None else self.text_of_present(value)
+
+    def text_of_present(self, value: Any) -> str:
+        """As :meth:`text`, of a value that is not ``None``."""
+        return str(value)
+
+    def printed(self, value: Any) -> str:
+        """The value as ``print()`` of PyFlink shows it."""
+        return self.text(value)
+
+    def parse(self, text: str) -> Any:
+        """A value from its text: a number in digits, a time in ISO 8601, bytes in Base64.
+
+        Raises:
+            ValueError: when the text is no value of this type, or the type has no such text.
+        """
+        raise ValueError(f"a value of type {self.info} cannot be read from text")
+
+    def from_json(self, value: Any) -> Any:
+        """A value from what :mod:`json` makes of it, with numbers that have a fraction as ``Decimal``.
+
+        Composite values become tuples. What is not handled here is left to :meth:`encode`.
+
+        Raises:
+            ValueError: when it is no value of this type.
+        """
+        return value
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.info})"
+
+
+class NestedHandler(TypeHandler):
+    """A handler of values with parts, which looks at the values that are there; nulls are handled here."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def encode_present(self, values: Sequence[Any]) -> pa.Array:
+        """As ``encode``, without any ``None``."""
+
+    @abstractmethod
+    def decode_present(self, array: pa.Array) -> list[Any]:
+        """As ``decode``, without any null."""
+
+    def encode(self, values: Sequence[Any]) -> pa.Array:
+        if None.__class__ not in set(map(type, values)):
+            return self.encode_present(values)
+        present = np.fromiter((value is not None for value in values), np.bool_, len(values))
+        dense = self.encode_present([value for value in values if value is not None])
+        return dense.take(pa.array(np.cumsum(present) - 1, pa.int64(), mask=~present))
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        if not array.null_count:
+            return self.decode_present(array)
+        values: list[Any] = [None] * len(array)
+        dense = self.decode_present(array.drop_null())
+        for position, value in zip(np.flatnonzero(valid_mask(array)).tolist(), dense, strict=True):
+            values[position] = value
+        return values
+
+
+def one_array(array: pa.Array | pa.ChunkedArray, values: Sequence[Any]) -> pa.Array:
+    """The array, unless pyarrow had to make several: text and binary columns hold up to 2 GiB."""
+    if isinstance(array, pa.ChunkedArray):
+        raise WrongValueError(values[0], "values of less than 2 GiB together in one batch")
+    return array
+
+
+def valid_mask(array: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Which values are not null."""
+    mask: np.ndarray[Any, np.dtype[np.bool_]] = array.is_valid().to_numpy(zero_copy_only=False)
+    return mask
+
+
+def first_wrong(handler: TypeHandler, values: Sequence[Any]) -> tuple[int, WrongValueError] | None:
+    """The first value that does not fit, and why. Slow: for when it is known that one does not."""
+    for index, value in enumerate(values):
+        try:
+            handler.encode([value])
+        except WrongValueError as error:
+            return index, error
+    return None
+
+
+def expect_json(value: Any, wanted: type, kind: Any) -> None:
+    """Refuse what is not what JSON has for a type.
+
+    Raises:
+        ValueError: when it is of another class.
+    """
+    if not isinstance(value, wanted):
+        raise ValueError(f"{value!r} is no value of type {kind}")
+
+
+def _shown(value: object) -> str:
+    try:
+        text = repr(value)
+    except Exception:  # a user's __repr__ may raise anything, and Python's own does for huge integers
+        text = object.__repr__(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

@@ -1,0 +1,105 @@
+"""Which handler every type has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.common.typeinfo import (
+    BasicType,
+    BasicTypeInfo,
+    CompositeTypeInfo,
+    DataclassTypeInfo,
+    DetachedTypeInfo,
+    DictTypeInfo,
+    MapTypeInfo,
+    NamedTupleTypeInfo,
+    PickledBytesTypeInfo,
+    RowTypeInfo,
+    SequenceTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+)
+from headrace.common.values.collections import MapHandler, SequenceHandler
+from headrace.common.values.dataclasses import DataclassHandler
+from headrace.common.values.numbers import (
+    BigDecHandler,
+    BigIntHandler,
+    BooleanHandler,
+    DoubleHandler,
+    FloatHandler,
+    IntegerHandler,
+)
+from headrace.common.values.pickles import PickleHandler
+from headrace.common.values.records import DictHandler, NamedTupleHandler, RecordHandler, TupleHandler
+from headrace.common.values.rows import DetachedHandler, RowHandler
+from headrace.common.values.strings import BytesHandler, CharHandler, StringHandler
+from headrace.common.values.temporal import (
+    DateHandler,
+    InstantHandler,
+    TimeHandler,
+    TimestampHandler,
+    TimestampLtzHandler,
+)
+
+if TYPE_CHECKING:
+    from headrace.common.values.basic import BasicHandler
+    from headrace.common.values.handler import TypeHandler
+
+_BASIC: Final[dict[BasicType, type[BasicHandler]]] = {
+    BasicType.STRING: StringHandler,
+    BasicType.BYTE: IntegerHandler,
+    BasicType.BOOLEAN: BooleanHandler,
+    BasicType.SHORT: IntegerHandler,
+    BasicType.INT: IntegerHandler,
+    BasicType.LONG: IntegerHandler,
+    BasicType.FLOAT: FloatHandler,
+    BasicType.DOUBLE: DoubleHandler,
+    BasicType.CHAR: CharHandler,
+    BasicType.BIG_INT: BigIntHandler,
+    BasicType.BIG_DEC: BigDecHandler,
+    BasicType.BYTES: BytesHandler,
+    BasicType.INSTANT: InstantHandler,
+    BasicType.SQL_DATE: DateHandler,
+    BasicType.SQL_TIME: TimeHandler,
+    BasicType.SQL_TIMESTAMP: TimestampHandler,
+    BasicType.TIMESTAMP_LTZ: TimestampLtzHandler,
+}
+
+
+_RECORDS: Final[dict[type[CompositeTypeInfo], Callable[[Any, list[TypeHandler]], RecordHandler]]] = {
+    TupleTypeInfo: TupleHandler,
+    NamedTupleTypeInfo: NamedTupleHandler,
+    DataclassTypeInfo: DataclassHandler,
+    DictTypeInfo: DictHandler,
+    RowTypeInfo: RowHandler,
+    DetachedTypeInfo: DetachedHandler,
+}
+
+
+@lru_cache(maxsize=1024)
+def handler_of(info: TypeInformation) -> TypeHandler:
+    """The handler of a type."""
+    if isinstance(info, BasicTypeInfo):
+        return basic_handler_of(info)
+    if isinstance(info, CompositeTypeInfo):
+        return record_handler_of(info)
+    if isinstance(info, SequenceTypeInfo):
+        return SequenceHandler(info, handler_of(info.element_type))
+    if isinstance(info, MapTypeInfo):
+        return MapHandler(info, handler_of(info.key_type), handler_of(info.value_type))
+    assert isinstance(info, PickledBytesTypeInfo)
+    return PickleHandler(info)
+
+
+@lru_cache(maxsize=64)
+def basic_handler_of(info: BasicTypeInfo) -> BasicHandler:
+    """The handler of a basic type."""
+    return _BASIC[info.basic_type](info)
+
+
+@lru_cache(maxsize=1024)
+def record_handler_of(info: CompositeTypeInfo) -> RecordHandler:
+    """The handler of a composite type."""
+    return _RECORDS[type(info)](info, [handler_of(field) for field in info.field_types])

@@ -1,0 +1,234 @@
+"""Handlers of booleans and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from decimal import Decimal, InvalidOperation
+from math import isnan
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.common.typeinfo import BasicType
+from headrace.common.values.basic import BasicHandler, decoded_numbers
+from headrace.common.values.handler import NOT_COERCED
+
+if TYPE_CHECKING:
+    from headrace.common.typeinfo import BasicTypeInfo
+    from headrace.common.values.checks import CheckSource
+
+_BITS: Final = {BasicType.BYTE: 8, BasicType.SHORT: 16, BasicType.INT: 32, BasicType.LONG: 64}
+_BITS_AS_DECIMAL: Final = 2048
+_EXACT_DOUBLES: Final = 2**53
+"""Integers up to this are doubles."""
+
+_SINGLE: Final = Struct("<f")
+_PLAIN_FROM: Final = Decimal("0.001")
+_PLAIN_BELOW: Final = Decimal(10_000_000)
+_NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+
+
+def _integer(value: Any) -> int:
+    """Integers of numpy and subclasses of ``int``, but not booleans."""
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return int(value)
+    raise ValueError(value)
+
+
+class BooleanHandler(BasicHandler):
+    """BOOLEAN: booleans, also numpy's; numbers are not truth values."""
+
+    __slots__ = ()
+    value_class = bool
+    expected = "a bool"
+    from_equal = bool
+
+    def convert(self, value: Any) -> bool:
+        if isinstance(value, np.bool_):
+            return bool(value)
+        raise ValueError(value)
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        return decoded_numbers(array, zero=False)
+
+    def text_of_present(self, value: Any) -> str:
+        return "true" if value else "false"
+
+    def parse(self, text: str) -> bool:
+        if text.lower() not in ("true", "false"):
+            raise ValueError(f"{text!r} is neither true nor false")
+        return text.lower() == "true"
+
+
+class IntegerHandler(BasicHandler):
+    """BYTE, SHORT, INT, LONG: integers of 8 to 64 bits."""
+
+    __slots__ = ("_high", "_low", "expected")
+    value_class = int
+    class_tells = False
+
+    def __init__(self, info: BasicTypeInfo) -> None:
+        bits = _BITS[info.basic_type]
+        self._low, self._high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+        self.expected = f"an int from {self._low} to {self._high}"
+        super().__init__(info)
+
+    def convert(self, value: Any) -> int:
+        return _integer(value)
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        return decoded_numbers(array)
+
+    def add_check(self, source: CheckSource, value: str) -> str:
+        first, number = source.bind(value)
+        return f"type({first}) is int and {self._low} <= {number} <= {self._high}"
+
+    def all_coerced(self, values: Collection[Any]) -> bool:
+        only_integers = {int}.issuperset(map(type, values))
+        if not values or (only_integers and self._low <= min(values) and max(values) <= self._high):
+            return True
+        return super().all_coerced(values)
+
+    def parse(self, text: str) -> int:
+        return int(text)
+
+
+class DoubleHandler(BasicHandler):
+    """DOUBLE: floats, also numpy's, and integers that a double holds exactly."""
+
+    __slots__ = ()
+    value_class = float
+    expected = "a float, or an int that a float holds exactly"
+    from_equal = float
+
+    def convert(self, value: Any) -> float:
+        if isinstance(value, float | np.floating):
+            narrowed = float(value)
+            if isinstance(value, np.longdouble) and narrowed != value and not np.isnan(value):
+                raise ValueError(value)
+            return narrowed
+        whole = _integer(value)
+        if int(float(whole)) != whole:
+            raise ValueError(value)
+        return float(whole)
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        return decoded_numbers(array)
+
+    def coerce_fast(self, value: Any) -> Any:
+        return float(value) if type(value) is int and -_EXACT_DOUBLES <= value <= _EXACT_DOUBLES else NOT_COERCED
+
+    def text_of_present(self, value: Any) -> str:
+        return _java_number(repr(float(value)))
+
+    def parse(self, text: str) -> float:
+        return float(text)
+
+    def from_json(self, value: Any) -> Any:
+        return float(value) if isinstance(value, Decimal | int) and not isinstance(value, bool) else value
+
+
+class FloatHandler(DoubleHandler):
+    """FLOAT: floats, rounded to 32 bits."""
+
+    __slots__ = ()
+    expected = "a float of 32 bits"
+    class_tells = False
+
+    def encode_exact(self, values: Sequence[Any]) -> pa.Array:
+        wide = pa.array(values, pa.float64())
+        narrow = wide.cast(self.storage)
+        if pc.sum(pc.is_inf(narrow)) != pc.sum(pc.is_inf(wide)):
+            raise ValueError("a finite number is beyond the largest float")
+        return narrow
+
+    def add_check(self, source: CheckSource, value: str) -> str:
+        return f"{source.name_of(_is_single)}({value})"
+
+    def coerce_fast(self, value: Any) -> Any:
+        if type(value) is not float:
+            return NOT_COERCED
+        try:
+            return _SINGLE.unpack(_SINGLE.pack(value))[0]
+        except OverflowError:
+            return NOT_COERCED
+
+    def text_of_present(self, value: Any) -> str:
+        return _java_number(str(np.float32(value)))
+
+
+def _is_single(value: Any) -> bool:
+    if type(value) is not float:
+        return False
+    try:
+        return isnan(value) or bool(_SINGLE.unpack(_SINGLE.pack(value))[0] == value)
+    except OverflowError:
+        return False
+
+
+class BigIntHandler(BasicHandler):
+    """BIG_INT: integers of any size, stored as their digits."""
+
+    __slots__ = ()
+    value_class = int
+    expected = "an int"
+
+    def convert(self, value: Any) -> int:
+        return _integer(value)
+
+    def encode_exact(self, values: Sequence[Any]) -> pa.Array:
+        return pa.array([None if value is None else _digits(value) for value in values], self.storage)
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        return [None if digits is None else int(digits, 0) for digits in array.to_pylist()]
+
+    def parse(self, text: str) -> int:
+        return int(text)
+
+
+def _digits(value: int) -> str:
+    # Python may refuse to write or read integers of more than 640 digits in base 10, but not in base 16.
+    return str(value) if value.bit_length() <= _BITS_AS_DECIMAL else hex(value)
+
+
+class BigDecHandler(BasicHandler):
+    """BIG_DEC: decimals, stored digit by digit, and integers; a float has been rounded already and is none."""
+
+    __slots__ = ()
+    value_class = Decimal
+    expected = "a decimal.Decimal or an int"
+    from_equal = Decimal
+
+    def convert(self, value: Any) -> Decimal:
+        return Decimal(value) if isinstance(value, Decimal) else Decimal(_integer(value))
+
+    def encode_exact(self, values: Sequence[Any]) -> pa.Array:
+        return pa.array([None if value is None else str(value) for value in values], self.storage)
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        return [None if digits is None else Decimal(digits) for digits in array.to_pylist()]
+
+    def parse(self, text: str) -> Decimal:
+        try:
+            return Decimal(text)
+        except InvalidOperation:
+            raise ValueError(f"{text!r} is not a number") from None
+
+    def from_json(self, value: Any) -> Any:
+        return self.parse(value) if isinstance(value, str) else value
+
+
+def _java_number(digits: str) -> str:
+    """The shortest digits of a number as Java writes them: with an exponent below 0.001 and from ten million on."""
+    if digits in _NOT_FINITE:
+        return _NOT_FINITE[digits]
+    number = Decimal(digits)
+    if not number or _PLAIN_FROM <= abs(number) < _PLAIN_BELOW:
+        plain = f"{number:f}"
+        return plain if "." in plain else f"{plain}.0"
+    sign, figures, _ = number.normalize().as_tuple()
+    rest = "".join(map(str, figures[1:])) or "0"
+    return f"{'-' if sign else ''}{figures[0]}.{rest}E{number.adjusted()}"

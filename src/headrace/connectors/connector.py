@@ -1,0 +1,149 @@
+"""Connectors by name: sources and sinks that are chosen by a text and options instead of a class of the program.
+
+A distribution adds one as an entry point of the group ``headrace.connectors``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.common.config_options import ConfigOption
+from headrace.common.errors import ConfigurationError, UnsupportedOperationError
+from headrace.common.plugins import Plugin, PluginGroup
+from headrace.common.typeinfo import Types
+from headrace.formats.format import create_decoding_format, create_encoding_format
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headrace.common.configuration import Configuration
+    from headrace.common.serialization import Encoder
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.connectors.sink import Sink
+    from headrace.connectors.source import Source
+    from headrace.formats.encoders import BulkWriterFactory
+    from headrace.formats.file_format import FileFormat
+
+FORMAT: Final = ConfigOption[str | None](
+    "format", str, None, "The name of the format; its options begin with this name and a dot."
+)
+"""The option of connectors whose records may have several formats."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorContext:
+    """What a connector makes a source or a sink of.
+
+    Attributes:
+        options: those of the connector, checked; those of its format are in it too, behind its name.
+        record_type: the type of the records that the program has declared, if it has.
+    """
+
+    options: Configuration
+    record_type: TypeInformation | None = None
+
+    def decoding_format(self) -> FileFormat:
+        """The reading half of the format that the option ``format`` names.
+
+        Raises:
+            ConfigurationError: when there is no such format, or its options are wrong.
+            InvalidTypeError: when the type does not fit, or has to be declared.
+            UnsupportedOperationError: when the format can only be written.
+        """
+        return create_decoding_format(self._format, self.record_type, self._format_options())
+
+    def encoding_format(self) -> Encoder | BulkWriterFactory:
+        """The writing half of the format that the option ``format`` names.
+
+        Raises:
+            ConfigurationError: when there is no such format, or its options are wrong.
+            UnsupportedOperationError: when the format can only be read.
+        """
+        return create_encoding_format(self._format, self._format_options())
+
+    @property
+    def _format(self) -> str:
+        name = self.options.get(FORMAT)
+        if name is None:
+            raise ConfigurationError("the option 'format' has to name the format of the records")
+        return name
+
+    def _format_options(self) -> dict[str, str]:
+        start = f"{self._format}."
+        given = self.options.to_dict()
+        return {key.removeprefix(start): value for key, value in given.items() if key.startswith(start)}
+
+
+class Connector(Plugin):
+    """Makes the sources and sinks of one kind of system."""
+
+    noun = "connector"
+
+    def create_source(self, context: ConnectorContext) -> Source:
+        """A source.
+
+        Raises:
+            ConfigurationError: when options contradict each other.
+            UnsupportedOperationError: unless overridden.
+        """
+        raise UnsupportedOperationError(f"{self} has a sink, but no source")
+
+    def create_sink(self, context: ConnectorContext) -> Sink:
+        """A sink.
+
+        Raises:
+            ConfigurationError: when options contradict each other.
+            UnsupportedOperationError: unless overridden.
+        """
+        raise UnsupportedOperationError(f"{self} has a source, but no sink")
+
+
+CONNECTORS: Final = PluginGroup(
+    "headrace.connectors",
+    Connector,
+    {
+        "filesystem": "headrace.connectors.file_system.connector:FileSystem",
+        "print": "headrace.connectors.print_sink.sink:Print",
+    },
+)
+"""All connectors that are there."""
+
+
+def create_source(
+    connector: str, options: Mapping[str, Any], record_type: TypeInformation | type | None = None
+) -> Source:
+    """A source of the connector of a name.
+
+    Args:
+        connector: the name.
+        options: what the connector is told; see its documentation.
+        record_type: the type of the records, where the connector does not know it.
+
+    Raises:
+        ConfigurationError: when there is no such connector, or the options are wrong; the message says which there are.
+        InvalidTypeError: when the type does not fit, or has to be declared.
+        UnsupportedOperationError: when the connector has no source.
+    """
+    plugin = CONNECTORS.load(connector)
+    kind = None if record_type is None else Types.of(record_type)
+    return plugin.create_source(ConnectorContext(_checked(plugin, options), kind))
+
+
+def create_sink(connector: str, options: Mapping[str, Any] | None = None) -> Sink:
+    """A sink of the connector of a name.
+
+    Args:
+        connector: the name.
+        options: what the connector is told; see its documentation.
+
+    Raises:
+        ConfigurationError: when there is no such connector, or the options are wrong; the message says which there are.
+        UnsupportedOperationError: when the connector has no sink.
+    """
+    plugin = CONNECTORS.load(connector)
+    return plugin.create_sink(ConnectorContext(_checked(plugin, options or {})))
+
+
+def _checked(plugin: Connector, options: Mapping[str, Any]) -> Configuration:
+    return plugin.read_options(options, nested=options.get(FORMAT.key))

@@ -1,0 +1,101 @@
+"""The formats that come with headrace, by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from headrace.common.config_options import ConfigOption
+from headrace.common.config_values import boolean, choice
+from headrace.common.errors import InvalidTypeError
+from headrace.common.typeinfo import Types
+from headrace.formats.csv import CsvEncoder, CsvFormat
+from headrace.formats.format import Format
+from headrace.formats.json import JsonLinesEncoder, JsonLinesFormat
+from headrace.formats.parquet import ParquetBulkWriters, ParquetFormat
+from headrace.formats.text import TextLineEncoder, TextLineFormat
+
+if TYPE_CHECKING:
+    from headrace.common.configuration import Configuration
+    from headrace.common.serialization import Encoder
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.formats.encoders import BulkWriterFactory
+    from headrace.formats.file_format import FileFormat
+
+CHARSET: Final = ConfigOption("charset", str, "UTF-8", "How characters are encoded.")
+
+DELIMITER: Final = ConfigOption("field-delimiter", str, ",", "What separates columns.")
+QUOTE: Final = ConfigOption("quote-character", str, '"', "What encloses values.")
+NO_QUOTE: Final = ConfigOption("disable-quote-character", boolean, False, "Whether values are never quoted.")
+NULL_LITERAL: Final = ConfigOption[str | None]("null-literal", str, None, "What stands for a missing value.")
+HEADER: Final = ConfigOption("header", boolean, False, "Whether the first line of every file names the columns.")
+
+COMPRESSION: Final = ConfigOption(
+    "compression", choice("snappy", "zstd", "gzip", "lz4", "none"), "snappy", "How files are compressed."
+)
+
+
+class Csv(Format):
+    """Comma-separated values."""
+
+    optional_options = (DELIMITER, QUOTE, NO_QUOTE, NULL_LITERAL, HEADER)
+
+    def create_decoding_format(self, record_type: TypeInformation | None, options: Configuration) -> FileFormat:
+        if record_type is None:
+            raise InvalidTypeError(
+                f"{self} needs the type of the records: give one with names, such as Types.ROW_NAMED"
+            )
+        return CsvFormat(
+            record_type,
+            header=options.get(HEADER),
+            delimiter=options.get(DELIMITER),
+            quote=_quote(options),
+            null_value=options.get(NULL_LITERAL),
+        )
+
+    def create_encoding_format(self, options: Configuration) -> Encoder:
+        return CsvEncoder(
+            header=options.get(HEADER),
+            delimiter=options.get(DELIMITER),
+            quote=_quote(options),
+            null_value=options.get(NULL_LITERAL),
+        )
+
+
+class Json(Format):
+    """One JSON document a line."""
+
+    def create_decoding_format(self, record_type: TypeInformation | None, options: Configuration) -> FileFormat:
+        return JsonLinesFormat(record_type)
+
+    def create_encoding_format(self, options: Configuration) -> Encoder:
+        return JsonLinesEncoder()
+
+
+class Parquet(Format):
+    """Parquet files."""
+
+    optional_options = (COMPRESSION,)
+
+    def create_decoding_format(self, record_type: TypeInformation | None, options: Configuration) -> FileFormat:
+        return ParquetFormat(type_info=record_type)
+
+    def create_encoding_format(self, options: Configuration) -> BulkWriterFactory:
+        return ParquetBulkWriters.for_row_type(compression=options.get(COMPRESSION))
+
+
+class Text(Format):
+    """Lines of text."""
+
+    optional_options = (CHARSET,)
+
+    def create_decoding_format(self, record_type: TypeInformation | None, options: Configuration) -> FileFormat:
+        if record_type not in (None, Types.STRING()):
+            raise InvalidTypeError(f"the records of {self} are Types.STRING(), not {record_type}")
+        return TextLineFormat(options.get(CHARSET))
+
+    def create_encoding_format(self, options: Configuration) -> Encoder:
+        return TextLineEncoder(options.get(CHARSET))
+
+
+def _quote(options: Configuration) -> str | None:
+    return None if options.get(NO_QUOTE) else options.get(QUOTE)

@@ -1,0 +1,163 @@
+"""``Accumulators``: a table of accumulators, sorted by (window end, hash, key), and how they are made and merged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.operators.window.aggregators import GroupedRows
+from headrace.operators.window.arrays import concat, fixed_width, gather, one_chunk
+from headrace.operators.window.kernels import group_ends, group_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from headrace.operators.window.aggregators import AggregatorList, Input
+    from headrace.operators.window.assign import Assignment
+
+    Longs = npt.NDArray[np.int64]
+    Hashes = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Pairs of a record and a window, or a pane, that are not aggregated yet.
+
+    Attributes:
+        ends: the end of the window or pane of each pair.
+        hashes: the hash of the record's key.
+        keys: the record's key.
+        columns: the input columns that the aggregators need, by what they are of the input.
+        arrivals: when each record came.
+    """
+
+    ends: Longs
+    hashes: Hashes
+    keys: pa.Array
+    columns: Mapping[Input, pa.Array]
+    arrivals: Longs
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def slice(self, start: int, stop: int) -> Chunk:
+        """The pairs from ``start`` up to ``stop``."""
+        length = stop - start
+        columns = {index: column.slice(start, length) for index, column in self.columns.items()}
+        keys = self.keys.slice(start, length)
+        return Chunk(self.ends[start:stop], self.hashes[start:stop], keys, columns, self.arrivals[start:stop])
+
+    def spread(self, pairs: Assignment) -> Chunk:
+        """Pairs of a record and a pane as pairs of a record and a window."""
+        rows = pairs.records
+        columns = {index: gather(column, rows) for index, column in self.columns.items()}
+        return Chunk(pairs.ends, self.hashes[rows], gather(self.keys, rows), columns, self.arrivals[rows])
+
+    @staticmethod
+    def concat(chunks: Sequence[Chunk]) -> Chunk:
+        """The pairs of all chunks, of which there is at least one."""
+        if len(chunks) == 1:
+            return chunks[0]
+        return Chunk(
+            np.concatenate([chunk.ends for chunk in chunks]),
+            np.concatenate([chunk.hashes for chunk in chunks]),
+            concat([chunk.keys for chunk in chunks]),
+            {index: concat([chunk.columns[index] for chunk in chunks]) for index in chunks[0].columns},
+            np.concatenate([chunk.arrivals for chunk in chunks]),
+        )
+
+
+@dataclass(frozen=True)
+class Accumulators:
+    """Rows of accumulators: at most one a key and window once they are merged.
+
+    Attributes:
+        ends: the end of each row's window.
+        hashes: the hash of each row's key.
+        keys: each row's key.
+        columns: the columns of the aggregators.
+    """
+
+    ends: Longs
+    hashes: Hashes
+    keys: pa.Array
+    columns: list[pa.Array]
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    @cached_property
+    def windows(self) -> tuple[Longs, Longs]:
+        """The ends of the windows, ascending, and where the rows of each begin (and the total); only when sorted."""
+        return group_ends(self.ends)
+
+    def slice(self, start: int, stop: int) -> Accumulators:
+        """The rows from ``start`` up to ``stop``."""
+        length = stop - start
+        columns = [column.slice(start, length) for column in self.columns]
+        return Accumulators(self.ends[start:stop], self.hashes[start:stop], self.keys.slice(start, length), columns)
+
+    def take(self, rows: Longs) -> Accumulators:
+        """The rows at ``rows``, in that order."""
+        columns = [gather(column, rows) for column in self.columns]
+        return Accumulators(self.ends[rows], self.hashes[rows], gather(self.keys, rows), columns)
+
+    def spread(self, pairs: Assignment) -> Accumulators:
+        """Rows of panes as rows of windows."""
+        rows = self.take(pairs.records)
+        return Accumulators(pairs.ends, rows.hashes, rows.keys, rows.columns)
+
+    @staticmethod
+    def concat(pieces: Sequence[Accumulators]) -> Accumulators:
+        """The rows of all pieces, of which there is at least one."""
+        if len(pieces) == 1:
+            return pieces[0]
+        return Accumulators(
+            np.concatenate([piece.ends for piece in pieces]),
+            np.concatenate([piece.hashes for piece in pieces]),
+            concat([piece.keys for piece in pieces]),
+            [concat(list(columns)) for columns in zip(*(piece.columns for piece in pieces), strict=True)],
+        )
+
+    @staticmethod
+    def of_chunk(aggregators: AggregatorList, chunk: Chunk) -> Accumulators:
+        """The accumulators of each key and window in a chunk."""
+        groups = group_rows(chunk.ends, chunk.hashes, chunk.keys)
+        first = groups.first_rows
+        blocks = [
+            aggregators.accumulate(GroupedRows(chunk.columns, chunk.arrivals, block)) for block in groups.blocks()
+        ]
+        columns = [concat(list(pieces)) for pieces in zip(*blocks, strict=True)]
+        return Accumulators(chunk.ends[first], chunk.hashes[first], gather(chunk.keys, first), columns)
+
+    @staticmethod
+    def merged(aggregators: AggregatorList, pieces: Sequence[Accumulators]) -> Accumulators:
+        """One row a key and window, of pieces that are sorted and merged each; earlier pieces came earlier."""
+        pieces = [piece for piece in pieces if len(piece)] or list(pieces[:1])
+        return pieces[0] if len(pieces) == 1 else Accumulators.regrouped(aggregators, pieces)
+
+    @staticmethod
+    def regrouped(aggregators: AggregatorList, pieces: Sequence[Accumulators]) -> Accumulators:
+        """One row a key and window, of rows in any order; earlier rows came earlier."""
+        rows = Accumulators.concat(pieces)
+        groups = group_rows(rows.ends, rows.hashes, rows.keys)
+        first = groups.first_rows
+        columns = aggregators.merge([gather(column, groups.order) for column in rows.columns], groups.segments)
+        return Accumulators(rows.ends[first], rows.hashes[first], gather(rows.keys, first), columns)
+
+    @staticmethod
+    def of_table(table: pa.Table) -> Accumulators:
+        """The rows of a table in state, not copied when it has one chunk."""
+        ends, hashes, keys, *columns = map(one_chunk, table.columns)
+        return Accumulators(fixed_width(ends), fixed_width(hashes), keys, columns)
+
+    def to_table(self, schema: pa.Schema) -> pa.Table:
+        """The rows as a table: window end, hash, key, and the other columns."""
+        arrays = [pa.array(self.ends), pa.array(self.hashes), self.keys, *self.columns]
+        return pa.Table.from_arrays(arrays, schema=schema)

@@ -1,0 +1,126 @@
+"""The physical plan as it is shown: a diagram of its stages, and documents for other programs.
+
+The document of a plan has these keys, in this order; later versions may add some, but change none:
+
+===================  ===================================================================================
+``name``             the job's name
+``mode``             ``STREAMING`` or ``BATCH``
+``max_parallelism``  the number of key groups of an operator that does not say otherwise
+``stages``           a list of ``{"index", "parallelism", "operators"}``, from the sources on
+``edges``            a list of edges, as below
+===================  ===================================================================================
+
+An operator has ``id``, ``name``, ``kind``, ``pact`` (``Data Source``, ``Operator`` or ``Data Sink``), ``uid``,
+``uid_derived`` (true when the user gave none), ``parallelism``, ``max_parallelism``, ``state`` (a list of the kinds of
+state that it may hold: ``keyed``, ``operator list``, ``union list``, ``broadcast``), ``output_type`` (null for sinks)
+and ``call_site`` (the line of the program that asked for it).
+
+An edge has ``source`` and ``target`` (ids of operators), ``input`` (which input of the target, from 0),
+``ship_strategy`` (``FORWARD``, ``HASH`` or ``REBALANCE``), ``exchange`` (whether it crosses a shuffle; else its ends
+are chained), ``key`` (what the records are keyed by; null when they are not) and ``side_output`` (null for the main
+output).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.graph.diagram import Arrow, Box, Diagram, Frame
+from headrace.graph.execution_plan import node_document
+from headrace.graph.labels import count_of, key_label, role_of, ship_label
+from headrace.state.kinds import names_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, Stage
+
+
+def plan_diagram(plan: JobPlan) -> Diagram:
+    """The stages, what runs chained in them, and what is shuffled between them."""
+    stages = count_of(len(plan.stages), "stage")
+    mode = "batch" if plan.is_batch else "streaming"
+    return Diagram(
+        f"{plan.name}: {stages}, {count_of(plan.max_parallelism, 'key group')}, {mode} mode",
+        tuple(map(_frame, plan.stages)),
+        tuple(_arrow(edge) for operator in plan.operators() for edge in operator.outputs),
+    )
+
+
+def _frame(stage: Stage) -> Frame:
+    title = f"Stage {stage.index}, parallelism {stage.parallelism}"
+    return Frame(title, tuple(_box(operator, stage) for operator in stage.operators))
+
+
+def _box(operator: PlannedOperator, stage: Stage) -> Box:
+    return Box(operator.node.id, operator.node.name, role_of(operator.node), tuple(_notes(operator, stage)))
+
+
+def _notes(operator: PlannedOperator, stage: Stage) -> Iterator[str]:
+    """What tells an operator from others: its uid, its state, and its parallelism where that is not its stage's."""
+    yield f"uid {operator.uid}" + ("" if operator.has_explicit_uid else " (derived)")
+    if operator.state_kinds:
+        yield f"{' and '.join(names_of(operator.state_kinds))} state"
+    if operator.parallelism != stage.parallelism:
+        yield f"parallelism {operator.parallelism}"
+
+
+def _arrow(edge: PlannedEdge) -> Arrow:
+    label = ship_label(edge.partitioning, edge.key if edge.is_exchange else None, edge.side_output)
+    return Arrow(edge.source, edge.target, label, edge.is_exchange)
+
+
+def execution_plan_document(plan: JobPlan) -> dict[str, Any]:
+    """The plan in the shape of Flink's execution plan; see :mod:`headrace.graph.execution_plan`."""
+    operators = sorted(plan.operators(), key=lambda operator: operator.node.id)
+    uids = [operator.uid if operator.has_explicit_uid else None for operator in operators]
+    nodes = [node_document(op.node, op.inputs, op.parallelism, uid) for op, uid in zip(operators, uids, strict=True)]
+    return {"nodes": nodes}
+
+
+def plan_document(plan: JobPlan) -> dict[str, Any]:
+    """The plan with all that headrace knows of it."""
+    return {
+        "name": plan.name,
+        "mode": "BATCH" if plan.is_batch else "STREAMING",
+        "max_parallelism": plan.max_parallelism,
+        "stages": [_stage(stage) for stage in plan.stages],
+        "edges": [_edge(edge) for operator in plan.operators() for edge in operator.outputs],
+    }
+
+
+def _stage(stage: Stage) -> dict[str, Any]:
+    return {
+        "index": stage.index,
+        "parallelism": stage.parallelism,
+        "operators": [_operator(operator) for operator in stage.operators],
+    }
+
+
+def _operator(operator: PlannedOperator) -> dict[str, Any]:
+    node = operator.node
+    return {
+        "id": node.id,
+        "name": node.name,
+        "kind": node.spec.kind,
+        "pact": role_of(node),
+        "uid": operator.uid,
+        "uid_derived": not operator.has_explicit_uid,
+        "parallelism": operator.parallelism,
+        "max_parallelism": operator.max_parallelism,
+        "state": names_of(operator.state_kinds),
+        "output_type": None if node.output_type is None else str(node.output_type),
+        "call_site": str(node.call_site),
+    }
+
+
+def _edge(edge: PlannedEdge) -> dict[str, Any]:
+    return {
+        "source": edge.source,
+        "target": edge.target,
+        "input": edge.input_index,
+        "ship_strategy": edge.partitioning.label,
+        "exchange": edge.is_exchange,
+        "key": None if edge.key is None else key_label(edge.key),
+        "side_output": edge.side_output,
+    }

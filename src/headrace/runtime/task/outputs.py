@@ -1,0 +1,168 @@
+"""Where the operators of a chain send what they emit: to the next operators, and to the exchange."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from headrace.common.constants import MIN_WATERMARK
+from headrace.exchange.keying import KeyFunctionError, keys_of
+from headrace.operators.keyed import KeyedBatch
+from headrace.operators.user_code import UserCodeGuard, user_error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from headrace.common.batch import Batch
+    from headrace.exchange.sender import EdgeSender
+    from headrace.operators.base import Operator, OperatorContext
+    from headrace.plan.job_plan import PlannedEdge, PlannedOperator
+    from headrace.runtime.task.forks import Fork, Merge, WatermarkLog
+    from headrace.runtime.task.watermark_valve import WatermarkValve
+
+
+class _KeyFunctionGuard(UserCodeGuard):
+    """Knows the record that a key function failed with."""
+
+    __slots__ = ()
+
+    def _told(self, error: BaseException) -> BaseException:
+        if isinstance(error, KeyFunctionError):
+            return user_error(error.__cause__ or error, self._context, error.record)
+        return super()._told(error)
+
+
+def calling_key_function(context: OperatorContext) -> UserCodeGuard:
+    """Turns what a key function raises, and keys or records that do not fit, into an error that names the operator."""
+    return _KeyFunctionGuard(context)
+
+
+class Target(Protocol):
+    """Takes what an operator emits."""
+
+    def accept(self, batch: Batch) -> None:
+        """Records."""
+
+    def advance(self, watermark: int) -> None:
+        """A watermark."""
+
+
+class ChainingOutput:
+    """Hands records to the next operator of the same task.
+
+    Args:
+        valve: that of the next operator.
+        edge: the edge between the two.
+        context: the operator whose key function is called when the edge wants keys.
+
+    Attributes:
+        edge: the edge.
+        merge: where records have to wait before the operator sees them.
+    """
+
+    def __init__(self, valve: WatermarkValve, edge: PlannedEdge, context: OperatorContext) -> None:
+        self._valve = valve
+        self.edge = edge
+        self.merge: Merge | None = None
+        self._context = context
+
+    def accept(self, batch: Batch) -> None:
+        if self.edge.key is not None:
+            with calling_key_function(self._context):
+                batch = KeyedBatch.of(batch, keys_of(batch, self.edge.key))
+        if self.merge is None:
+            self._valve.accept(self.edge.id, self.edge, batch)
+        else:
+            self.merge.wait(self, batch)
+
+    def advance(self, watermark: int) -> None:
+        self._valve.advance(self.edge.id, watermark)
+
+
+class ExchangeOutput:
+    """Hands records to the exchange.
+
+    Args:
+        sender: the sending end of the edge.
+
+    Attributes:
+        edge: the edge.
+        merge: where records have to wait before they are sent.
+    """
+
+    def __init__(self, sender: EdgeSender) -> None:
+        self.sender = sender
+        self.edge = sender.edge
+        self.merge: Merge | None = None
+
+    def accept(self, batch: Batch) -> None:
+        if self.merge is None:
+            self.sender.send(batch)
+        else:
+            self.merge.wait(self, self.sender.prepared(batch))
+
+    def advance(self, watermark: int) -> None:
+        """The last watermark travels with the summary at the end of the epoch."""
+
+
+class BroadcastingOutput:
+    """The output of an operator: copies what it emits to all that read from it.
+
+    Attributes:
+        watermark: the last one that was passed on.
+        log: remembers the watermarks of what is emitted, where branches merge that depend on it.
+        forks: by side output (None for the main output), the fork that it is.
+    """
+
+    def __init__(self) -> None:
+        self.watermark = MIN_WATERMARK
+        self.log: WatermarkLog | None = None
+        self.forks: dict[str | None, Fork] = {}
+        self._main: list[Target] = []
+        self._sides: dict[str, list[Target]] = {}
+
+    def add(self, side_output: str | None, target: Target) -> None:
+        """Let ``target`` read from the main output or from a side output."""
+        targets = self._main if side_output is None else self._sides.setdefault(side_output, [])
+        targets.append(target)
+
+    def side_outputs(self) -> Iterable[str]:
+        """The side outputs that somebody reads."""
+        return self._sides.keys()
+
+    def emit(self, batch: Batch) -> None:
+        if len(batch):
+            if self.log is not None:
+                self.log.add(batch)
+            self._hand_on(batch, self._main, self.forks.get(None))
+
+    def emit_side(self, tag_id: str, batch: Batch) -> None:
+        if len(batch):
+            self._hand_on(batch, self._sides.get(tag_id, ()), self.forks.get(tag_id))
+
+    def advance_watermark(self, watermark: int) -> None:
+        self.watermark = watermark
+        for target in self._main:
+            target.advance(watermark)
+        for targets in self._sides.values():
+            for target in targets:
+                target.advance(watermark)
+
+    def _hand_on(self, batch: Batch, targets: Iterable[Target], fork: Fork | None) -> None:
+        if fork is not None:
+            batch = fork.begin(batch)
+        for target in targets:
+            target.accept(batch)
+        if fork is not None:
+            fork.end()
+
+
+@dataclass(slots=True)
+class ChainedOperator:
+    """One operator of a chain with its input and its outputs."""
+
+    planned: PlannedOperator
+    operator: Operator
+    valve: WatermarkValve
+    output: BroadcastingOutput
+    senders: list[EdgeSender] = field(default_factory=list)

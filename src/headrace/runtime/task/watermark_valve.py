@@ -1,0 +1,128 @@
+"""The watermark valve of an operator: its event time is that of the slowest of its inputs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from headrace.common.constants import MIN_WATERMARK
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Container, Iterable, Mapping
+
+    from headrace.common.batch import Batch
+    from headrace.operators.base import Operator
+    from headrace.plan.job_plan import PlannedEdge
+
+
+EXCHANGE: Final = -1
+"""Stands for all exchanged edges of an operator together: the receiver has merged them."""
+
+
+class Inputs:
+    """The inputs of one operator, as far as they are not idle."""
+
+    def __init__(self) -> None:
+        self._reached: dict[int, int] = {}
+
+    def begin(self, reached: Mapping[int, int]) -> None:
+        """Start of an epoch, or of a piece of a split: every input has come so far."""
+        self._reached = dict(reached)
+
+    def __contains__(self, source: int) -> bool:
+        return source in self._reached
+
+    def advance(self, source: int, watermark: int) -> None:
+        """One input has come so far; an idle one has no say."""
+        if source in self._reached:
+            self._reached[source] = max(watermark, self._reached[source])
+
+    def slowest(self) -> int:
+        """What all have reached."""
+        return min(self._reached.values())
+
+    def slowest_but(self, sources: Container[int]) -> int | None:
+        """What all others have reached; None where there are no others."""
+        return min((reached for source, reached in self._reached.items() if source not in sources), default=None)
+
+
+class WatermarkValve:
+    """Passes records and watermarks on to an operator; as Flink's ``StatusWatermarkValve``.
+
+    An input is a chained edge, or everything that came through the exchange. Most operators have one input; then it
+    only counts records.
+
+    Args:
+        operator: the operator.
+    """
+
+    def __init__(self, operator: Operator) -> None:
+        self.operator = operator
+        self.watermark = MIN_WATERMARK
+        self.records = 0
+        self._inputs = Inputs()
+        self._only: int | None = None
+
+    def begin(self, inputs: Mapping[int, int], watermark: int) -> None:
+        """Start of an epoch, or of a piece of a split.
+
+        Args:
+            inputs: the watermark of each input that is not idle.
+            watermark: the event time that the operator has reached.
+        """
+        self._inputs.begin(inputs)
+        self._only = None if len(inputs) > 1 else next(iter(inputs), None)
+        self.watermark = watermark
+
+    def accept(self, source: int, edge: PlannedEdge, batch: Batch) -> None:
+        """Records of one input."""
+        self.records += len(batch)
+        if source != self._only:
+            limit = self._limit((source,))
+            self._inputs.advance(source, int(batch.watermarks[-1]))
+            batch = self._limited(batch, limit)
+        self._pass(edge.input_index, batch)
+
+    def accept_merged(
+        self, sources: Collection[int], reached: Mapping[int, int], batches: Iterable[tuple[int, Batch]]
+    ) -> None:
+        """Records of several inputs in their common order, each with the watermark that these had reached at it.
+
+        Args:
+            sources: the inputs.
+            reached: how far those have come that had records.
+            batches: index of the operator's input and records, in their order.
+        """
+        limit = self._limit(sources)
+        for source, watermark in reached.items():
+            self._inputs.advance(source, watermark)
+        for input_index, batch in batches:
+            self.records += len(batch)
+            self._pass(input_index, self._limited(batch, limit))
+
+    def counts(self, source: int) -> bool:
+        """Whether event time waits for an input; it does not for an idle one."""
+        return source in self._inputs
+
+    def advance(self, source: int, watermark: int) -> None:
+        """One input has reached ``watermark``; an idle one has no say."""
+        self._inputs.advance(source, watermark)
+        self.watermark = max(self._inputs.slowest(), self.watermark)
+        self.operator.advance_watermark(self.watermark)
+
+    def _pass(self, input_index: int, batch: Batch) -> None:
+        self.watermark = int(batch.watermarks[-1])
+        self.operator.process(input_index, batch)
+
+    def _limit(self, sources: Collection[int]) -> int | None:
+        """What all inputs but these have reached; these come on their own, so it does not move meanwhile."""
+        if not any(source in self._inputs for source in sources):
+            # What an idle input still has to say moves nothing.
+            return self.watermark
+        return self._inputs.slowest_but(sources)
+
+    def _limited(self, batch: Batch, limit: int | None) -> Batch:
+        """The same records under no more than ``limit``, and no less than what was reached already."""
+        watermarks = batch.watermarks if limit is None else np.minimum(batch.watermarks, limit)
+        return batch.with_watermarks(np.maximum(watermarks, self.watermark))

@@ -1,0 +1,95 @@
+"""``OperatorListState``: a list that belongs to a subtask, as runs of elements."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from headrace.common.errors import InvalidTypeError, StateMigrationError
+from headrace.common.values import handler_of
+from headrace.state.copying import copy_value
+from headrace.state.inline_merge import merge_small_runs
+from headrace.state.interfaces import ListState
+from headrace.state.run_layout import KIND, VALUE
+from headrace.state.state_table import Elements
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from headrace.state.descriptors import ListStateDescriptor
+    from headrace.state.runs import RunStore
+
+ELEMENTS: Final = "elements"
+"""The kind of these runs: a row is an element, and merging puts the rows one after the other."""
+
+
+class OperatorListState(ListState[Any]):
+    """A list. ``add`` reads nothing; a list that is replaced by an equal one has not changed.
+
+    Args:
+        store: its runs.
+        descriptor: what the program says about it.
+
+    Raises:
+        StateMigrationError: when elements of another type are stored.
+    """
+
+    def __init__(self, store: RunStore, descriptor: ListStateDescriptor) -> None:
+        self._store = store
+        self._elements = Elements(descriptor.element_type, expires=False)
+        self._coerce = handler_of(descriptor.element_type).coerce
+        self._meta = {KIND: ELEMENTS, "types": descriptor.stored_types()}
+        self._added: list[Any] = []
+        self._cleared = False
+        for run in store.runs:
+            if run.meta.get("types") != self._meta["types"]:
+                raise StateMigrationError(
+                    f"the state {descriptor.name!r} was stored with another type: stored {run.meta.get('types')}, "
+                    f"declared {self._meta['types']}; give the state another name, or restore the old declaration"
+                )
+
+    def get(self) -> list[Any]:
+        stored = [] if self._cleared else self._read()
+        return stored + list(map(copy_value, self._added))
+
+    def add(self, value: Any) -> None:
+        self._added.append(self._stored(value))
+
+    def add_all(self, values: Iterable[Any]) -> None:
+        self._added.extend([self._stored(value) for value in values])
+
+    def update(self, values: Iterable[Any]) -> None:
+        self._added = [self._stored(value) for value in values]
+        self._cleared = True
+
+    def clear(self) -> None:
+        self.update(())
+
+    def end_epoch(self) -> None:
+        """Writes the elements that were added, or all where older ones are void."""
+        added = self._elements.to_columns(self._added)
+        if not (self._cleared and self._is_stored(added[VALUE])):
+            if self._cleared and self._store.runs:
+                self._store.replace(self._store.runs, None, {})
+            self._store.append(pa.RecordBatch.from_pydict(added), self._meta)
+            merge_small_runs(self._store, now=0)
+        self._added, self._cleared = [], False
+
+    def _stored(self, value: Any) -> Any:
+        if value is None:
+            raise InvalidTypeError("None cannot be an element of a ListState")
+        return copy_value(self._coerce(value))
+
+    def _read(self) -> list[Any]:
+        elements: list[Any] = []
+        for run in self._store.runs:
+            elements += self._elements.from_columns(run.column(VALUE), None)
+        return elements
+
+    def _is_stored(self, added: pa.Array) -> bool:
+        """Whether the elements are those that the runs hold already."""
+        if self._store.rows != len(added):
+            return False
+        stored = [run.column(VALUE) for run in self._store.runs]
+        return not stored or bool(pa.concat_arrays(stored).equals(added))

@@ -1,0 +1,134 @@
+"""``OperatorStateStore``: the state of a subtask that belongs to no key."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.common.errors import InvalidProgramError, StateError, StateMigrationError
+from headrace.common.typeinfo import Types
+from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor
+from headrace.state.keyed_backend import STORE_PREFIX, KeyedStateBackend
+from headrace.state.keys import KeyCodec
+from headrace.state.kinds import StateKind
+from headrace.state.operator_list_state import OperatorListState
+from headrace.state.redistribution import store_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.state.descriptors import StateDescriptor
+    from headrace.state.interfaces import ListState, MapState
+    from headrace.state.kinds import StateKinds
+    from headrace.state.runs import RunStore
+
+_THE_KEY: Final = 0
+"""Broadcast maps are kept as those of one key."""
+
+_WITHOUT_KEYS: Final = (StateKind.LIST, StateKind.UNION, StateKind.BROADCAST)
+
+
+class OperatorStateStore:
+    """Lists and broadcast maps of one subtask of an operator, to be used from ``open`` on until an epoch ends.
+
+    In every epoch a subtask finds what it had at the end of the epoch before. Only in the first one after a start of
+    the job (:attr:`is_restored`) it finds what was dealt out to it, as its kind of state says. So an instance that is
+    made anew in between, in another process, goes on with what the subtask had.
+
+    Args:
+        uid: the operator.
+        kinds: the kinds of state that its spec declares.
+        store: gives the runs of a store by its name.
+        is_restored: whether the job has just gone on from a checkpoint that knows the operator.
+    """
+
+    def __init__(self, uid: str, kinds: StateKinds, store: Callable[[str], RunStore], *, is_restored: bool) -> None:
+        self.is_restored = is_restored
+        self._uid = uid
+        self._kinds = kinds
+        self._store = store
+        self._declared: dict[str, tuple[StateKind, StateDescriptor, Any]] = {}
+        self._lists: list[OperatorListState] = []
+        self._maps = KeyedStateBackend(KeyCodec.for_type(Types.INT()), self._store_of_map)
+        self._use_the_key()
+
+    def list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
+        """The list of a descriptor; after a start at another parallelism, an equal share of the elements of all.
+
+        Raises:
+            StateMigrationError: when something else is stored under its name.
+            InvalidProgramError: when the program declares the name twice, differently, or with a time to live.
+            StateError: when the operator's spec does not declare that kind of state.
+        """
+        state: ListState[Any] = self._state(StateKind.LIST, descriptor, ListStateDescriptor)
+        return state
+
+    def union_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
+        """The list of a descriptor; after a start, the elements of all subtasks. Errors as in :meth:`list_state`."""
+        state: ListState[Any] = self._state(StateKind.UNION, descriptor, ListStateDescriptor)
+        return state
+
+    def broadcast_state(self, descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+        """The map of a descriptor, which has to be changed alike in all subtasks. Errors as in :meth:`list_state`."""
+        state: MapState[Any, Any] = self._state(StateKind.BROADCAST, descriptor, MapStateDescriptor)
+        return state
+
+    def end_epoch(self) -> None:
+        """Writes what has changed into runs.
+
+        Raises:
+            InvalidTypeError: when the key of an entry cannot be one.
+        """
+        for state in self._lists:
+            state.end_epoch()
+        self._maps.end_epoch()
+        self._maps.forget_keys()
+        self._use_the_key()
+        self.is_restored = False
+
+    def _use_the_key(self) -> None:
+        (self._maps.current,) = self._maps.bind(self._maps.codec.encode([_THE_KEY]))
+
+    def _state(self, kind: StateKind, descriptor: StateDescriptor, expected: type[StateDescriptor]) -> Any:
+        if not isinstance(descriptor, expected):
+            raise InvalidProgramError(f"expected a {expected.__name__}, got {descriptor!r}")
+        self._check(kind, descriptor)
+        if descriptor.name in self._declared:
+            return self._again(kind, descriptor)
+        state = self._new_state(kind, descriptor)
+        self._declared[descriptor.name] = (kind, descriptor, state)
+        return state
+
+    def _check(self, kind: StateKind, descriptor: StateDescriptor) -> None:
+        if kind not in self._kinds:
+            raise StateError(f"operator {self._uid!r}: its spec does not declare {kind.value} state, so it has none")
+        if descriptor.ttl is not None:
+            raise InvalidProgramError(
+                f"operator {self._uid!r}: {kind.value} state has no time to live, so {descriptor.name!r} must not "
+                "enable one"
+            )
+        for other in _WITHOUT_KEYS:
+            if other is not kind and self._store(store_name(other, descriptor.name)).runs:
+                raise StateMigrationError(
+                    f"the state {descriptor.name!r} was stored as {other.value} state and is declared as {kind.value} "
+                    "state; give it another name, or restore the old declaration"
+                )
+
+    def _again(self, kind: StateKind, descriptor: StateDescriptor) -> Any:
+        declared, known, state = self._declared[descriptor.name]
+        if (declared, known.stored_types()) != (kind, descriptor.stored_types()):
+            raise InvalidProgramError(
+                f"operator {self._uid!r} declares the state {descriptor.name!r} twice: as {declared.value} state of "
+                f"{known.type_info} and as {kind.value} state of {descriptor.type_info}"
+            )
+        return state
+
+    def _new_state(self, kind: StateKind, descriptor: StateDescriptor) -> Any:
+        if isinstance(descriptor, MapStateDescriptor):
+            return self._maps.state(descriptor)
+        assert isinstance(descriptor, ListStateDescriptor)
+        state = OperatorListState(self._store(store_name(kind, descriptor.name)), descriptor)
+        self._lists.append(state)
+        return state
+
+    def _store_of_map(self, name: str) -> RunStore:
+        return self._store(store_name(StateKind.BROADCAST, name.removeprefix(STORE_PREFIX)))

@@ -1,0 +1,99 @@
+"""State without keys at a start of the job: which subtask goes on with which runs of it.
+
+The rules are Flink's. A subtask knows of all that the old ones held from the indexes of their versions, so nobody else
+has to read any of it. Runs that a subtask gets as a whole stay where they are; of one that is cut it writes its share
+into its next version.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from headrace.state.kinds import StateKind
+from headrace.state.runs import Run
+from headrace.state.sections import Section
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    Held = Mapping[int, Sequence[Run]]
+    """By old subtask, its runs of one store, oldest first."""
+
+_PREFIXES: Final = {StateKind.LIST: "list/", StateKind.UNION: "union/", StateKind.BROADCAST: "broadcast/"}
+
+
+def store_name(kind: StateKind, name: str) -> str:
+    """What the store of a state without keys is called."""
+    return _PREFIXES[kind] + name
+
+
+def kind_of_store(store: str) -> StateKind | None:
+    """The kind of state without keys that is in a store; None for one that is kept by key."""
+    return next((kind for kind, prefix in _PREFIXES.items() if store.startswith(prefix)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Redistribution:
+    """What a start means for one subtask of an operator.
+
+    Attributes:
+        before: how many subtasks there were.
+        now: how many there are.
+        subtask: which of them it is.
+    """
+
+    before: int
+    now: int
+    subtask: int
+
+    def subtasks_of(self, kind: StateKind) -> range:
+        """The old subtasks whose state of a kind without keys the new one has to know."""
+        if kind is StateKind.UNION or (kind is StateKind.LIST and self.before != self.now):
+            return range(self.before)
+        number = self.subtask % self.before
+        return range(number, number + 1)
+
+    def runs(self, stores: Mapping[str, Held]) -> dict[str, list[Run]]:
+        """The runs that the subtask goes on with, by store.
+
+        Args:
+            stores: what the old subtasks held; all stores of the operator's state without keys.
+        """
+        first = 0  # who gets one element more goes round, so that many short lists do not end up in one place
+        dealt: dict[str, list[Run]] = {}
+        for store, held in sorted(stores.items()):
+            runs = [run for subtask in self._sources(store) for run in held.get(subtask, ())]
+            if self._is_cut(store):
+                total = sum(run.rows for run in runs)
+                runs = list(_rows_of(runs, *self._share(total, first)))
+                first = (first + total) % self.now
+            dealt[store] = runs
+        return dealt
+
+    def _sources(self, store: str) -> range:
+        kind = kind_of_store(store)
+        assert kind is not None, f"{store} is kept by key"
+        return self.subtasks_of(kind)
+
+    def _is_cut(self, store: str) -> bool:
+        return kind_of_store(store) is StateKind.LIST and self.before != self.now
+
+    def _share(self, total: int, first: int) -> tuple[int, int]:
+        """From which element to which, where consecutive shares go to the subtasks from ``first`` on, and round."""
+        size, longer = divmod(total, self.now)
+        place = (self.subtask - first) % self.now
+        start = place * size + min(place, longer)
+        return start, start + size + (place < longer)
+
+
+def _rows_of(runs: Sequence[Run], start: int, stop: int) -> Iterator[Run]:
+    """The rows from ``start`` to ``stop`` of runs that follow one another."""
+    offset = 0
+    for run in runs:
+        first, last = max(0, start - offset), min(run.rows, stop - offset)
+        if first < last:
+            is_whole = last - first == run.rows
+            section = run.section if is_whole else Section(run.section.slice(first, last))
+            yield Run(section, run.meta, run.hashes, origin=run.origin)
+        offset += run.rows

@@ -1,0 +1,100 @@
+"""Names and modules that programs bring from PySpark, pandas and PyFlink: the message says what to write here."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import headrace
+from headrace.common import Configuration, Row, Time, Types
+from headrace.common.errors import HeadraceError, InvalidProgramError, UnknownNameError
+from headrace.datastream import StreamExecutionEnvironment
+from headrace.datastream.window import TumblingEventTimeWindows
+from headrace.expressions import coalesce, col, concat, lit, when
+
+ENV = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict({"headrace.runtime": "local"}))
+STREAM = ENV.from_collection([Row(user="a", n=1)], Types.ROW_NAMED(["user", "n"], [str, int]))
+KEYED = STREAM.key_by("user")
+WINDOWS = KEYED.window(TumblingEventTimeWindows.of(Time.seconds(1)))
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (lambda: col("n").isNull(), r"Column has no 'isNull': write is_null\(\)"),
+        (lambda: (col("n") + 1).startswith("x"), r"Call has no 'startswith': write starts_with\(text\)"),
+        (lambda: col("n").str.upper("x"), "Column has no 'str': its methods are those of the expression itself"),
+        (lambda: col("n").fillna(0), r"write coalesce\(x, value\)"),
+        (lambda: col("n").otherwise(0), r"write when\(condition\)\.then\(value\)\.otherwise\(other\)"),
+        (lambda: when(col("n") > 1).otherwise(3), r"When has no 'otherwise': it wants \.then\(value\) first"),
+        (lambda: STREAM.withColumn("x", col("n")), r"DataStreamSource has no 'withColumn': use select\("),
+        (lambda: STREAM.groupBy("user"), r"use key_by\(\.\.\.\)"),
+        (lambda: STREAM.sum("n"), r"call key_by\(\.\.\.\) first"),
+        (lambda: STREAM.key_by("user").count(), r"KeyedStream has no 'count': call window\(\.\.\.\) first"),
+        (lambda: WINDOWS.sum("n"), r"WindowedStream has no 'sum': use aggregate\("),
+        (lambda: ENV.sql("select 1"), r"StreamExecutionEnvironment has no 'sql': there is no SQL yet"),
+    ],
+)
+def test_a_name_of_another_library_is_answered(ask: Callable[[], Any], said: str) -> None:
+    with pytest.raises(UnknownNameError, match=said) as caught:
+        ask()
+    assert isinstance(caught.value, AttributeError)
+    assert isinstance(caught.value, HeadraceError)
+    assert f"at {__file__}" in str(caught.value)
+
+
+@pytest.mark.parametrize("owner", [col("n"), when(col("n") > 1), STREAM, WINDOWS, ENV], ids=lambda o: type(o).__name__)
+def test_other_names_are_unknown_as_ever(owner: Any) -> None:
+    assert not hasattr(owner, "isNull")
+    with pytest.raises(AttributeError, match=f"'{type(owner).__name__}' object has no attribute 'nonsense'") as caught:
+        _ = owner.nonsense
+    assert caught.value.name == "nonsense"
+    assert caught.value.obj is owner
+
+
+def test_expressions_can_still_be_copied_and_pickled() -> None:
+    expression = when(col("n") > 1).then(col("user")).otherwise("x")
+    assert repr(pickle.loads(pickle.dumps(expression))) == repr(copy.deepcopy(expression)) == repr(expression)
+
+
+def test_no_answer_hides_a_method() -> None:
+    from headrace.datastream.streams import unsupported_methods as tables
+    from headrace.expressions.other_names import EXPRESSION, WHEN
+    from headrace.expressions.tree import Expression, When
+
+    answered = [
+        (type(STREAM), tables.OTHER_NAMES),
+        (type(KEYED), tables.OTHER_NAMES_OF_KEYED_STREAMS),
+        (type(WINDOWS), tables.OTHER_NAMES_OF_WINDOWED_STREAMS),
+        (type(ENV), tables.OTHER_NAMES_OF_ENVIRONMENTS),
+        (Expression, EXPRESSION),
+        (When, WHEN),
+    ]
+    hidden = {(owner.__name__, name) for owner, names in answered for name in names if hasattr(owner, name)}
+    assert hidden == {("KeyedStream", name) for name in ("sum", "min", "max", "min_by", "max_by", "reduce", "window")}
+
+
+@pytest.mark.parametrize("function", [concat, coalesce])
+def test_text_alone_looks_like_names_of_fields(function: Callable[..., Any]) -> None:
+    name = function.__name__
+    with pytest.raises(InvalidProgramError, match=rf'write {name}\(col\("a"\), col\("b"\)\) for fields, or lit\('):
+        function("a", "b")
+    assert repr(function(col("a"), "b")) == f'{name}(col("a"), "b")'
+    assert repr(function(lit("a"), "b")) == f'{name}(lit("a"), "b")'
+
+
+@pytest.mark.parametrize("module", headrace.MISSING_MODULES)
+def test_a_module_that_only_pyflink_has(module: str) -> None:
+    with pytest.raises(ModuleNotFoundError, match=f"^{module} is not there yet: ") as caught:
+        importlib.import_module(module)
+    assert caught.value.name == module
+
+
+def test_a_module_that_nobody_has() -> None:
+    with pytest.raises(ModuleNotFoundError, match=r"^No module named 'headrace\.nonsense'$"):
+        importlib.import_module("headrace.nonsense")

@@ -1,0 +1,68 @@
+"""No module needs a module that needs it, directly or by others; annotations may name each other, here and there."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.docs.documents import ROOT
+
+SOURCE = ROOT / "src"
+
+LARGEST = 5
+"""Streams, their environment and their windows: what one gives is another. No other circle is as large."""
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {name_of(path): path for path in (SOURCE / "headrace").rglob("*.py")}
+
+
+def imports(node: ast.AST, *, with_annotations: bool) -> Iterator[str]:
+    """What a module imports, when it is loaded or later."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test) and not with_annotations:
+            continue
+        if isinstance(child, ast.Import):
+            yield from (alias.name for alias in child.names)
+        elif isinstance(child, ast.ImportFrom) and child.module is not None:
+            inside = (f"{child.module}.{alias.name}" for alias in child.names)
+            yield from (name if name in MODULES else child.module for name in inside)
+        else:
+            yield from imports(child, with_annotations=with_annotations)
+
+
+def circles(*, with_annotations: bool) -> list[set[str]]:
+    """Sets of modules each of which leads to all the others."""
+    graph = {
+        name: set(imports(ast.parse(path.read_text()), with_annotations=with_annotations)) - {name}
+        for name, path in MODULES.items()
+    }
+    reached = {name: reachable(name, graph) for name in graph}
+    found = {frozenset(other for other in reached[name] if name in reached.get(other, ())) for name in graph}
+    return [set(circle) for circle in found if circle]
+
+
+def reachable(start: str, graph: dict[str, set[str]]) -> set[str]:
+    found: set[str] = set()
+    stack = [start]
+    while stack:
+        new = graph.get(stack.pop(), set()) - found
+        found |= new
+        stack += new
+    return found
+
+
+def test_no_circles_when_the_program_runs() -> None:
+    assert circles(with_annotations=False) == []
+
+
+def test_annotations_go_in_circles_only_among_a_few_of_a_package() -> None:
+    found = circles(with_annotations=True)
+    assert max(map(len, found)) == LARGEST, "the environment and its streams"
+    packages = [{".".join(name.split(".")[:2]) for name in circle} for circle in found]
+    assert [package for package in packages if len(package) > 1] == []

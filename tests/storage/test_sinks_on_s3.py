@@ -1,0 +1,299 @@
+"""File sinks that write to S3: every record is shown once, whatever happens to the job, to others, and to the store."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import obstore
+import pytest
+
+from headrace.common.errors import CheckpointStorageError, CommitRefusedError, JobSupersededError
+from headrace.connectors.file_system.committer import FileCommitter
+from headrace.storage.object_client import client
+from headrace.storage.object_output import ObjectOutput
+from tests.reliability.support.file_sinks import KINDS, Kind
+from tests.reliability.support.small_jobs import CrashError, SmallJob, WatchedSink, expected
+from tests.storage.s3_server import SECRET, S3Server, done_and_lost, done_but, refused
+
+PATIENCE = 60.0
+ROLLED = next(kind for kind in KINDS if kind.name == "csv-rolled-by-size")
+AT_ONCE = next(kind for kind in KINDS if kind.name == "text-a-file-an-epoch")
+
+
+class Output:
+    """A place on S3 that jobs write to."""
+
+    def __init__(self, server: S3Server, folder: Path) -> None:
+        self.server = server
+        self.folder = folder
+        self.uri = f"{server.new_bucket()}/deep/out"
+        self.bucket, self.options = self.uri.removesuffix("/deep/out"), server.options()
+
+    @property
+    def store(self) -> Any:
+        return client(self.bucket, tuple(sorted(self.options.items())))
+
+    def objects(self) -> dict[str, str]:
+        """The ETags of all objects, by what comes behind the sink's path."""
+        entries = itertools.chain.from_iterable(obstore.list(self.store, "deep/out"))
+        return {entry["path"].removeprefix("deep/out/"): str(entry["e_tag"]) for entry in entries}
+
+    def visible(self) -> dict[str, str]:
+        return {path: tag for path, tag in self.objects().items() if not path.startswith(".")}
+
+    def job(self, kind: Kind, before: Any = None, after: Any = None, pause: float = 0.0, **more: str) -> SmallJob:
+        settings = {f"headrace.storage.{key.replace('_', '-')}": value for key, value in self.options.items()} | more
+        settings["restart-strategy.exponential-delay.initial-backoff"] = "100 ms"
+        hooks = {name: hook for name, hook in (("before", before), ("after", after)) if hook is not None}
+        return SmallJob(self.folder, WatchedSink(kind.make(self.uri), **hooks), settings, pause)  # type: ignore[arg-type]
+
+    def check(self, kind: Kind) -> None:
+        """Every record is there once, and nothing is left that is hidden."""
+        copy = self.folder / "copy"
+        for path in self.objects():
+            (copy / path).parent.mkdir(parents=True, exist_ok=True)
+            (copy / path).write_bytes(bytes(obstore.get(self.store, f"deep/out/{path}").bytes()))
+        assert kind.records(copy) == expected()
+        assert self.objects() == self.visible()
+
+
+@pytest.fixture
+def output(s3: S3Server, tmp_path: Path) -> Output:
+    return Output(s3, tmp_path)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_a_job_stops_and_goes_on(output: Output, kind: Kind) -> None:
+    output.job(kind).run(stop_after=4)
+    before = output.visible()
+    assert output.job(kind).run().restored[0] is not None
+    output.check(kind)
+    assert before.items() <= output.visible().items(), "what is visible is never changed"
+
+
+@pytest.mark.parametrize("kind", [ROLLED, AT_ONCE], ids=str)
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_crash_beside_a_commit(output: Output, kind: Kind, moment: str) -> None:
+    def die(epoch: int) -> None:
+        if epoch >= 5:
+            raise CrashError
+
+    output.job(kind, **{moment: die}).crash()  # type: ignore[arg-type]
+    output.job(kind).run()
+    output.check(kind)
+
+
+@pytest.mark.parametrize("kind", [ROLLED, AT_ONCE], ids=str)
+@pytest.mark.parametrize("nth", range(1, 6))
+def test_a_crash_in_the_middle_of_showing(
+    output: Output, kind: Kind, nth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the copy and the removal of what was copied."""
+    calls, original = itertools.count(1), ObjectOutput.remove
+
+    def remove(self: ObjectOutput, path: str) -> bool:
+        if "/chunks/" in path and next(calls) == nth:
+            raise CrashError
+        return original(self, path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ObjectOutput, "remove", remove)
+        output.job(kind).crash()
+    before = output.visible()
+    assert before
+    output.job(kind).run()
+    output.check(kind)
+    assert before.items() <= output.visible().items()
+
+
+class Pause:
+    """A place where one thread waits until another lets it go on."""
+
+    def __init__(self) -> None:
+        self.reached, self.over = threading.Event(), threading.Event()
+
+    def here(self) -> None:
+        self.reached.set()
+        assert self.over.wait(PATIENCE)
+
+
+STEPS = [
+    (ROLLED, ObjectOutput, "put_together"),
+    (ROLLED, ObjectOutput, "has_area"),
+    (ROLLED, ObjectOutput, "show"),
+    (ROLLED, FileCommitter, "_publish"),
+    (AT_ONCE, ObjectOutput, "show"),
+    (AT_ONCE, FileCommitter, "_publish"),
+]
+
+
+@pytest.mark.parametrize("taken", [False, True], ids=["left", "taken-away"])
+@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize(("kind", "owner", "step"), STEPS, ids=lambda value: getattr(value, "__name__", str(value)))
+def test_the_older_of_two_job_managers_shows_nothing_more(
+    output: Output, kind: Kind, owner: Any, step: str, side: str, taken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it was doing, and also where a reader has taken away what the younger one has shown."""
+    pause, original = Pause(), getattr(owner, step)
+    first = threading.Lock()
+
+    def paused(self: Any, *arguments: Any) -> Any:
+        is_it = not (arguments and "/probe-" in str(arguments[0])) and first.acquire(blocking=False)
+        if is_it and side == "before":
+            pause.here()
+        found = original(self, *arguments)
+        if is_it and side == "after":
+            pause.here()
+        return found
+
+    monkeypatch.setattr(owner, step, paused)
+    errors: list[BaseException] = []
+    thread = output.job(kind).in_background(errors)
+    assert pause.reached.wait(PATIENCE)
+    output.job(kind).run()
+    output.check(kind)
+    before = output.objects()
+    if taken:
+        obstore.delete(output.store, [f"deep/out/{path}" for path in before])
+        before = {}
+    pause.over.set()
+    thread.join(PATIENCE)
+    assert [type(error) for error in errors] == [JobSupersededError], errors
+    assert output.visible() == before
+
+
+FAULTS = {
+    "done, the answer is lost": done_and_lost,
+    "done, an error": done_but("400 Bad Request"),
+    "not done, an error": refused("400 Bad Request"),
+    "not done, slow down": refused("503 Slow Down"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
+@pytest.mark.parametrize("kind", [ROLLED, AT_ONCE], ids=str)
+@pytest.mark.parametrize(("method", "path"), [("PUT", "/out/"), ("POST", "/out/part-"), ("HEAD", "/out/")])
+def test_requests_that_go_wrong(output: Output, kind: Kind, fault: Any, method: str, path: str) -> None:
+    """Every seventh of them, and so in every step there is."""
+    seen, struck = itertools.count(1), []
+
+    def faults(its_method: str, its_path: str) -> Any:
+        if its_method != method or path not in its_path or next(seen) % 7:
+            return None
+        struck.append(its_path)
+        return fault
+
+    output.server.faults = faults
+    try:
+        output.job(kind).run(stop_after=6)
+        output.job(kind).run()
+    finally:
+        output.server.faults = lambda method, path: None
+    assert struck
+    output.check(kind)
+
+
+def test_a_server_that_is_gone_for_a_while(output: Output) -> None:
+    errors: list[BaseException] = []
+    thread = output.job(ROLLED, pause=0.02).in_background(errors)
+    end = time.monotonic() + PATIENCE
+    while len(output.visible()) < 2:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    output.server.end()
+    try:
+        time.sleep(3)  # longer than requests are tried again
+    finally:
+        output.server.begin()
+    thread.join(PATIENCE)
+    assert not errors
+    output.check(ROLLED)
+
+
+def test_a_store_that_heeds_the_header_is_asked_by_it(output: Output) -> None:
+    output.server.heeds_conditions_of_copies = True
+    try:
+        output.server.requests.clear()
+        output.job(ROLLED).run()
+    finally:
+        output.server.heeds_conditions_of_copies = False
+    output.check(ROLLED)
+    assert not [path for method, path in output.server.requests if method == "POST" and "/part-" in path]
+
+
+def test_a_store_that_replaces_what_is_there_is_refused(output: Output) -> None:
+    output.server.ignores_conditions = True
+    try:
+        with pytest.raises(CheckpointStorageError, match="does not copy objects without replacing others"):
+            output.job(AT_ONCE, **{"restart-strategy.type": "none"}).run()
+    finally:
+        output.server.ignores_conditions = False
+    assert output.objects() == {}
+
+
+def stopped(output: Output, kind: Kind) -> list[str]:
+    """A job that has stopped before its fourth commit; gives what is hidden."""
+
+    def die(epoch: int) -> None:
+        if epoch >= 4:
+            raise CrashError
+
+    output.job(kind, before=die).crash()
+    return [path for path in output.objects() if path.endswith(".part")]
+
+
+@pytest.mark.parametrize("damage", ["missing", "cut", "changed"])
+def test_damage_to_what_waits_is_told(output: Output, damage: str) -> None:
+    for path in stopped(output, AT_ONCE):
+        content = bytes(obstore.get(output.store, f"deep/out/{path}").bytes())
+        if damage == "missing":
+            obstore.delete(output.store, f"deep/out/{path}")
+        else:
+            changed = content[:-1] if damage == "cut" else content[:-1] + b"?"
+            obstore.put(output.store, f"deep/out/{path}", changed)
+    with pytest.raises(CommitRefusedError, match=rf"{output.uri}/\.headrace-.*\.part"):
+        output.job(AT_ONCE).run()
+
+
+def test_something_else_with_the_name_of_a_part_is_told(output: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    output.job(AT_ONCE).run(stop_after=3)
+    shown = output.visible()
+    original, names = FileCommitter._publish, list[str]()
+
+    def publish(self: FileCommitter, part: Any, target: str, epoch: int) -> bool:
+        if not names:
+            names.append(target)
+            obstore.put(output.store, f"deep/out/{target}", b"a stranger's")
+        return original(self, part, target, epoch)
+
+    monkeypatch.setattr(FileCommitter, "_publish", publish)
+    with pytest.raises(CommitRefusedError, match="has 12 bytes, but what is"):
+        output.job(AT_ONCE).run()
+    assert shown.items() <= output.visible().items()
+    obstore.delete(output.store, f"deep/out/{names[0]}")
+    output.job(AT_ONCE).run()
+    output.check(AT_ONCE)
+
+
+def test_a_tree_travels_without_showing_secrets(output: Output) -> None:
+    tree = ObjectOutput(output.bucket, "a", tuple(sorted(output.options.items())))
+    assert SECRET not in f"{tree} {tree!r}"
+
+
+@pytest.mark.parametrize("size", [0, 1, (8 << 20) + 1, (16 << 20) + 1])
+def test_a_file_of_any_size(output: Output, size: int) -> None:
+    tree = ObjectOutput(output.bucket, "", tuple(sorted(output.options.items())))
+    file = tree.stage("folder", "name")
+    block = bytes(range(256)) * 4096
+    for start in range(0, size, len(block)):
+        file.write(block[: size - start])
+    found, digest = file.finish()
+    assert found == file.tell() == size
+    file.keep(f"folder/{digest}")
+    assert tree.size(f"folder/{digest}") == size
+    assert b"".join(tree.blocks(f"folder/{digest}")) == (block * (size // len(block) + 1))[:size]
+    assert list(tree.files("folder")) == [f"folder/{digest}"]
