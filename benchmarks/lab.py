@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import statistics
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,12 +34,14 @@ class Contestant:
         program: the module in :mod:`benchmarks.programs`.
         options: what the program wants to know.
         files: only so many files of the input, for those who are too slow for all of it.
+        python: the interpreter, for those who cannot run in this one.
     """
 
     name: str
     program: str
     options: Mapping[str, Any] = field(default_factory=dict)
     files: int | None = None
+    python: str = sys.executable
 
     @property
     def is_headrace(self) -> bool:
@@ -89,6 +92,10 @@ class Lab:
         self._console = console
         self.peaks: dict[bool, Peaks] = {True: Peaks(), False: Peaks()}
 
+    def say(self, text: str) -> None:
+        """Tell people something besides the figures."""
+        self._console.print(f"    {text}", markup=False)
+
     def race(self, work: Work, contestants: Sequence[Contestant], rounds: int) -> dict[str, Measured]:
         """Let contestants do the same work in turn (A B A B) and check what each of them computed.
 
@@ -110,7 +117,7 @@ class Lab:
         started = time.monotonic()
         source = self._input(work, contestant)
         assignment = Assignment(source, work.records_per_epoch, self._folder / "run", contestant.options)
-        outcome, peaks = launch(contestant.program, assignment)
+        outcome, peaks = launch(contestant.program, assignment, python=contestant.python)
         check(contestant.name, outcome.totals, work.truth(source, outcome.totals))
         if contestant.is_headrace or contestant.is_rival:
             self.peaks[contestant.is_headrace].merge(peaks)

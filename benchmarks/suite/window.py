@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks import flink
 from benchmarks.data import RandomKeys
 from benchmarks.findings import Finding, Target
 from benchmarks.lab import Contestant, Lab, Work, best_rival
@@ -32,6 +33,15 @@ def truth(source: Path, found: Mapping[str, float]) -> Mapping[str, float]:
     return window_totals(source, found.get("last_start", 0))
 
 
+def flink_contestants(lab: Lab, data: RandomKeys) -> list[Contestant]:
+    """Flink SQL, where it is installed; else nobody, which is said."""
+    try:
+        return [flink.window_contestant(data)]
+    except flink.NoFlinkError as error:
+        lab.say(f"Flink SQL does not take part: {error}")
+        return []
+
+
 class WindowBenchmark:
     """How many times as fast as the better one of Spark's state stores."""
 
@@ -41,8 +51,9 @@ class WindowBenchmark:
     def run(self, lab: Lab, scale: Scale) -> Iterator[Finding]:
         for keys, strings, limit in _CASES:
             kind = "string" if strings else "long"
-            work = Work(RandomKeys(scale.files, scale.per_epoch, keys, strings), scale.per_epoch, truth)
-            here = [*contestants(kind), _DUCKDB]
+            data = RandomKeys(scale.files, scale.per_epoch, keys, strings)
+            work = Work(data, scale.per_epoch, truth)
+            here = [*contestants(kind), _DUCKDB, *flink_contestants(lab, data)]
             found = lab.race(work, here, scale.rounds)
             yield Finding(
                 self.name,

@@ -12,7 +12,9 @@ import pytest
 from rich.console import Console
 
 from benchmarks import __main__ as command
+from benchmarks import flink
 from benchmarks import lab as lab_module
+from benchmarks.data import RandomKeys
 from benchmarks.findings import Findings
 from benchmarks.lab import Lab
 from benchmarks.launch import ProgramFailedError
@@ -20,11 +22,13 @@ from benchmarks.memory import JVM, WORKER, Peaks
 from benchmarks.outcome import Assignment, Epoch, Outcome
 from benchmarks.suite import BENCHMARKS, latency
 from benchmarks.suite.base import Scale
+from benchmarks.suite.window import flink_contestants
 from benchmarks.truth import process_totals, window_totals
 
 BARE = {"headrace_partitions": 1.5, "spark_floor": 1.0}
 SECONDS = {
     "duckdb_batch": 0.1,
+    "flink_window": 0.2,
     "headrace_window": 1.0,
     "spark_window": 3.0,
     "headrace_process": 1.0,
@@ -54,12 +58,14 @@ def pretend(program: str, assignment: Assignment) -> tuple[Outcome, Peaks]:
 def programs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     started = []
 
-    def launch(program: str, assignment: Assignment) -> tuple[Outcome, Peaks]:
+    def launch(program: str, assignment: Assignment, *, python: str) -> tuple[Outcome, Peaks]:
         store = assignment.options.get("store", "")
         started.append(f"{program} {store}".strip())
+        assert (python == sys.executable) == (program != "flink_window")
         return pretend(program, assignment)
 
     monkeypatch.setattr(lab_module, "launch", launch)
+    monkeypatch.setattr(flink, "PLACE", Path("/nowhere"))
     return started
 
 
@@ -104,6 +110,30 @@ def test_contestants_take_turns(programs: list[str], tmp_path: Path) -> None:
     assert programs == turn * 2
 
 
+def test_flink_takes_part_where_it_is_whole(
+    programs: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(flink, "PLACE", tmp_path / "flink")
+    jars = tmp_path / "flink" / "lib" / "python3.11" / "site-packages" / "pyflink" / "lib"
+
+    def said() -> str:
+        shown = io.StringIO()
+        flink_contestants(Lab(tmp_path, Console(file=shown, width=1_000)), RandomKeys(1, 1, 1))
+        return shown.getvalue()
+
+    assert "Flink SQL does not take part: there is no " in said()
+    (tmp_path / "flink" / "bin").mkdir(parents=True)
+    (tmp_path / "flink" / "bin" / "python").touch()
+    assert " has no PyFlink; " in said()
+    jars.mkdir(parents=True)
+    (jars / "flink-dist-2.3.0.jar").touch()
+    assert " has no flink-sql-parquet-*.jar; " in said()
+    (jars / "flink-sql-parquet-2.3.0.jar").touch()
+    assert said() == ""
+    run({"window"}, tmp_path)
+    assert programs.count("flink_window") == 4
+
+
 def test_the_slow_one_gets_fewer_files(programs: list[str], tmp_path: Path) -> None:
     findings = run({"process"}, tmp_path)
     assert findings.found[1].measured["headrace"].epochs == SCALE.files - 1
@@ -119,7 +149,7 @@ def test_only_epochs_on_the_full_state_count(programs: list[str], tmp_path: Path
 def test_a_contestant_that_fails_does_not_keep_the_others_from_running(
     wrong: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def launch(program: str, assignment: Assignment) -> tuple[Outcome, Peaks]:
+    def launch(program: str, assignment: Assignment, **_: object) -> tuple[Outcome, Peaks]:
         outcome, peaks = pretend(program, assignment)
         if program != "spark_process":
             return outcome, peaks
