@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -132,6 +135,49 @@ def test_a_cache_that_cannot_be_written_is_no_failure(tmp_path: Path, spark_home
     archive.make_in_background()
 
 
+@pytest.mark.parametrize("home", [{}, {"HOME": ""}])
+def test_a_user_without_a_home_has_no_archive(
+    spark_home: Path, home: dict[str, str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def nobody() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    caplog.set_level("INFO")
+    monkeypatch.setattr(Path, "home", nobody)
+    assert ClassArchive.of(JAVA, spark_home, home) is None
+    assert "the user has no home" in caplog.text
+
+
+def test_the_cache_does_not_follow_the_working_directory(
+    tmp_path: Path, spark_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The archive is looked for when a session starts, and made from another folder when the program ends."""
+    monkeypatch.chdir(tmp_path)
+    for environment in ({"HOME": "home"}, {"HOME": "home", "XDG_CACHE_HOME": "cache"}):
+        archive = ClassArchive.of(JAVA, spark_home, environment)
+        assert archive is not None
+        assert archive.folder.is_relative_to(tmp_path / "home" / ".cache")
+
+
+def test_a_program_that_ends_says_nothing_of_the_making(
+    tmp_path: Path, spark_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = archive_of(tmp_path, spark_home)
+    assert archive is not None
+    monkeypatch.setattr(class_archive.sys, "executable", "/bin/true")
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        archive.make_in_background()
+        gc.collect()
+    assert said == []
+
+    (archive.folder / "making.log").unlink()
+    monkeypatch.setattr(ClassArchive, "begin_making", lambda self: True)
+    archive.folder.rmdir()
+    archive.make_in_background()  # the folder went in between: nothing is raised
+    assert not archive.folder.exists()
+
+
 def test_archives_out_of_use_are_removed_when_another_is_made(tmp_path: Path, spark_home: Path) -> None:
     old, file = made(tmp_path, spark_home)
     recent = archive_of(tmp_path, spark_home, JavaRuntime(JAVA.home, 21, "test", "21"))
@@ -149,7 +195,12 @@ def test_archives_out_of_use_are_removed_when_another_is_made(tmp_path: Path, sp
 
 def test_a_process_of_its_own_makes_it(tmp_path: Path, spark_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commands: list[tuple[list[str], dict[str, Any]]] = []
-    monkeypatch.setattr(class_archive.subprocess, "Popen", lambda command, **how: commands.append((command, how)))
+
+    def start(command: list[str], **how: Any) -> SimpleNamespace:
+        commands.append((command, how))
+        return SimpleNamespace()
+
+    monkeypatch.setattr(class_archive.subprocess, "Popen", start)
     archive = archive_of(tmp_path, spark_home)
     assert archive is not None
 
@@ -226,7 +277,8 @@ handle.stop()
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at what Java has mapped")
 def test_a_session_starts_from_the_archive_and_without_a_damaged_one(tmp_path: Path) -> None:
-    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
+    cache = tmp_path / "with a space"
+    environment = os.environ | {"XDG_CACHE_HOME": str(cache)}
 
     def run() -> list[str]:
         done = subprocess.run([sys.executable, "-c", SESSION], env=environment, capture_output=True, check=True)
@@ -234,7 +286,7 @@ def test_a_session_starts_from_the_archive_and_without_a_damaged_one(tmp_path: P
 
     def wait_for(pattern: str) -> Path:
         end = time.monotonic() + 900
-        while not (found := list(tmp_path.glob(f"headrace/classes/*/{pattern}"))):
+        while not (found := list(cache.glob(f"headrace/classes/*/{pattern}"))):
             assert time.monotonic() < end, f"no {pattern} has been made"
             time.sleep(1)
         return found[0]

@@ -71,7 +71,11 @@ class ClassArchive:
             return None
         if (spark_home / "conf").is_dir():
             return None
-        return ClassArchive(cache_directory(environment) / "classes" / _key(java, spark_home))
+        try:
+            return ClassArchive(cache_directory(environment) / "classes" / _key(java, spark_home))
+        except OSError as error:
+            logger.info("there is no place for a class archive: %s", error)
+            return None
 
     def find(self) -> Path | None:
         """The archive, its content checked; one that is damaged is removed. None when there is none."""
@@ -112,8 +116,8 @@ class ClassArchive:
         command = [sys.executable, "-m", "headrace.runtime.spark.class_training", str(self.folder)]
         path = [str(_IMPORTED_FROM), *filter(None, (os.environ.get("PYTHONPATH"),))]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(path)}
-        with (self.folder / _LOG).open("wb") as log, contextlib.suppress(OSError):
-            subprocess.Popen(
+        with contextlib.suppress(OSError), (self.folder / _LOG).open("wb") as log:
+            maker = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -122,6 +126,7 @@ class ClassArchive:
                 env=environment,
                 start_new_session=True,  # so that Ctrl-C does not reach it
             )
+            maker.returncode = 0  # else Python warns, where warnings are shown, that it is still running
 
     def adopt(self, file: Path) -> Path:
         """Put an archive that Java has written into its place, and remove those that are out of use.

@@ -7,7 +7,9 @@ makes an archive of these.
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -30,10 +32,12 @@ _CLASS_LIST: Final = "classes.list"
 _LIST_OPTION: Final = "-XX:DumpLoadedClassList="
 _EXIT_SECONDS: Final = 120
 _DUMP_SECONDS: Final = 1200
+_ALL_SECONDS: Final = 3600
 
 
 def main(folder: Path) -> None:
     """Make the archive of a folder; what goes wrong is raised, and so comes into the log."""
+    faulthandler.dump_traceback_later(_ALL_SECONDS, exit=True)  # nobody waits for this process; its Java ends with it
     os.nice(19)
     archive = ClassArchive(folder)
     classes, made = folder / _CLASS_LIST, folder / "unfinished.jsa"
@@ -53,7 +57,7 @@ def _train(classes: Path) -> list[str]:
     Returns:
         The command to start the same Java with, without a main class.
     """
-    options = f"{FRUGAL_JAVA} {_LIST_OPTION}{classes}"
+    options = f"{FRUGAL_JAVA} {shlex.quote(f'{_LIST_OPTION}{classes}')}"
     handle = acquire_session({DEFAULT_JAVA_OPTIONS: options}, master="local[2]")
     try:
         _query(session_of_epochs(handle.session))

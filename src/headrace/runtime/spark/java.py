@@ -201,24 +201,34 @@ def _wrapper_home(real_home: Path, environment: Mapping[str, str]) -> Path:
     if os.name == "nt":
         raise _UnusableJavaError("lacks the module jdk.incubator.vector, and the way round that needs a POSIX shell")
     digest = hashlib.sha256(str(real_home).encode()).hexdigest()[:16]
-    home = cache_directory(environment) / "java" / digest
     script = _WRAPPER_SCRIPT.format(
         dropped=shlex.quote(_VECTOR_MODULE_ARGUMENT), java=shlex.quote(str(real_home / "bin" / "java"))
     )
     try:
+        home = cache_directory(environment) / "java" / digest
         _install_script(home / "bin" / "java", script)
     except OSError as error:
         raise _UnusableJavaError(
-            f"lacks the module jdk.incubator.vector, and no wrapper could be written below {home} ({error}); "
+            f"lacks the module jdk.incubator.vector, and no wrapper could be written ({error}); "
             "set XDG_CACHE_HOME to a directory that is writable"
         ) from error
     return home
 
 
 def cache_directory(environment: Mapping[str, str]) -> Path:
-    """Where headrace keeps what it can make again, for this user."""
-    base = environment.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path(environment.get("HOME") or Path.home()) / ".cache") / "headrace"
+    """Where headrace keeps what it can make again, for this user.
+
+    Raises:
+        OSError: when the user has no home.
+    """
+    base = Path(environment.get("XDG_CACHE_HOME") or "")
+    if base.is_absolute():  # others have to be ignored, says the standard: they would follow the working directory
+        return base / "headrace"
+    try:
+        home = Path(environment.get("HOME") or Path.home())
+    except RuntimeError as error:  # in a container a user is often no more than a number
+        raise OSError(f"the user has no home: {error}") from error
+    return home.absolute() / ".cache" / "headrace"
 
 
 def _install_script(path: Path, text: str) -> None:
