@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from headrace.common.typeinfo import Types
+from headrace.state.backend import DEFAULT_BACKEND, StateBackend, StateOwner
 from headrace.state.compaction import CompactionResult, CompactionTask, plan_compaction, run_compaction
 from headrace.state.key_groups import overlapping_partitions, partitions_of_hashes
 from headrace.state.keys import KeyCodec
-from headrace.state.task_state import TaskState
+from headrace.state.task_state import HashMapStateBackend, TaskState
 from headrace.state.version import VersionRef
 from headrace.storage.folder import Folder, Log
 
@@ -95,7 +96,9 @@ class Job:
         inline_threshold: int = 0,
         storage: Folder | None = None,
         keep: bool = False,
+        backend: StateBackend | None = None,
     ) -> None:
+        self.backend = backend or HashMapStateBackend(DEFAULT_BACKEND)
         self.codec = codec or KeyCodec.for_type(Types.LONG())
         self.parallelism = parallelism
         self.inline_threshold = inline_threshold
@@ -112,9 +115,9 @@ class Job:
         """Opens the state of every partition and begins an epoch."""
         if not self.tasks:
             self.tasks = [self._open(partition) for partition in range(self.parallelism)]
-        for task in self.tasks:
+        for partition, task in enumerate(self.tasks):
             for result in self.results:
-                if result.task.partition == task._partition:
+                if result.task.partition == partition:
                     task.adopt(result)
         self.results = []
         operators = [task.operator(UID) for task in self.tasks]
@@ -141,7 +144,9 @@ class Job:
         old = len(self.refs)
         chosen = overlapping_partitions(partition, self.parallelism, old, MAX_PARALLELISM) if old else range(0)
         refs = [self.refs[index] for index in chosen]
-        return TaskState.open(self.storage, refs, 1, partition, self.parallelism, MAX_PARALLELISM)
+        owners = {UID: StateOwner(self.parallelism, MAX_PARALLELISM)}
+        task: Any = self.backend.open(self.storage, refs, 1, partition, owners)
+        return task  # type: ignore[no-any-return] # of another type where the test has asked for another backend
 
     def rescale(self, parallelism: int) -> None:
         """Goes on at another parallelism, between two epochs."""

@@ -12,6 +12,7 @@ import pytest
 
 from headrace.common.errors import CheckpointError, StateCorruptedError, StateError
 from headrace.common.typeinfo import Types
+from headrace.state.backend import StateOwner
 from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from headrace.state.keys import KeyCodec
 from headrace.state.runs import ALL_HASHES, RunStore
@@ -20,7 +21,7 @@ from headrace.state.task_state import TaskState
 from headrace.state.version import VersionRef
 from headrace.storage.folder import Folder
 from headrace.storage.posix import PosixFolder
-from tests.state.harness import Job, MemoryFolder
+from tests.state.harness import UID, Job, MemoryFolder
 
 VALUE = ValueStateDescriptor("value", Types.STRING())
 LIST = ListStateDescriptor("list", Types.LONG())
@@ -112,7 +113,7 @@ def test_a_task_without_state_needs_no_file(storage: Folder) -> None:
     job.begin()
     (ref,) = job.end()
     assert storage.names() == []
-    assert TaskState.open(storage, [VersionRef(1, 0, 0)], 1, 0, 1, 1).uids() == []
+    assert TaskState.open(storage, [VersionRef(1, 0, 0)], 1, 0, {}).uids() == []
     assert job._open(0).ref == ref
 
 
@@ -305,7 +306,7 @@ def test_files_that_change_places_are_found_out(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(content)
     for partition, ref in enumerate(job.refs):
         with pytest.raises(StateCorruptedError, match=rf"{ref.name} has the content of another one"):
-            TaskState.open(storage, [ref], ref.stage, partition, 2, 16)
+            TaskState.open(storage, [ref], ref.stage, partition, {UID: StateOwner(2, 16)})
 
 
 @pytest.mark.parametrize("change", [{"epoch": 9}, {"stage": 2}, {"partition": 1}])
@@ -314,4 +315,4 @@ def test_a_file_that_is_not_the_one_of_the_manifest(change: dict[str, int], stor
     write(job, range(3))
     ref = replace(job.refs[0], **change)
     with pytest.raises(StateCorruptedError, match="has the content of another one"):
-        TaskState.open(storage, [ref], 1, 0, 1, 16)
+        TaskState.open(storage, [ref], 1, 0, {UID: StateOwner(1, 16)})

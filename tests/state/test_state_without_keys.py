@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, StateError, StateMigrationError
 from headrace.common.time import Time
 from headrace.common.typeinfo import Types
+from headrace.state.backend import StateOwner
 from headrace.state.compaction import plan_compaction, run_compaction
 from headrace.state.descriptors import (
     ListStateDescriptor,
@@ -24,7 +25,7 @@ from headrace.state.inline_merge import MAX_RUNS
 from headrace.state.keys import KeyCodec
 from headrace.state.kinds import KEYED, StateKind
 from headrace.state.redistribution import Redistribution
-from headrace.state.task_state import StateOwner, TaskState
+from headrace.state.task_state import TaskState
 from tests.state.harness import MAX_PARALLELISM, UID, MemoryFolder
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class Subtasks:
             numbers = {number for kind in WITHOUT_KEYS for number in redistribution.subtasks_of(kind)}
         owner = StateOwner(self.parallelism, MAX_PARALLELISM, self.kinds, self.before)
         refs = [self.refs[number] for number in sorted(numbers)]
-        return TaskState.open(self.storage, refs, 1, subtask, self.parallelism, MAX_PARALLELISM, {UID: owner})
+        return TaskState.open(self.storage, refs, 1, subtask, {UID: owner})
 
 
 class Model:
@@ -285,9 +286,7 @@ def test_long_lists_are_merged_beside_the_epochs() -> None:
 def test_state_by_key_and_without_keys_side_by_side() -> None:
     """Keys go where their key groups are, lists are dealt out, under one uid."""
     codec = KeyCodec.for_type(Types.LONG())
-    task = TaskState.open(
-        storage := MemoryFolder(), [], 1, 0, 1, MAX_PARALLELISM, {UID: StateOwner(1, MAX_PARALLELISM, ALL)}
-    )
+    task = TaskState.open(storage := MemoryFolder(), [], 1, 0, {UID: StateOwner(1, MAX_PARALLELISM, ALL)})
     state = task.operator(UID)
     state.bind_key_codec(codec)
     state.begin_epoch(0, 0)
@@ -303,7 +302,7 @@ def test_state_by_key_and_without_keys_side_by_side() -> None:
     lists = []
     for subtask in range(3):
         owner = StateOwner(3, MAX_PARALLELISM, ALL, before=1)
-        task = TaskState.open(storage, [ref], 1, subtask, 3, MAX_PARALLELISM, {UID: owner})
+        task = TaskState.open(storage, [ref], 1, subtask, {UID: owner})
         state = task.operator(UID)
         state.bind_key_codec(codec)
         state.begin_epoch(0, 0)
@@ -323,7 +322,7 @@ def test_of_an_operator_that_is_not_in_the_task_nothing_is_kept() -> None:
     subtasks.begin()[0].list_state(FIRST).add(1)
     subtasks.end()
     owners = {"another": StateOwner(1, MAX_PARALLELISM, WITHOUT_KEYS, before=1)}
-    task = TaskState.open(subtasks.storage, subtasks.refs, 1, 0, 1, MAX_PARALLELISM, owners)
+    task = TaskState.open(subtasks.storage, subtasks.refs, 1, 0, owners)
     assert task.uids() == []
 
 
@@ -371,7 +370,7 @@ def test_kinds_that_are_not_declared_cannot_be_used() -> None:
     store.list_state(FIRST).add(1)
     with pytest.raises(StateError, match="its spec does not declare union list state"):
         store.union_list_state(UNION)
-    task = TaskState.open(MemoryFolder(), [], 1, 0, 1, MAX_PARALLELISM, {UID: StateOwner(1, MAX_PARALLELISM, KEYED)})
+    task = TaskState.open(MemoryFolder(), [], 1, 0, {UID: StateOwner(1, MAX_PARALLELISM, KEYED)})
     with pytest.raises(StateError, match="declares no kind of state without keys"):
         _ = task.operator(UID).operator_state_store
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import CheckpointError
+from headrace.state.backend import DEFAULT_BACKEND
 from headrace.state.kinds import KEYED, NO_STATE, StateKind, names_of
 from headrace.state.version import VersionRef
 
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
 
     from headrace.state.kinds import StateKinds
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 """Raised when a headrace of an older version could not read a manifest; :func:`_upgraded` says what was different."""
 
-_READABLE = (2, 3, 4)
+_READABLE = (2, 3, 4, 5)
 _FORMATS = f"formats {_READABLE[0]} to {_READABLE[-1]}"
 
 _CHECKSUM = b',"checksum":"%08x"}'
@@ -141,6 +142,7 @@ class Manifest:
             :class:`headrace.connectors.sink.PreCommit`.
         finished: whether the job came to its end.
         counters: totals since the job's first start, for the user.
+        state_backend: the name of the state backend whose versions it refers to, fixed for the life of the state.
     """
 
     epoch: int
@@ -155,6 +157,7 @@ class Manifest:
     held: Mapping[str, Any] = field(default_factory=dict)
     finished: bool = False
     counters: Mapping[str, int] = field(default_factory=dict)
+    state_backend: str = DEFAULT_BACKEND
 
     def state_files(self) -> Iterator[str]:
         """The state files that this manifest needs."""
@@ -172,6 +175,7 @@ class Manifest:
             "job_id": self.job_id,
             "job_name": self.job_name,
             "max_parallelism": self.max_parallelism,
+            "state_backend": self.state_backend,
             "processing_time": self.processing_time,
             "sources": {uid: _source_to_json(source) for uid, source in self.sources.items()},
             "stages": [_stage_to_json(stage) for stage in self.stages],
@@ -207,6 +211,7 @@ class Manifest:
                 job_id=document["job_id"],
                 job_name=document["job_name"],
                 max_parallelism=document["max_parallelism"],
+                state_backend=document["state_backend"],
                 processing_time=document["processing_time"],
                 sources={uid: _source_from_json(source) for uid, source in document["sources"].items()},
                 stages=tuple(_stage_from_json(stage) for stage in document["stages"]),
@@ -236,6 +241,7 @@ def _source_from_json(document: dict[str, Any]) -> SourceSnapshot:
 def _upgraded(document: dict[str, Any]) -> dict[str, Any]:
     """The document of an earlier format as this one has it.
 
+    - Format 5: a state backend has a name. There was one before, which is the default one now.
     - Format 4: stage 0 is the first of the stages, and an operator says its parallelism and kinds of state. Before, the
       later stages alone were listed, and each named its operators, those with keyed state (``stateful``), and the
       numbers of key groups that were not the job's.
@@ -246,7 +252,7 @@ def _upgraded(document: dict[str, Any]) -> dict[str, Any]:
     stages = document["stages"]
     if stages and document["format"] < 4:
         stages = [_stage_to_json(StageSnapshot()), *(_upgraded_stage(s, document["max_parallelism"]) for s in stages)]
-    return {**document, "sources": sources, "stages": stages}
+    return {"state_backend": DEFAULT_BACKEND, **document, "sources": sources, "stages": stages}
 
 
 def _upgraded_stage(stage: dict[str, Any], max_parallelism: int) -> dict[str, Any]:

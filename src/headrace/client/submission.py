@@ -16,7 +16,7 @@ from headrace.client.dependencies import check_interpreter, gather
 from headrace.client.job_client import JobClient
 from headrace.common import options
 from headrace.common.configuration import Configuration
-from headrace.common.errors import ConfigurationError, InvalidProgramError, UnsupportedOperationError
+from headrace.common.errors import ConfigurationError, InvalidProgramError
 from headrace.common.execution_mode import RuntimeExecutionMode
 from headrace.connectors.source import Boundedness
 from headrace.graph.specs import SourceSpec
@@ -28,6 +28,8 @@ from headrace.plan.planner import PlanSettings, plan_job
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.runtime.task.dependencies import NOTHING
 from headrace.runtime.task.messages import JobBlob
+from headrace.state.backend import DEFAULT_BACKEND, STATE_BACKENDS
+from headrace.state.task_state import HashMapStateBackend
 from headrace.storage.locations import open_storage, options_for_tasks
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from headrace.jobmanager.runtime import Runtime
     from headrace.plan.job_plan import JobPlan
     from headrace.runtime.task.dependencies import Dependencies
+    from headrace.state.backend import StateBackend
     from headrace.storage.folder import Folder
 
 logger = logging.getLogger(__name__)
@@ -86,21 +89,21 @@ def effective_configuration(configuration: Configuration) -> Configuration:
 
     Raises:
         ConfigurationError: when an option is unknown or malformed.
-        UnsupportedOperationError: when an option asks for what is not there yet.
     """
     effective = Configuration(configuration)
     for key, value in current_defaults().settings.items():
         effective.set(key, value)
     effective.validate()
-    if effective.get(options.STATE_BACKEND) != "hashmap":
-        raise UnsupportedOperationError(
-            "state.backend.type: only 'hashmap' is there (columnar, memory-mapped, larger than memory); leave it out"
-        )
     return effective
 
 
 def plan_graph(graph: StreamGraph, configuration: Configuration, job_name: str | None, parallelism: int) -> JobPlan:
-    """The plan of a graph under a configuration."""
+    """The plan of a graph under a configuration.
+
+    Raises:
+        InvalidProgramError: when the graph cannot be run.
+        ConfigurationError: when there is no such state backend.
+    """
     return plan_job(
         graph,
         PlanSettings(
@@ -111,8 +114,15 @@ def plan_graph(graph: StreamGraph, configuration: Configuration, job_name: str |
             parameters=configuration.job_parameters(),
             fresh_instances=configuration.get(options.FRESH_FUNCTIONS),
             inline_threshold=configuration.get(options.CHECKPOINT_INLINE_THRESHOLD),
+            state_backend=_state_backend(configuration.get(options.STATE_BACKEND)),
         ),
     )
+
+
+def _state_backend(name: str) -> StateBackend:
+    if name == DEFAULT_BACKEND:  # looking for plugins takes some 50 ms, and most programs need none
+        return HashMapStateBackend(name)
+    return STATE_BACKENDS.load(name)
 
 
 def blob_of(

@@ -100,9 +100,10 @@ IGNORE_UNCLAIMED_STATE: Final = ConfigOption(
 )
 STATE_BACKEND: Final = ConfigOption(
     "state.backend.type",
-    choice("hashmap", "rocksdb"),
+    str,
     "hashmap",
-    "Where keyed state lives: memory-mapped columnar runs, or RocksDB for very large object state.",
+    "What keeps the state of operators: `hashmap` (in columns, in files that are mapped into memory, so that it may be "
+    "larger than that), or one that a plugin brings. Fixed for the life of the state.",
 )
 RESTART_STRATEGY: Final = ConfigOption[str | None](
     "restart-strategy.type",

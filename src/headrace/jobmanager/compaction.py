@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from headrace.common.errors import HeadraceError
 from headrace.runtime.task.compaction import compact
-from headrace.state.compaction import plan_compaction
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
     from headrace.checkpoint.manifest import Manifest
     from headrace.jobmanager.runtime import Runtime
-    from headrace.state.compaction import CompactionResult, CompactionTask
+    from headrace.state.backend import CompactionOutcome, CompactionWork, StateBackend
     from headrace.storage.folder import Folder
 
 logger = logging.getLogger(__name__)
@@ -26,25 +25,27 @@ EPOCHS_BETWEEN_LOOKS = 8
 
 
 class CompactionCoordinator:
-    """Has runs merged by the runtime while epochs go on; at most one round at a time.
+    """Has the runtime do the background work of a state backend while epochs go on; at most one round at a time.
 
     Args:
         runtime: does the work.
         storage: where state files are.
+        backend: plans the work.
     """
 
-    def __init__(self, runtime: Runtime, storage: Folder) -> None:
+    def __init__(self, runtime: Runtime, storage: Folder, backend: StateBackend) -> None:
+        self._backend = backend
         self._runtime = runtime
         self._storage = storage
-        self._running: Future[list[CompactionResult | None]] | None = None
-        self._offered: list[CompactionResult] = []
+        self._running: Future[list[CompactionOutcome | None]] | None = None
+        self._offered: list[CompactionOutcome] = []
         self._epochs = 0
         self._is_stale = False
 
-    def adoptions(self) -> Mapping[tuple[int, int], tuple[CompactionResult, ...]]:
+    def adoptions(self) -> Mapping[tuple[int, int], tuple[CompactionOutcome, ...]]:
         """What the next epoch has to adopt, by stage and partition."""
         self._look_at_running()
-        by_task: dict[tuple[int, int], tuple[CompactionResult, ...]] = {}
+        by_task: dict[tuple[int, int], tuple[CompactionOutcome, ...]] = {}
         for result in self._offered:
             where = (result.task.stage, result.task.partition)
             by_task[where] = (*by_task.get(where, ()), result)
@@ -57,7 +58,7 @@ class CompactionCoordinator:
         if self._running is None and self._epochs % EPOCHS_BETWEEN_LOOKS == 0:
             tasks = self._plan(manifest)
             if tasks:
-                self._running = self._runtime.run_background(partial(compact, self._storage), tasks)
+                self._running = self._runtime.run_background(partial(compact, self._backend, self._storage), tasks)
 
     def restarted(self) -> None:
         """The job goes on from its newest manifest, and no file is there any more that the manifest does not need."""
@@ -75,13 +76,15 @@ class CompactionCoordinator:
         else:
             self._offered = results
 
-    def _plan(self, manifest: Manifest) -> list[CompactionTask]:
+    def _plan(self, manifest: Manifest) -> list[CompactionWork]:
         return [
             task
             for stage in manifest.stages
             for partition in stage.partitions
             if partition.version is not None and partition.version.files
-            for task in plan_compaction(self._storage, partition.version, manifest.processing_time, manifest.generation)
+            for task in self._backend.plan_compaction(
+                self._storage, partition.version, manifest.processing_time, manifest.generation
+            )
         ]
 
     def _forget_offered(self, manifest: Manifest) -> None:
@@ -89,13 +92,13 @@ class CompactionCoordinator:
         offered, self._offered = self._offered, []
         self._delete(offered, set(manifest.state_files()))
 
-    def _delete(self, results: Iterable[CompactionResult], needed: Collection[str]) -> None:
+    def _delete(self, results: Iterable[CompactionOutcome], needed: Collection[str]) -> None:
         for result in results:
-            if result.run is not None and result.run["file"] not in needed:
-                self._storage.remove(result.run["file"])
+            if result.file and result.file not in needed:
+                self._storage.remove(result.file)
 
 
-def _results_of(round_: Future[list[CompactionResult | None]]) -> list[CompactionResult]:
+def _results_of(round_: Future[list[CompactionOutcome | None]]) -> list[CompactionOutcome]:
     try:
         return [result for result in round_.result() if result is not None]
     except (HeadraceError, OSError) as error:

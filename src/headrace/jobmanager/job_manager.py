@@ -162,7 +162,7 @@ class JobManager:
         )
         self._sizer = EpochSizer(self._settings.limits)
         self._runtime.start(self._blob)
-        self._compaction = CompactionCoordinator(self._runtime, self._store.state)
+        self._compaction = CompactionCoordinator(self._runtime, self._store.state, self.plan.state_backend)
         check_owner = self._checkpoints.check_owner
         self._maker = PartsMaker(
             self.plan,

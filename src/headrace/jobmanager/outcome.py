@@ -60,6 +60,7 @@ def first_manifest(plan: JobPlan) -> Manifest:
         job_id=uuid.uuid4().hex,
         job_name=plan.name,
         max_parallelism=plan.max_parallelism,
+        state_backend=plan.state_backend.name,
         processing_time=0,
     )
 
@@ -82,6 +83,7 @@ def next_manifest(
         job_id=manifest.job_id,
         job_name=plan.name,
         max_parallelism=plan.max_parallelism,
+        state_backend=plan.state_backend.name,
         processing_time=context.processing_time,
         sources=sources,
         stages=tuple(_stage(stage, by_task) for stage in plan.stages),

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
         StageSnapshot,
     )
     from headrace.plan.job_plan import JobPlan, PlannedOperator, Stage
-    from headrace.state.compaction import CompactionResult
+    from headrace.state.backend import CompactionOutcome
     from headrace.state.version import VersionRef
 
-    Adoptions = Mapping[tuple[int, int], tuple[CompactionResult, ...]]
+    Adoptions = Mapping[tuple[int, int], tuple[CompactionOutcome, ...]]
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +46,12 @@ def check_compatible(manifest: Manifest, plan: JobPlan, *, ignore_unclaimed: boo
     Raises:
         StateMigrationError: naming what does not fit, and what to do.
     """
+    if manifest.state_backend != plan.state_backend.name:
+        raise StateMigrationError(
+            f"the checkpoint was written by the state backend {manifest.state_backend!r}, the job is to run with "
+            f"{plan.state_backend.name!r}: none can read what another one has written; set "
+            f"{options.STATE_BACKEND.key}={manifest.state_backend}, or start with a fresh checkpoint directory"
+        )
     if manifest.max_parallelism != plan.max_parallelism:
         raise StateMigrationError(
             f"the checkpoint has {manifest.max_parallelism} key groups, the program asks for {plan.max_parallelism}: "

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from headrace.common.batch import Batch
     from headrace.common.call_site import CallSite
-    from headrace.state.operator_state import OperatorState
+    from headrace.state.backend import OperatorStates
 
 
 class Output(Protocol):
@@ -71,7 +71,7 @@ class OperatorContext:
     parallelism: int
     max_parallelism: int
     call_site: CallSite
-    state: OperatorState | None = None
+    state: OperatorStates | None = None
     job_parameters: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.keyed import KeyedBatch
-    from headrace.state.keyed_backend import KeyedStateBackend
+    from headrace.state.backend import KeyedStates, Timers
     from headrace.state.timers import Timer
-    from headrace.state.timers import TimerService as Timers
 
 
 class TimerService:
@@ -66,7 +65,7 @@ class KeyedProcessContext:
 
     __slots__ = ("_backend", "_domain", "_timer_service", "_timestamp")
 
-    def __init__(self, backend: KeyedStateBackend, timer_service: TimerService) -> None:
+    def __init__(self, backend: KeyedStates, timer_service: TimerService) -> None:
         self._backend = backend
         self._timer_service = timer_service
         self._timestamp = NO_TIMESTAMP

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
     from headrace.graph.nodes import KeySelection, Node
     from headrace.graph.partitioning import Partitioning, Receivers
+    from headrace.state.backend import StateBackend
     from headrace.state.kinds import StateKinds
 
 INLINE_BYTES_OF_ALL_TASKS: Final = 256 * 1024
@@ -116,6 +117,7 @@ class JobPlan:
         name: the job's name.
         stages: the chain of stages.
         max_parallelism: how many key groups an operator has that does not say otherwise.
+        state_backend: keeps the state of its tasks.
         is_batch: whether the job runs in batch mode.
         parameters: the job's configuration as the user gave it.
         fresh_instances: whether user functions are made anew for each epoch (a test mode that finds out fields that are
@@ -127,6 +129,7 @@ class JobPlan:
     name: str
     stages: tuple[Stage, ...]
     max_parallelism: int
+    state_backend: StateBackend
     is_batch: bool = False
     parameters: Mapping[str, str] = field(default_factory=dict)
     fresh_instances: bool = False

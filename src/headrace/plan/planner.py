@@ -12,12 +12,15 @@ from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, Stage
 from headrace.plan.rewrites import REWRITES
 from headrace.plan.stage_cut import StageCut
 from headrace.plan.validation import validate, validate_parallelism
+from headrace.state.backend import DEFAULT_BACKEND
+from headrace.state.task_state import HashMapStateBackend
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from headrace.graph.nodes import Edge, Node
     from headrace.graph.stream_graph import StreamGraph
+    from headrace.state.backend import StateBackend
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,7 @@ class PlanSettings:
         parameters: the job's configuration.
         fresh_instances: see :class:`JobPlan`.
         inline_threshold: see :class:`JobPlan`.
+        state_backend: see :class:`JobPlan`.
     """
 
     name: str
@@ -41,6 +45,7 @@ class PlanSettings:
     parameters: Mapping[str, str] = field(default_factory=dict)
     fresh_instances: bool = False
     inline_threshold: int = 20 * 1024
+    state_backend: StateBackend = field(default_factory=lambda: HashMapStateBackend(DEFAULT_BACKEND))
 
 
 def plan_job(graph: StreamGraph, settings: PlanSettings) -> JobPlan:
@@ -77,6 +82,7 @@ class _Planner:
             name=self.settings.name,
             stages=self._cut(operators),
             max_parallelism=self.settings.max_parallelism,
+            state_backend=self.settings.state_backend,
             is_batch=self.settings.is_batch,
             parameters=self.settings.parameters,
             fresh_instances=self.settings.fresh_instances,

@@ -92,6 +92,11 @@ class CompactionResult:
         """The store."""
         return self.task.store
 
+    @property
+    def file(self) -> str:
+        """The file that holds the merged run; empty when nothing was left."""
+        return "" if self.run is None else self.run["file"]
+
     def to_json(self) -> dict[str, Any]:
         """The result as JSON."""
         return {"task": self.task.to_json(), "run": self.run}

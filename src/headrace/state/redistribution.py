@@ -8,17 +8,20 @@ into its next version.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.state.kinds import StateKind
 from headrace.state.runs import Run
 from headrace.state.sections import Section
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     Held = Mapping[int, Sequence[Run]]
     """By old subtask, its runs of one store, oldest first."""
+
+P = TypeVar("P")
 
 _PREFIXES: Final = {StateKind.LIST: "list/", StateKind.UNION: "union/", StateKind.BROADCAST: "broadcast/"}
 
@@ -60,15 +63,27 @@ class Redistribution:
         Args:
             stores: what the old subtasks held; all stores of the operator's state without keys.
         """
+        return self.deal(stores, attrgetter("rows"), _part)
+
+    def deal(
+        self, stores: Mapping[str, Mapping[int, Sequence[P]]], size: Callable[[P], int], cut: Callable[[P, int, int], P]
+    ) -> dict[str, list[P]]:
+        """What the subtask goes on with, by store, where a store is any sequence of pieces.
+
+        Args:
+            stores: by old subtask, the pieces that it held; all stores of the operator's state without keys.
+            size: how many elements a piece has.
+            cut: gives the elements of a piece from the first up to, but without, the second number.
+        """
         first = 0  # who gets one element more goes round, so that many short lists do not end up in one place
-        dealt: dict[str, list[Run]] = {}
+        dealt: dict[str, list[P]] = {}
         for store, held in sorted(stores.items()):
-            runs = [run for subtask in self._sources(store) for run in held.get(subtask, ())]
+            pieces = [piece for subtask in self._sources(store) for piece in held.get(subtask, ())]
             if self._is_cut(store):
-                total = sum(run.rows for run in runs)
-                runs = list(_rows_of(runs, *self._share(total, first)))
+                total = sum(map(size, pieces))
+                pieces = list(_between(pieces, *self._share(total, first), size, cut))
                 first = (first + total) % self.now
-            dealt[store] = runs
+            dealt[store] = pieces
         return dealt
 
     def _sources(self, store: str) -> range:
@@ -87,13 +102,18 @@ class Redistribution:
         return start, start + size + (place < longer)
 
 
-def _rows_of(runs: Sequence[Run], start: int, stop: int) -> Iterator[Run]:
-    """The rows from ``start`` to ``stop`` of runs that follow one another."""
+def _between(
+    pieces: Sequence[P], start: int, stop: int, size: Callable[[P], int], cut: Callable[[P, int, int], P]
+) -> Iterator[P]:
+    """The elements from ``start`` to ``stop`` of pieces that follow one another."""
     offset = 0
-    for run in runs:
-        first, last = max(0, start - offset), min(run.rows, stop - offset)
+    for piece in pieces:
+        total = size(piece)
+        first, last = max(0, start - offset), min(total, stop - offset)
         if first < last:
-            is_whole = last - first == run.rows
-            section = run.section if is_whole else Section(run.section.slice(first, last))
-            yield Run(section, run.meta, run.hashes, origin=run.origin)
-        offset += run.rows
+            yield piece if last - first == total else cut(piece, first, last)
+        offset += total
+
+
+def _part(run: Run, first: int, last: int) -> Run:
+    return Run(Section(run.section.slice(first, last)), run.meta, run.hashes, origin=run.origin)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from headrace.common.errors import StateCorruptedError
+from headrace.state.backend import StateBackend
+from headrace.state.compaction import plan_compaction, run_compaction
 from headrace.state.key_groups import hash_bounds_of_partition
-from headrace.state.kinds import KEYED
 from headrace.state.operator_state import OperatorState
 from headrace.state.redistribution import Redistribution, kind_of_store
 from headrace.state.runs import ALL_HASHES, Run, RunStore
@@ -20,8 +20,8 @@ from headrace.state.version import VersionRef
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from headrace.state.compaction import CompactionResult
-    from headrace.state.kinds import StateKinds
+    from headrace.state.backend import StateOwner
+    from headrace.state.compaction import CompactionResult, CompactionTask
     from headrace.state.runs import HashRange
     from headrace.storage.folder import Folder
 
@@ -33,24 +33,6 @@ StoreKey = tuple[str, str]
 _NO_HASHES: HashRange = (0, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class StateOwner:
-    """An operator that may have state in a task.
-
-    Attributes:
-        parallelism: how many subtasks it has.
-        max_parallelism: how many key groups.
-        kinds: the kinds of state that it may have.
-        before: at a start of the job, how many subtasks it had, so that its state without keys is dealt out; None where
-            each subtask goes on with its own.
-    """
-
-    parallelism: int
-    max_parallelism: int
-    kinds: StateKinds = KEYED
-    before: int | None = None
-
-
 class TaskState:
     """One version of a task's state, open for the next epoch.
 
@@ -58,20 +40,12 @@ class TaskState:
     long as that epoch begins from :attr:`ref`. After a failed epoch it has to be thrown away.
     """
 
-    def __init__(
-        self,
-        storage: Folder,
-        stage: int,
-        partition: int,
-        hashes: HashRange,
-        operators: Mapping[str, StateOwner] | None = None,
-    ) -> None:
+    def __init__(self, storage: Folder, stage: int, partition: int, operators: Mapping[str, StateOwner]) -> None:
         self._storage = storage
         self._stage = stage
         self._partition = partition
-        self._hashes = hashes
         self._owners = operators
-        self._ranges = None if operators is None else _ranges(operators, partition)
+        self._ranges = _ranges(operators, partition)
         self._maps: dict[str, pa.Buffer] = {}
         self._stores: dict[StoreKey, RunStore] = {}
         self._operators: dict[str, OperatorState] = {}
@@ -83,35 +57,14 @@ class TaskState:
         refs: Sequence[VersionRef],
         stage: int,
         partition: int,
-        parallelism: int,
-        max_parallelism: int,
-        operators: Mapping[str, StateOwner] | None = None,
+        operators: Mapping[str, StateOwner],
     ) -> TaskState:
-        """Opens the state of a task; only indexes are read.
-
-        ``refs`` is empty for a new job and the one version of the partition usually. After a change of parallelism it
-        holds the versions of all old partitions whose key groups this partition now owns, wholly or in part; and at a
-        start of the job those that hold state without keys of which it gets some.
-
-        Args:
-            storage: where state files are.
-            refs: the versions.
-            stage: the stage of the task.
-            partition: its partition.
-            parallelism: that of the operators.
-            max_parallelism: how many key groups there are.
-            operators: the operators that are in this task, by uid; state of others is left out, since it is read
-                elsewhere. When left out, all operators are alike and have keyed state.
-
-        Raises:
-            StateCorruptedError: when a file is missing or damaged.
-        """
-        hashes = hash_bounds_of_partition(partition, parallelism, max_parallelism)
-        task = TaskState(storage, stage, partition, hashes, operators)
+        """Opens the state of a task; only indexes are read. As :meth:`headrace.state.backend.StateBackend.open`."""
+        task = TaskState(storage, stage, partition, operators)
         held: dict[StoreKey, dict[int, list[Run]]] = {}
         same_owner = [task._read_version(ref, held) for ref in refs]
         runs = {key: [run for found in by_partition.values() for run in found] for key, by_partition in held.items()}
-        for uid, owner in (operators or {}).items():
+        for uid, owner in operators.items():
             if owner.before is not None and partition < owner.parallelism:
                 stores = {name: found for (of, name), found in held.items() if of == uid and kind_of_store(name)}
                 dealt = Redistribution(owner.before, owner.parallelism, partition).runs(stores)
@@ -126,10 +79,9 @@ class TaskState:
         """The state of the operator with that uid in this task."""
         state = self._operators.get(uid)
         if state is None:
-            kinds, is_restored = KEYED, False
-            if self._owners is not None:
-                kinds, is_restored = self._owners[uid].kinds, self._owners[uid].before is not None
-            state = OperatorState(uid, lambda name: self.store(uid, name), kinds, is_restored=is_restored)
+            owner = self._owners[uid]
+            is_restored = owner.before is not None
+            state = OperatorState(uid, lambda name: self.store(uid, name), owner.kinds, is_restored=is_restored)
             self._operators[uid] = state
         return state
 
@@ -176,9 +128,13 @@ class TaskState:
         """
         return result.adopt_into(self.store(result.uid, result.store), self._loader)
 
+    def close(self) -> None:
+        """Lets go of the files."""
+        self._maps.clear()
+
     def _owned_by(self, uid: str) -> HashRange:
         """The hashes of an operator's keys that this task owns; none for an operator that is not here."""
-        return self._hashes if self._ranges is None else self._ranges.get(uid, _NO_HASHES)
+        return self._ranges.get(uid, _NO_HASHES)
 
     def _hashes_of(self, uid: str, store: str) -> HashRange:
         """The hashes of the keys whose rows count in a store; all where its rows belong to the task, not to keys."""
@@ -241,6 +197,26 @@ class TaskState:
 
     def _forget_maps(self, files: Sequence[str]) -> None:
         self._maps = {name: buffer for name, buffer in self._maps.items() if name in files}
+
+
+class HashMapStateBackend(StateBackend):
+    """State in columns, in files that are mapped into memory; only what has changed is written."""
+
+    def open(
+        self,
+        storage: Folder,
+        refs: Sequence[VersionRef],
+        stage: int,
+        partition: int,
+        operators: Mapping[str, StateOwner],
+    ) -> TaskState:
+        return TaskState.open(storage, refs, stage, partition, operators)
+
+    def plan_compaction(self, storage: Folder, ref: VersionRef, now: int, generation: int) -> list[CompactionTask]:
+        return plan_compaction(storage, ref, now, generation)
+
+    def run_compaction(self, storage: Folder, work: CompactionTask) -> CompactionResult:
+        return run_compaction(storage, work)
 
 
 class _VersionImage:

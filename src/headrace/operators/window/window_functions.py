@@ -11,9 +11,9 @@ from headrace.state.keyed_state_store import KeyedStateStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from headrace.state.backend import KeyedStates
     from headrace.state.descriptors import StateDescriptor
     from headrace.state.key_entries import AnyKeyEntry
-    from headrace.state.keyed_backend import KeyedStateBackend
     from headrace.time.windows import TimeWindow
 
 
@@ -38,7 +38,7 @@ class WindowContext:
         keyed: the state of the key, and of the key in the namespace of the window.
     """
 
-    def __init__(self, keyed: KeyedStateBackend) -> None:
+    def __init__(self, keyed: KeyedStates) -> None:
         self._of_key = WindowStateStore(keyed.state)
         self._of_window = WindowStateStore(keyed.namespaced_state)
         self._window: TimeWindow | None = None

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from headrace.runtime.task.dependencies import Dependencies
-    from headrace.state.compaction import CompactionResult
+    from headrace.state.backend import CompactionOutcome
     from headrace.state.version import VersionRef
     from headrace.storage.folder import Folder
 
@@ -90,7 +90,7 @@ class PartitionContext:
     versions: tuple[VersionRef, ...] = ()
     watermarks: Mapping[int, int] = field(default_factory=dict)
     outputs: Mapping[int, int] = field(default_factory=dict)
-    adoptions: tuple[CompactionResult, ...] = ()
+    adoptions: tuple[CompactionOutcome, ...] = ()
     dealt: Mapping[str, int] = field(default_factory=dict)
 
 

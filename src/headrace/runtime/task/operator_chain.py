@@ -32,15 +32,15 @@ from headrace.runtime.task.outputs import (
     calling_key_function,
 )
 from headrace.runtime.task.watermark_valve import WatermarkValve
+from headrace.state.backend import StateOwner
 from headrace.state.kinds import StateKind
-from headrace.state.task_state import StateOwner, TaskState
 
 if TYPE_CHECKING:
     from headrace.connectors.source import SourceReader
     from headrace.exchange.envelope import Envelope
     from headrace.plan.job_plan import JobPlan, PlannedOperator
     from headrace.runtime.task.messages import EpochContext, JobBlob, PartitionContext
-    from headrace.state.operator_state import OperatorState
+    from headrace.state.backend import OperatorStates, TaskStates
 
 logger = logging.getLogger(__name__)
 
@@ -162,7 +162,7 @@ class OperatorChain:
         timers = [time for state in kept if (time := state.earliest_processing_time()) is not None]
         return StateReport(version, min(timers, default=None), self.state.size_in_bytes())
 
-    def _operator_states(self) -> list[OperatorState]:
+    def _operator_states(self) -> list[OperatorStates]:
         """The state of each operator that has some."""
         contexts = (member.operator.context for member in self.members.values())
         return [context.state for context in contexts if context.state is not None]
@@ -180,10 +180,12 @@ class OperatorChain:
                 member.operator.abort()
 
     def close(self) -> None:
-        """End of the chain's life: every function and reader is closed, also when one of them raises."""
+        """End of the chain's life: functions, readers and state are closed, also when one of them raises."""
         with ExitStack() as stack:
             for reader in self._readers.values():
                 stack.callback(reader.close)
+            if self.state is not None:
+                stack.callback(self.state.close)
             for member in reversed(self.members.values()):
                 stack.callback(member.operator.close)
 
@@ -197,14 +199,12 @@ class OperatorChain:
         except Exception:
             logger.warning("closing the functions of a task that was given up failed", exc_info=True)
 
-    def _open_state(self, blob: JobBlob, start: PartitionContext) -> TaskState:
-        return TaskState.open(
+    def _open_state(self, blob: JobBlob, start: PartitionContext) -> TaskStates:
+        return self.plan.state_backend.open(
             blob.state,
             start.versions,
             self.stage.index,
             self.partition,
-            self.stage.parallelism,
-            self.plan.max_parallelism,
             {
                 planned.uid: StateOwner(
                     planned.parallelism, planned.max_parallelism, planned.state_kinds, start.dealt.get(planned.uid)

@@ -1,0 +1,303 @@
+"""State backends: where the state of a job is kept while it runs, and what a checkpoint holds of it.
+
+A :class:`StateBackend` opens the state of one task (:class:`TaskStates`), which gives each operator of the task its own
+(:class:`OperatorStates`): keyed states and timers, states without keys, logs of tables. Operators and tasks use nothing
+but what is declared here. ``docs/state-backends.md`` says what a backend has to keep to.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from headrace.common.plugins import Plugin, PluginGroup
+from headrace.state.kinds import KEYED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from headrace.state import descriptors as d
+    from headrace.state.interfaces import ListState, MapState
+    from headrace.state.key_entries import AnyKeyEntry, NoKey
+    from headrace.state.keys import KeyCodec, KeyColumn
+    from headrace.state.kinds import StateKinds
+    from headrace.state.namespaces import Namespace
+    from headrace.state.runs import RunStore
+    from headrace.state.timers import Timer
+    from headrace.state.version import VersionRef
+    from headrace.storage.folder import Folder
+
+DEFAULT_BACKEND: Final = "hashmap"
+"""The name of the backend that is used when none is set."""
+
+
+class KeyedStates(Protocol):
+    """The keyed states of one operator; :class:`headrace.state.key_scope.KeyScope` has all but the states themselves.
+
+    Attributes:
+        codec: how keys are stored.
+        current: the key that is being processed; the operator sets it, and sets it to ``NO_KEY`` afterwards.
+    """
+
+    codec: KeyCodec
+    current: AnyKeyEntry | NoKey
+
+    def bind(self, keys: KeyColumn) -> list[AnyKeyEntry]:
+        """The entry of each key; equal keys have the same entry throughout an epoch."""
+
+    def state(self, descriptor: d.StateDescriptor) -> Any:
+        """The state of a descriptor, for the current key: what the descriptor's kind has in ``state.interfaces``.
+
+        Raises:
+            StateMigrationError: when something else is stored under its name.
+            InvalidProgramError: when the program declares the name twice, differently.
+        """
+
+    def namespaced_state(self, descriptor: d.StateDescriptor) -> Any:
+        """The state of a descriptor, for the current key and namespace; errors as in :meth:`state`.
+
+        A state with the same name that is kept by the key alone is another one.
+        """
+
+    def enter_namespace(self, namespace: Namespace, keys: Iterable[AnyKeyEntry]) -> None:
+        """Sets the current namespace. ``keys`` are those that will be current in it: their state may be read ahead."""
+
+
+class DomainTimers(Protocol):
+    """The timers of one operator in event time, or in processing time."""
+
+    @property
+    def next_due(self) -> int:
+        """The time of the earliest timer, or an earlier one; ``NO_TIMER`` when there is none."""
+
+    def register(self, time: int, namespace: Namespace = None) -> None:
+        """Registers a timer of the current key. One whose time has been passed fires with the next advance."""
+
+    def delete(self, time: int, namespace: Namespace = None) -> None:
+        """Deletes a timer of the current key, if there is such a one."""
+
+    def pop_due(self, up_to: int) -> Iterator[Timer]:
+        """Time advances to ``up_to``: the timers that are due, by time, then hash and key, then namespace.
+
+        Each timer is gone before it is given out. Timers that are registered meanwhile with a time that is not above
+        ``up_to`` are among them; those that are deleted meanwhile are not. Nothing happens unless time does advance.
+        """
+
+
+class Timers(Protocol):
+    """The timers of one operator."""
+
+    @property
+    def event(self) -> DomainTimers:
+        """Those in event time, which advances with the watermark."""
+
+    @property
+    def processing(self) -> DomainTimers:
+        """Those in processing time, which advances with the epochs' clock."""
+
+
+class StatesWithoutKeys(Protocol):
+    """Lists and broadcast maps of one subtask of an operator.
+
+    All methods raise a ``StateError`` when the operator's spec does not declare that kind of state.
+    """
+
+    @property
+    def is_restored(self) -> bool:
+        """Whether this is the first epoch after a start of the job from a checkpoint that knows the operator."""
+
+    def list_state(self, descriptor: d.ListStateDescriptor) -> ListState[Any]:
+        """A list; after a start at another parallelism, an equal share of the elements of all subtasks."""
+
+    def union_list_state(self, descriptor: d.ListStateDescriptor) -> ListState[Any]:
+        """A list; after a start, the elements of all subtasks."""
+
+    def broadcast_state(self, descriptor: d.MapStateDescriptor) -> MapState[Any, Any]:
+        """A map, which has to be changed alike in all subtasks."""
+
+
+class OperatorStates(Protocol):
+    """Everything that one operator keeps in one task.
+
+    An epoch is ``begin_epoch``, any use, ``end_epoch``; after that the task takes its snapshot.
+    """
+
+    def bind_key_codec(self, codec: KeyCodec) -> None:
+        """Says how the operator's keys are stored; before ``keyed`` or ``timers`` is used, once for each input.
+
+        Raises:
+            InvalidProgramError: when the inputs of the operator have keys of different types.
+        """
+
+    @property
+    def keyed(self) -> KeyedStates:
+        """The keyed states; a ``StateError`` for an operator without keys."""
+
+    @property
+    def timers(self) -> Timers:
+        """The timers; a ``StateError`` for an operator without keys."""
+
+    @property
+    def operator_state_store(self) -> StatesWithoutKeys:
+        """The states without keys; a ``StateError`` when the operator's spec declares no such kind."""
+
+    def store(self, name: str) -> RunStore:
+        """A log of Arrow tables for the operator's own use, as windows have it; its name has no slash.
+
+        The operator appends, merges and replaces tables; the backend only has to keep them, in their order, with what
+        their writer says about them (``meta``).
+        """
+
+    def earliest_processing_time(self) -> int | None:
+        """When the earliest timer in processing time is due (or earlier); None when there is none."""
+
+    def begin_epoch(self, watermark: int, processing_time: int) -> None:
+        """Starts an epoch: event time has come to ``watermark``, the clock reads ``processing_time``."""
+
+    def end_epoch(self) -> None:
+        """Ends the epoch. The keys that were bound in it are not used any more.
+
+        Raises:
+            InvalidTypeError: when something cannot be stored; it names the operator and the state.
+        """
+
+
+class TaskStates(Protocol):
+    """The state of all operators of one task, open for the next epoch.
+
+    After :meth:`snapshot` it stands for the version that was written, so a task may keep it for the next epoch. After a
+    failed epoch it is closed, and opened anew from the last version that counts.
+    """
+
+    @property
+    def ref(self) -> VersionRef | None:
+        """The version that it stands for; None when that has to be written first."""
+
+    def operator(self, uid: str) -> OperatorStates:
+        """The state of the operator with that uid; the same object every time."""
+
+    def adopt(self, result: Any) -> bool:
+        """Puts what background work has made in the place of what it was made of; only between two epochs.
+
+        Args:
+            result: what :meth:`StateBackend.run_compaction` gave, for a version that may be some epochs old.
+
+        Returns:
+            False when the result is of no use any more.
+        """
+
+    def snapshot(self, epoch: int, generation: int, inline_threshold: int) -> VersionRef:
+        """Writes what has changed and returns the new version, or the old one when nothing has changed.
+
+        All operators have ended the epoch. The same changes give the same bytes under the same name. A version of up to
+        ``inline_threshold`` bytes is held in the reference itself.
+        """
+
+    def size_in_bytes(self) -> int:
+        """How many bytes the version takes, wherever they are."""
+
+    def close(self) -> None:
+        """Lets go of files and memory; called once, also after a failure."""
+
+
+class CompactionWork(Protocol):
+    """Background work on the state of one task, planned by a backend; it travels to any process as a pickle."""
+
+    @property
+    def stage(self) -> int:
+        """The stage of the task."""
+
+    @property
+    def partition(self) -> int:
+        """The partition of the task."""
+
+
+class CompactionOutcome(Protocol):
+    """What became of background work; it travels to the task as a pickle."""
+
+    @property
+    def task(self) -> CompactionWork:
+        """The work."""
+
+    @property
+    def file(self) -> str:
+        """The file that was written, which is deleted unless a version comes to need it; empty for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateOwner:
+    """An operator that may have state in a task.
+
+    Attributes:
+        parallelism: how many subtasks it has.
+        max_parallelism: how many key groups.
+        kinds: the kinds of state that it may have.
+        before: at a start of the job, how many subtasks it had, so that its state without keys is dealt out; None where
+            each subtask goes on with its own.
+    """
+
+    parallelism: int
+    max_parallelism: int
+    kinds: StateKinds = KEYED
+    before: int | None = None
+
+
+class StateBackend(Plugin):
+    """Opens the state of tasks. It travels to them with the job, so it is pickled and holds no open files."""
+
+    noun = "state backend"
+
+    @abstractmethod
+    def open(
+        self,
+        storage: Folder,
+        refs: Sequence[VersionRef],
+        stage: int,
+        partition: int,
+        operators: Mapping[str, StateOwner],
+    ) -> TaskStates:
+        """Opens the state of a task.
+
+        ``refs`` is empty for a new job and the one version of the partition usually. After a change of parallelism it
+        holds the versions of all old partitions whose key groups this partition now owns, wholly or in part; and at a
+        start of the job those that hold state without keys of which it gets some.
+
+        Args:
+            storage: where state files are.
+            refs: the versions.
+            stage: the stage of the task.
+            partition: its partition.
+            operators: the operators that are in this task, by uid; state of others is left out, since it is read
+                elsewhere.
+
+        Raises:
+            StateCorruptedError: when a file is missing or damaged.
+        """
+
+    def plan_compaction(self, storage: Folder, ref: VersionRef, now: int, generation: int) -> Sequence[CompactionWork]:
+        """What is worth doing with a version beside the epochs; nothing by default. Called in the driver.
+
+        Args:
+            storage: where state files are.
+            ref: the version.
+            now: a reading of the job's clock, in milliseconds.
+            generation: that of the job manager; names of files that are written have it.
+        """
+        return ()
+
+    def run_compaction(self, storage: Folder, work: Any) -> CompactionOutcome:
+        """Does what :meth:`plan_compaction` has planned, in any process; the same work always writes the same file.
+
+        Raises:
+            StateCorruptedError: when a file is missing or damaged.
+        """
+        raise NotImplementedError(f"{self} plans compactions and cannot run them")
+
+
+STATE_BACKENDS: Final = PluginGroup(
+    "headrace.state_backends",
+    StateBackend,  # type: ignore[type-abstract] # what plugins extend, never made itself
+    {DEFAULT_BACKEND: "headrace.state.task_state:HashMapStateBackend"},
+)
+"""All that are there."""
