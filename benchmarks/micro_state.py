@@ -90,7 +90,7 @@ def time_bind() -> None:
 def time_calls() -> None:
     """What one record costs in user code: its key is made current, its state read and written."""
     made = backend()
-    state = made.value_state(ValueStateDescriptor("v", Types.LONG()))
+    state = made.state(ValueStateDescriptor("v", Types.LONG()))
     entries = made.bind(integers(100_000, 10_000))
 
     def loop() -> None:
@@ -103,9 +103,9 @@ def time_calls() -> None:
             made.current = entry
 
     report("value() and update(), loop subtracted", best(loop) - best(nothing), len(entries))
-    words = made.list_state(ListStateDescriptor("l", Types.STRING()))
+    words = made.state(ListStateDescriptor("l", Types.STRING()))
     report("ListState.add()", best(lambda: [words.add("x") for made.current in entries]), len(entries))
-    counts = made.map_state(MapStateDescriptor("m", Types.STRING(), Types.LONG()))
+    counts = made.state(MapStateDescriptor("m", Types.STRING(), Types.LONG()))
     report("MapState.put()", best(lambda: [counts.put("x", 1) for made.current in entries]), len(entries))
 
 
@@ -141,7 +141,7 @@ def _load(task: TaskState, keys: Any, times: dict[str, list[float]]) -> None:
     operator = task.operator("op")
     operator.bind_key_codec(LONGS)
     operator.begin_epoch(0, 0)
-    state = operator.keyed.value_state(ValueStateDescriptor("v", PAIR))
+    state = operator.keyed.state(ValueStateDescriptor("v", PAIR))
     operator.keyed.current = operator.keyed.bind(LONGS.from_array(pa.array(keys)))[0]
     start = time.perf_counter()
     state.value()
@@ -153,7 +153,7 @@ def _epoch(task: TaskState, keys: Any, times: dict[str, list[float]]) -> None:
     operator.bind_key_codec(LONGS)
     operator.begin_epoch(0, 0)
     keyed = operator.keyed
-    state = keyed.value_state(ValueStateDescriptor("v", PAIR))
+    state = keyed.state(ValueStateDescriptor("v", PAIR))
     marks = [time.perf_counter()]
     entries = keyed.bind(LONGS.from_array(pa.array(keys)))
     marks.append(time.perf_counter())

@@ -73,7 +73,7 @@ class LedgerOperator(Operator):
             self._map = store.broadcast_state(MapStateDescriptor("map", Types.LONG(), Types.LONG()))
         if StateKind.KEYED in self._kinds:
             self._keyed = context.state.keyed
-            self._count = self._keyed.value_state(ValueStateDescriptor("count", Types.LONG()))
+            self._count = self._keyed.state(ValueStateDescriptor("count", Types.LONG()))
 
     def process(self, input_index: int, batch: Batch) -> None:
         keys: list[Any] = [None] * len(batch)

@@ -29,12 +29,12 @@ def _leave_everything_to_compaction(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def write(job: Job, keys: range, value: int = 0) -> None:
-    job.on_keys(job.begin(), keys, lambda op, key, _: op.keyed.value_state(VALUE).update(key + value))
+    job.on_keys(job.begin(), keys, lambda op, key, _: op.keyed.state(VALUE).update(key + value))
     job.end()
 
 
 def read(job: Job, keys: range) -> list[Any]:
-    return job.on_keys(job.begin(), keys, lambda op, key, _: op.keyed.value_state(VALUE).value())
+    return job.on_keys(job.begin(), keys, lambda op, key, _: op.keyed.state(VALUE).value())
 
 
 def runs(job: Job) -> list[int]:
@@ -101,7 +101,7 @@ def test_what_was_written_meanwhile_stays() -> None:
 def test_nothing_may_be_left() -> None:
     job = Job()
     write(job, range(20))
-    job.on_keys(job.begin(), range(20), lambda op, *_: op.keyed.value_state(VALUE).clear())
+    job.on_keys(job.begin(), range(20), lambda op, *_: op.keyed.state(VALUE).clear())
     job.end()
     job.compact()
     assert job.results[0].run is None

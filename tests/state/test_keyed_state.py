@@ -21,11 +21,13 @@ from headrace.state.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
+    StateDescriptor,
     ValueStateDescriptor,
 )
+from headrace.state.keyed_state_store import KeyedStateStore
 from headrace.state.keys import KeyCodec, KeyColumn
 from tests.state.harness import Job
-from tests.state.test_state_model import Checker, between_epochs
+from tests.state.test_state_model import Average, Checker, between_epochs
 
 
 @dataclass
@@ -79,14 +81,14 @@ VALUES: list[tuple[Any, Any]] = [
 def test_values_come_back_as_they_were(type_: Any, value: Any) -> None:
     job = Job()
     keyed = at_key(job)
-    keyed.value_state(ValueStateDescriptor("v", type_)).update(value)
-    keyed.list_state(ListStateDescriptor("l", type_)).update([value, value])
-    keyed.map_state(MapStateDescriptor("m", str, type_)).put("k", value)
+    keyed.state(ValueStateDescriptor("v", type_)).update(value)
+    keyed.state(ListStateDescriptor("l", type_)).update([value, value])
+    keyed.state(MapStateDescriptor("m", str, type_)).put("k", value)
     job.end()
     keyed = at_key(job)
-    assert keyed.value_state(ValueStateDescriptor("v", type_)).value() == value
-    assert keyed.list_state(ListStateDescriptor("l", type_)).get() == [value, value]
-    assert keyed.map_state(MapStateDescriptor("m", str, type_)).get("k") == value
+    assert keyed.state(ValueStateDescriptor("v", type_)).value() == value
+    assert keyed.state(ListStateDescriptor("l", type_)).get() == [value, value]
+    assert keyed.state(MapStateDescriptor("m", str, type_)).get("k") == value
 
 
 @pytest.mark.parametrize("type_", [None, Types.LIST(Types.LONG())], ids=str)
@@ -94,9 +96,9 @@ def test_changing_what_was_read_or_written_changes_no_state(type_: Any) -> None:
     job = Job()
     for _ in range(2):  # freshly written, then loaded
         keyed = at_key(job)
-        value = keyed.value_state(ValueStateDescriptor("v", type_))
-        several = keyed.list_state(ListStateDescriptor("l", type_))
-        entries = keyed.map_state(MapStateDescriptor("m", str, type_))
+        value = keyed.state(ValueStateDescriptor("v", type_))
+        several = keyed.state(ListStateDescriptor("l", type_))
+        entries = keyed.state(MapStateDescriptor("m", str, type_))
         if job.epoch == 0:
             written = [1]
             value.update(written)
@@ -125,7 +127,7 @@ def test_results_of_aggregates_are_copies_too() -> None:
 
     job, descriptor = Job(), AggregatingStateDescriptor("a", Collect())
     for expected in ([1], [1, 1], [1, 1, 1]):
-        state = at_key(job).aggregating_state(descriptor)
+        state = at_key(job).state(descriptor)
         state.add(1)
         state.get().append(9)
         assert state.get() == expected
@@ -134,8 +136,8 @@ def test_results_of_aggregates_are_copies_too() -> None:
 
 def test_state_needs_a_key() -> None:
     (operator,) = Job().begin()
-    value = operator.keyed.value_state(ValueStateDescriptor("v"))
-    several = operator.keyed.list_state(ListStateDescriptor("l"))
+    value = operator.keyed.state(ValueStateDescriptor("v"))
+    several = operator.keyed.state(ListStateDescriptor("l"))
     for use in (value.value, lambda: value.update(1), value.clear, several.get, lambda: several.add(1)):
         with pytest.raises(StateError, match="while a record or a timer"):
             use()
@@ -144,18 +146,18 @@ def test_state_needs_a_key() -> None:
 def test_none_is_refused_where_it_means_nothing() -> None:
     keyed = at_key(Job())
     with pytest.raises(InvalidTypeError):
-        keyed.list_state(ListStateDescriptor("l")).add(None)
+        keyed.state(ListStateDescriptor("l")).add(None)
     with pytest.raises(InvalidTypeError):
-        keyed.list_state(ListStateDescriptor("l")).update([1, None])
+        keyed.state(ListStateDescriptor("l")).update([1, None])
     with pytest.raises(InvalidTypeError):
-        keyed.reducing_state(ReducingStateDescriptor("r", max)).add(None)
+        keyed.state(ReducingStateDescriptor("r", max)).add(None)
 
 
 def test_a_map_may_hold_none() -> None:
     job = Job()
-    at_key(job).map_state(MapStateDescriptor("m")).put(None, None)
+    at_key(job).state(MapStateDescriptor("m")).put(None, None)
     job.end()
-    state = at_key(job).map_state(MapStateDescriptor("m"))
+    state = at_key(job).state(MapStateDescriptor("m"))
     assert list(state) == [None]
     assert state.contains(None)
     assert state.get(None) is None
@@ -164,9 +166,9 @@ def test_a_map_may_hold_none() -> None:
 def test_keys_of_entries_come_back_as_they_were() -> None:
     keys = [Pair(1, "a"), 1.5, True, "x", (None,), Mode.ON]
     job = Job()
-    at_key(job).map_state(MapStateDescriptor("m")).put_all(dict.fromkeys(keys, 1))
+    at_key(job).state(MapStateDescriptor("m")).put_all(dict.fromkeys(keys, 1))
     job.end()
-    stored = at_key(job).map_state(MapStateDescriptor("m")).keys()
+    stored = at_key(job).state(MapStateDescriptor("m")).keys()
     assert list(map(type, stored)) == list(map(type, keys))
     assert stored == keys
 
@@ -184,22 +186,46 @@ def test_keys_of_entries_come_back_as_they_were() -> None:
 def test_another_type_under_the_same_name_is_an_error(other: Any) -> None:
     job = Job()
     keyed = at_key(job)
-    keyed.value_state(ValueStateDescriptor("s", Types.LONG())).update(1)
-    method = {"value": "value_state", "list": "list_state", "reducing": "reducing_state"}[other.kind]
+    keyed.state(ValueStateDescriptor("s", Types.LONG())).update(1)
     with pytest.raises(InvalidProgramError, match="twice"):
-        getattr(keyed, method)(other)
+        keyed.state(other)
     job.end()
     with pytest.raises(StateMigrationError, match="'s'"):
-        getattr(at_key(job), method)(other)
+        at_key(job).state(other)
+
+
+class Echo(KeyedStateStore):
+    """Gives the descriptors themselves."""
+
+    def _state(self, descriptor: StateDescriptor, method: str) -> Any:
+        return method, descriptor
+
+
+def test_each_getter_takes_its_own_descriptors() -> None:
+    mean = Average()
+    descriptors: dict[str, Any] = {
+        "get_state": ValueStateDescriptor("s"),
+        "get_list_state": ListStateDescriptor("s"),
+        "get_map_state": MapStateDescriptor("s"),
+        "get_reducing_state": ReducingStateDescriptor("s", max),
+        "get_aggregating_state": AggregatingStateDescriptor("s", mean),
+    }
+    for method in descriptors:
+        for name, descriptor in descriptors.items():
+            if name == method:
+                assert getattr(Echo(), method)(descriptor) == (method, descriptor)
+            else:
+                with pytest.raises(InvalidProgramError, match=f"{method}: expected a"):
+                    getattr(Echo(), method)(descriptor)
 
 
 def test_other_keys_cannot_take_over_state() -> None:
     job = Job()
-    at_key(job).value_state(ValueStateDescriptor("s", int)).update(1)
+    at_key(job).state(ValueStateDescriptor("s", int)).update(1)
     job.end()
     job.codec = KeyCodec.for_type(Types.STRING())
     with pytest.raises(StateMigrationError, match="key type"):
-        at_key(job, "1").value_state(ValueStateDescriptor("s", int))
+        at_key(job, "1").state(ValueStateDescriptor("s", int))
 
 
 @pytest.mark.parametrize("type_", [Types.STRING(), Types.PICKLED_BYTE_ARRAY()], ids=str)
@@ -238,10 +264,10 @@ def test_one_entry_per_key_and_epoch() -> None:
 def test_reading_costs_nothing_for_keys_that_are_not_touched(monkeypatch: pytest.MonkeyPatch) -> None:
     job, descriptor = Job(), ValueStateDescriptor("v", Types.LONG())
     operators = job.begin()
-    job.on_keys(operators, range(1000), lambda op, key, _: op.keyed.value_state(descriptor).update(key))
+    job.on_keys(operators, range(1000), lambda op, key, _: op.keyed.state(descriptor).update(key))
     job.end()
     (operator,) = job.begin()
-    state = operator.keyed.value_state(descriptor)
+    state = operator.keyed.state(descriptor)
     read: list[int] = []
     decode = state._cells._elements.__class__.from_columns
     monkeypatch.setattr(
@@ -258,11 +284,11 @@ def test_reading_costs_nothing_for_keys_that_are_not_touched(monkeypatch: pytest
 
 def test_an_epoch_that_changes_nothing_keeps_the_version() -> None:
     job, descriptor = Job(), ValueStateDescriptor("v", Types.LONG())
-    at_key(job).value_state(descriptor).update(1)
+    at_key(job).state(descriptor).update(1)
     refs = job.end()
-    at_key(job).value_state(descriptor).value()
+    at_key(job).state(descriptor).value()
     assert job.end() == refs
-    at_key(job).value_state(descriptor).update(1)
+    at_key(job).state(descriptor).update(1)
     assert job.end() != refs
 
 
@@ -274,9 +300,9 @@ def run_epochs(job: Job) -> list[dict[str, Any]]:
 
         def touch(operator: Any, key: Any, row: int) -> None:
             keyed = operator.keyed
-            keyed.value_state(ValueStateDescriptor("v", Types.LONG())).update(row)
-            keyed.list_state(ListStateDescriptor("l")).add((row, str(key)))
-            keyed.map_state(MapStateDescriptor("m", Types.STRING(), Types.LONG())).put(str(row % 5), row)
+            keyed.state(ValueStateDescriptor("v", Types.LONG())).update(row)
+            keyed.state(ListStateDescriptor("l")).add((row, str(key)))
+            keyed.state(MapStateDescriptor("m", Types.STRING(), Types.LONG())).put(str(row % 5), row)
             operator.timers.event.register(1000 + row)
 
         job.on_keys(operators, keys, touch)

@@ -97,7 +97,7 @@ class MapMachine(RuleBasedStateMachine):
 
     def at(self, key: int, action: Any) -> Any:
         (result,) = self.job.on_keys(
-            self.operators, [key], lambda operator, *_: action(operator.keyed.map_state(self.descriptor))
+            self.operators, [key], lambda operator, *_: action(operator.keyed.state(self.descriptor))
         )
         return result
 
@@ -232,14 +232,14 @@ def test_all_nans_are_one_wherever_they_are_in_a_key(
     monkeypatch.setattr("headrace.state.map_state.SMALL_MAP", small)
     job, descriptor = Job(), MapStateDescriptor("m", type_, Types.LONG())
     for epoch in range(3):
-        state = at_key(job).map_state(descriptor)
+        state = at_key(job).state(descriptor)
         assert state.get(key()) == (epoch or None)
         state.put(key(), -1)
         state.put(key(), epoch + 1)
         assert key() in state
         assert list(state.values()) == [epoch + 1]
         job.end()
-    state = at_key(job).map_state(descriptor)
+    state = at_key(job).state(descriptor)
     state.remove(key())
     assert state.is_empty()
 
@@ -252,7 +252,7 @@ def at_key(job: Job, key: int = 1) -> Any:
 
 
 def fill(job: Job, count: int) -> None:
-    at_key(job).map_state(ENTRIES).put_all({n: f"value {n}" for n in range(count)})
+    at_key(job).state(ENTRIES).put_all({n: f"value {n}" for n in range(count)})
     job.end()
 
 
@@ -264,7 +264,7 @@ def test_looking_up_an_entry_touches_only_what_is_near_it(tmp_path: Path) -> Non
     place = data.index(b"value 100000value 100001")
     data[place] ^= 1
     path.write_bytes(data)
-    state = at_key(job).map_state(ENTRIES)
+    state = at_key(job).state(ENTRIES)
     assert [state.get(n) for n in (0, 199_999, 200_000)] == ["value 0", "value 199999", None]
     assert 5 in state
     state.put(7, "seven")
@@ -280,7 +280,7 @@ def test_a_large_map_is_read_as_a_whole_once_that_is_cheaper(monkeypatch: pytest
     monkeypatch.setattr("headrace.state.map_state.LOOK_UP_COST", 100)
     job = Job()
     fill(job, 1000)
-    state = at_key(job).map_state(ENTRIES)
+    state = at_key(job).state(ENTRIES)
     cell = state._cells.read()
     for n in range(10):
         assert state.get(n) == f"value {n}"
@@ -299,13 +299,13 @@ def test_an_epoch_writes_what_it_touches_and_rewrites_no_large_map() -> None:
     job = Job()
     fill(job, 1000)
     for epoch in range(1, 6):
-        state = at_key(job).map_state(ENTRIES)
+        state = at_key(job).state(ENTRIES)
         for n in range(10):
             state.put(epoch * 100 + n, str(epoch))
         job.end()
         assert counts(job, "entries")[0] == 1000
         assert sum(counts(job, "entries")) <= 1000 + 10 * epoch
-    entries = at_key(job).map_state(ENTRIES).items()
+    entries = at_key(job).state(ENTRIES).items()
     assert [key for key, _ in entries] == list(range(1000))
     assert entries[303] == (303, "3")
 
@@ -313,12 +313,12 @@ def test_an_epoch_writes_what_it_touches_and_rewrites_no_large_map() -> None:
 def test_clearing_hides_what_is_older_and_goes_with_it() -> None:
     job = Job()
     fill(job, 1000)
-    state = at_key(job).map_state(ENTRIES)
+    state = at_key(job).state(ENTRIES)
     state.clear()
     state.put(5, "five")
     job.end()
     assert counts(job, "entries") == [1000, 1]
-    state = at_key(job).map_state(ENTRIES)
+    state = at_key(job).state(ENTRIES)
     assert (state.get(5), state.get(6), state.items()) == ("five", None, [(5, "five")])
     job.end()
 
@@ -328,16 +328,16 @@ def test_the_key_that_was_put_first_stays(merged: bool, monkeypatch: pytest.Monk
     monkeypatch.setattr("headrace.state.inline_merge.INLINE_ROWS", 1 << 18 if merged else 0)
     job = Job()
     for key, value in ((1, "a"), (True, "b"), (1.0, "c")):
-        at_key(job).map_state(MapStateDescriptor("m")).put(key, value)
+        at_key(job).state(MapStateDescriptor("m")).put(key, value)
         job.end()
     assert len(counts(job, "m")) == (1 if merged else 3)
-    assert repr(at_key(job).map_state(MapStateDescriptor("m")).items()) == "[(1, 'c')]"
+    assert repr(at_key(job).state(MapStateDescriptor("m")).items()) == "[(1, 'c')]"
 
 
 def test_a_key_of_another_type_is_not_there() -> None:
     job = Job()
     fill(job, 1000)
-    state = at_key(job).map_state(ENTRIES)
+    state = at_key(job).state(ENTRIES)
     assert state.get("0") is None
     assert "0" not in state
     assert 2**70 not in state
@@ -348,7 +348,7 @@ def test_a_key_of_another_type_is_not_there() -> None:
 def test_a_key_that_does_not_fit_is_that_of_no_entry(count: int, wrong: Any) -> None:
     job = Job()
     fill(job, count)
-    state = at_key(job).map_state(ENTRIES)
+    state = at_key(job).state(ENTRIES)
     assert (state.get(wrong), wrong in state) == (None, False)
     assert (state.get(1), 1 in state) == ("value 1", True)
     assert (state.get(wrong), wrong in state) == (None, False)
@@ -358,19 +358,19 @@ def test_a_key_that_does_not_fit_is_that_of_no_entry(count: int, wrong: Any) -> 
 def test_a_list_is_added_to_without_being_read(tmp_path: Path) -> None:
     descriptor = ListStateDescriptor("list", Types.STRING())
     job = Job(storage=PosixFolder(tmp_path))
-    at_key(job).list_state(descriptor).add_all([f"element {n}" for n in range(20_000)])
+    at_key(job).state(descriptor).add_all([f"element {n}" for n in range(20_000)])
     job.end()
     path = tmp_path / job.refs[0].name
     data = bytearray(path.read_bytes())
     data[data.index(b"element 10000")] ^= 1
     path.write_bytes(data)
     for n in range(4):
-        at_key(job).list_state(descriptor).add(f"more {n}")
+        at_key(job).state(descriptor).add(f"more {n}")
         job.end()
     assert counts(job, "list")[0] == 20_000
     assert sum(counts(job, "list")) == 20_004
     with pytest.raises(StateCorruptedError, match=path.name):
-        at_key(job).list_state(descriptor).get()
+        at_key(job).state(descriptor).get()
 
 
 PUT, REMOVED = 1, 0
@@ -408,13 +408,13 @@ def test_what_earlier_versions_stored_is_still_read(
     if compacted:
         assert job.compact() == 1
     descriptor = MapStateDescriptor("old", Types.STRING(), Types.LONG())
-    state = at_key(job).map_state(descriptor)
+    state = at_key(job).state(descriptor)
     assert [state.get(key) for key in "zamb"] == [None, 2, None, 5]
     assert ("z" in state, "m" in state) == (True, False)
     state.put("m", 9)
     assert state.items() == [("z", None), ("a", 2), ("b", 5), ("m", 9)]
     job.end()
-    assert at_key(job).map_state(descriptor).items() == [("z", None), ("a", 2), ("b", 5), ("m", 9)]
+    assert at_key(job).state(descriptor).items() == [("z", None), ("a", 2), ("b", 5), ("m", 9)]
     for run in job.tasks[0].store(UID, "state/old").runs:
         assert "place" in run.section.schema.names
 
@@ -426,7 +426,7 @@ def test_what_earlier_versions_stored_is_still_read(
 )
 def test_a_key_that_cannot_be_stored_is_told_with_operator_and_state(type_: TypeInformation, key: Any) -> None:
     job = Job()
-    at_key(job).map_state(MapStateDescriptor("names", type_, Types.LONG())).put(key, 1)
+    at_key(job).state(MapStateDescriptor("names", type_, Types.LONG())).put(key, 1)
     with pytest.raises(InvalidTypeError, match=f"operator '{UID}', map state 'names': .* key"):
         job.end()
 
@@ -447,10 +447,10 @@ def test_a_key_of_another_type_is_not_there_in_large_maps_nor_in_small_ones(
 ) -> None:
     monkeypatch.setattr("headrace.state.map_state.SMALL_MAP", small)
     job, descriptor = Job(), MapStateDescriptor("m", type_, Types.LONG())
-    state = at_key(job).map_state(descriptor)
+    state = at_key(job).state(descriptor)
     state.put(key, 5)
     for _ in range(2):
         assert (state.get(key), state.get(other)) == (5, None)
         assert (key in state, other in state) == (True, False)
         job.end()
-        state = at_key(job).map_state(descriptor)
+        state = at_key(job).state(descriptor)

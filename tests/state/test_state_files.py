@@ -29,9 +29,9 @@ MAP = MapStateDescriptor("map", Types.STRING(), Types.LONG())
 
 def write(job: Job, keys: range) -> None:
     def touch(operator: Any, key: int, _: int) -> None:
-        operator.keyed.value_state(VALUE).update(f"value of {key}")
-        operator.keyed.list_state(LIST).add(key)
-        operator.keyed.map_state(MAP).put_all({"a": key, "ä": -key})
+        operator.keyed.state(VALUE).update(f"value of {key}")
+        operator.keyed.state(LIST).add(key)
+        operator.keyed.state(MAP).put_all({"a": key, "ä": -key})
         operator.timers.event.register(key)
 
     job.on_keys(job.begin(), keys, touch)
@@ -40,10 +40,10 @@ def write(job: Job, keys: range) -> None:
 
 def read(job: Job, keys: range) -> None:
     def look(operator: Any, key: int, _: int) -> None:
-        assert operator.keyed.value_state(VALUE).value() == f"value of {key}"
-        assert operator.keyed.list_state(LIST).get() == [key]
-        assert operator.keyed.map_state(MAP).get("a") == key
-        assert operator.keyed.map_state(MAP).items() == [("a", key), ("ä", -key)]
+        assert operator.keyed.state(VALUE).value() == f"value of {key}"
+        assert operator.keyed.state(LIST).get() == [key]
+        assert operator.keyed.state(MAP).get("a") == key
+        assert operator.keyed.state(MAP).items() == [("a", key), ("ä", -key)]
 
     (operator,) = job.begin()
     job.on_keys([operator], keys, look)
@@ -150,14 +150,14 @@ def test_a_damaged_large_map_gives_an_error_or_the_right_answer(seed: int, tmp_p
     source = random.Random(seed)
     job = Job(storage=PosixFolder(tmp_path))
     entries = {f"entry {n}": n for n in range(5000)}
-    job.on_keys(job.begin(), [1], lambda operator, *_: operator.keyed.map_state(MAP).put_all(entries))
+    job.on_keys(job.begin(), [1], lambda operator, *_: operator.keyed.state(MAP).put_all(entries))
     job.end()
     name = job.refs[0].name
     damage(tmp_path / name, source)
     wanted = source.sample(list(entries), 20)
 
     def look(operator: Any, *_: Any) -> None:
-        state = operator.keyed.map_state(MAP)
+        state = operator.keyed.state(MAP)
         assert [state.get(entry) for entry in wanted] == [entries[entry] for entry in wanted]
         assert state.items() == list(entries.items())
 

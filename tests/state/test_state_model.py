@@ -94,61 +94,61 @@ class Checker:
 
     def set_value(self, keyed: Any, model: Model) -> None:
         model.value = (self.source.randint(-5, 5), self.source.choice(["", "ä", "x" * 50]))
-        keyed.value_state(self.value).update(model.value)
+        keyed.state(self.value).update(model.value)
 
     def clear_value(self, keyed: Any, model: Model) -> None:
         model.value = None
-        keyed.value_state(self.value).clear()
+        keyed.state(self.value).clear()
 
     def see_value(self, keyed: Any, model: Model) -> None:
-        assert keyed.value_state(self.value).value() == model.value
+        assert keyed.state(self.value).value() == model.value
 
     def add(self, keyed: Any, model: Model) -> None:
         model.list.append(str(self.source.randint(0, 99)))
-        keyed.list_state(self.list).add(model.list[-1])
+        keyed.state(self.list).add(model.list[-1])
 
     def add_all(self, keyed: Any, model: Model) -> None:
         model.list += ["", "b"]
-        keyed.list_state(self.list).add_all(["", "b"])
+        keyed.state(self.list).add_all(["", "b"])
 
     def replace_list(self, keyed: Any, model: Model) -> None:
         model.list = [str(n) for n in range(self.source.randint(0, 3))]
-        keyed.list_state(self.list).update(model.list)
+        keyed.state(self.list).update(model.list)
 
     def clear_list(self, keyed: Any, model: Model) -> None:
         model.list = []
-        keyed.list_state(self.list).clear()
+        keyed.state(self.list).clear()
 
     def see_list(self, keyed: Any, model: Model) -> None:
-        assert keyed.list_state(self.list).get() == model.list
+        assert keyed.state(self.list).get() == model.list
 
     def put(self, keyed: Any, model: Model) -> None:
         name = f"k{self.source.randint(0, 5)}"
         model.map[name] = self.source.randint(0, 99)
-        keyed.map_state(self.map)[name] = model.map[name]
+        keyed.state(self.map)[name] = model.map[name]
 
     def put_all(self, keyed: Any, model: Model) -> None:
         model.map |= {"k9": 9, "k1": 1}
-        keyed.map_state(self.map).put_all({"k9": 9, "k1": 1})
+        keyed.state(self.map).put_all({"k9": 9, "k1": 1})
 
     def remove(self, keyed: Any, model: Model) -> None:
         name = f"k{self.source.randint(0, 5)}"
         model.map.pop(name, None)
-        del keyed.map_state(self.map)[name]
+        del keyed.state(self.map)[name]
 
     def remove_and_put(self, keyed: Any, model: Model) -> None:
         name = f"k{self.source.randint(0, 5)}"
         model.map.pop(name, None)
         model.map[name] = -1
-        keyed.map_state(self.map).remove(name)
-        keyed.map_state(self.map).put(name, -1)
+        keyed.state(self.map).remove(name)
+        keyed.state(self.map).put(name, -1)
 
     def clear_map(self, keyed: Any, model: Model) -> None:
         model.map = {}
-        keyed.map_state(self.map).clear()
+        keyed.state(self.map).clear()
 
     def see_map(self, keyed: Any, model: Model) -> None:
-        state = keyed.map_state(self.map)
+        state = keyed.state(self.map)
         assert list(state.items()) == list(model.map.items())  # in the order of insertion
         assert state.get("k1") == model.map.get("k1")
         assert ("k2" in state) == ("k2" in model.map)
@@ -159,17 +159,17 @@ class Checker:
         model.sum = number if model.sum is None else model.sum + number
         total, count = model.average or (0, 0)
         model.average = (total + number, count + 1)
-        keyed.reducing_state(self.sum).add(number)
-        keyed.aggregating_state(self.average).add(number)
+        keyed.state(self.sum).add(number)
+        keyed.state(self.average).add(number)
 
     def clear_folded(self, keyed: Any, model: Model) -> None:
         model.sum = model.average = None
-        keyed.reducing_state(self.sum).clear()
-        keyed.aggregating_state(self.average).clear()
+        keyed.state(self.sum).clear()
+        keyed.state(self.average).clear()
 
     def see_folded(self, keyed: Any, model: Model) -> None:
-        assert keyed.reducing_state(self.sum).get() == model.sum
-        assert keyed.aggregating_state(self.average).get() == model.average
+        assert keyed.state(self.sum).get() == model.sum
+        assert keyed.state(self.average).get() == model.average
 
 
 KEY_KINDS: dict[str, tuple[TypeInformation, Callable[[int], Any]]] = {
@@ -235,7 +235,7 @@ def test_runs_stay_few_and_work_stays_small() -> None:
     for epoch in range(200):
         operators = job.begin()
         keys = [epoch * 50 + n for n in range(50)]
-        job.on_keys(operators, keys, lambda operator, key, _: operator.keyed.value_state(descriptor).update(key))
+        job.on_keys(operators, keys, lambda operator, key, _: operator.keyed.state(descriptor).update(key))
         job.end()
         store = job.tasks[0].store("operator", "state/value")
         assert len(store.runs) <= 10

@@ -291,7 +291,7 @@ def test_state_by_key_and_without_keys_side_by_side() -> None:
     state = task.operator(UID)
     state.bind_key_codec(codec)
     state.begin_epoch(0, 0)
-    count = state.keyed.value_state(ValueStateDescriptor("count", Types.LONG()))
+    count = state.keyed.state(ValueStateDescriptor("count", Types.LONG()))
     for entry in state.keyed.bind(codec.encode(range(100))):
         state.keyed.current = entry
         count.update(entry.key * 2)
@@ -307,7 +307,7 @@ def test_state_by_key_and_without_keys_side_by_side() -> None:
         state = task.operator(UID)
         state.bind_key_codec(codec)
         state.begin_epoch(0, 0)
-        count = state.keyed.value_state(ValueStateDescriptor("count", Types.LONG()))
+        count = state.keyed.state(ValueStateDescriptor("count", Types.LONG()))
         for entry in state.keyed.bind(codec.encode(range(100))):
             state.keyed.current = entry
             if count.value() is not None:

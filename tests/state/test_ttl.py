@@ -89,7 +89,7 @@ class Epochs:
         if self.ttl is not None:
             descriptor.enable_time_to_live(self.ttl)
         self.kind = descriptor.kind
-        state = getattr(operator.keyed, f"{descriptor.kind}_state")(descriptor)
+        state = operator.keyed.state(descriptor)
         operator.keyed.current = operator.keyed.bind(self.job.codec.encode([1]))[0]
         result = action(state)
         self.job.end()

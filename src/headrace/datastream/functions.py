@@ -11,22 +11,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from headrace.operators.functions import does_nothing
 from headrace.operators.runtime_context import RuntimeContext
+from headrace.state.keyed_state_store import KeyedStateStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from headrace.datastream.state import (
-        AggregatingState,
-        AggregatingStateDescriptor,
-        ListState,
-        ListStateDescriptor,
-        MapState,
-        MapStateDescriptor,
-        ReducingState,
-        ReducingStateDescriptor,
-        ValueState,
-        ValueStateDescriptor,
-    )
     from headrace.datastream.time_domain import TimeDomain
     from headrace.datastream.timerservice import TimerService
 
@@ -51,33 +40,6 @@ OUT = TypeVar("OUT")
 KEY = TypeVar("KEY")
 W = TypeVar("W")
 W2 = TypeVar("W2")
-
-
-class KeyedStateStore(ABC):
-    """Gives access to the state of the key that is being processed; what :class:`RuntimeContext` offers of it."""
-
-    @abstractmethod
-    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
-        """One value for each key."""
-
-    @abstractmethod
-    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
-        """A list for each key."""
-
-    @abstractmethod
-    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
-        """A dict for each key."""
-
-    @abstractmethod
-    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
-        """Elements combined into one of their own type, for each key."""
-
-    @abstractmethod
-    def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
-        """Elements folded into an accumulator, for each key."""
-
-
-KeyedStateStore.register(RuntimeContext)
 
 
 class Function(ABC):  # noqa: B024 - there is nothing that every function must have

@@ -141,8 +141,8 @@ class RollingOperator(Operator):
         assert context.state is not None
         self._keyed = context.state.keyed
         self._timers = context.state.timers
-        self._state = self._keyed.value_state(ValueStateDescriptor("value", self._type))
-        self._first = self._keyed.value_state(ValueStateDescriptor("timestamp", int))
+        self._state = self._keyed.state(ValueStateDescriptor("value", self._type))
+        self._first = self._keyed.state(ValueStateDescriptor("timestamp", int))
         if self._rolling.function is not None:
             with calling_user_code(context):
                 open_function(self._rolling.function, RuntimeContext(context))

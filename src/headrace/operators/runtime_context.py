@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from headrace.common.errors import InvalidProgramError, UnsupportedOperationError
+from headrace.state.keyed_state_store import KeyedStateStore
 
 if TYPE_CHECKING:
     from headrace.operators.base import OperatorContext
-    from headrace.state.keyed_backend import KeyedStateBackend
+    from headrace.state.descriptors import StateDescriptor
 
 
-class RuntimeContext:
+class RuntimeContext(KeyedStateStore):
     """Handed to ``open``; names as in PyFlink."""
 
     def __init__(self, context: OperatorContext) -> None:
@@ -56,34 +57,10 @@ class RuntimeContext:
             "what is counted as records, to a side output, say"
         )
 
-    def get_state(self, state_descriptor: Any) -> Any:
-        """The ``ValueState`` of a descriptor.
-
-        Raises:
-            InvalidProgramError: when the operator is not on a keyed stream.
-        """
-        return self._keyed("get_state").value_state(state_descriptor)
-
-    def get_list_state(self, state_descriptor: Any) -> Any:
-        """The ``ListState`` of a descriptor."""
-        return self._keyed("get_list_state").list_state(state_descriptor)
-
-    def get_map_state(self, state_descriptor: Any) -> Any:
-        """The ``MapState`` of a descriptor."""
-        return self._keyed("get_map_state").map_state(state_descriptor)
-
-    def get_reducing_state(self, state_descriptor: Any) -> Any:
-        """The ``ReducingState`` of a descriptor."""
-        return self._keyed("get_reducing_state").reducing_state(state_descriptor)
-
-    def get_aggregating_state(self, state_descriptor: Any) -> Any:
-        """The ``AggregatingState`` of a descriptor."""
-        return self._keyed("get_aggregating_state").aggregating_state(state_descriptor)
-
-    def _keyed(self, method: str) -> KeyedStateBackend:
+    def _state(self, descriptor: StateDescriptor, method: str) -> Any:
         if self._context.state is None:
             raise InvalidProgramError(
                 f"{method} in operator {self._context.name!r} ({self._context.call_site}): keyed state exists only "
                 "after key_by(...)"
             )
-        return self._context.state.keyed
+        return self._context.state.keyed.state(descriptor)

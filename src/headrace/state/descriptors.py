@@ -59,6 +59,12 @@ class StateDescriptor:
         """The types under which the state is stored: equal ones can read what the other has written."""
         return {"value": self.type_info.to_json()}
 
+    def describes_same(self, other: StateDescriptor) -> bool:
+        """Whether both can stand for one state: of the same kind, types and time to live."""
+        if self.kind != other.kind or self.ttl != other.ttl:
+            return False
+        return self.type_info is other.type_info or self.stored_types() == other.stored_types()
+
 
 class ValueStateDescriptor(StateDescriptor):
     """Describes a :class:`~headrace.state.interfaces.ValueState`."""

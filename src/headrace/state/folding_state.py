@@ -11,7 +11,7 @@ from headrace.state.value_state import CHANGED, UNLOADED, ElementCells
 
 if TYPE_CHECKING:
     from headrace.state.descriptors import AggregatingStateDescriptor, ReducingStateDescriptor
-    from headrace.state.key_scope import KeyScope
+    from headrace.state.key_scope import StateScope
 
 
 class _Folded:
@@ -19,7 +19,7 @@ class _Folded:
 
     __slots__ = ("_cells", "_is_immutable", "_scope")
 
-    def __init__(self, scope: KeyScope, cells: ElementCells, *, is_immutable: bool) -> None:
+    def __init__(self, scope: StateScope, cells: ElementCells, *, is_immutable: bool) -> None:
         self._scope = scope
         self._cells = cells
         self._is_immutable = is_immutable
@@ -78,7 +78,7 @@ class FoldedReducingState(ReducingState[Any]):
 
     __slots__ = ("_folded", "_reduce")
 
-    def __init__(self, scope: KeyScope, cells: ElementCells, descriptor: ReducingStateDescriptor) -> None:
+    def __init__(self, scope: StateScope, cells: ElementCells, descriptor: ReducingStateDescriptor) -> None:
         self._folded = _Folded(scope, cells, is_immutable=descriptor.type_info.is_immutable)
         self._reduce = descriptor.reduce
 
@@ -101,7 +101,7 @@ class FoldedAggregatingState(AggregatingState[Any, Any]):
 
     __slots__ = ("_folded", "_function")
 
-    def __init__(self, scope: KeyScope, cells: ElementCells, descriptor: AggregatingStateDescriptor) -> None:
+    def __init__(self, scope: StateScope, cells: ElementCells, descriptor: AggregatingStateDescriptor) -> None:
         self._folded = _Folded(scope, cells, is_immutable=descriptor.type_info.is_immutable)
         self._function = descriptor.get_agg_function()
 

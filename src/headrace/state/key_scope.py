@@ -2,13 +2,48 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.state.key_entries import NO_KEY, KeyEntries
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
     from headrace.state.key_entries import AnyKeyEntry, NoKey
     from headrace.state.keys import KeyCodec, KeyColumn
+    from headrace.state.namespaces import Namespace
+
+
+class Entries(Protocol):
+    """What was met in an epoch: keys, or pairs of key and namespace, numbered by ``ordinal``."""
+
+    @property
+    def all(self) -> Sequence[Any]:
+        """Them, by ordinal."""
+
+    def columns(self, start: int, stop: int) -> KeyColumn:
+        """Those with the ordinals from ``start`` up to ``stop``, as they are stored."""
+
+    def take(self, ordinals: npt.NDArray[Any]) -> KeyColumn:
+        """Those with these ordinals, as they are stored."""
+
+
+class StateScope(Protocol):
+    """What a state is kept by: the keys of an operator, or pairs of key and namespace."""
+
+    @property
+    def current(self) -> Any:
+        """What is being processed; its ``ordinal`` says where a state keeps what it holds for it."""
+
+    @property
+    def clock(self) -> int:
+        """The processing time of the epoch, in milliseconds."""
+
+    @property
+    def entries(self) -> Entries:
+        """What was met in this epoch."""
 
 
 class KeyScope:
@@ -18,6 +53,7 @@ class KeyScope:
         codec: how keys are stored.
         current: the key that is being processed; an operator sets it before it calls user code, and to ``NO_KEY``
             after it.
+        namespace: the namespace that state of a key and namespace is used in.
         clock: the processing time of the epoch, in milliseconds.
         entries: the keys of the epoch.
     """
@@ -25,6 +61,7 @@ class KeyScope:
     def __init__(self, codec: KeyCodec) -> None:
         self.codec = codec
         self.current: AnyKeyEntry | NoKey = NO_KEY
+        self.namespace: Namespace = None
         self.clock = 0
         self.entries = KeyEntries(codec)
 

@@ -1,36 +1,117 @@
-"""``KeyedStateBackend``: the states of one operator, and the keys that they are kept by."""
+"""``KeyedStateBackend``: the states of one operator, by key and by key and namespace."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from headrace.common.errors import InvalidProgramError
-from headrace.state import descriptors as d
 from headrace.state.folding_state import FoldedAggregatingState, FoldedReducingState
 from headrace.state.key_entries import NO_KEY
 from headrace.state.key_scope import KeyScope
 from headrace.state.list_state import ColumnarListState
 from headrace.state.map_state import ColumnarMapState
+from headrace.state.namespaces import NamespaceScope, namespaced, take_over
 from headrace.state.state_table import StateTable
-from headrace.state.value_state import CopyingValueState, ElementCells, ExpiringValueState, PlainValueState
+from headrace.state.value_state import ElementCells, value_state
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    from headrace.state.interfaces import AggregatingState, ListState, MapState, ReducingState, ValueState
+    from headrace.common.typeinfo import Json
+    from headrace.state import descriptors as d
+    from headrace.state.key_entries import AnyKeyEntry
+    from headrace.state.key_scope import StateScope
     from headrace.state.keys import KeyCodec
+    from headrace.state.namespaces import Namespace
     from headrace.state.runs import RunStore
 
-D = TypeVar("D", bound=d.StateDescriptor)
+STORE_PREFIX: Final = "state/"
+"""Stores of states by key are called so, followed by the name of the state."""
 
-STORE_PREFIX = "state/"
-"""Stores of keyed states are called so, followed by the name of the state."""
+NAMESPACED_PREFIX: Final = "namespaced/"
+"""The same of states by key and namespace."""
+
+_WINDOW_STATE: Final = "window state of "
+"""The same of states by key and window that earlier versions have stored."""
 
 
-class _Epochs(Protocol):
+class _Cells(Protocol):
+    """What a state holds in memory during an epoch."""
+
     def forget_keys(self) -> None: ...
 
     def end_epoch(self) -> None: ...
+
+
+def _value(scope: StateScope, table: StateTable, descriptor: d.ValueStateDescriptor) -> tuple[Any, _Cells]:
+    cells = ElementCells(scope, table, descriptor.type_info)
+    return value_state(scope, cells, descriptor), cells
+
+
+def _reducing(scope: StateScope, table: StateTable, descriptor: d.ReducingStateDescriptor) -> tuple[Any, _Cells]:
+    cells = ElementCells(scope, table, descriptor.type_info)
+    return FoldedReducingState(scope, cells, descriptor), cells
+
+
+def _aggregating(scope: StateScope, table: StateTable, descriptor: d.AggregatingStateDescriptor) -> tuple[Any, _Cells]:
+    cells = ElementCells(scope, table, descriptor.type_info)
+    return FoldedAggregatingState(scope, cells, descriptor), cells
+
+
+def _list(scope: StateScope, table: StateTable, descriptor: d.ListStateDescriptor) -> tuple[Any, _Cells]:
+    state = ColumnarListState(scope, table, descriptor)
+    return state, state
+
+
+def _map(scope: StateScope, table: StateTable, descriptor: d.MapStateDescriptor) -> tuple[Any, _Cells]:
+    state = ColumnarMapState(scope, table, descriptor)
+    return state, state
+
+
+_KINDS: Final[dict[str, Callable[[Any, StateTable, Any], tuple[Any, _Cells]]]] = {
+    "value": _value,
+    "list": _list,
+    "map": _map,
+    "reducing": _reducing,
+    "aggregating": _aggregating,
+}
+"""What makes the state of a descriptor, by the descriptor's ``kind``."""
+
+
+class _States:
+    """States by name that are kept by the same keys.
+
+    Args:
+        scope: which is the current one.
+        keys: how keys are stored, as JSON.
+        store: gives the runs of a state by its name.
+    """
+
+    def __init__(self, scope: StateScope, keys: Json, store: Callable[[str], RunStore]) -> None:
+        self._scope = scope
+        self._keys = keys
+        self._store = store
+        self._declared: dict[str, tuple[d.StateDescriptor, Any]] = {}
+        self._cells: list[_Cells] = []
+
+    def of(self, descriptor: d.StateDescriptor) -> Any:
+        known = self._declared.get(descriptor.name)
+        if known is not None:
+            _check_same(known[0], descriptor)
+            return known[1]
+        table = StateTable(self._store(descriptor.name), descriptor, self._keys)
+        state, cells = _KINDS[descriptor.kind](self._scope, table, descriptor)
+        self._declared[descriptor.name] = (descriptor, state)
+        self._cells.append(cells)
+        return state
+
+    def forget_keys(self) -> None:
+        for cells in self._cells:
+            cells.forget_keys()
+
+    def end_epoch(self) -> None:
+        for cells in self._cells:
+            cells.end_epoch()
 
 
 class KeyedStateBackend(KeyScope):
@@ -38,45 +119,36 @@ class KeyedStateBackend(KeyScope):
 
     Args:
         codec: how keys are stored.
-        store: gives the runs of a state by its name.
+        store: gives runs by the name of their store.
     """
 
     def __init__(self, codec: KeyCodec, store: Callable[[str], RunStore]) -> None:
         super().__init__(codec)
         self._store = store
-        self._states: dict[str, tuple[d.StateDescriptor, Any]] = {}
-        self._cells: list[_Epochs] = []
+        self._pairs = NamespaceScope(self)
+        self._of_keys = _States(self, codec.to_json(), lambda name: store(STORE_PREFIX + name))
+        self._of_pairs = _States(self._pairs, namespaced(codec), self._namespaced_store)
 
-    def value_state(self, descriptor: d.ValueStateDescriptor) -> ValueState[Any]:
-        """The state of a descriptor.
+    def state(self, descriptor: d.StateDescriptor) -> Any:
+        """The state of a descriptor, for the current key.
 
         Raises:
             StateMigrationError: when something else is stored under its name.
             InvalidProgramError: when the program declares the name twice, differently.
         """
-        state: ValueState[Any] = self._state(descriptor, d.ValueStateDescriptor, self._new_value_state)
-        return state
+        return self._of_keys.of(descriptor)
 
-    def list_state(self, descriptor: d.ListStateDescriptor) -> ListState[Any]:
-        """The state of a descriptor; errors as in :meth:`value_state`."""
-        state: ListState[Any] = self._state(descriptor, d.ListStateDescriptor, self._new_list_state)
-        return state
+    def namespaced_state(self, descriptor: d.StateDescriptor) -> Any:
+        """The state of a descriptor, for the current key and namespace; errors as in :meth:`state`.
 
-    def map_state(self, descriptor: d.MapStateDescriptor) -> MapState[Any, Any]:
-        """The state of a descriptor; errors as in :meth:`value_state`."""
-        state: MapState[Any, Any] = self._state(descriptor, d.MapStateDescriptor, self._new_map_state)
-        return state
+        A state with the same name that is kept by the key alone is another one.
+        """
+        return self._of_pairs.of(descriptor)
 
-    def reducing_state(self, descriptor: d.ReducingStateDescriptor) -> ReducingState[Any]:
-        """The state of a descriptor; errors as in :meth:`value_state`."""
-        state: ReducingState[Any] = self._state(descriptor, d.ReducingStateDescriptor, self._new_reducing_state)
-        return state
-
-    def aggregating_state(self, descriptor: d.AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
-        """The state of a descriptor; errors as in :meth:`value_state`."""
-        make = self._new_aggregating_state
-        state: AggregatingState[Any, Any] = self._state(descriptor, d.AggregatingStateDescriptor, make)
-        return state
+    def enter_namespace(self, namespace: Namespace, keys: Iterable[AnyKeyEntry]) -> None:
+        """Sets the current namespace. The state that ``keys`` have in it is read together, once one of them asks."""
+        self.namespace = namespace
+        self._pairs.upcoming = keys
 
     def begin_epoch(self, clock: int) -> None:
         """Starts an epoch without any keys."""
@@ -86,8 +158,9 @@ class KeyedStateBackend(KeyScope):
     def forget_keys(self) -> None:
         """Lets go of the keys of the epoch and of their state in memory."""
         super().forget_keys()
-        for cells in self._cells:
-            cells.forget_keys()
+        self._pairs.forget_keys()
+        self._of_keys.forget_keys()
+        self._of_pairs.forget_keys()
 
     def end_epoch(self) -> None:
         """Writes what has changed into runs.
@@ -96,56 +169,19 @@ class KeyedStateBackend(KeyScope):
             InvalidTypeError: when a key of a map's entry cannot be one, which shows here first; it names the state.
         """
         self.current = NO_KEY
-        for cells in self._cells:
-            cells.end_epoch()
+        self._of_keys.end_epoch()
+        self._of_pairs.end_epoch()
 
-    def _state(self, descriptor: Any, expected: type[D], make: Callable[[StateTable, D], Any]) -> Any:
-        if not isinstance(descriptor, expected):
-            raise InvalidProgramError(f"expected a {expected.__name__}, got {descriptor!r}")
-        known = self._states.get(descriptor.name)
-        if known is not None:
-            return _same(known, descriptor)
-        table = StateTable(self._store(STORE_PREFIX + descriptor.name), descriptor, self.codec)
-        state = make(table, descriptor)
-        self._states[descriptor.name] = (descriptor, state)
-        return state
-
-    def _element_cells(self, table: StateTable, descriptor: d.StateDescriptor) -> ElementCells:
-        cells = ElementCells(self, table, descriptor.type_info)
-        self._cells.append(cells)
-        return cells
-
-    def _new_value_state(self, table: StateTable, descriptor: d.ValueStateDescriptor) -> PlainValueState:
-        cells = self._element_cells(table, descriptor)
-        if table.ttl is not None:
-            return ExpiringValueState(self, cells)
-        return (PlainValueState if descriptor.type_info.is_immutable else CopyingValueState)(self, cells)
-
-    def _new_reducing_state(self, table: StateTable, descriptor: d.ReducingStateDescriptor) -> FoldedReducingState:
-        return FoldedReducingState(self, self._element_cells(table, descriptor), descriptor)
-
-    def _new_aggregating_state(
-        self, table: StateTable, descriptor: d.AggregatingStateDescriptor
-    ) -> FoldedAggregatingState:
-        return FoldedAggregatingState(self, self._element_cells(table, descriptor), descriptor)
-
-    def _new_list_state(self, table: StateTable, descriptor: d.ListStateDescriptor) -> ColumnarListState:
-        state = ColumnarListState(self, table, descriptor)
-        self._cells.append(state)
-        return state
-
-    def _new_map_state(self, table: StateTable, descriptor: d.MapStateDescriptor) -> ColumnarMapState:
-        state = ColumnarMapState(self, table, descriptor)
-        self._cells.append(state)
-        return state
+    def _namespaced_store(self, name: str) -> RunStore:
+        store = self._store(NAMESPACED_PREFIX + name)
+        take_over(self._store(_WINDOW_STATE + name), store, self.codec)
+        return store
 
 
-def _same(known: tuple[d.StateDescriptor, Any], descriptor: d.StateDescriptor) -> Any:
-    declared, state = known
-    described = (declared.kind, declared.stored_types(), declared.ttl)
-    if described != (descriptor.kind, descriptor.stored_types(), descriptor.ttl):
-        raise InvalidProgramError(
-            f"the operator declares the state {descriptor.name!r} twice: as {declared.kind} of {declared.type_info} "
-            f"and as {descriptor.kind} of {descriptor.type_info}, or with another time to live"
-        )
-    return state
+def _check_same(declared: d.StateDescriptor, descriptor: d.StateDescriptor) -> None:
+    if declared is descriptor or declared.describes_same(descriptor):
+        return
+    raise InvalidProgramError(
+        f"the operator declares the state {descriptor.name!r} twice: as {declared.kind} of {declared.type_info} "
+        f"and as {descriptor.kind} of {descriptor.type_info}, or with another time to live"
+    )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from headrace.state.descriptors import ListStateDescriptor
-    from headrace.state.key_scope import KeyScope
+    from headrace.state.key_scope import StateScope
     from headrace.state.state_table import Match, StateTable
 
 
@@ -53,7 +53,7 @@ class _ListCell:
 class ColumnarListState(ListState[Any]):
     """A list per key. Elements are kept as they are stored: with a time to live, pairs of value and expiry."""
 
-    def __init__(self, scope: KeyScope, table: StateTable, descriptor: ListStateDescriptor) -> None:
+    def __init__(self, scope: StateScope, table: StateTable, descriptor: ListStateDescriptor) -> None:
         self._scope = scope
         self._table = table
         self._elements = Elements(descriptor.element_type, table.ttl is not None)

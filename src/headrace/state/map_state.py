@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from headrace.common.values import TypeHandler
     from headrace.state.descriptors import MapStateDescriptor
-    from headrace.state.key_scope import KeyScope
+    from headrace.state.key_scope import StateScope
     from headrace.state.state_table import Match, StateTable
 
 SMALL_MAP: Final = 256
@@ -41,7 +41,7 @@ LOOK_UP_COST: Final = 64
 class ColumnarMapState(MapState[Any, Any]):
     """A dict per key. Elements are kept as they are stored: with a time to live, pairs of value and expiry."""
 
-    def __init__(self, scope: KeyScope, table: StateTable, descriptor: MapStateDescriptor) -> None:
+    def __init__(self, scope: StateScope, table: StateTable, descriptor: MapStateDescriptor) -> None:
         self._name = descriptor.name
         self._scope = scope
         self._table = table

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from headrace.state.key_scope import KeyScope
+    from headrace.state.key_scope import StateScope
     from headrace.state.state_table import Match, StateTable
 
 
@@ -48,7 +48,7 @@ class NestedCells:
 
     def __init__(
         self,
-        scope: KeyScope,
+        scope: StateScope,
         table: StateTable,
         make: Callable[[], Any],
         read: Callable[[list[Match], list[Any]], None],

@@ -124,7 +124,7 @@ class OperatorStateStore:
 
     def _new_state(self, kind: StateKind, descriptor: StateDescriptor) -> Any:
         if isinstance(descriptor, MapStateDescriptor):
-            return self._maps.map_state(descriptor)
+            return self._maps.state(descriptor)
         assert isinstance(descriptor, ListStateDescriptor)
         state = OperatorListState(self._store(store_name(kind, descriptor.name)), descriptor)
         self._lists.append(state)

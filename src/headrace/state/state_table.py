@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from headrace.common.typeinfo import TypeInformation
+    from headrace.common.typeinfo import Json, TypeInformation
     from headrace.state.descriptors import StateDescriptor
-    from headrace.state.key_entries import KeyEntries
-    from headrace.state.keys import KeyCodec, KeyColumn
+    from headrace.state.key_scope import Entries
+    from headrace.state.keys import KeyColumn
     from headrace.state.runs import Run, RunStore
     from headrace.state.ttl import TtlPolicy
 
@@ -59,20 +59,20 @@ class StateTable:
     Args:
         store: its runs.
         descriptor: what the program says about it.
-        codec: how the operator's keys are stored.
+        keys: how the keys are stored that it is kept by, as JSON.
 
     Raises:
         StateMigrationError: when what is stored does not fit the descriptor or the key's type.
     """
 
-    def __init__(self, store: RunStore, descriptor: StateDescriptor, codec: KeyCodec) -> None:
+    def __init__(self, store: RunStore, descriptor: StateDescriptor, keys: Json) -> None:
         self.store = store
         self.ttl: TtlPolicy | None = descriptor.ttl
         self._meta: dict[str, Any] = {
             KIND: descriptor.kind,
             SORT: KEY_ORDER,
             "types": descriptor.stored_types(),
-            "keys": codec.to_json(),
+            "keys": keys,
         }
         if self.ttl is not None:
             self._meta["ttl"] = True
@@ -153,7 +153,7 @@ class Elements:
         return [None if value is None and expiry is None else (value, expiry) for value, expiry in pairs]
 
 
-def changed_keys(entries: KeyEntries, ordinals: Indices) -> tuple[KeyColumn, Indices]:
+def changed_keys(entries: Entries, ordinals: Indices) -> tuple[KeyColumn, Indices]:
     """The keys with these ordinals, sorted, and the ordinals in that order."""
     keys = entries.take(ordinals)
     order = order_of_keys(keys)

@@ -20,6 +20,7 @@ from headrace.common.garbage import gc_paused
 from headrace.state import timer_runs as t
 from headrace.state.inline_merge import merge_small_runs
 from headrace.state.keys import KeyColumn
+from headrace.state.namespaces import namespace_of, ordered_bytes
 from headrace.state.run_layout import KEY
 from headrace.state.runs import HASH
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from headrace.state.key_entries import AnyKeyEntry
     from headrace.state.key_scope import KeyScope
+    from headrace.state.namespaces import Namespace
     from headrace.state.runs import Run, RunStore
 
 NO_TIMER: Final = 1 << 63
@@ -35,8 +37,6 @@ NO_TIMER: Final = 1 << 63
 
 EVENT: Final = "event"
 PROCESSING: Final = "processing"
-
-Namespace = bytes | int | None
 
 _Identity = tuple[int, bytes]
 """What tells apart the timers of one time: the ordinal of the key, and the namespace as bytes."""
@@ -96,7 +96,7 @@ class TimerQueue:
     def _put(self, time: int, namespace: Namespace, live: bool) -> None:
         if type(time) is not int or not MIN_WATERMARK <= time <= MAX_WATERMARK:
             time = _time(time)
-        timer = (time, self._scope.current.ordinal, b"" if namespace is None else _encode(namespace))
+        timer = (time, self._scope.current.ordinal, b"" if namespace is None else ordered_bytes(namespace))
         if timer not in self._new:
             heappush(self._heap, timer)
         self._new[timer] = live
@@ -157,7 +157,7 @@ class TimerQueue:
         for identity, entry in due.items():
             # Deleted (False) or registered once more (True) by a timer of the same time that has just fired.
             if self._new.pop((time, *identity), True):
-                yield Timer(time, entry, _decode(identity[1]))
+                yield Timer(time, entry, namespace_of(identity[1]))
 
     def _take_stored(self, up_to: int) -> _Stored:
         batches = [batch for cursor in self._runs for batch in cursor.take(up_to)]
@@ -297,16 +297,3 @@ def _time(value: Any) -> int:
 def _firing_order(item: tuple[_Identity, AnyKeyEntry]) -> tuple[int, Any, bytes]:
     identity, entry = item
     return entry.hash, entry.raw, identity[1]
-
-
-def _encode(namespace: bytes | int) -> bytes:
-    if isinstance(namespace, bytes):
-        return b"b" + namespace
-    # The sign bit is turned over so that the bytes are ordered as the integers are.
-    return b"i" + (namespace + NO_TIMER).to_bytes(8, "big")
-
-
-def _decode(data: bytes) -> Namespace:
-    if not data:
-        return None
-    return data[1:] if data[:1] == b"b" else int.from_bytes(data[1:], "big") - NO_TIMER

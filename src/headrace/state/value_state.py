@@ -15,7 +15,8 @@ from headrace.state.state_table import Elements, StateTable, changed_keys, gathe
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
-    from headrace.state.key_scope import KeyScope
+    from headrace.state.descriptors import ValueStateDescriptor
+    from headrace.state.key_scope import StateScope
 
 UNLOADED: Final[Any] = object()
 """Stands for an element that has not been read yet."""
@@ -32,7 +33,7 @@ class ElementCells:
     were met since it was last called.
     """
 
-    def __init__(self, scope: KeyScope, table: StateTable, type_: TypeInformation) -> None:
+    def __init__(self, scope: StateScope, table: StateTable, type_: TypeInformation) -> None:
         self._scope = scope
         self.table = table
         self.handler = handler_of(type_)
@@ -98,7 +99,7 @@ class PlainValueState(ValueState[Any]):
 
     __slots__ = ("_cells", "_coerce", "_is_coerced", "_now", "_scope")
 
-    def __init__(self, scope: KeyScope, cells: ElementCells) -> None:
+    def __init__(self, scope: StateScope, cells: ElementCells) -> None:
         self._scope = scope
         self._cells = cells
         self._now = cells.now
@@ -170,3 +171,10 @@ class ExpiringValueState(PlainValueState):
         assert ttl is not None
         now = self._scope.clock
         self._put(None if value is None else (copy_value(self._coerce(value)), ttl.expiry(now)))
+
+
+def value_state(scope: StateScope, cells: ElementCells, descriptor: ValueStateDescriptor) -> PlainValueState:
+    """The value state of a descriptor over its elements."""
+    if cells.table.ttl is not None:
+        return ExpiringValueState(scope, cells)
+    return (PlainValueState if descriptor.type_info.is_immutable else CopyingValueState)(scope, cells)

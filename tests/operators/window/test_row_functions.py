@@ -21,6 +21,7 @@ from headrace.operators.window.row_window import RowWindowOperator
 from headrace.operators.window.window_functions import ProcessCall, window_call
 from headrace.state.descriptors import ListStateDescriptor, ValueStateDescriptor
 from headrace.state.keys import KeyCodec
+from headrace.state.state_table import StateTable
 from headrace.time.windows import AlignedWindows
 
 ANY = Types.PICKLED_BYTE_ARRAY()
@@ -197,6 +198,20 @@ def test_window_state_is_cleared_with_the_window() -> None:
     run.run([[Record(1, 1.0, 1)]], upto=9)
     run.run([[Record(1, 1.0, 11, 9)]], upto=19)
     assert outputs(run) == [(1, 10, 1, 1), (1, 20, 2, 1)]
+
+
+def test_state_of_all_keys_of_a_window_is_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[int] = []
+    find = StateTable.find
+    monkeypatch.setattr(StateTable, "find", lambda table, keys: reads.append(len(keys)) or find(table, keys))
+    run = driver(window_function=Keeper(), lateness=20)
+    run.run([[Record(key, 1.0, 1) for key in range(100)]], upto=9)
+    assert not reads
+    run.run([[Record(key, 1.0, 11, 9) for key in range(100)]], upto=19)
+    assert reads == [100, 100]  # the state of the keys, and that of the keys and the window that fires
+    reads.clear()
+    run.run([[Record(key, 1.0, 21, 19) for key in range(100)]], upto=30)
+    assert reads == [100, 200]  # once more, with those of the window that has been cleared by then
 
 
 def test_list_state_in_a_window() -> None:

@@ -18,11 +18,11 @@ from headrace.operators.collector import RowCollector
 from headrace.operators.functions import close_function, open_function
 from headrace.operators.runtime_context import RuntimeContext
 from headrace.operators.user_code import calling_user_code, user_error
-from headrace.operators.window.assign import LateRecords, assign, cleanup_times
+from headrace.operators.window.assign import LateRecords, assign, check_timestamps, cleanup_times
 from headrace.operators.window.row_contents import RowContents
 from headrace.operators.window.window_functions import PassContents, WindowContext
-from headrace.operators.window.window_state import WindowStates
 from headrace.state.copying import copy_value
+from headrace.state.key_entries import NO_KEY
 from headrace.time.windows import TimeWindow
 
 if TYPE_CHECKING:
@@ -83,8 +83,8 @@ class RowWindowOperator(Operator):
         assert context.state is not None
         self._contents = RowContents(self._layout, self._fold, context.state.store("windows"))
         self._late = LateRecords(self, self._lateness, self._layout.late_tag)
-        self._states = WindowStates(context.state)
-        self._window = WindowContext(self._states)
+        self._keyed = context.state.keyed
+        self._window = WindowContext(self._keyed)
         with calling_user_code(context):
             for function in self._functions:
                 open_function(function, RuntimeContext(context))
@@ -98,12 +98,12 @@ class RowWindowOperator(Operator):
         self._watermark = scope.watermark
         self._processing_time = scope.processing_time
         self._contents.begin_epoch()
-        self._states.begin_epoch()
 
     def process(self, input_index: int, batch: Batch) -> None:
         if not len(batch):
             return
         keyed = cast("KeyedBatch", batch)
+        check_timestamps(batch, self.context)
         pairs = assign(self._assigner, batch.timestamps)
         watermarks = batch.watermarks[pairs.records]
         has_fired = pairs.ends - 1 <= watermarks
@@ -125,7 +125,6 @@ class RowWindowOperator(Operator):
 
     def end_epoch(self) -> None:
         self._contents.end_epoch(self._watermark)
-        self._states.end_epoch()
 
     @property
     def _functions(self) -> tuple[Any, ...]:
@@ -180,12 +179,14 @@ class RowWindowOperator(Operator):
         if self._fold is not None and isinstance(self._call, PassContents):
             self._pass_on(self._fold, contents, end, before)
             return
-        for entry, held in zip(self._states.bind(keys), contents, strict=True):
+        entries = self._keyed.bind(keys)
+        self._keyed.enter_namespace(end, entries)
+        for entry, held in zip(entries, contents, strict=True):
             self._enter(entry, end, after)
             self._emit(entry, end, held, before)
             if clears:
                 self._call_clear()
-        self._states.leave()
+        self._keyed.current = NO_KEY
 
     def _pass_on(self, fold: Fold, contents: list[Any], end: int, watermark: int) -> None:
         """All keys of a window whose folded values are the results."""
@@ -197,26 +198,29 @@ class RowWindowOperator(Operator):
         self._collector.collect(rows, end - 1, watermark)
 
     def _fire_again(self, late: LatePairs, moment: Moment, watermark: int) -> None:
-        element, entry = late.element(moment.pair), self._states.bind(late.key(moment.pair))[0]
+        element, entry = late.element(moment.pair), self._keyed.bind(late.key(moment.pair))[0]
         try:
             for _ in self._contents.add((moment.end,), (entry.raw,), (element,)):
                 pass
         except BaseException as error:
             raise user_error(error, self.context, element) from error
+        self._keyed.enter_namespace(moment.end, (entry,))
         self._enter(entry, moment.end, watermark)
         self._emit(entry, moment.end, self._contents.held(moment.end, entry.raw), watermark)
-        self._states.leave()
+        self._keyed.current = NO_KEY
 
     def _clear(self, end: int, watermark: int) -> None:
         keys, _ = self._contents.window(end)
-        for entry in self._states.bind(keys):
+        entries = self._keyed.bind(keys)
+        self._keyed.enter_namespace(end, entries)
+        for entry in entries:
             self._enter(entry, end, watermark)
             self._call_clear()
-        self._states.leave()
+        self._keyed.current = NO_KEY
 
     def _enter(self, entry: AnyKeyEntry, end: int, watermark: int) -> None:
         """What the user's function is to see from now on."""
-        self._states.enter(entry, end)
+        self._keyed.current = entry
         self._window.enter(TimeWindow(end - self._assigner.size, end), watermark, self._processing_time)
 
     def _emit(self, entry: AnyKeyEntry, end: int, held: Any, watermark: int) -> None:

@@ -6,24 +6,41 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from headrace.operators.functions import has_own
+from headrace.state.keyed_state_store import KeyedStateStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
-    from headrace.operators.window.window_state import KeyedStateStore, WindowStates
+    from headrace.state.descriptors import StateDescriptor
     from headrace.state.key_entries import AnyKeyEntry
+    from headrace.state.keyed_backend import KeyedStateBackend
     from headrace.time.windows import TimeWindow
+
+
+class WindowStateStore(KeyedStateStore):
+    """The states that a window's function sees of the key, or of the key and window.
+
+    Args:
+        declare: gives the state of a descriptor.
+    """
+
+    def __init__(self, declare: Callable[[StateDescriptor], Any]) -> None:
+        self._declare = declare
+
+    def _state(self, descriptor: StateDescriptor, method: str) -> Any:
+        return self._declare(descriptor)
 
 
 class WindowContext:
     """``ProcessWindowFunction.Context``: names as in PyFlink. One instance serves all calls of an operator.
 
     Args:
-        states: the states of the key and window that are being processed.
+        keyed: the state of the key, and of the key in the namespace of the window.
     """
 
-    def __init__(self, states: WindowStates) -> None:
-        self._states = states
+    def __init__(self, keyed: KeyedStateBackend) -> None:
+        self._of_key = WindowStateStore(keyed.state)
+        self._of_window = WindowStateStore(keyed.namespaced_state)
         self._window: TimeWindow | None = None
         self._watermark = 0
         self._processing_time = 0
@@ -49,11 +66,11 @@ class WindowContext:
 
     def window_state(self) -> KeyedStateStore:
         """State of this key and this window; ``clear`` has to clear it."""
-        return self._states.of_window()
+        return self._of_window
 
     def global_state(self) -> KeyedStateStore:
         """State of this key, shared by all its windows and never cleared by itself."""
-        return self._states.of_key()
+        return self._of_key
 
 
 class WindowCall(ABC):
