@@ -269,7 +269,7 @@ class JobManager:
         ran = time.monotonic()
         self._finish_epoch(planned, reports)
         done = time.monotonic()
-        self._sizer.took(records_read(self.plan, reports), done - started)
+        self._sizer.observe(records_read(self.plan, reports), done - started)
         statistics = self._statistics(reports, (fixed - started, ran - fixed, done - ran))
         self._listener.epoch_completed(statistics)
         return statistics
