@@ -159,7 +159,7 @@ FAULTS = {
     "lost": done_and_lost,
 }
 
-QUICK = {("list", "overloaded"), ("delete", "refused"), ("get-state", "lost"), ("head-generation", "refused")} | {
+QUICK = {("list", "overloaded"), ("delete", "refused"), ("get-state", "overloaded"), ("head-generation", "refused")} | {
     (request, fault)
     for request in ("put-manifest", "put-note", "put-state", "put-generation")
     for fault in ("done-but-refused", "lost")
