@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import tempfile
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,6 +55,15 @@ class CheckpointDirectory:
         unneeded = sorted(set(self.folder.folder("state").names()) - needed)
         return unneeded + (left_overs(Path(self.location)) if not self.options else [])
 
+    def copy(self) -> CheckpointDirectory:
+        """A copy of it as it is now, beside it."""
+        made = replace(self, location=f"{self.location}-copy")
+        with tempfile.TemporaryDirectory() as folder:
+            files = Path(folder) / "checkpoints"
+            download(self.folder, files)
+            upload(files, made.folder)
+        return made
+
 
 def on_posix(folder: Path) -> CheckpointDirectory:
     """A fresh one below a folder."""
@@ -67,6 +77,7 @@ def on_s3(server: S3Server) -> CheckpointDirectory:
 
 def upload(files: Path, to: Folder) -> None:
     """Put a tree of files into a folder."""
+    to.make()
     for path in sorted(files.iterdir()):
         if path.is_dir():
             upload(path, to.folder(path.name))
