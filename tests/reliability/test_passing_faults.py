@@ -23,6 +23,7 @@ from headrace.connectors.ranges import RangeEnumerator
 from headrace.jobmanager import compaction
 from headrace.jobmanager.progress import LoggingListener
 from headrace.runtime.local.runtime import LocalRuntime
+from headrace.state import task_state
 from headrace.storage.posix import PosixFolder
 from tests.reliability.support import numbers
 from tests.reliability.support.file_sinks import KINDS
@@ -102,7 +103,7 @@ POINTS = [
     Point(FileCommitter, "recover", frozenset({1, 2, 4})),
     Point(FileCommitter, "finish", frozenset({1, 2})),
     Point(FileCommitter, "close", frozenset({1, 2})),
-    Point(compaction, "plan_compaction"),
+    Point(task_state, "plan_compaction"),
     Point(LocalRuntime, "run_background"),
     Point(LocalRuntime, "run_epoch"),
 ]
