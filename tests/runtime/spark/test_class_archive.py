@@ -268,7 +268,7 @@ from headrace.runtime.spark.session import acquire_session
 from pyspark import SparkContext
 handle = acquire_session({}, master="local[1]")
 maps = Path(f"/proc/{SparkContext._gateway.proc.pid}/maps").read_text()
-print({line.split()[-1] for line in maps.splitlines() if line.endswith(".jsa") and "headrace" in line})
+print({line.split(maxsplit=5)[-1] for line in maps.splitlines() if line.endswith(".jsa") and "headrace" in line})
 print(handle.session.range(3).count())
 handle.stop()
 """
