@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from headrace.common import Configuration, Time, Types, WatermarkStrategy
-from headrace.common.errors import UserFunctionError
+from headrace.common.errors import InvalidProgramError, UserFunctionError
 from headrace.datastream import (
     KeyedProcessFunction,
     MapFunction,
@@ -18,7 +20,8 @@ from headrace.datastream import (
 )
 from headrace.datastream.aggregates import count, sum
 from headrace.datastream.state import ValueStateDescriptor
-from headrace.datastream.window import TumblingEventTimeWindows
+from headrace.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows
+from headrace.expressions import col
 
 if TYPE_CHECKING:
     from headrace.datastream.data_stream import WindowedStream
@@ -103,4 +106,93 @@ def test_limit(local: StreamExecutionEnvironment) -> None:
 def test_failing_function(local: StreamExecutionEnvironment) -> None:
     local.from_sequence(1, 3).map(lambda x: x // 0).print()
     with pytest.raises(UserFunctionError, match="ZeroDivisionError"):
+        local.execute()
+
+
+@pytest.mark.parametrize("key", [0, col(0), col(0).upper()], ids=["field", "column", "expression"])
+def test_a_null_as_key_is_told_with_its_record(local: StreamExecutionEnvironment, key: Any) -> None:
+    pair = Types.TUPLE([Types.STRING(), Types.INT()])
+    stream = local.from_collection([("a", 1), ("b", 2), (None, 3)], pair)
+    stream.key_by(key).sum(1).print()
+    with pytest.raises(UserFunctionError) as failure:
+        local.execute()
+    message = str(failure.value)
+    assert re.search(r"the key \S+ of key_by \(\S*test_running\.py:\d+ in test_\w+\) is null", message), message
+    assert "record: (None, 3)" in message
+
+
+WINDOWED = {
+    "before the shuffle": lambda windows: windows.aggregate(count()),
+    "behind the shuffle": lambda windows: windows.allowed_lateness(5).aggregate(count()),
+    "sliding": lambda windows: windows.aggregate(sum(1)),
+    "rows": lambda windows: windows.reduce(lambda a, b: a),
+}
+
+
+@pytest.mark.parametrize("aggregate", WINDOWED.values(), ids=WINDOWED.keys())
+@pytest.mark.parametrize("assigner", [TumblingEventTimeWindows.of(5), SlidingEventTimeWindows.of(10, 5)])
+def test_windows_refuse_records_without_timestamp(
+    local: StreamExecutionEnvironment, aggregate: Any, assigner: Any
+) -> None:
+    stream = local.from_collection(PAYMENTS, Types.TUPLE([Types.STRING(), Types.INT(), Types.INT()]))
+    aggregate(stream.key_by(0).window(assigner)).name("spending").uid("spent").print()
+    with pytest.raises(InvalidProgramError) as failure:
+        local.execute()
+    message = str(failure.value)
+    assert re.match(r"operator '.*spending' \(uid spent.*, subtask \d\): a record without timestamp", message), message
+    assert "assign_timestamps_and_watermarks" in message
+    assert "record: ('a', 1, 1000)" in message or "record: ('b', 2, 2000)" in message
+    assert "operator defined at" in message
+    assert "test_running.py" in message
+
+
+class Locked(MapFunction):
+    """Cannot be pickled."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+    def map(self, value: Any) -> Any:
+        return value
+
+
+def test_what_cannot_be_pickled_is_told_with_its_operator(local: StreamExecutionEnvironment) -> None:
+    local.from_collection(PAYMENTS).map(Locked()).name("locked").uid("lock").print()
+    with pytest.raises(InvalidProgramError) as failure:
+        local.execute()
+    message = str(failure.value)
+    assert message.startswith("operator 'locked' (uid lock) cannot travel to the tasks\n  TypeError: cannot pickle")
+    assert "in open()\n  operator defined at " in message
+    assert message.endswith("in test_what_cannot_be_pickled_is_told_with_its_operator")
+
+
+def test_a_key_function_that_cannot_be_pickled(local: StreamExecutionEnvironment) -> None:
+    lock = threading.Lock()
+
+    def key(payment: Any) -> str:
+        with lock:
+            return str(payment[0])
+
+    local.from_collection(PAYMENTS).key_by(key).sum(1).name("total").print()
+    with pytest.raises(InvalidProgramError, match=r"operator 'total' .* cannot travel to the tasks"):
+        local.execute()
+
+
+class Single(KeyedProcessFunction):
+    """Returns a result instead of an iterable of results."""
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+        return value[1]
+
+
+@pytest.mark.parametrize(
+    "build",
+    [lambda stream: stream.flat_map(lambda payment: payment[1]), lambda stream: stream.key_by(0).process(Single())],
+    ids=["flat_map", "process"],
+)
+def test_a_result_that_is_no_iterable(local: StreamExecutionEnvironment, build: Any) -> None:
+    build(local.from_collection(PAYMENTS)).print()
+    with pytest.raises(
+        UserFunctionError, match=r"'int' object is not iterable\n  the function has to yield its results"
+    ):
         local.execute()

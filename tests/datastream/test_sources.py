@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+import pyarrow as pa
 import pytest
 
 from headrace.common import Duration, Types, WatermarkStrategy
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, UnsupportedOperationError
 from headrace.common.output_tag import OutputTag
 from headrace.connectors.collection import CollectionSource
+from headrace.connectors.file_system import FileSource, StreamFormat
 from headrace.connectors.sequence import NumberSequenceSource
 from headrace.graph.specs import SourceSpec, TimestampsSpec
 
@@ -67,6 +70,33 @@ def test_type_of_a_collection_may_be_a_class(env: StreamExecutionEnvironment) ->
 def test_elements_have_to_fit_their_type(env: StreamExecutionEnvironment) -> None:
     with pytest.raises(InvalidTypeError, match="'a'"):
         env.from_collection(["a"], Types.INT())
+
+
+@pytest.mark.parametrize(
+    ("collection", "message"),
+    [
+        ("abc", r"write \['abc'\]"),
+        (b"abc", r"write \[b'abc'\]"),
+        ({"a": 1}, "a dict gives its keys only"),
+        (pa.table({"a": [1]}), "a Table gives its columns"),
+        (pd.DataFrame({"a": [1]}), "a DataFrame gives its columns"),
+    ],
+    ids=["text", "bytes", "dict", "arrow", "pandas"],
+)
+def test_what_gives_no_records_is_no_collection(env: StreamExecutionEnvironment, collection: Any, message: str) -> None:
+    with pytest.raises(InvalidTypeError, match=message):
+        env.from_collection(collection)
+
+
+def test_a_builder_is_no_source(env: StreamExecutionEnvironment) -> None:
+    builder = FileSource.for_record_stream_format(StreamFormat.text_line_format(), "/data")
+    with pytest.raises(InvalidTypeError, match=r"from_source takes a Source, not .*: call its build\(\)"):
+        env.from_source(builder, WatermarkStrategy.no_watermarks(), "files")  # type: ignore[arg-type]
+
+
+def test_paths_come_after_the_format() -> None:
+    with pytest.raises(InvalidTypeError, match="takes a format, and then the paths, not '/data' first"):
+        FileSource.for_record_stream_format("/data", StreamFormat.text_line_format())  # type: ignore[arg-type]
 
 
 def test_sequence(env: StreamExecutionEnvironment, graph: StreamGraph) -> None:

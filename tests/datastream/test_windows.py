@@ -257,7 +257,7 @@ def test_aggregate_function_with_everything(windows: WindowedStream, graph: Stre
         (lambda w: w.aggregate(count(), count()), "two columns 'count'"),
         (lambda w: w.aggregate(count(), 3), "built-in aggregates go with others such as"),
         (lambda w: w.aggregate(count(), window_function=Describe()), "take no window_function"),
-        (lambda w: w.aggregate(len), "expected a AggregateFunction"),
+        (lambda w: w.aggregate(len), "expected an AggregateFunction"),
         (lambda w: w.aggregate(Average), r"write Average\(\)"),
         (lambda w: w.aggregate(Average(), Describe(), window_function=Describe()), "got window_function twice"),
         (lambda w: w.aggregate(Average(), None, None, None, 5), "but got 4 arguments"),

@@ -85,6 +85,10 @@ NESTED_ROW = Row(
 )  # fmt: skip
 
 
+def test_a_type_may_be_the_fields_by_name() -> None:
+    assert JsonLinesFormat({"id": int, "name": str}).produced_type == Types.ROW_NAMED(["id", "name"], [int, str])
+
+
 def test_nested_records_of_every_type(tmp_path: Path) -> None:
     line = JsonLinesEncoder().encode_batch(batch_of(NESTED, [NESTED_ROW])).decode()
     assert json.loads(line)["dec"] == 1.0

@@ -318,6 +318,34 @@ def test_a_record_that_ends_the_process_when_it_is_sent(attempts: list[int]) -> 
     assert attempts == [1]
 
 
+READERS: dict[str, Callable[[DataStream], DataStream]] = {
+    "a function": lambda made: made.map(lambda number: number + 1, LONG),
+    "a sink": lambda made: made,
+    "columns": lambda made: made.map_batches(lambda batch: batch, LONG),
+    "a key function": lambda made: made.key_by(lambda number: number, LONG).sum(),
+    "behind one that hands them on": lambda made: made.assign_timestamps_and_watermarks(
+        WatermarkStrategy.for_monotonous_timestamps()
+    ).map(lambda number: number, LONG),
+    "where branches merge": lambda made: made.union(made.filter(lambda number: True)).map(lambda number: number, LONG),
+    "where streams are joined for a shuffle": lambda made: (
+        made.union(made.map(lambda number: 1, LONG)).key_by(lambda number: number, LONG).sum()
+    ),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_result_that_does_not_fit_is_told_of_the_function_that_gave_it(reader: str, attempts: list[int]) -> None:
+    """Whoever is the first to look at it."""
+    env = environment()
+    made = env.from_sequence(1, 4).map(lambda number: "three" if number == 3 else number, LONG)
+    READERS[reader](made.name("maker").uid("made")).print()
+    told = str(failure(env))
+    assert told.startswith("operator 'maker' (uid made, subtask ")
+    assert "got 'three' (str), expected an int" in told
+    assert "record: None" not in told
+    assert attempts == [1]
+
+
 def test_a_stopped_iteration_does_not_swallow_other_keys(attempts: list[int]) -> None:
     class Stops(AggregateFunction):
         def create_accumulator(self) -> int:

@@ -16,7 +16,7 @@ from headrace.client.dependencies import check_interpreter, gather
 from headrace.client.job_client import JobClient
 from headrace.common import options
 from headrace.common.configuration import Configuration
-from headrace.common.errors import ConfigurationError, UnsupportedOperationError
+from headrace.common.errors import ConfigurationError, InvalidProgramError, UnsupportedOperationError
 from headrace.common.execution_mode import RuntimeExecutionMode
 from headrace.connectors.source import Boundedness
 from headrace.graph.specs import SourceSpec
@@ -57,7 +57,7 @@ def submit(graph: StreamGraph, configuration: Configuration, job_name: str | Non
         job_name: its name; the configuration's, or a default, when left out.
 
     Raises:
-        InvalidProgramError: when the graph cannot be run.
+        InvalidProgramError: when the graph cannot be run, or a function in it cannot be pickled.
         ConfigurationError: when an option is unknown or malformed.
         JavaNotFoundError: when Spark is wanted and there is no Java.
     """
@@ -71,7 +71,8 @@ def submit(graph: StreamGraph, configuration: Configuration, job_name: str | Non
     dependencies = gather(configuration)
     runtime, parallelism = open_runtime(configuration)
     plan = plan_graph(graph, configuration, job_name, parallelism)
-    _warn_of_derived_uids(plan)
+    if configuration.get(options.CHECKPOINT_DIR) is not None:
+        _warn_of_derived_uids(plan)
     store = open_store(configuration)
     blob = blob_of(plan, store.storage, dependencies, options_for_tasks(configuration.storage_options()))
     manager = JobManager(plan, blob, runtime, store, job_settings(configuration, plan), defaults.listener)
@@ -120,8 +121,29 @@ def blob_of(
     dependencies: Dependencies = NOTHING,
     storage_options: Mapping[str, str] = MappingProxyType({}),
 ) -> JobBlob:
-    """The job as it travels to the tasks."""
-    return JobBlob(cloudpickle.dumps(plan), storage, dependencies, dict(storage_options))
+    """The job as it travels to the tasks.
+
+    Raises:
+        InvalidProgramError: when something of the program cannot be pickled; it names the operator that holds it.
+    """
+    try:
+        pickled = cloudpickle.dumps(plan)
+    except Exception as error:  # whatever a class's __reduce__ may raise
+        raise _not_pickled(plan, error) from error
+    return JobBlob(pickled, storage, dependencies, dict(storage_options))
+
+
+def _not_pickled(plan: JobPlan, error: Exception) -> InvalidProgramError:
+    for operator in plan.operators():
+        try:
+            cloudpickle.dumps(operator.node)
+        except Exception as cause:
+            return InvalidProgramError(
+                f"operator {operator.label} cannot travel to the tasks\n  {type(cause).__name__}: {cause}\n"
+                "  What a function holds, or takes from the program around it, is pickled. Make connections, clients, "
+                f"locks and the like in open()\n  operator defined at {operator.node.call_site}"
+            )
+    return InvalidProgramError(f"the job cannot travel to the tasks: {type(error).__name__}: {error}")
 
 
 def open_store(configuration: Configuration) -> CheckpointStore | TemporaryStore:

@@ -8,7 +8,7 @@ task in which they were made as it would behind a shuffle.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,11 +17,13 @@ from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidTypeError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
     from headrace.common.typeinfo import TypeInformation
+
+T = TypeVar("T")
 
 
 class Batch:
@@ -34,14 +36,15 @@ class Batch:
             handles record ``i`` first brings its event time to ``watermarks[i]``.
         ordinals: where a stream branches and its branches meet again, which record of the batch that set out each of
             these comes from (int64, never falling); else None.
+        blame: makes of an ``InvalidTypeError`` about the records the error to raise, which names the operator that made
+            them; None where it is not known.
 
     Args:
         rows: the records as Python objects.
         columns: the records as Arrow columns, of which rows are made when there are none.
-        are_coerced: whether the rows look as those that are made of columns.
     """
 
-    __slots__ = ("_are_coerced", "_columns", "_rows", "ordinals", "timestamps", "type", "watermarks")
+    __slots__ = ("_are_coerced", "_columns", "_rows", "blame", "ordinals", "timestamps", "type", "watermarks")
 
     def __init__(
         self,
@@ -52,7 +55,6 @@ class Batch:
         rows: list[Any] | None = None,
         columns: pa.RecordBatch | None = None,
         ordinals: npt.NDArray[np.int64] | None = None,
-        are_coerced: bool = False,
     ) -> None:
         self.type = type_
         self.timestamps = timestamps
@@ -60,7 +62,8 @@ class Batch:
         self.ordinals = ordinals
         self._rows = rows
         self._columns = columns
-        self._are_coerced = are_coerced
+        self._are_coerced = False  # whether the rows look as those that are made of columns
+        self.blame: Callable[[InvalidTypeError], BaseException] | None = None
 
     @classmethod
     def of_rows(cls, type_: TypeInformation, rows: Sequence[Any], timestamps: Any, watermarks: Any) -> Batch:
@@ -90,13 +93,13 @@ class Batch:
         """The records as Python objects, in the form in which they come back from columns of the declared type.
 
         Raises:
-            InvalidTypeError: when a record does not fit the type.
+            InvalidTypeError: when a record does not fit the type, or what ``blame`` makes of it.
         """
         if self._rows is None:
             assert self._columns is not None
             self._rows = layout_of(self.type).columns_to_rows(self._columns)
         elif not self._are_coerced:
-            self._rows = layout_of(self.type).coerced_rows(self._rows)
+            self._rows = self._converted(layout_of(self.type).coerced_rows, self._rows)
         self._are_coerced = True
         return self._rows
 
@@ -105,7 +108,8 @@ class Batch:
         """The records as Arrow columns under the schema of the declared type.
 
         Raises:
-            InvalidTypeError: when a record does not fit the type, or the type has no columns (pickled objects).
+            InvalidTypeError: when a record does not fit the type, or what ``blame`` makes of it; and when the type has
+                no columns (pickled objects).
         """
         if self._columns is None:
             assert self._rows is not None
@@ -113,8 +117,22 @@ class Batch:
                 raise InvalidTypeError(
                     f"records of type {self.type} have no columns: declare an output type or annotate the function"
                 )
-            self._columns = layout_of(self.type).rows_to_columns(self._rows)
+            self._columns = self._converted(layout_of(self.type).rows_to_columns, self._rows)
         return self._columns
+
+    def _converted(self, convert: Callable[[list[Any]], T], rows: list[Any]) -> T:
+        try:
+            return convert(rows)
+        except InvalidTypeError as error:
+            if self.blame is None:
+                raise
+            raise self.blame(error) from error
+
+    def made_as(self, other: Batch) -> Self:
+        """This batch, whose records are those of ``other``, or some of them: whoever made those made these."""
+        self._are_coerced = other._are_coerced
+        self.blame = other.blame
+        return self
 
     def take(self, indices: npt.NDArray[np.integer[Any]]) -> Batch:
         """The records at ``indices``, in that order."""
@@ -126,8 +144,7 @@ class Batch:
             columns=None if columns is None else columns.take(_arrow_indices(indices)),
             rows=None if rows is None else [rows[i] for i in indices.tolist()],
             ordinals=None if ordinals is None else ordinals[indices],
-            are_coerced=self._are_coerced,
-        )
+        ).made_as(self)
 
     def slice(self, start: int, stop: int) -> Batch:
         """The records from ``start`` up to ``stop``."""
@@ -138,8 +155,7 @@ class Batch:
             columns=None if self._columns is None else self._columns.slice(start, stop - start),
             rows=None if self._rows is None else self._rows[start:stop],
             ordinals=None if self.ordinals is None else self.ordinals[start:stop],
-            are_coerced=self._are_coerced,
-        )
+        ).made_as(self)
 
     def filter(self, mask: npt.NDArray[np.bool_]) -> Batch:
         """The records where ``mask`` is true."""
@@ -176,8 +192,7 @@ class Batch:
             rows=self._rows,
             columns=self._columns,
             ordinals=ordinals,
-            are_coerced=self._are_coerced,
-        )
+        ).made_as(self)
 
     def replaced(
         self,
@@ -211,6 +226,7 @@ def concat(batches: Sequence[Batch]) -> Batch:
     if len(batches) == 1:
         return batches[0]
     first = batches[0]
+    blame = first.blame if all(batch.blame == first.blame for batch in batches) else None
     timestamps = np.concatenate([batch.timestamps for batch in batches])
     watermarks = np.concatenate([batch.watermarks for batch in batches])
     ordinals = _joined([batch.ordinals for batch in batches])
@@ -218,12 +234,13 @@ def concat(batches: Sequence[Batch]) -> Batch:
     if all(batch.is_columnar for batch in batches):
         columns = pa.concat_batches([batch.columns for batch in batches])
     if columns is None or any(batch.has_rows for batch in batches):
-        # Coerced only if all are already: what is sent has no need of it.
-        rows = [row for batch in batches for row in (batch.rows if batch._rows is None else batch._rows)]
-    are_coerced = all(batch._are_coerced for batch in batches)
-    return Batch(
-        first.type, timestamps, watermarks, rows=rows, columns=columns, ordinals=ordinals, are_coerced=are_coerced
-    )
+        # What one operator made is not coerced here, unless it is already: what is sent has no need of it.
+        as_they_are = blame is not None or all(batch.blame is None for batch in batches)
+        rows = [row for batch in batches for row in (batch._rows if as_they_are and batch._rows else batch.rows)]
+    joined = Batch(first.type, timestamps, watermarks, rows=rows, columns=columns, ordinals=ordinals)
+    joined._are_coerced = all(batch._are_coerced for batch in batches)
+    joined.blame = blame
+    return joined
 
 
 def _joined(ordinals: Sequence[npt.NDArray[np.int64] | None]) -> npt.NDArray[np.int64] | None:

@@ -182,7 +182,7 @@ class StreamExecutionEnvironment(Dependencies):
             type_info: their type; found out from all of them when left out.
 
         Raises:
-            InvalidTypeError: when an element does not fit the type.
+            InvalidTypeError: when an element does not fit the type, or ``collection`` is a string, a dict or a table.
         """
         declared = None if type_info is None else declared_type(type_info)
         source = CollectionSource(collection, declared)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headrace.common.errors import EvaluationError
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.common.errors import EvaluationError, InvalidTypeError
 from headrace.expressions import evaluate
+from headrace.graph.labels import key_label
 from headrace.operators.keyed import KeyedBatch
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from headrace.common.batch import Batch
     from headrace.expressions import Bound
     from headrace.graph.nodes import KeySelection
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class KeyFunctionError(Exception):
-    """The user's key function raised; the cause says what.
+    """A record has no key: the user's key function raised, say; the cause says what.
 
     Attributes:
         record: the record that it was called with.
@@ -34,17 +36,27 @@ def keys_of(batch: Batch, key: KeySelection) -> KeyColumn:
 
     Raises:
         InvalidTypeError: when a key does not fit the declared key type.
-        KeyFunctionError: when the user's key function raises, or an expression has no value.
+        KeyFunctionError: when the user's key function raises, an expression has no value, or a key is null.
     """
     if key.is_attached:
         assert isinstance(batch, KeyedBatch)
         return batch.keys
     # Taken from the columns, as the receiver does: rows that are not sent yet may have their fields in another order.
     if key.fields is not None and key.is_single and batch.type.is_composite:
-        return key.codec.from_array(batch.columns.column(batch.type.field_index(key.fields[0])))
+        return _of_column(batch, key, batch.columns.column(batch.type.field_index(key.fields[0])))
     if key.expression is not None:
-        return key.codec.from_array(_computed(batch, key.expression))
+        return _of_column(batch, key, _computed(batch, key.expression))
     return key.codec.encode(_selected(batch, key))
+
+
+def _of_column(batch: Batch, key: KeySelection, column: pa.Array) -> KeyColumn:
+    if column.null_count:
+        row = pc.index(column.is_null(), pa.scalar(True)).as_py()
+        raise KeyFunctionError(batch.slice(row, row + 1).rows[0]) from InvalidTypeError(
+            f"the key {key_label(key)} of key_by ({key.call_site}) is null: leave such records out with filter(...), "
+            "or give them a key with coalesce(...)"
+        )
+    return key.codec.from_array(column)
 
 
 def _computed(batch: Batch, expression: Bound) -> pa.Array:

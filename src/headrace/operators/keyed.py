@@ -34,8 +34,7 @@ class KeyedBatch(Batch):
             rows=batch._rows,
             columns=batch._columns,
             ordinals=batch.ordinals,
-            are_coerced=batch._are_coerced,
-        )
+        ).made_as(batch)
         keyed.keys = keys
         return keyed
 

@@ -109,6 +109,18 @@ class MapState(State, Generic[K, V]):
         """All entries, as they are now: what changes while they are iterated is not seen."""
 
     @abstractmethod
+    def items_between(self, low: int | None, high: int | None) -> Iterable[tuple[K, V]]:
+        """The entries with keys from ``low`` up to, but not with, ``high``, as they are now; None is an open end.
+
+        They are in ascending order of their keys. Of a large map only what belongs to them is read; so keys that are
+        event times, say, find what lies in an interval of time. PyFlink has no such method.
+
+        Raises:
+            InvalidTypeError: when the keys are not declared as integers (``BYTE``, ``SHORT``, ``INT``, ``LONG``), or
+                a bound is not one.
+        """
+
+    @abstractmethod
     def keys(self) -> Iterable[K]:
         """The keys of all entries."""
 

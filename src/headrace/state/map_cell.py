@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.state.run_layout import PUT, REINSERTED, REMOVED
+from headrace.state.sorted_keys import SortedKeys
 
 if TYPE_CHECKING:
     from headrace.state.map_entries import EntryRange
@@ -27,12 +28,14 @@ class MapCell:
         cleared: whether everything that is stored is void.
         is_read: whether it is known where its entries are stored.
         missing: what stands for the element of an entry that is not among ``entries``.
-        ranges: where its entries are stored, oldest first, unless they have been read.
+        ranges: where its entries are stored, oldest first; empty for a small map, and when all that is stored is void.
+        sorted_keys: once a range of entries has been asked for, the keys of those that need not be in ``ranges``; some
+            of these may have been removed since.
         size: how many rows these have.
         look_ups: how many entries have been looked up there.
     """
 
-    __slots__ = ("actions", "cleared", "entries", "is_read", "look_ups", "missing", "ranges", "size")
+    __slots__ = ("actions", "cleared", "entries", "is_read", "look_ups", "missing", "ranges", "size", "sorted_keys")
 
     def __init__(self) -> None:
         self.entries: dict[Any, Any] = {}
@@ -40,6 +43,7 @@ class MapCell:
         self.cleared = self.is_read = False
         self.missing: Any = UNKNOWN
         self.ranges: tuple[EntryRange, ...] = ()
+        self.sorted_keys: SortedKeys | None = None
         self.size = self.look_ups = 0
 
     @property
@@ -64,6 +68,8 @@ class MapCell:
             del self.actions[key]
             self.actions[key] = REINSERTED
         self.entries[key] = element
+        if self.sorted_keys is not None and key is not None:  # None is refused when it is written
+            self.sorted_keys.add(key)
 
     def remove(self, key: Any) -> None:
         """Removes an entry."""
@@ -79,6 +85,7 @@ class MapCell:
         self.entries, self.actions, self.ranges = {}, {}, ()
         self.cleared = self.is_read = True
         self.missing = GONE
+        self.sorted_keys = None
 
     def stored(self) -> dict[Any, Any]:
         """A dict to read the stored entries into."""
@@ -89,8 +96,14 @@ class MapCell:
         known, self.entries = self.entries, stored
         for key, action in self.actions.items():
             apply(stored, key, action, known[key])
-        self.ranges = ()
         self.missing = GONE
+
+    def keys_not_stored(self) -> SortedKeys:
+        """The keys of the entries that need not be in :attr:`ranges`; some may have been removed."""
+        if self.sorted_keys is None:
+            keys = self.actions if self.ranges else self.entries
+            self.sorted_keys = SortedKeys(key for key in keys if key is not None)
+        return self.sorted_keys
 
 
 def apply(entries: dict[Any, Any], key: Any, action: int, element: Any) -> None:

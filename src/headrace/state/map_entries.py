@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -18,12 +18,17 @@ from headrace.state.sections import ELEMENTS, FEW
 from headrace.state.state_table import Elements
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
 
     from headrace.state.descriptors import MapStateDescriptor
     from headrace.state.sections import Section
 
     Indices = npt.NDArray[np.int64]
+
+MIN_INT64: Final = -(1 << 63)
+MAX_INT64: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +101,25 @@ class MapEntries:
         def column(name: str) -> pa.Array:
             return section.ranges_of(name + ELEMENTS, starts, stops).take(rows)
 
-        names = section.schema.names
-        expiries = column(EXPIRY) if self._elements.expires and EXPIRY in names else None
-        elements = self._elements.from_columns(column(VALUE), expiries)
+        return self._happened(section, column)
+
+    def read_between(self, place: EntryRange, low: int, high: int) -> Happened:
+        """What a run says about the entries with keys from ``low`` up to ``high``, in ascending order of these.
+
+        The keys are integers, and ``low`` is one that fits 64 bits; ``high`` may exceed them.
+        """
+        section, name = place.section, ENTRY_KEY + ELEMENTS
+        start, stop = place.start, place.stop
+        if low > MIN_INT64:
+            start = section.lower_bound(name, np.int64(low), start, stop)
+        if high <= MAX_INT64:
+            stop = section.lower_bound(name, np.int64(high), start, stop)
+        return self._happened(section, lambda column: section.rows_of(column + ELEMENTS, start, stop))
+
+    def _happened(self, section: Section, column: Callable[[str], pa.Array]) -> Happened:
+        """What a run says about some entries; ``column`` gives of each column what it holds for these."""
+        expires = self._elements.expires and EXPIRY in section.schema.names
+        elements = self._elements.from_columns(column(VALUE), column(EXPIRY) if expires else None)
         return Happened(self._keys(column(self._key_column)), column(ACTION).to_numpy(), elements)
 
     def some_keys(self, place: EntryRange) -> list[Any]:

@@ -6,6 +6,7 @@ up one by one, until so many have been that reading all of it would have cost li
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -17,11 +18,12 @@ from headrace.state.copying import copy_value
 from headrace.state.entry_lists import sorted_lists, with_sorted_entries
 from headrace.state.interfaces import MapState
 from headrace.state.map_cell import GONE, UNKNOWN, MapCell
-from headrace.state.map_entries import EntryRange, Happened, MapEntries
+from headrace.state.map_entries import MAX_INT64, MIN_INT64, EntryRange, Happened, MapEntries
 from headrace.state.nan_keys import nan_replacer
 from headrace.state.nested_rows import NestedCells
 from headrace.state.run_layout import ACTION, CLEAR, REMOVED
 from headrace.state.runs import ELEMENT_COUNT
+from headrace.state.typed_keys import is_integer_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -43,6 +45,8 @@ class ColumnarMapState(MapState[Any, Any]):
 
     def __init__(self, scope: StateScope, table: StateTable, descriptor: MapStateDescriptor) -> None:
         self._name = descriptor.name
+        self._key_type = descriptor.key_type
+        self._has_integer_keys = is_integer_type(descriptor.key_type)
         self._scope = scope
         self._table = table
         self._entries = MapEntries(descriptor, expires=table.ttl is not None)
@@ -100,6 +104,48 @@ class ColumnarMapState(MapState[Any, Any]):
         if self._copies:
             return [(key, copy_value(value)) for key, value in cell.entries.items()]
         return list(cell.entries.items())
+
+    def items_between(self, low: int | None, high: int | None) -> list[tuple[Any, Any]]:
+        if not self._has_integer_keys:
+            raise InvalidTypeError(
+                f"map state {self._name!r}: items_between() needs entries with integers as keys, and these are of type "
+                f"{self._key_type}; declare them as BYTE, SHORT, INT or LONG"
+            )
+        start = MIN_INT64 if low is None else max(self._bound(low), MIN_INT64)
+        stop = MAX_INT64 + 1 if high is None else min(self._bound(high), MAX_INT64 + 1)
+        if start >= stop:
+            return []
+        cell: MapCell = self._cells.read()
+        elements = self._between(cell, start, stop)
+        keys = sorted(elements)
+        if self._table.ttl is not None:
+            alive = [key for key in keys if self._is_seen(elements[key])]
+            return [(key, self._alive(cell, key, elements[key])) for key in alive]
+        if self._copies:
+            return [(key, copy_value(elements[key])) for key in keys]
+        return [(key, elements[key]) for key in keys]
+
+    def _bound(self, bound: Any) -> int:
+        if isinstance(bound, bool) or not hasattr(bound, "__index__"):
+            raise InvalidTypeError(
+                f"map state {self._name!r}: items_between() takes integers, or None for an open end; got {bound!r} "
+                f"({type(bound).__name__})"
+            )
+        return operator.index(bound)
+
+    def _between(self, cell: MapCell, low: int, high: int) -> dict[int, Any]:
+        """The elements of the entries with keys from ``low`` up to ``high``."""
+        elements: dict[int, Any] = {}
+        for place in cell.ranges:
+            happened = self._entries.read_between(place, low, high)
+            happened.repeat([elements], np.array([len(happened.keys)]))
+        if elements and cell.actions:
+            elements = {key: element for key, element in elements.items() if key not in cell.actions}
+        for key in cell.keys_not_stored().between(low, high):
+            element = cell.entries.get(key, GONE)
+            if element is not GONE:
+                elements[key] = element
+        return elements
 
     def keys(self) -> list[Any]:
         cell = self._loaded()
@@ -204,7 +250,10 @@ class ColumnarMapState(MapState[Any, Any]):
         cell.load(entries)
 
     def _read(self, matches: list[Match], cells: list[MapCell]) -> None:
-        """Reads the maps that are small; of others it is noted where their entries are."""
+        """Reads the maps that are small; of others it is noted where their entries are.
+
+        A cell that is loaded was cleared: what is stored for it is void.
+        """
         found = [(match, *match.run.section.extents(ACTION, match.rows)) for match in matches]
         sizes = np.zeros(len(cells), dtype=np.int64)
         for match, starts, stops in found:
@@ -217,10 +266,12 @@ class ColumnarMapState(MapState[Any, Any]):
                 read = self._entries.read(section, starts[small], stops[small])
                 read.repeat([maps[position] for position in positions[small].tolist()], (stops - starts)[small])
             for index in np.flatnonzero(~small).tolist():
-                cells[positions[index]].ranges += (EntryRange(section, int(starts[index]), int(stops[index])),)
+                cell = cells[positions[index]]
+                if not cell.is_loaded:
+                    cell.ranges += (EntryRange(section, int(starts[index]), int(stops[index])),)
         for cell, size, entries in zip(cells, sizes.tolist(), maps, strict=True):
             cell.size = size
-            if size <= SMALL_MAP and not cell.is_loaded:  # else it was cleared: what is stored is void
+            if size <= SMALL_MAP and not cell.is_loaded:
                 cell.load(entries)
 
     def forget_keys(self) -> None:

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import TypeInformation
 
-INTEGERS: Final = frozenset({BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG, BasicType.BOOLEAN})
+_INTEGERS: Final = frozenset({BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG})
+INTEGERS: Final = _INTEGERS | {BasicType.BOOLEAN}
 STRINGS: Final = frozenset({BasicType.STRING, BasicType.CHAR})
 _RECORDS: Final = (TupleTypeInfo, RowTypeInfo, NamedTupleTypeInfo, DataclassTypeInfo)
 _FIXED_SIZE: Final = 9
@@ -55,6 +56,11 @@ def check_key_type(type_: TypeInformation) -> None:
         raise InvalidTypeError(f"values of {type_} cannot be keys: they are not hashable")
     for field in type_.field_types:
         check_key_type(field)
+
+
+def is_integer_type(type_: TypeInformation) -> bool:
+    """Whether the values are integers of up to 64 bits, so that the order of their canonical form is their own."""
+    return isinstance(type_, BasicTypeInfo) and type_.basic_type in _INTEGERS
 
 
 def needs_python(type_: TypeInformation) -> bool:

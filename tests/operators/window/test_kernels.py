@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
-from headrace.common.errors import InvalidProgramError
+from headrace.common.constants import MAX_WATERMARK
 from headrace.operators.window.accumulators import Accumulators
 from headrace.operators.window.assign import assign, cleanup_time, cleanup_times
 from headrace.operators.window.kernels import Groups, Segments, group_ends, group_rows
@@ -106,11 +105,6 @@ def test_assignment_is_that_of_the_assigner(size: int, slide: int, offset: int, 
     pairs = assign(windows, np.array(timestamps, np.int64))
     expected = [(i, w.end) for i, timestamp in enumerate(timestamps) for w in windows.assign_windows(timestamp)]
     assert list(zip(pairs.records.tolist(), pairs.ends.tolist(), strict=True)) == expected
-
-
-def test_a_record_without_timestamp_is_refused() -> None:
-    with pytest.raises(InvalidProgramError, match="assign_timestamps_and_watermarks"):
-        assign(AlignedWindows(5, 5), np.array([1, MIN_WATERMARK]))
 
 
 def test_cleanup_never_overflows() -> None:

@@ -45,6 +45,6 @@ def test_a_damaged_state_file_is_told_with_its_folder_and_what_to_do() -> None:
 def test_what_is_printed_has_to_fit_the_declared_type(declared: object) -> None:
     configuration = Configuration().set_string("headrace.runtime", "local")
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
-    env.from_sequence(1, 1).map(lambda number: "one", declared).print().name("shown")
-    with pytest.raises(FunctionRefusedError, match=r"(?s)operator 'shown' .*InvalidTypeError: .*'one'"):
+    env.from_sequence(1, 1).map(lambda number: "one", declared).name("made").print()
+    with pytest.raises(FunctionRefusedError, match=r"(?s)operator 'made' .*InvalidTypeError: .*'one'"):
         env.execute()

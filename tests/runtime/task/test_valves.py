@@ -115,7 +115,7 @@ class Branch:
 @pytest.mark.parametrize("size", [1, 2, 3, 6])
 def test_branches_that_merge_go_by_what_all_had_reached_at_each_record(valve: WatermarkValve, size: int) -> None:
     """However the records are cut into batches."""
-    output = BroadcastingOutput()
+    output = BroadcastingOutput(CONTEXT)
     branches = [Branch(valve, 0), Branch(valve, 1)]
     merge = ChainMerge(valve, {branch.output: [branch.log] for branch in branches})
     output.forks[None] = Fork(WatermarkLog(lambda: 0), [branch.log for branch in branches], [merge])
@@ -144,7 +144,7 @@ class Target:
 
 
 def test_a_fanout_copies() -> None:
-    output, main, twice, side = BroadcastingOutput(), Target(), Target(), Target()
+    output, main, twice, side = BroadcastingOutput(CONTEXT), Target(), Target(), Target()
     output.add(None, main)
     output.add(None, twice)
     output.add("side", side)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.columns import layout_of
+from headrace.common.errors import InvalidTypeError
 from headrace.common.type_inference import infer_from_values
 from headrace.common.typeinfo import Types
 from headrace.connectors.ranges import RangeEnumerator, runs
@@ -31,10 +33,12 @@ class CollectionSource(Source):
         type_info: their type, or a class or type hint that stands for one; inferred from the elements when left out.
 
     Raises:
-        InvalidTypeError: when an element does not fit the type.
+        InvalidTypeError: when an element does not fit the type, or ``elements`` would give characters, keys or names of
+            columns.
     """
 
     def __init__(self, elements: Iterable[Any], type_info: TypeInformation | type | None = None) -> None:
+        _check_rows(elements)
         rows = list(elements)
         self._type = infer_from_values(rows) if type_info is None else Types.of(type_info)
         self._count = len(rows)
@@ -64,6 +68,22 @@ class CollectionSource(Source):
 
     def __repr__(self) -> str:
         return f"CollectionSource({self._count} elements of {self._type})"
+
+
+def _check_rows(elements: Any) -> None:
+    """Refuse what can be iterated, but gives something else than the records that were meant."""
+    if isinstance(elements, str | bytes):
+        raise InvalidTypeError(f"a collection is a list of elements, not {elements!r}: write [{elements!r}]")
+    if isinstance(elements, Mapping):
+        raise InvalidTypeError(
+            "a collection is a list of elements, and a dict gives its keys only: write list(d.items())"
+        )
+    if hasattr(elements, "columns"):  # of pandas, Polars, Arrow, Spark
+        raise InvalidTypeError(
+            f"a collection is a list of elements, and a {type(elements).__name__} gives its columns: write "
+            "list(frame.itertuples(index=False, name=None)) of pandas, frame.rows() of Polars, table.to_pylist() of "
+            "Arrow, or env.from_dataframe(frame) of Spark"
+        )
 
 
 class _CollectionReader(SourceReader):

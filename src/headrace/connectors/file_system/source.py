@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from headrace.common.errors import InvalidProgramError
+from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.time import Duration, to_millis
 from headrace.connectors.file_system.enumerator import FileEnumerator, FileEnumeratorProvider, Watch
 from headrace.connectors.file_system.paths import InputPaths, resolved
 from headrace.connectors.file_system.reader import FileReader
 from headrace.connectors.file_system.tolerance import STRICT, Tolerance
 from headrace.connectors.source import Boundedness, Source
+from headrace.formats.file_format import FileFormat
 from headrace.storage.files import InputFile
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from headrace.common.output_tag import OutputTag
     from headrace.common.typeinfo import TypeInformation
     from headrace.connectors.source import EnumeratorContext, SourceReader, SplitEnumerator
-    from headrace.formats.file_format import BulkFormat, FileFormat
+    from headrace.formats.file_format import BulkFormat
 
 _DEFAULT_HORIZON = Duration.of_days(7)
 
@@ -99,10 +100,13 @@ class FileSourceBuilder:
 
     Raises:
         InvalidProgramError: when no path is given.
+        InvalidTypeError: when the first argument is no format.
         UnsupportedOperationError: when a path is on a file system of another kind than those that are supported.
     """
 
     def __init__(self, fmt: FileFormat, *paths: str | os.PathLike[str]) -> None:
+        if not isinstance(fmt, FileFormat):
+            raise InvalidTypeError(f"a FileSource takes a format, and then the paths, not {fmt!r} first")
         if not paths:
             raise InvalidProgramError("a FileSource needs at least one path")
         self._format = fmt

@@ -31,7 +31,7 @@ def check_function(function: Any, base: type[Function], method: str) -> None:
     """
     check_instance(function, base)
     if not callable(getattr(function, method, None)) and not callable(function):
-        raise refused(f"expected a {base.__name__} or a function, got {function!r}", InvalidTypeError)
+        raise refused(f"expected {_with_article(base)} or a function, got {function!r}", InvalidTypeError)
 
 
 def check_object(function: Any, base: type[Function], method: str) -> None:
@@ -42,7 +42,7 @@ def check_object(function: Any, base: type[Function], method: str) -> None:
     """
     check_instance(function, base)
     if not callable(getattr(function, method, None)):
-        raise refused(f"expected a {base.__name__}, got {function!r}", InvalidTypeError)
+        raise refused(f"expected {_with_article(base)}, got {function!r}", InvalidTypeError)
 
 
 def expect(value: Any, kind: type, method: str) -> None:
@@ -52,7 +52,8 @@ def expect(value: Any, kind: type, method: str) -> None:
         InvalidTypeError: when ``value`` is no instance of ``kind``; the message begins with ``method``.
     """
     if not isinstance(value, kind):
-        raise refused(f"{method} takes a {kind.__name__}, not {value!r}", InvalidTypeError)
+        hint = ": call its build()" if callable(getattr(value, "build", None)) else ""
+        raise refused(f"{method} takes {_with_article(kind)}, not {value!r}{hint}", InvalidTypeError)
 
 
 def check_instance(function: Any, base: type[Function]) -> None:
@@ -62,8 +63,12 @@ def check_instance(function: Any, base: type[Function]) -> None:
         InvalidTypeError: when ``function`` is a class derived from ``base``.
     """
     if isinstance(function, type) and issubclass(function, base):
-        text = f"expected a {base.__name__}, got the class itself: write {function.__name__}()"
+        text = f"expected {_with_article(base)}, got the class itself: write {function.__name__}()"
         raise refused(text, InvalidTypeError)
+
+
+def _with_article(kind: type) -> str:
+    return f"{'an' if kind.__name__[0] in 'AEIO' else 'a'} {kind.__name__}"
 
 
 def declared_type(declared: Any) -> TypeInformation:

@@ -13,12 +13,12 @@ from pyarrow import csv
 
 from headrace.common.columns import layout_of, values_to_array
 from headrace.common.errors import ConfigurationError, CorruptFileError
-from headrace.common.typeinfo import BasicType, BasicTypeInfo, Types
+from headrace.common.typeinfo import BasicType, BasicTypeInfo
 from headrace.common.values import handler_of
 from headrace.formats.csv.schema import CsvColumn, CsvSchema
 from headrace.formats.file_format import Decoded
 from headrace.formats.lines.blocks import Newlines, NewlinesOutsideQuotes
-from headrace.formats.lines.format import DEFAULT_MAX_LINE_BYTES, LineFormat
+from headrace.formats.lines.format import DEFAULT_MAX_LINE_BYTES, LineFormat, type_of_fields
 from headrace.storage.files import shown
 
 if TYPE_CHECKING:
@@ -142,19 +142,13 @@ class CsvFormat(CsvReaderFormat):
         multiline: bool = False,
         charset: str = "UTF-8",
     ) -> None:
-        self._type = _type_of_fields(fields)
+        self._type = type_of_fields(fields)
         schema = CsvSchema.of(self._type, header=header, delimiter=delimiter, quote=quote, null_value=null_value)
         super().__init__(schema, multiline=multiline, charset=charset)
 
     @property
     def produced_type(self) -> TypeInformation:
         return self._type
-
-
-def _type_of_fields(fields: Any) -> TypeInformation:
-    if isinstance(fields, dict):
-        return Types.ROW_NAMED(list(fields), list(fields.values()))
-    return Types.of(fields)
 
 
 class _CsvDecoder:

@@ -22,9 +22,11 @@ from headrace.common.typeinfo import (
 from headrace.common.values import handler_of
 from headrace.formats.file_format import Decoded
 from headrace.formats.json.values import by_position
-from headrace.formats.lines.format import LineFormat
+from headrace.formats.lines.format import LineFormat, type_of_fields
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from headrace.common.typeinfo import TypeInformation
     from headrace.formats.lines.format import LineDecoder
 
@@ -57,16 +59,18 @@ class JsonLinesFormat(LineFormat):
     what :func:`json.loads` makes of the line.
 
     Args:
-        type_info: the type of the records.
+        type_info: the type of the records, or the types of their fields by name.
         charset: how characters are encoded.
 
     Raises:
         ConfigurationError: when the charset is unknown.
     """
 
-    def __init__(self, type_info: TypeInformation | type | None = None, *, charset: str = "UTF-8") -> None:
+    def __init__(
+        self, type_info: TypeInformation | type | Mapping[str, Any] | None = None, *, charset: str = "UTF-8"
+    ) -> None:
         super().__init__(charset)
-        self._type = Types.PICKLED_BYTE_ARRAY() if type_info is None else Types.of(type_info)
+        self._type = Types.PICKLED_BYTE_ARRAY() if type_info is None else type_of_fields(type_info)
 
     @property
     def produced_type(self) -> TypeInformation:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.common.errors import BadRecordError, CorruptFileError
+from headrace.common.typeinfo import Types
 from headrace.formats.file_format import Decoded, FileExtent, FileFormat
 from headrace.formats.lines.bad_lines import LineNumbers, decode_good_lines, joined, shorten
 from headrace.formats.lines.blocks import Newlines, file_blocks, stream_blocks
@@ -15,6 +17,7 @@ from headrace.storage.files import shown
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from headrace.common.typeinfo import TypeInformation
     from headrace.formats.file_format import FileRange
     from headrace.formats.lines.blocks import Block, Boundary
     from headrace.storage.files import InputFile
@@ -25,6 +28,13 @@ _BOM = b"\xef\xbb\xbf"
 
 DEFAULT_MAX_LINE_BYTES = 64 << 20
 """A longer line is a bad record; the limit keeps a file without newlines from filling the memory."""
+
+
+def type_of_fields(fields: Any) -> TypeInformation:
+    """The type of the records: a composite one that is given, or the rows with the given types by name."""
+    if isinstance(fields, Mapping):
+        return Types.ROW_NAMED(list(fields), list(fields.values()))
+    return Types.of(fields)
 
 
 class LineDecoder(Protocol):

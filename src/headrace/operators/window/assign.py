@@ -8,12 +8,13 @@ import numpy as np
 
 from headrace.common.constants import MAX_WATERMARK, NO_TIMESTAMP
 from headrace.common.errors import InvalidProgramError
+from headrace.operators.user_code import record_text
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.common.batch import Batch
-    from headrace.operators.base import Operator
+    from headrace.operators.base import Operator, OperatorContext
     from headrace.time.windows import AlignedWindows
 
     Longs = npt.NDArray[np.int64]
@@ -41,18 +42,27 @@ class Assignment(NamedTuple):
         return Assignment(self.records[mask], self.ends[mask], False)
 
 
-def assign(windows: AlignedWindows, timestamps: Longs) -> Assignment:
-    """The windows of every timestamp.
+def check_timestamps(batch: Batch, context: OperatorContext) -> None:
+    """Refuse records that cannot be put into windows.
 
     Raises:
-        InvalidProgramError: when a record has no timestamp.
+        InvalidProgramError: when a record has no timestamp; it names the operator and the record.
     """
-    if len(timestamps) and timestamps.min() == NO_TIMESTAMP:
-        raise InvalidProgramError(
-            "a record without timestamp met an event-time window: the WatermarkStrategy before it needs a timestamp "
-            'assigner, such as .with_timestamp_assigner("time"). A strategy is given to from_source(...), or to '
-            "assign_timestamps_and_watermarks(...) before key_by"
-        )
+    if not len(batch) or batch.timestamps.min() != NO_TIMESTAMP:
+        return
+    row = int(np.argmin(batch.timestamps))
+    raise InvalidProgramError(
+        f"operator {context.name!r} (uid {context.uid}, subtask {context.subtask}): a record without timestamp met an "
+        "event-time window: the WatermarkStrategy before it needs a timestamp assigner, such as "
+        '.with_timestamp_assigner("time"). A strategy is given to from_source(...), or to '
+        "assign_timestamps_and_watermarks(...) before key_by\n"
+        f"  record: {record_text(batch.slice(row, row + 1).rows[0])}\n"
+        f"  operator defined at {context.call_site}"
+    )
+
+
+def assign(windows: AlignedWindows, timestamps: Longs) -> Assignment:
+    """The windows of every timestamp, of which none is ``NO_TIMESTAMP``: see :func:`check_timestamps`."""
     newest = timestamps - (timestamps - windows.offset) % windows.slide
     everyone = np.arange(len(timestamps))
     if windows.size == windows.slide:

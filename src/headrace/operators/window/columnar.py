@@ -18,7 +18,14 @@ from headrace.operators.base import Operator
 from headrace.operators.keyed import KeyedBatch
 from headrace.operators.window.accumulators import Accumulators, Chunk
 from headrace.operators.window.arrays import fixed_width, gather
-from headrace.operators.window.assign import Assignment, LateRecords, assign, cleanup_times, windows_per_record
+from headrace.operators.window.assign import (
+    Assignment,
+    LateRecords,
+    assign,
+    check_timestamps,
+    cleanup_times,
+    windows_per_record,
+)
 from headrace.operators.window.firing import Emission, result_batch, running_accumulators
 from headrace.operators.window.panes import Panes
 from headrace.operators.window.window_store import WindowStore
@@ -86,6 +93,7 @@ class ColumnarWindowOperator(Operator):
             self._add_accumulators(batch)
             self._advance(batch.watermarks)
             return
+        check_timestamps(batch, self.context)
         # A record of a sliding window becomes several rows; how a batch is cut changes nothing but memory.
         rows = max(1, _MOST_PAIRS // windows_per_record(self._assigner))
         for start in range(0, len(batch), rows):

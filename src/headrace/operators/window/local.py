@@ -21,7 +21,7 @@ from headrace.operators.base import Operator
 from headrace.operators.keyed import KeyedBatch
 from headrace.operators.window.aggregators import GroupedRows
 from headrace.operators.window.arrays import gather
-from headrace.operators.window.assign import assign, is_too_late
+from headrace.operators.window.assign import assign, check_timestamps, is_too_late
 from headrace.operators.window.kernels import group_rows
 from headrace.operators.window.panes import Panes
 from headrace.state.keys import KeyColumn
@@ -63,6 +63,7 @@ class LocalWindowAggregate(Operator):
     def process(self, input_index: int, batch: Batch) -> None:
         if not len(batch):
             return
+        check_timestamps(batch, self.context)
         keyed = cast("KeyedBatch", batch)
         if self._panes is None:
             pairs = assign(self._assigner, keyed.timestamps)

@@ -54,11 +54,7 @@ class Panes:
         return Panes(windows)
 
     def of_timestamps(self, timestamps: Longs) -> Assignment:
-        """Each timestamp with the end of its pane.
-
-        Raises:
-            InvalidProgramError: when a record has no timestamp.
-        """
+        """Each timestamp with the end of its pane."""
         return assign(self._panes, timestamps)
 
     def windows_of(self, ends: Longs) -> Assignment:

@@ -18,7 +18,7 @@ from headrace.operators.collector import RowCollector
 from headrace.operators.functions import close_function, open_function
 from headrace.operators.runtime_context import RuntimeContext
 from headrace.operators.user_code import calling_user_code, user_error
-from headrace.operators.window.assign import LateRecords, assign, cleanup_times
+from headrace.operators.window.assign import LateRecords, assign, check_timestamps, cleanup_times
 from headrace.operators.window.row_contents import RowContents
 from headrace.operators.window.window_functions import PassContents, WindowContext
 from headrace.state.copying import copy_value
@@ -103,6 +103,7 @@ class RowWindowOperator(Operator):
         if not len(batch):
             return
         keyed = cast("KeyedBatch", batch)
+        check_timestamps(batch, self.context)
         pairs = assign(self._assigner, batch.timestamps)
         watermarks = batch.watermarks[pairs.records]
         has_fired = pairs.ends - 1 <= watermarks

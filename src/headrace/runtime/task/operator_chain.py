@@ -74,9 +74,11 @@ class OperatorChain:
             if partition < planned.parallelism and planned.node.inputs:
                 operator = maker.make(planned)
                 self.members[planned.node.id] = ChainedOperator(
-                    planned, operator, WatermarkValve(operator), BroadcastingOutput()
+                    planned, operator, WatermarkValve(operator), BroadcastingOutput(self._context_of(planned))
                 )
-        self.sources = {op.node.id: BroadcastingOutput() for op in self.stage.operators if not op.node.inputs}
+        self.sources = {
+            op.node.id: BroadcastingOutput(self._context_of(op)) for op in self.stage.operators if not op.node.inputs
+        }
         self._readers: dict[int, SourceReader] = {}
         self.source_senders: dict[int, list[EdgeSender]] = {}
         self._edges: dict[int, ChainingOutput | ExchangeOutput] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.common.constants import MIN_WATERMARK
@@ -108,13 +109,17 @@ class ExchangeOutput:
 class BroadcastingOutput:
     """The output of an operator: copies what it emits to all that read from it.
 
+    Args:
+        context: the operator.
+
     Attributes:
         watermark: the last one that was passed on.
         log: remembers the watermarks of what is emitted, where branches merge that depend on it.
         forks: by side output (None for the main output), the fork that it is.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, context: OperatorContext) -> None:
+        self._blame = partial(user_error, context=context)
         self.watermark = MIN_WATERMARK
         self.log: WatermarkLog | None = None
         self.forks: dict[str | None, Fork] = {}
@@ -149,6 +154,8 @@ class BroadcastingOutput:
                 target.advance(watermark)
 
     def _hand_on(self, batch: Batch, targets: Iterable[Target], fork: Fork | None) -> None:
+        if batch.blame is None:  # else it is passed through as it came
+            batch.blame = self._blame
         if fork is not None:
             batch = fork.begin(batch)
         for target in targets:
