@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,8 @@ import pytest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tests.storage.s3_server import S3Server
 
 # A machine may be slow; no test asserts a time.
 hypothesis.settings.register_profile("headrace", deadline=None)
@@ -24,3 +27,16 @@ def spark() -> Iterator[SparkSession]:
     handle = acquire_session({"spark.app.name": "headrace-tests"}, master="local[2]")
     yield handle.session
     handle.stop()
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3Server]:
+    """An S3; what clients need to know is in its options alone."""
+    for library in ("obstore", "moto", "flask"):
+        pytest.importorskip(library)
+    os.environ["MOTO_CALL_RESET_API"] = "false"
+    from tests.storage.s3_server import S3Server
+
+    server = S3Server()
+    yield server
+    server.end()

@@ -22,6 +22,7 @@ from headrace.common.typeinfo import TypeInformation, Types
 
 NOON = datetime.datetime(2024, 2, 29, 12)
 NOON_UTC = NOON.replace(tzinfo=datetime.UTC)
+EAST, WEST = (datetime.timezone(datetime.timedelta(hours=hours)) for hours in (1, -1))
 PAIR = Types.TUPLE([Types.LONG(), Types.DOUBLE()])
 NAMED = Types.ROW_NAMED(["id", "age"], [Types.LONG(), Types.BYTE()])
 
@@ -118,6 +119,8 @@ def test_what_fits_is_given_back_as_the_declared_class(info: TypeInformation, gi
         (Types.SQL_TIMESTAMP(), np.datetime64("NaT", "us"), "a datetime without time zone"),
         (Types.SQL_TIMESTAMP(), NanoMoment(2024, 1, 1), "a datetime without time zone"),
         (Types.TIMESTAMP_LTZ(), NOON, r"declare Types.SQL_TIMESTAMP\(\)"),
+        (Types.TIMESTAMP_LTZ(), datetime.datetime.min.replace(tzinfo=EAST), "in the years 1 to 9999 of UTC"),
+        (Types.TIMESTAMP_LTZ(), datetime.datetime.max.replace(tzinfo=WEST), "in the years 1 to 9999 of UTC"),
         (Types.INSTANT(), NOON_UTC, "Instant from the years 1678 to 2261"),
         (Types.INSTANT(), Instant(10**11, 0), "Instant from the years 1678 to 2261"),
         (Types.LIST(int), "ab", "a list"),

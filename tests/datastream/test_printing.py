@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.common import Configuration, Row, Time, Types, WatermarkStrategy
+from headrace.common.errors import InvalidTypeError
 from headrace.datastream import OutputTag, ProcessFunction, StreamExecutionEnvironment
 from headrace.datastream.window import TumblingEventTimeWindows
 
@@ -66,6 +67,11 @@ def test_of_a_collection_whose_type_is_found_out(capsys: pytest.CaptureFixture[s
     env.from_collection([("a", True)]).print()
     env.execute()
     assert capsys.readouterr().out == "('a', True)\n"
+
+
+def test_what_cannot_begin_a_line() -> None:
+    with pytest.raises(InvalidTypeError, match="print takes a str, not 5"):
+        _local_environment().from_collection([1]).print(5)  # type: ignore[arg-type]
 
 
 def _local_environment() -> StreamExecutionEnvironment:

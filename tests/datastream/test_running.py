@@ -176,3 +176,23 @@ def test_a_key_function_that_cannot_be_pickled(local: StreamExecutionEnvironment
     local.from_collection(PAYMENTS).key_by(key).sum(1).name("total").print()
     with pytest.raises(InvalidProgramError, match=r"operator 'total' .* cannot travel to the tasks"):
         local.execute()
+
+
+class Single(KeyedProcessFunction):
+    """Returns a result instead of an iterable of results."""
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+        return value[1]
+
+
+@pytest.mark.parametrize(
+    "build",
+    [lambda stream: stream.flat_map(lambda payment: payment[1]), lambda stream: stream.key_by(0).process(Single())],
+    ids=["flat_map", "process"],
+)
+def test_a_result_that_is_no_iterable(local: StreamExecutionEnvironment, build: Any) -> None:
+    build(local.from_collection(PAYMENTS)).print()
+    with pytest.raises(
+        UserFunctionError, match=r"'int' object is not iterable\n  the function has to yield its results"
+    ):
+        local.execute()

@@ -15,7 +15,7 @@ def test_the_first_epoch_has_the_size_that_is_configured() -> None:
     assert EpochSizer(EpochLimits(10**9, 10**9, 1.0)).budget().records == 50_000
     sizer = EpochSizer(EpochLimits(10**9, 10**9, 1.0, first_records=70))
     assert sizer.budget().records == 70
-    sizer.took(70, 0.0001)
+    sizer.observe(70, 0.0001)
     assert sizer.budget().records == 1_000, "no epoch that is sized by time is smaller"
     assert EpochSizer(EpochLimits(20, 10**9, 1.0, first_records=70)).budget().records == 20
 
@@ -26,7 +26,7 @@ def run(sizer: EpochSizer, epochs: int, fixed: float, each: float, cold: float =
     for number in range(epochs):
         records = sizer.budget().records
         times.append(fixed + each * records)
-        sizer.took(records, times[-1] + (0.0 if number else cold))
+        sizer.observe(records, times[-1] + (0.0 if number else cold))
     return times
 
 
@@ -56,14 +56,14 @@ def test_a_cold_start_does_not_make_the_next_epoch_smaller_and_a_few_epochs_late
     sizes = []
     for number in range(6):
         sizes.append(sizer.budget().records)
-        sizer.took(sizes[-1], 0.2 + sizes[-1] / 4_000_000 + (0.0 if number else 3.7))
+        sizer.observe(sizes[-1], 0.2 + sizes[-1] / 4_000_000 + (0.0 if number else 3.7))
     assert sizes[1] == 50_000
     assert sizes[4] >= 0.9 * 0.8 * 4_000_000
 
 
 def test_a_first_epoch_of_slow_records_makes_the_next_one_smaller() -> None:
     sizer = EpochSizer(EpochLimits(10**9, 10**9, 1.0))
-    sizer.took(sizer.budget().records, 50.0)
+    sizer.observe(sizer.budget().records, 50.0)
     assert sizer.budget().records == pytest.approx(50_000 * 4 / 50)
 
 
@@ -72,7 +72,7 @@ def test_one_slow_epoch_is_forgotten(fixed: float, each: float, times_as_long: f
     sizer = EpochSizer(EpochLimits(10**9, 10**9, 1.0))
     run(sizer, 15, fixed, each)
     before = sizer.budget().records
-    sizer.took(before, (fixed + each * before) * times_as_long)
+    sizer.observe(before, (fixed + each * before) * times_as_long)
     run(sizer, 8, fixed, each)
     after = sizer.budget().records
     assert after / (fixed + each * after) >= 0.9 * best_rate(1.0, fixed, each)
@@ -95,7 +95,7 @@ def test_measurements_that_differ_by_a_tenth_cost_no_tenth_of_the_speed(seed: in
     for number in range(60):
         records = sizer.budget().records
         seconds = (fixed + each * records) * noise.uniform(0.9, 1.1)
-        sizer.took(records, seconds)
+        sizer.observe(records, seconds)
         if number >= 10:
             read, took = read + records, took + seconds
             assert seconds <= 4.0
@@ -119,7 +119,7 @@ def test_what_an_epoch_costs_whatever_its_size_does_not_make_it_smaller_and_smal
 def test_an_epoch_that_had_little_to_read_tells_nothing() -> None:
     sizer = EpochSizer(EpochLimits(10**9, 10**9, 1.0))
     before = sizer.budget()
-    sizer.took(10, 30.0)
+    sizer.observe(10, 30.0)
     assert sizer.budget() == before
 
 
@@ -128,7 +128,7 @@ def test_the_limit_is_kept(epochs: list[tuple[int, float]], limit: int) -> None:
     sizer = EpochSizer(EpochLimits(limit, 10**6, 1.0))
     for records, seconds in epochs:
         before = sizer.budget().records
-        sizer.took(records, seconds)
+        sizer.observe(records, seconds)
         assert 1 <= sizer.budget().records <= min(limit, max(8 * before, 1000))
     assert sizer.budget().bytes == 10**6
 
@@ -138,7 +138,7 @@ def settled(target: float, *, fixed: float = 0.0, a_second: int = 100_000) -> Ep
     sizer = EpochSizer(EpochLimits(10**9, 10**9, target))
     for _ in range(20):
         records = sizer.budget().records
-        sizer.took(records, fixed + records / a_second)
+        sizer.observe(records, fixed + records / a_second)
     return sizer
 
 
@@ -157,7 +157,7 @@ def test_timers_do_not_leave_an_epoch_with_its_fixed_cost_only() -> None:
     for _ in range(3):
         for seconds_left in (None, 0.2):  # two sizes, which tell what is fixed
             records = sizer.budget(seconds_left).records
-            sizer.took(records, 1.0 + records / 100_000)
+            sizer.observe(records, 1.0 + records / 100_000)
     assert sizer.budget(0.2).records == pytest.approx(200_000, rel=0.1)
 
 
@@ -165,6 +165,6 @@ def test_a_job_that_always_has_a_timer_finds_its_size_all_the_same() -> None:
     sizer = EpochSizer(EpochLimits(10**9, 10**9, 1.0))
     for _ in range(20):
         records = sizer.budget(0.1).records
-        sizer.took(records, records / 1_000_000)
+        sizer.observe(records, records / 1_000_000)
     assert sizer.budget(0.1).records == pytest.approx(100_000, rel=0.01)
     assert sizer.budget().records == pytest.approx(1_000_000, rel=0.01)

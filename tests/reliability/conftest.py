@@ -9,6 +9,7 @@ import pytest
 
 from tests.reliability.support.faults import FaultPlan
 from tests.reliability.support.processes import Launcher, launcher
+from tests.reliability.support.storages import CheckpointDirectory, on_posix, on_s3
 
 
 @pytest.fixture
@@ -22,3 +23,11 @@ def programs(tmp_path: Path) -> Iterator[Launcher]:
 def plan(tmp_path: Path) -> FaultPlan:
     """The faults of the test."""
     return FaultPlan(tmp_path / "faults")
+
+
+@pytest.fixture
+def checkpoints(request: pytest.FixtureRequest, tmp_path: Path) -> CheckpointDirectory:
+    """A fresh checkpoint directory; its parameter says on which storage."""
+    if request.param == "posix":
+        return on_posix(tmp_path)
+    return on_s3(request.getfixturevalue("s3"))

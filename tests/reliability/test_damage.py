@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from headrace.checkpoint.manifest import Manifest
 from headrace.common.errors import CheckpointError, HeadraceError
 from tests.reliability.support.damage import CRASHED_AT, FILES, SINKS, STOPPED_AT, Job, Kinds, expected, write_input
 from tests.reliability.support.damage_table import DAMAGES, EXACT, LEFT, NOT_THERE, TABLE
+from tests.reliability.support.storages import on_s3
 
 MINE = "this is mine"
 DIGEST = "0123456789abcdef"
@@ -64,8 +66,9 @@ class Scene:
 
     @property
     def may_be_named(self) -> list[Path]:
-        """What an error may name: the file, one that it was swapped with, or what lies beside it."""
-        return [*self.files[:2], self.namesake]
+        """What an error may name: the file, one that it was swapped with, what lies beside it, the log it is of."""
+        logs = [path.parent for path in self.files[:2] if path.parent.suffix == ".log"]
+        return [*self.files[:2], self.namesake, *logs]
 
 
 Damage = Callable[[Scene], None]
@@ -115,7 +118,7 @@ def put_beside(scene: Scene) -> None:
         shutil.copy2(scene.old, target)
 
 
-def replace(scene: Scene) -> None:
+def put_folder(scene: Scene) -> None:
     scene.file.unlink()
     make_folder(scene.file)
 
@@ -147,7 +150,7 @@ CASES: dict[str, tuple[str, Damage]] = {
     "deleted": ("deleted", lambda scene: scene.file.unlink()),
     "old-copy-in-place": ("an old copy in its place", put_in_place),
     "old-copy-beside": ("an old copy beside it", put_beside),
-    "folder-in-place": ("a folder in its place", replace),
+    "folder-in-place": ("a folder in its place", put_folder),
     "namesake": ("a folder with such a name beside it", lambda scene: make_folder(scene.namesake)),
     "strangers": ("strangers beside it", add_strangers),
 }
@@ -165,11 +168,21 @@ def _compaction() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def stopped(tmp_path_factory: pytest.TempPathFactory, _compaction: None) -> Job:
+def storage() -> str:
+    """Where checkpoints are, unless a test says something else."""
+    return "posix"
+
+
+@pytest.fixture(scope="module")
+def stopped(
+    request: pytest.FixtureRequest, storage: str, tmp_path_factory: pytest.TempPathFactory, _compaction: None
+) -> Job:
     """A job that was stopped after some epochs."""
     folder = tmp_path_factory.mktemp("damage")
     write_input(folder / "input", range(FILES // 2))
     job = Job(folder / "stopped", folder / "input")
+    if storage == "s3":
+        job = replace(job, elsewhere=partial(on_s3, request.getfixturevalue("s3")))
     job.run_until(STOPPED_AT)
     return job
 
@@ -178,7 +191,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory, _compaction: None) -> Job:
 def crashed(stopped: Job) -> Job:
     """The same job after it has gone on, and died between two commits."""
     write_input(stopped.input, range(FILES // 2, FILES))
-    job = Job(Path(shutil.copytree(stopped.folder, stopped.folder.with_name("crashed"))), stopped.input)
+    job = stopped.copy(stopped.folder.with_name("crashed"))
     job.crash_at(CRASHED_AT)
     return job
 
@@ -186,8 +199,18 @@ def crashed(stopped: Job) -> Job:
 @pytest.fixture
 def job(crashed: Job, tmp_path: Path) -> Job:
     """A job of one's own that is like that one."""
-    return Job(Path(shutil.copytree(crashed.folder, tmp_path / "job")), crashed.input)
+    return crashed.copy(tmp_path / "job")
 
+
+OUTPUT = {"hidden part", "waiting part", "part just shown", "visible part"}
+"""Kinds that do not lie in the checkpoint directory."""
+
+QUICK_ON_S3 = {
+    ("manifest", "flipped-in-the-middle"),
+    ("state file", "old-copy-in-place"),
+    ("source log", "deleted"),
+    ("generation", "folder-in-place"),
+}
 
 CELLS = [
     (kind, case, outcome)
@@ -197,8 +220,17 @@ CELLS = [
 ]
 """Every kind and case, with what the table tells of them."""
 
+CELLS_BY_STORAGE = [
+    *(("posix", *cell) for cell in CELLS),
+    *(
+        pytest.param("s3", *cell, marks=[] if cell[:2] in QUICK_ON_S3 else pytest.mark.slow)
+        for cell in CELLS
+        if cell[0] not in OUTPUT
+    ),
+]
 
-@pytest.mark.parametrize(("kind", "case", "outcome"), CELLS)
+
+@pytest.mark.parametrize(("storage", "kind", "case", "outcome"), CELLS_BY_STORAGE, scope="module")
 def test_damage(kind: str, case: str, outcome: str, stopped: Job, crashed: Job, job: Job) -> None:
     scene = Scene(kind, job, Kinds(job).find(kind), old_copy(kind, stopped))
     CASES[case][1](scene)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from headrace.common.errors import HeadraceError
-from headrace.connectors.file_system import writer
 from headrace.jobmanager import commits
+from headrace.storage import posix_output
 from tests.reliability.support.file_sinks import KINDS, Kind
 from tests.reliability.support.outputs import hidden_files
 from tests.reliability.support.small_jobs import SmallJob, WatchedSink, expected
@@ -56,7 +56,7 @@ def test_the_disk_of_a_sink_is_full(kind: Kind, room: int, tmp_path: Path, monke
     output = tmp_path / "output"
     disk = FullDisk(lambda path: path.startswith(str(output)), room)
     monkeypatch.setattr(os, "write", disk.write)
-    monkeypatch.setattr(writer, "_BUFFER_BYTES", 256)
+    monkeypatch.setattr(posix_output, "_BUFFER_BYTES", 256)
     monkeypatch.setattr(commits, "_LAST_RETRY_SECONDS", 0.01)
     job = SmallJob(tmp_path, WatchedSink(kind.make(output)), NO_RESTARTS)
     with pytest.raises((OSError, HeadraceError), match="No space left"):

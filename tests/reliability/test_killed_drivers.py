@@ -1,4 +1,5 @@
-"""The driver is killed at random moments: a word count is exact in the end, and never too high on the way."""
+"""The driver is killed at random moments, and goes on at another parallelism: a word count is exact in the end, and
+never too high on the way."""
 
 from __future__ import annotations
 
@@ -11,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.reliability.support.checkpoints import left_overs
 from tests.reliability.support.outputs import hidden_files, lines
-from tests.reliability.support.processes import Launcher
+from tests.reliability.support.processes import Launcher, Running
+from tests.reliability.support.storages import CheckpointDirectory
 
 _COUNT = re.compile(r"\((w\d+),(\d+)\)")
 
@@ -29,6 +30,7 @@ class Input:
         kills: how often the driver is killed.
         runtime: what runs the job.
         seed: of all that is random.
+        outages: how often, in a hundred lives, the store is gone for a moment.
     """
 
     rows: int
@@ -37,6 +39,7 @@ class Input:
     kills: int
     runtime: str
     seed: int
+    outages: int = 0
 
     def write(self, folder: Path) -> Counter[str]:
         """Write the words into files; gives the answer."""
@@ -62,33 +65,50 @@ def check_upper_bound(output: Path, truth: Counter[str]) -> int:
 
 
 @pytest.mark.parametrize(
-    "words",
+    ("checkpoints", "words"),
     [
-        pytest.param(Input(100_000, 10_000, 60, 5, "local", 7), id="local"),
+        pytest.param("posix", Input(100_000, 10_000, 60, 5, "local", 7), id="local"),
         pytest.param(
+            "s3",
+            Input(100_000, 10_000, 60, 12, "local", 13, outages=50),
+            id="local-on-s3",
+            marks=[pytest.mark.slow, pytest.mark.timeout(3600)],
+        ),
+        pytest.param(
+            "posix",
             Input(1_000_000, 100_000, 120, 15, "spark", 11),
             id="spark",
             marks=[pytest.mark.slow, pytest.mark.integration, pytest.mark.timeout(3600)],
         ),
     ],
+    indirect=["checkpoints"],
 )
-def test_a_word_count_survives(words: Input, programs: Launcher, tmp_path: Path) -> None:
+def test_a_word_count_survives(
+    words: Input, checkpoints: CheckpointDirectory, programs: Launcher, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
     truth = words.write(tmp_path / "words")
     output, chance = tmp_path / "output", random.Random(words.seed)
-    program = "word_count.py", tmp_path, words.runtime, words.rows // words.epochs // 2
+    settings = [f"{key}={value}" for key, value in checkpoints.settings.items()]
+
+    def start() -> Running:
+        rows, parallelism = words.rows // words.epochs // 2, chance.randint(1, 4)
+        return programs.start("word_count.py", tmp_path, words.runtime, rows, parallelism, *settings)
+
     progress = [0]
     for kill in range(words.kills):
-        running = programs.start(*program)
+        running = start()
         if kill % 5 != 4:  # every fifth life ends while the program is still starting
             running.wait_until("started")
+            if chance.randrange(100) < words.outages:
+                request.getfixturevalue("s3").end_for(chance.uniform(0.1, 1.0))
             running.wait_until("epoch", times=chance.randint(0, words.epochs // words.kills // 2))
         time.sleep(chance.uniform(0.0, 0.5))
         ended = running.kill()
         assert ended.code == -9, f"seed {words.seed}, kill {kill}: the program was not there any more: {ended}"
         progress.append(check_upper_bound(output, truth) if output.exists() else 0)
     assert progress == sorted(progress), "what was visible stays"
-    ended = programs.start(*program).wait()
+    ended = start().wait()
     assert ended.code == 0, f"seed {words.seed}: {ended}"
     assert check_upper_bound(output, truth) == words.rows
     assert not hidden_files(output)
-    assert left_overs(tmp_path / "checkpoints") == []
+    assert checkpoints.left_overs() == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from headrace.common.errors import CheckpointError
 from tests.reliability.support.file_sinks import KINDS, Kind, contents
 from tests.reliability.support.small_jobs import SmallJob, WatchedSink, expected
+from tests.reliability.support.storages import CheckpointDirectory
 
 AT_EACH_EPOCH = [kind for kind in KINDS if "rolled" not in kind.name]
 
@@ -19,37 +19,36 @@ def output(tmp_path: Path) -> Path:
     return tmp_path / "output"
 
 
-def job(kind: Kind, tmp_path: Path, output: Path) -> SmallJob:
-    return SmallJob(tmp_path, WatchedSink(kind.make(output)), {"execution.checkpointing.num-retained": "1"})
+def job(kind: Kind, checkpoints: CheckpointDirectory, output: Path) -> SmallJob:
+    settings = checkpoints.settings | {"execution.checkpointing.num-retained": "1"}
+    return SmallJob(output.parent, WatchedSink(kind.make(output)), settings)
 
 
-def copied(tmp_path: Path) -> Path:
-    return Path(shutil.copytree(tmp_path / "checkpoints", tmp_path / "copy"))
-
-
-def put_back(tmp_path: Path, copy: Path) -> None:
-    shutil.rmtree(tmp_path / "checkpoints")
-    shutil.move(copy, tmp_path / "checkpoints")
-
-
-@pytest.mark.parametrize("kind", AT_EACH_EPOCH, ids=str)
+@pytest.mark.parametrize(
+    ("checkpoints", "kind"),
+    [
+        *(("posix", kind) for kind in AT_EACH_EPOCH),
+        ("s3", AT_EACH_EPOCH[0]),
+        *(pytest.param("s3", kind, marks=pytest.mark.slow) for kind in AT_EACH_EPOCH[1:]),
+    ],
+    ids=str,
+    indirect=["checkpoints"],
+)
 @pytest.mark.parametrize("to_the_end", [False, True])
-def test_an_old_copy_under_a_newer_output(to_the_end: bool, kind: Kind, tmp_path: Path, output: Path) -> None:
-    job(kind, tmp_path, output).run(stop_after=3)
-    copy = copied(tmp_path)
-    job(kind, tmp_path, output).run(stop_after=None if to_the_end else 7)
-    newest = tmp_path / "newest"
-    shutil.move(tmp_path / "checkpoints", newest)
-    shutil.move(copy, tmp_path / "checkpoints")
+def test_an_old_copy_under_a_newer_output(
+    to_the_end: bool, kind: Kind, checkpoints: CheckpointDirectory, output: Path
+) -> None:
+    job(kind, checkpoints, output).run(stop_after=3)
+    old = checkpoints.copy()
+    job(kind, checkpoints, output).run(stop_after=None if to_the_end else 7)
     before = contents(output)
-    manifests = sorted((tmp_path / "checkpoints" / "manifests").iterdir())
+    epochs = old.epochs()
     for _ in range(12):  # a supervisor that starts the job again and again must not wear it down
         with pytest.raises(CheckpointError, match=r"is at epoch 4, but .* holds output up to epoch \d+.*old copy"):
-            job(kind, tmp_path, output).run()
+            job(kind, old, output).run()
     assert contents(output) == before
-    assert sorted((tmp_path / "checkpoints" / "manifests").iterdir()) == manifests
-    put_back(tmp_path, newest)
-    job(kind, tmp_path, output).run()
+    assert old.epochs() == epochs
+    job(kind, checkpoints, output).run()
     assert kind.records(output) == expected()
 
 
@@ -63,26 +62,32 @@ def test_the_newest_checkpoint_and_its_note_are_gone(tmp_path: Path, output: Pat
         removed.run()
 
 
-def test_who_wants_to_go_on_from_it_moves_the_output_away(tmp_path: Path, output: Path) -> None:
+ON_EACH_STORAGE = pytest.mark.parametrize(
+    "checkpoints", ["posix", pytest.param("s3", marks=pytest.mark.slow)], indirect=True
+)
+
+
+@ON_EACH_STORAGE
+def test_who_wants_to_go_on_from_it_moves_the_output_away(checkpoints: CheckpointDirectory, output: Path) -> None:
     kind = AT_EACH_EPOCH[0]
-    job(kind, tmp_path, output).run(stop_after=3)
-    copy = copied(tmp_path)
-    job(kind, tmp_path, output).run(stop_after=7)
-    put_back(tmp_path, copy)
-    (tmp_path / "away").mkdir()
+    job(kind, checkpoints, output).run(stop_after=3)
+    old = checkpoints.copy()
+    job(kind, checkpoints, output).run(stop_after=7)
+    away = output.with_name("away")
+    away.mkdir()
     for path in output.glob("part-*"):
         if int(path.name.split("-")[-2]) > 4:
-            path.rename(tmp_path / "away" / path.name)
-    job(kind, tmp_path, output).run()
+            path.rename(away / path.name)
+    job(kind, old, output).run()
     assert kind.records(output) == expected()
 
 
-def test_output_that_readers_cannot_see_is_written_again(tmp_path: Path, output: Path) -> None:
+@ON_EACH_STORAGE
+def test_output_that_readers_cannot_see_is_written_again(checkpoints: CheckpointDirectory, output: Path) -> None:
     """What an old copy does not know of but was not visible yet is as if it had never been."""
     (kind,) = (kind for kind in KINDS if kind.name == "text-rolled-at-the-end")
-    job(kind, tmp_path, output).run(stop_after=3)
-    copy = copied(tmp_path)
-    job(kind, tmp_path, output).run(stop_after=7)
-    put_back(tmp_path, copy)
-    job(kind, tmp_path, output).run()
+    job(kind, checkpoints, output).run(stop_after=3)
+    old = checkpoints.copy()
+    job(kind, checkpoints, output).run(stop_after=7)
+    job(kind, old, output).run()
     assert kind.records(output) == expected()

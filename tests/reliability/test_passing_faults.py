@@ -28,6 +28,7 @@ from tests.reliability.support import numbers
 from tests.reliability.support.file_sinks import KINDS
 from tests.reliability.support.numbers import NumbersInSplits
 from tests.reliability.support.small_jobs import EPOCHS, SmallJob, expected
+from tests.reliability.support.storages import CheckpointDirectory
 
 PATIENT = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "100"} | {
     "restart-strategy.fixed-delay.delay": "1 ms"
@@ -108,6 +109,16 @@ POINTS = [
 IN_A_RESTART = {"remove_leftovers", "restart", "renew", "create_enumerator", "create_committer", "recover", "close"}
 """Calls that come again only when something else has failed."""
 
+QUICK_ON_S3 = {("CheckpointStore.write", False), ("CheckpointStore.restart", True)}
+"""Points, and whether after them, that are tried on S3 whenever tests run; all are when slow tests run."""
+
+CASES = [
+    pytest.param(storage, point, after, marks=marks, id=f"{storage}-{point}-{'after' if after else 'before'}")
+    for point in POINTS
+    for after in (False, True)
+    for storage, marks in (("posix", ()), ("s3", () if (str(point), after) in QUICK_ON_S3 else pytest.mark.slow))
+]
+
 
 def strike(point: Point, monkeypatch: pytest.MonkeyPatch, *, after: bool) -> Faults:
     faults = Faults(point.visits, after)
@@ -122,16 +133,16 @@ def busy_compaction(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"headrace.state.{module}.INLINE_ROWS", 0)
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("point", POINTS, ids=str)
+@pytest.mark.parametrize(("checkpoints", "point", "after"), CASES, indirect=["checkpoints"])
 def test_a_fault_that_passes_costs_nothing(
-    point: Point, after: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    point: Point, after: bool, checkpoints: CheckpointDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind, output = KINDS[1], tmp_path / "output"
     if point.name in IN_A_RESTART:
         strike(Point(LocalRuntime, "run_epoch", frozenset({2, 4, 6, 9})), monkeypatch, after=True)
     faults = strike(point, monkeypatch, after=after)
-    recorder = SmallJob(tmp_path, kind.make(output), PATIENT | {"execution.checkpointing.num-retained": "2"}).run()
+    settings = PATIENT | checkpoints.settings | {"execution.checkpointing.num-retained": "2"}
+    recorder = SmallJob(tmp_path, kind.make(output), settings).run()
     assert kind.records(output) == expected()
     assert set(faults.happened) == {visit for visit in point.visits if visit <= faults.calls}
     assert len(faults.happened) >= min(2, len(point.visits)), "the test has tested something"
@@ -167,17 +178,17 @@ class Impatient(LoggingListener):
         running.stop_all()
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("point", POINTS, ids=str)
+@pytest.mark.parametrize(("checkpoints", "point", "after"), CASES, indirect=["checkpoints"])
 def test_a_job_that_is_stopped_after_a_fault_goes_on(
-    point: Point, after: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    point: Point, after: bool, checkpoints: CheckpointDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stopping waits for sinks and writes a last manifest, which must not say more than what was done."""
     kind, output = KINDS[0], tmp_path / "output"
     if point.name in IN_A_RESTART:
         strike(Point(LocalRuntime, "run_epoch", frozenset({2, 4, 6, 9})), monkeypatch, after=True)
     strike(point, monkeypatch, after=after)
-    job = SmallJob(tmp_path, kind.make(output), PATIENT | {"restart-strategy.fixed-delay.delay": "10 ms"})
+    settings = PATIENT | checkpoints.settings | {"restart-strategy.fixed-delay.delay": "10 ms"}
+    job = SmallJob(tmp_path, kind.make(output), settings)
     listeners: list[Impatient] = []
     for _ in range(30):
         listener = Impatient()

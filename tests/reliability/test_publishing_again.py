@@ -7,7 +7,7 @@ import shutil
 import stat
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from headrace.client import running
 from headrace.common import Configuration, Duration, Encoder, WatermarkStrategy, durable
 from headrace.common.durable import Permissions, make_folder
 from headrace.common.errors import CheckpointError, StateMigrationError
-from headrace.connectors.file_system import FileSink, committer
+from headrace.connectors.file_system import FileSink
 from headrace.connectors.file_system.committer import FileCommitter
 from headrace.connectors.sink import Committer, CommitterContext, Sink, SinkWriter, WriterContext
 from headrace.datastream import StreamExecutionEnvironment
@@ -34,6 +34,7 @@ from headrace.datastream.formats.csv import CsvEncoder
 from headrace.state.state_file import CompactedName
 from headrace.state.version import VersionRef
 from headrace.storage.posix import PosixFolder
+from headrace.storage.posix_output import PosixOutput
 from tests.reliability.support.file_sinks import KINDS, ROLLED_AT_THE_END, ROLLED_BY_SIZE, contents
 from tests.reliability.support.small_jobs import CrashError, SmallJob, WatchedSink, expected
 
@@ -67,8 +68,16 @@ def die(*_: Any) -> None:
 
 def crash_when_shown(tmp_path: Path, output: Path) -> None:
     """The driver dies when parts are visible and their chunks have not been removed."""
+    original = PosixOutput.make_durable
+
+    def make_durable(tree: PosixOutput, paths: Iterable[str]) -> None:
+        names = list(paths)
+        if any(not name.startswith(".") for name in names):
+            raise CrashError
+        original(tree, names)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(committer, "sync_folders", die)
+        patch.setattr(PosixOutput, "make_durable", make_durable)
         SmallJob(tmp_path, sink(output)).crash()
     assert contents(output)
 
@@ -104,16 +113,17 @@ def test_an_old_copy_that_still_holds_back_what_is_visible(tmp_path: Path, outpu
     shutil.copytree(tmp_path / "checkpoints", tmp_path / "copy")
     shown = 0
     with pytest.MonkeyPatch.context() as patch:
-        original = durable.move
+        original = PosixOutput.show
 
-        def move(source: Path, target: Path) -> None:
+        def show(tree: PosixOutput, source: str, target: str) -> bool:
             nonlocal shown
-            original(source, target)
-            shown += target.parent == output
+            is_new = original(tree, source, target)
+            shown += 1
             if shown == 2:
                 raise CrashError
+            return is_new
 
-        patch.setattr(committer, "move", move)
+        patch.setattr(PosixOutput, "show", show)
         SmallJob(tmp_path, sink(output, policy=RollingPolicy.default_rolling_policy(part_size=500))).crash()
     shutil.rmtree(tmp_path / "checkpoints")
     shutil.move(tmp_path / "copy", tmp_path / "checkpoints")

@@ -20,6 +20,7 @@ from headrace.storage import posix_output
 from headrace.storage.posix_output import PosixOutput
 from tests.reliability.support.file_sinks import KINDS, Kind, contents
 from tests.reliability.support.small_jobs import EPOCHS, SmallJob, WatchedSink, expected
+from tests.reliability.support.storages import CheckpointDirectory
 
 PATIENCE = 60.0
 WAYS_TO_COMMIT = ("text-a-file-an-epoch", "text-rolled-by-size", "csv-rolled-by-size", "parquet-bulk")
@@ -29,6 +30,11 @@ WAYS_TO_COMMIT = ("text-a-file-an-epoch", "text-rolled-by-size", "csv-rolled-by-
 def kind(request: pytest.FixtureRequest) -> Kind:
     found: Kind = request.param
     return found
+
+
+ON_EACH_STORAGE = pytest.mark.parametrize(
+    "checkpoints", ["posix", pytest.param("s3", marks=pytest.mark.slow)], indirect=True
+)
 
 
 @pytest.fixture
@@ -59,12 +65,15 @@ def only_superseded(errors: list[BaseException]) -> None:
     assert "another job manager has taken over" in str(errors[0])
 
 
-def test_the_older_one_stops_at_its_next_manifest(kind: Kind, tmp_path: Path, output: Path) -> None:
-    older = SmallJob(tmp_path, WatchedSink(kind.make(output)), pause=0.05)
-    younger = SmallJob(tmp_path, WatchedSink(kind.make(output)))
+@ON_EACH_STORAGE
+def test_the_older_one_stops_at_its_next_manifest(
+    kind: Kind, checkpoints: CheckpointDirectory, tmp_path: Path, output: Path
+) -> None:
+    older = SmallJob(tmp_path, WatchedSink(kind.make(output)), checkpoints.settings, pause=0.05)
+    younger = SmallJob(tmp_path, WatchedSink(kind.make(output)), checkpoints.settings)
     errors: list[BaseException] = []
     thread = older.in_background(errors)
-    wait_until(lambda: len(older.epochs()) >= 3)
+    wait_until(lambda: len(checkpoints.epochs()) >= 3)
     recorder = younger.run()
     thread.join(PATIENCE)
     only_superseded(errors)
@@ -72,11 +81,14 @@ def test_the_older_one_stops_at_its_next_manifest(kind: Kind, tmp_path: Path, ou
     assert kind.records(output) == expected()
 
 
-def test_the_older_one_is_in_the_middle_of_a_commit(kind: Kind, tmp_path: Path, output: Path) -> None:
+@ON_EACH_STORAGE
+def test_the_older_one_is_in_the_middle_of_a_commit(
+    kind: Kind, checkpoints: CheckpointDirectory, tmp_path: Path, output: Path
+) -> None:
     pause, commits = Pause(), itertools.count(1)
     paused = WatchedSink(kind.make(output), before=lambda epoch: pause.here() if next(commits) == 2 else None)
-    older = SmallJob(tmp_path, paused)
-    younger = SmallJob(tmp_path, WatchedSink(kind.make(output)))
+    older = SmallJob(tmp_path, paused, checkpoints.settings)
+    younger = SmallJob(tmp_path, WatchedSink(kind.make(output)), checkpoints.settings)
     errors: list[BaseException] = []
     thread = older.in_background(errors)
     pause.wait_for()
@@ -170,8 +182,9 @@ def test_the_older_one_cannot_show_again_what_a_reader_has_taken_away(
     assert contents(output) == {}
 
 
+@pytest.mark.parametrize("checkpoints", ["posix", "s3"], indirect=True)
 def test_one_that_wakes_up_when_its_next_manifest_has_come_and_gone(
-    tmp_path: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+    checkpoints: CheckpointDirectory, tmp_path: Path, output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pause, original = Pause(), CheckpointStore.write
     is_first = threading.Lock()
@@ -183,21 +196,24 @@ def test_one_that_wakes_up_when_its_next_manifest_has_come_and_gone(
 
     monkeypatch.setattr(CheckpointStore, "write", paused)
     kind = KINDS[0]
-    few = {"execution.checkpointing.num-retained": "1"}
+    few = checkpoints.settings | {"execution.checkpointing.num-retained": "1"}
     older, younger = (SmallJob(tmp_path, WatchedSink(kind.make(output)), few) for _ in range(2))
     errors: list[BaseException] = []
     thread = older.in_background(errors)
     pause.wait_for()
     younger.run()
-    assert 4 not in younger.epochs(), "the name of the next manifest is free again"
+    assert 4 not in checkpoints.epochs(), "the name of the next manifest is free again"
     pause.end()
     thread.join(PATIENCE)
     only_superseded(errors)
-    assert 4 not in younger.epochs()
+    assert 4 not in checkpoints.epochs()
     assert kind.records(output) == expected()
 
 
-def test_two_that_begin_together(tmp_path: Path, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@ON_EACH_STORAGE
+def test_two_that_begin_together(
+    checkpoints: CheckpointDirectory, tmp_path: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The older one is still in its first epoch when the younger one finds nothing to restore."""
     pause, original = Pause(), submission.open_runtime
     is_first = threading.Lock()
@@ -211,7 +227,7 @@ def test_two_that_begin_together(tmp_path: Path, output: Path, monkeypatch: pyte
 
     monkeypatch.setattr(submission, "open_runtime", open_runtime)
     kind = KINDS[0]
-    older, younger = (SmallJob(tmp_path, WatchedSink(kind.make(output))) for _ in range(2))
+    older, younger = (SmallJob(tmp_path, WatchedSink(kind.make(output)), checkpoints.settings) for _ in range(2))
     errors: list[BaseException] = []
     thread = older.in_background(errors)
     pause.wait_for()

@@ -1,16 +1,11 @@
-"""An S3 for the tests of storage."""
+"""Fixtures of the tests of storage."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from tests.storage.s3_server import S3Server
 
 
 @pytest.fixture(autouse=True)
@@ -22,15 +17,3 @@ def _credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", f"{tmp_path}/none")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
-
-
-@pytest.fixture(scope="session")
-def s3() -> Iterator[S3Server]:
-    for library in ("obstore", "moto", "flask"):
-        pytest.importorskip(library)
-    os.environ["MOTO_CALL_RESET_API"] = "false"
-    from tests.storage.s3_server import S3Server
-
-    server = S3Server()
-    yield server
-    server.end()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import threading
 import time
 from pathlib import Path
@@ -18,7 +19,7 @@ from headrace.storage.object_maps import WrittenFiles
 from tests.reliability.support import small_jobs
 from tests.reliability.support.file_sinks import KINDS
 from tests.reliability.support.small_jobs import CrashError, SmallJob, WatchedSink, expected
-from tests.storage.s3_server import S3Server, done_and_lost, done_but, done_but_late, refused
+from tests.storage.s3_server import Fault, S3Server, done_and_lost, done_but, done_but_late, refused
 
 PATIENCE = 60.0
 CSV = next(kind for kind in KINDS if kind.name == "csv-rolled-by-size")
@@ -44,6 +45,18 @@ class JobOnS3:
         settings = {"execution.checkpointing.dir": self.location, **options, **self.settings}
         settings["restart-strategy.exponential-delay.initial-backoff"] = "100 ms"
         return SmallJob(self._folder, sink or WatchedSink(CSV.make(self.output)), settings, pause)
+
+    def run_at_last(self, stop_after: int | None) -> list[OSError]:
+        """Run as often as it takes; gives what it failed with."""
+        failures: list[OSError] = []
+        while len(failures) < 10:
+            try:
+                self.job().run(stop_after)
+            except OSError as error:
+                failures.append(error)
+            else:
+                return failures
+        raise AssertionError(f"it does not come to its end: {failures}")
 
     def check(self) -> None:
         assert CSV.records(self.output) == expected()
@@ -121,26 +134,86 @@ def test_a_server_that_is_gone_for_a_while(made: JobOnS3) -> None:
     made.check()
 
 
-@pytest.mark.parametrize("fault", [done_but("400 Bad Request"), done_and_lost, refused("400 Bad Request")])
-@pytest.mark.parametrize("path", ["/manifests/0", "/state/", "/generations/", "/manifests/newest"])
-def test_puts_that_go_wrong(made: JobOnS3, fault: object, path: str) -> None:
-    seen = 0
+REQUESTS = {
+    "list": ("GET", re.compile(r"/[^/]+/?")),
+    "delete": ("POST", re.compile(r"/[^/]+/?")),
+    "put-manifest": ("PUT", re.compile(r".*/manifests/0[^/]*")),
+    "get-manifest": ("GET", re.compile(r".*/manifests/0[^/]*")),
+    "put-note": ("PUT", re.compile(r".*/manifests/newest")),
+    "get-note": ("GET", re.compile(r".*/manifests/newest")),
+    "put-state": ("PUT", re.compile(r".*/state/[^/]*")),
+    "get-state": ("GET", re.compile(r".*/state/[^/]*")),
+    "put-generation": ("PUT", re.compile(r".*/generations/[^/]*")),
+    "get-generation": ("GET", re.compile(r".*/generations/[^/]*")),
+    "head-generation": ("HEAD", re.compile(r".*/generations/[^/]*")),
+    "put-probe": ("PUT", re.compile(r".*/\.probe-[^/]*")),
+    "get-probe": ("GET", re.compile(r".*/\.probe-[^/]*")),
+}
+"""Every kind of request that a job sends, by method and path."""
 
-    def faults(method: str, its_path: str) -> object:
-        nonlocal seen
-        if method != "PUT" or path not in its_path:
+FAULTS = {
+    "refused": refused("400 Bad Request"),
+    "overloaded": refused("503 Slow Down"),
+    "done-but-refused": done_but("400 Bad Request"),
+    "done-but-broken": done_but("500 Internal Server Error"),
+    "lost": done_and_lost,
+}
+
+QUICK = {("list", "overloaded"), ("delete", "refused"), ("get-state", "overloaded"), ("head-generation", "refused")} | {
+    (request, fault)
+    for request in ("put-manifest", "put-note", "put-state", "put-generation")
+    for fault in ("done-but-refused", "lost")
+}
+"""What is tried whenever tests run; all is when slow tests run."""
+
+
+@pytest.mark.parametrize(
+    ("request_kind", "fault"),
+    [
+        pytest.param(request, fault, marks=() if (request, fault) in QUICK else pytest.mark.slow)
+        for request in REQUESTS
+        for fault in FAULTS
+    ],
+)
+def test_requests_that_go_wrong(made: JobOnS3, request_kind: str, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ever more rarely, so that the job comes to its end; where it cannot start it is started again."""
+    monkeypatch.setattr(WrittenFiles, "take", lambda self, key: None)  # all of it is read from the store
+    method, path = REQUESTS[request_kind]
+    made.settings["execution.checkpointing.num-retained"] = "2"
+    seen, struck = 0, 0
+
+    def faults(its_method: str, its_path: str) -> Fault | None:
+        nonlocal seen, struck
+        if its_method != method or not path.fullmatch(its_path):
             return None
         seen += 1
-        return fault if seen % 5 == 3 else None
+        if seen not in (1, 2, 4, 8, 16, 32):
+            return None
+        struck += 1
+        return FAULTS[fault]
 
-    made.server.faults = faults  # type: ignore[assignment]
+    made.server.faults = faults
     try:
-        made.job().run(stop_after=5)
-        made.job().run(stop_after=9)
-        made.job().run()
+        failures = [error for stop_after in (5, 9, None) for error in made.run_at_last(stop_after)]
     finally:
         made.server.faults = lambda method, path: None
-    assert seen >= 3
+    assert struck >= 2
+    assert all(made.location in str(error) for error in failures), failures
+    made.check()
+
+
+def test_a_slow_server(made: JobOnS3) -> None:
+    """The older of two job managers is in the midst of a request whenever the younger one does something."""
+    made.server.faults = lambda method, path: time.sleep(0.04)
+    errors: list[BaseException] = []
+    try:
+        thread = made.job().in_background(errors)
+        wait_until(lambda: made.epochs() >= 3)
+        assert made.job().run().restored[0] is not None
+        thread.join(PATIENCE)
+    finally:
+        made.server.faults = lambda method, path: None
+    assert [type(error) for error in errors] == [JobSupersededError], errors
     made.check()
 
 

@@ -6,6 +6,12 @@ Each class is doubled with the built-in exception that a Python programmer would
 
 from __future__ import annotations
 
+from typing import Final
+
+EXITS: Final = (SystemExit, KeyboardInterrupt, GeneratorExit)
+"""What ends whoever it reaches. Raised by code that others wait for (a committer, work beside the epochs), it is told
+to these as a :class:`JobExecutionError`: they would take it for their own."""
+
 
 class HeadraceError(Exception):
     """The root of all errors of headrace."""

@@ -188,7 +188,7 @@ class EpochSizer:
             self._admitted = max(min(self._records, _LEAST_RECORDS), int(self._records * min(share, 1.0)))
         return ReadBudget(self._admitted, self._limits.max_bytes)
 
-    def took(self, records: int, seconds: float) -> None:
+    def observe(self, records: int, seconds: float) -> None:
         """Learn from an epoch."""
         if not records:
             return

@@ -16,7 +16,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from headrace.common.errors import InfrastructureError, JobCancelledError, JobExecutionError, JobSupersededError
+from headrace.common.errors import (
+    EXITS,
+    InfrastructureError,
+    JobCancelledError,
+    JobExecutionError,
+    JobSupersededError,
+)
 from headrace.jobmanager.attempts import Attempts
 from headrace.jobmanager.checkpoints import CheckpointCoordinator
 from headrace.jobmanager.commands import CommandQueue
@@ -269,7 +275,7 @@ class JobManager:
         ran = time.monotonic()
         self._finish_epoch(planned, reports)
         done = time.monotonic()
-        self._sizer.took(records_read(self.plan, reports), done - started)
+        self._sizer.observe(records_read(self.plan, reports), done - started)
         statistics = self._statistics(reports, (fixed - started, ran - fixed, done - ran))
         self._listener.epoch_completed(statistics)
         return statistics
@@ -403,8 +409,7 @@ class JobManager:
             logger.info("whether job %r has been taken over cannot be told", self.plan.name, exc_info=True)
         if self._cancelled.is_set():
             return self._cancellation()
-        if isinstance(failure, SystemExit | KeyboardInterrupt | GeneratorExit):
-            # Whoever waits for the job would take it for his own.
+        if isinstance(failure, EXITS):
             return JobExecutionError(
                 f"job {self.plan.name!r}: the driver's half of a source or a sink raised {type(failure).__name__}: "
                 f"{failure}; it has to raise an exception instead"

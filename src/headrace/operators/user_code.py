@@ -29,6 +29,8 @@ NO_RECORD: Final = object()
 
 _NO_EXIT: Final = "a function cannot end the process, which is not its own: raise an exception instead"
 
+_NO_RESULTS: Final = "the function has to yield its results, or return a list of them or None"
+
 
 class GivenUp(BaseException):
     """Raised in the midst of user code, from another thread, when its epoch is given up; it passes through."""
@@ -61,6 +63,7 @@ def user_error(error: BaseException, context: OperatorContext, record: Any = NO_
         f"operator {context.name!r} (uid {context.uid}, subtask {context.subtask}) failed",
         f"  {type(error).__name__}: {text_of(error)}",
         f"  {_NO_EXIT}" if isinstance(error, SystemExit) else "",
+        f"  {_NO_RESULTS}" if not site and _is_not_iterable(error) else "",
         f"  at {site}" if site else "",
         "" if record is NO_RECORD else f"  record: {record_text(record)}",
         f"  operator defined at {context.call_site}",
@@ -69,6 +72,10 @@ def user_error(error: BaseException, context: OperatorContext, record: Any = NO_
     wrapped = kind("\n".join(line for line in lines if line))
     wrapped.add_note("".join(traceback.format_exception(error)).rstrip())
     return wrapped
+
+
+def _is_not_iterable(error: BaseException) -> bool:
+    return isinstance(error, TypeError) and str(error).endswith("object is not iterable")
 
 
 def text_of(error: BaseException) -> str:

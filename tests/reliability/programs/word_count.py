@@ -1,6 +1,6 @@
 """Counts words; every count a word goes through is written once.
 
-word_count.py FOLDER RUNTIME ROWS_AN_EPOCH
+word_count.py FOLDER RUNTIME ROWS_AN_EPOCH PARALLELISM [SETTING=VALUE ...]
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.reliability.support.reporting import Reporter
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 
 
-def main(folder: str, runtime: str, rows: str) -> None:
+def main(folder: str, runtime: str, rows: str, parallelism: str, *more: str) -> None:
     settings = canonical.configuration(
         Path(folder),
         **{
@@ -26,9 +26,10 @@ def main(folder: str, runtime: str, rows: str) -> None:
             "headrace.spark.master": "local[2]",
             "headrace.epoch.max-records": rows,
             "headrace.epoch.min-interval": "100ms",
+            **dict(setting.split("=", 1) for setting in more),
         },
     )
-    env = StreamExecutionEnvironment.get_execution_environment(settings).set_parallelism(2)
+    env = StreamExecutionEnvironment.get_execution_environment(settings).set_parallelism(int(parallelism))
     source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), Path(folder) / "words").build()
     words = env.from_source(source, WatermarkStrategy.no_watermarks(), "words").uid("words")
     ones = words.map(lambda word: (word, 1), PAIR).uid("ones")

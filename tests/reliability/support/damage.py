@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shutil
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from tests.reliability.support.canonical import row_sink
 from tests.reliability.support.checkpoints import manifests
 from tests.reliability.support.file_sinks import A_FILE_AN_EPOCH, ROLLED_BY_SIZE
 from tests.reliability.support.small_jobs import RECORD, CrashError, Recorder, Seen, WatchedSink
+from tests.reliability.support.storages import CheckpointDirectory, download, on_posix, upload
 
 COUNT = 1_600
 KEYS = 400
@@ -53,10 +56,17 @@ class Job:
     Attributes:
         folder: where its checkpoints and its output are.
         input: where its input is.
+        elsewhere: makes a checkpoint directory on another storage; what is in the folder moves there as long as the
+            job runs.
     """
 
     folder: Path
     input: Path
+    elsewhere: Callable[[], CheckpointDirectory] | None = None
+
+    def copy(self, folder: Path) -> Job:
+        """A job in a folder of its own that is like this one."""
+        return replace(self, folder=Path(shutil.copytree(self.folder, folder)))
 
     def run_until(self, epoch: int) -> None:
         """Run until an epoch is complete."""
@@ -85,7 +95,26 @@ class Job:
         return sorted(found, key=lambda path: path.name.split("-")[3:] + path.name.split("-")[2:3])
 
     def _run(self, recorder: Recorder, *, watch: bool) -> None:
-        env = StreamExecutionEnvironment.get_execution_environment(self._settings()).set_parallelism(2)
+        with self._checkpoints() as checkpoints:
+            self._execute(checkpoints, recorder, watch=watch)
+
+    @contextlib.contextmanager
+    def _checkpoints(self) -> Iterator[CheckpointDirectory]:
+        if self.elsewhere is None:
+            yield on_posix(self.folder)
+            return
+        here, there = self.folder / "checkpoints", self.elsewhere()
+        if here.exists():
+            upload(here, there.folder)
+        try:
+            yield there
+        finally:
+            shutil.rmtree(here, ignore_errors=True)
+            download(there.folder, here)
+
+    def _execute(self, checkpoints: CheckpointDirectory, recorder: Recorder, *, watch: bool) -> None:
+        settings = self._settings(checkpoints)
+        env = StreamExecutionEnvironment.get_execution_environment(settings).set_parallelism(2)
         left, right = (self._numbers(env, side, watch=watch) for side in ("left", "right"))
         seen = left.union(right).key_by(lambda number: number % KEYS, Types.LONG()).process(Seen(), RECORD).uid("seen")
         for name in SINKS:
@@ -102,16 +131,16 @@ class Job:
         lines = env.from_source(source, WatermarkStrategy.no_watermarks(), side).uid(side)
         return lines.map(int, Types.LONG()).uid(f"{side}-numbers")
 
-    def _settings(self) -> Configuration:
+    def _settings(self, checkpoints: CheckpointDirectory) -> Configuration:
         made = Configuration()
         settings = {
             "headrace.runtime": "local",
-            "execution.checkpointing.dir": str(self.folder / "checkpoints"),
             "execution.checkpointing.data-inline-threshold": "1b",
             "execution.checkpointing.num-retained": "2",
             "headrace.epoch.max-records": "25",
             "headrace.epoch.target-duration": "60s",
             "restart-strategy.type": "none",
+            **checkpoints.settings,
         }
         for key, value in settings.items():
             made.set_string(key, value)
@@ -179,7 +208,8 @@ class Kinds:
 
     def source_log(self) -> list[Path]:
         logs = ((side, source["enumerator"]["log"]) for side, source in self._newest()["sources"].items())
-        return [path for side, log in logs for path in (self._checkpoints / "sources").glob(f"{side}*/{log}")]
+        found = [path for side, log in logs for path in (self._checkpoints / "sources").glob(f"{side}*/{log}")]
+        return [max(path.iterdir()) if path.is_dir() else path for path in found]  # of segments the newest
 
     def hidden_part(self) -> list[Path]:
         parts = [part for _, sink, _, parts in self._newest()["pending"] if sink == "hidden" for part in parts]

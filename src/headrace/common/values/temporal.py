@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.common.time import NANOS_PER_SECOND, Instant
 from headrace.common.values.basic import NONE, BasicHandler, with_nulls
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
 _EPOCH_UTC: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MICROSECOND: Final = datetime.timedelta(microseconds=1)
+_FIRST_MICROS: Final = (datetime.datetime.min - _EPOCH) // _MICROSECOND
+_LAST_MICROS: Final = (datetime.datetime.max - _EPOCH) // _MICROSECOND
 _zone_of: Final = attrgetter("tzinfo")
 
 
@@ -134,12 +137,22 @@ class TimestampLtzHandler(TimestampHandler):
     """TIMESTAMP_LTZ: datetimes with a zone, given back in UTC."""
 
     __slots__ = ()
-    expected = "a datetime with a time zone (for those without one declare Types.SQL_TIMESTAMP())"
+    expected = (
+        "a datetime with a time zone, in the years 1 to 9999 of UTC (for those without a zone declare"
+        " Types.SQL_TIMESTAMP())"
+    )
 
     def encode_exact(self, values: Sequence[Any]) -> pa.Array:
         if None in map(_zone_of, filter(None, values)):
             raise ValueError("has no time zone")
-        return pa.array(values, self.storage)
+        array = pa.array(values, self.storage)
+        bounds = pc.min_max(array.cast(pa.int64()))
+        if (
+            bounds["min"].is_valid
+            and not _FIRST_MICROS <= bounds["min"].as_py() <= bounds["max"].as_py() <= _LAST_MICROS
+        ):
+            raise ValueError("is in UTC before the year 1 or after 9999")
+        return array
 
     def decode(self, array: pa.Array) -> list[Any]:
         # Adding to an aware moment makes aware moments in C; replacing the zone of naive ones takes five times as long.

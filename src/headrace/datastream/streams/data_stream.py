@@ -301,7 +301,13 @@ class DataStream(OperatorHandle):
         return self._end(sink, f"Sink: {type(sink).__name__}")
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
-        """Prints the records in the driver; lines begin with ``sink_identifier`` if there is one."""
+        """Prints the records in the driver; lines begin with ``sink_identifier`` if there is one.
+
+        Raises:
+            InvalidTypeError: when ``sink_identifier`` is no text.
+        """
+        if sink_identifier is not None:
+            expect(sink_identifier, str, "print")
         sink = PrintSink(sink_identifier, is_declared=self._type_origin is TypeOrigin.DECLARED)
         return self._end(sink, "Print to Std. Out")
 

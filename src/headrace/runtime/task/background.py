@@ -7,7 +7,7 @@ import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from headrace.common.errors import JobExecutionError
+from headrace.common.errors import EXITS, JobExecutionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,8 +53,7 @@ def attempt(work: Callable[[Any], Any], item: Any) -> Outcome:
         return Outcome(work(item))
     except Exception as error:
         return Outcome(error=error)
-    except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
-        # Whoever waits for the outcome would take it for his own.
+    except EXITS as error:
         return Outcome(error=_told(error))
 
 

@@ -47,48 +47,21 @@ class TaskRunner:
         """
         with gc_relaxed():
             yield from self._contexts(subtask, context)
-            yield from self._source_task(subtask, context)
+            attempt = _Attempt(self, 0)
+            yield from attempt.run(_source_work(attempt, subtask, context))
+            yield from attempt.reported()
 
     def run_stage_task(self, stage: int, envelopes: Iterable[Envelope]) -> Iterator[Envelope]:
         """One task of a later stage; what is for stages beyond passes through."""
         with gc_relaxed():
-            yield from self._stage_task(stage, envelopes)
+            attempt, rest = _Attempt(self, stage), iter(envelopes)
+            yield from attempt.run(_stage_work(attempt, stage, rest))
+            yield from (envelope for envelope in rest if envelope.stage != stage)  # some are left where it has failed
+            yield from attempt.reported()
 
     def close(self) -> None:
         """Close every chain."""
         self._cache.close()
-
-    def _source_task(self, subtask: int, context: EpochContext) -> Iterator[Envelope]:
-        chain: OperatorChain | None = None
-        try:
-            chain = self._take(0, subtask, context, context.partitions.get((0, subtask)))
-            task = SourceTask(chain, context)
-            for _ in task.run():
-                yield from _emptied(chain)
-            yield from _emptied(chain)
-            report = task.report()
-            self._keep(0, subtask, context, chain)
-        except REPORTED as error:
-            report = self._failed(0, subtask, chain, error)
-            yield from self._fail_later_stages(0)
-        except BaseException:
-            if chain is not None:
-                chain.drop()
-            raise
-        yield self._report(subtask, report)
-
-    def _stage_task(self, stage: int, envelopes: Iterable[Envelope]) -> Iterator[Envelope]:
-        running = _RunningStage(self, stage)
-        try:
-            for envelope in envelopes:
-                if envelope.stage != stage:
-                    yield envelope
-                else:
-                    yield from running.take(envelope)
-            yield from running.end()
-        except BaseException:
-            running.drop()
-            raise
 
     def _fail_later_stages(self, stage: int) -> Iterator[Envelope]:
         """Tell every later task, before any record, that the epoch has failed: its input is not whole."""
@@ -113,89 +86,107 @@ class TaskRunner:
         else:
             self._cache.keep((stage, partition), context, chain)
 
-    def _failed(self, stage: int, partition: int, chain: OperatorChain | None, error: BaseException) -> TaskReport:
-        if chain is not None:
-            chain.outbox.clear()
-            chain.drop()
-        return TaskReport(stage=stage, partition=partition, error=describe(error, self.blob.state))
-
     def _report(self, partition: int, report: TaskReport) -> Envelope:
         payload = pickle.dumps(report, protocol=5)
         target = partition % self._parallelism[-1]
         return Envelope(self._stages, target, 0, 0, _CONTEXT_EDGE, partition, report.stage, Kind.REPORT, payload)
 
 
-class _RunningStage:
-    """A task of a later stage from its first envelope to its last."""
+class _Attempt:
+    """One run of a task in one epoch: it takes up a chain and keeps it when all went well; else the chain is dropped.
+
+    Args:
+        runner: the runner of the task's process.
+        stage: the task's stage.
+    """
 
     def __init__(self, runner: TaskRunner, stage: int) -> None:
         self._runner = runner
         self._stage = stage
-        self._context: EpochContext | None = None
         self._partition = 0
+        self._context: EpochContext | None = None
         self._chain: OperatorChain | None = None
-        self._task: StageTask | None = None
         self._report: TaskReport | None = None
 
-    def take(self, envelope: Envelope) -> Iterator[Envelope]:
-        """Handle one envelope."""
-        if self._report is not None:
-            return  # failed already: the rest of the input cannot matter any more
-        try:
-            if envelope.kind == Kind.CONTEXT:
-                self._start(envelope)
-            elif envelope.kind == Kind.FAILURE:
-                self._give_up()
-            elif self._task is None:
-                raise RuntimeError(f"stage {self._stage}: an envelope came before the context of its epoch")
-            elif envelope.kind == Kind.SUMMARY:
-                self._task.summary(envelope)
-            else:
-                self._task.data(envelope)
-        except REPORTED as error:
-            yield from self._fail(error)
-        if self._chain is not None:
-            yield from _emptied(self._chain)
+    def open(self, partition: int, context: EpochContext, start: PartitionContext | None) -> OperatorChain:
+        """Take up the chain that did the epoch before, or a new one."""
+        self._partition, self._context = partition, context
+        self._chain = self._runner._take(self._stage, partition, context, start)
+        return self._chain
 
-    def end(self) -> Iterator[Envelope]:
-        """The input is over."""
-        if self._context is None:
-            return  # a partition that Spark made but nobody addressed
-        if self._report is None:
-            assert self._task is not None
-            assert self._chain is not None
-            try:
-                self._task.end()
-                yield from _emptied(self._chain)
-                self._report = self._task.report()
-                self._runner._keep(self._stage, self._partition, self._context, self._chain)
-            except REPORTED as error:
-                yield from self._fail(error)
-        assert self._report is not None
-        yield self._runner._report(self._partition, self._report)
+    def complete(self, report: TaskReport) -> None:
+        """The work is done."""
+        assert self._context is not None, "open() comes first"
+        assert self._chain is not None, "open() comes first"
+        self._runner._keep(self._stage, self._partition, self._context, self._chain)
+        self._chain, self._report = None, report
 
-    def _start(self, envelope: Envelope) -> None:
-        self._context = EpochContext.from_bytes(bytes(envelope.payload))
-        self._partition = envelope.partition
-        start = self._context.partitions[self._stage, self._partition]
-        self._chain = self._runner._take(self._stage, self._partition, self._context, start)
-        self._task = StageTask(self._chain, self._context)
-
-    def _give_up(self) -> None:
+    def give_up(self) -> None:
         """Another task has failed, which is what the driver will hear of."""
-        self.drop()
+        self._drop()
         self._report = TaskReport(stage=self._stage, partition=self._partition)
 
-    def drop(self) -> None:
-        """The task cannot go on."""
-        if self._report is None and self._chain is not None:
+    def run(self, work: Iterator[Envelope]) -> Iterator[Envelope]:
+        """What the work gives; of a failure that is to be reported later stages are told at once.
+
+        Args:
+            work: opens the attempt, and completes it or gives it up.
+        """
+        try:
+            yield from work
+        except REPORTED as error:
+            self._drop()
+            failure = describe(error, self._runner.blob.state)
+            self._report = TaskReport(stage=self._stage, partition=self._partition, error=failure)
+            yield from self._runner._fail_later_stages(self._stage)
+        except BaseException:
+            self._drop()
+            raise
+
+    def reported(self) -> Iterator[Envelope]:
+        """The report; nothing of a partition that Spark made but nobody addressed."""
+        if self._report is not None:
+            yield self._runner._report(self._partition, self._report)
+
+    def _drop(self) -> None:
+        if self._chain is not None:
             self._chain.drop()
             self._chain = None
 
-    def _fail(self, error: BaseException) -> Iterator[Envelope]:
-        self._report = self._runner._failed(self._stage, self._partition, self._chain, error)
-        self._chain = None
-        return self._runner._fail_later_stages(self._stage)
+
+def _source_work(attempt: _Attempt, subtask: int, context: EpochContext) -> Iterator[Envelope]:
+    """What a task of stage 0 does."""
+    chain = attempt.open(subtask, context, context.partitions.get((0, subtask)))
+    task = SourceTask(chain, context)
+    for _ in task.run():
+        yield from _emptied(chain)
+    yield from _emptied(chain)
+    attempt.complete(task.report())
+
+
+def _stage_work(attempt: _Attempt, stage: int, envelopes: Iterator[Envelope]) -> Iterator[Envelope]:
+    """What a task of a later stage does; envelopes for stages beyond pass through."""
+    chain: OperatorChain | None = None
+    task: StageTask | None = None
+    for envelope in envelopes:
+        if envelope.stage != stage:
+            yield envelope
+        elif envelope.kind == Kind.FAILURE:
+            attempt.give_up()
+            return
+        elif envelope.kind == Kind.CONTEXT:
+            context = EpochContext.from_bytes(bytes(envelope.payload))
+            chain = attempt.open(envelope.partition, context, context.partitions[stage, envelope.partition])
+            task = StageTask(chain, context)
+        elif task is None or chain is None:
+            raise RuntimeError(f"stage {stage}: an envelope came before the context of its epoch")
+        else:
+            task.take(envelope)
+            yield from _emptied(chain)
+    if task is not None and chain is not None:
+        task.end()
+        yield from _emptied(chain)
+        attempt.complete(task.report())
 
 
 def _emptied(chain: OperatorChain) -> Iterator[Envelope]:

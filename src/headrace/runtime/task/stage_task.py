@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.exchange.channel import ChannelStatus, summaries_of
+from headrace.exchange.envelope import Kind
 from headrace.exchange.receiver import ExchangeReceiver
 from headrace.operators.timestamps import TimestampsOperator
 from headrace.runtime.task.messages import PartitionContext
@@ -42,15 +43,14 @@ class StageTask:
         for node, member in chain.members.items():
             self._add_receiver(node, member)
 
-    def summary(self, envelope: Envelope) -> None:
-        """How channels fare; all of these come before the first record."""
-        for summary in summaries_of(envelope.payload):
-            self._of_edge[summary.edge].summary(summary)
-
-    def data(self, envelope: Envelope) -> None:
-        """Records."""
-        self._begin()
-        self._of_edge[envelope.edge].data(envelope)
+    def take(self, envelope: Envelope) -> None:
+        """Records; or, before the first of these, how channels fare."""
+        if envelope.kind == Kind.SUMMARY:
+            for summary in summaries_of(envelope.payload):
+                self._of_edge[summary.edge].summary(summary)
+        else:
+            self._begin()
+            self._of_edge[envelope.edge].data(envelope)
 
     def end(self) -> None:
         """No more envelopes: bring every operator to the end of the epoch."""
