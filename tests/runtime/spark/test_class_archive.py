@@ -210,6 +210,7 @@ def test_a_process_of_its_own_makes_it(tmp_path: Path, spark_home: Path, monkeyp
     ((command, how),) = commands
     assert command == [sys.executable, "-m", "headrace.runtime.spark.class_training", str(archive.folder)]
     assert how["start_new_session"]
+    assert how["env"]["TMPDIR"] == str(archive.folder), "the program's may go with the program"
 
 
 @pytest.mark.parametrize(
