@@ -202,14 +202,12 @@ def job(crashed: Job, tmp_path: Path) -> Job:
     return crashed.copy(tmp_path / "job")
 
 
-OUTPUT = {"hidden part", "waiting part", "part just shown", "visible part"}
-"""Kinds that do not lie in the checkpoint directory."""
-
 QUICK_ON_S3 = {
     ("manifest", "flipped-in-the-middle"),
     ("state file", "old-copy-in-place"),
     ("source log", "deleted"),
     ("generation", "folder-in-place"),
+    ("waiting part", "half"),
 }
 
 CELLS = [
@@ -222,11 +220,7 @@ CELLS = [
 
 CELLS_BY_STORAGE = [
     *(("posix", *cell) for cell in CELLS),
-    *(
-        pytest.param("s3", *cell, marks=[] if cell[:2] in QUICK_ON_S3 else pytest.mark.slow)
-        for cell in CELLS
-        if cell[0] not in OUTPUT
-    ),
+    *(pytest.param("s3", *cell, marks=[] if cell[:2] in QUICK_ON_S3 else pytest.mark.slow) for cell in CELLS),
 ]
 
 

@@ -6,11 +6,14 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from headrace.common.errors import InvalidTypeError
+from headrace.common.typeinfo import Types
 from headrace.common.values import handler_of
 from headrace.state import descriptors as d
 from headrace.state.copying import copy_value
 from headrace.state.interfaces import AggregatingState, ListState, MapState, ReducingState, ValueState
 from headrace.state.ttl import TtlPolicy
+
+INTEGERS: Final = [kind.to_json() for kind in (Types.BYTE(), Types.SHORT(), Types.INT(), Types.LONG())]
 
 Element = tuple[Any, int | None]
 """A value and when it expires."""
@@ -166,6 +169,7 @@ class DictionaryMapState(MapState[Any, Any]):
     def __init__(self, cells: Cells, descriptor: d.MapStateDescriptor) -> None:
         self._cells = cells
         self._coerce_key = handler_of(descriptor.key_type).coerce
+        self._has_integer_keys = descriptor.key_type.to_json() in INTEGERS
         self._coerce_value = handler_of(descriptor.value_type).coerce
 
     def get(self, key: Any) -> Any:
@@ -191,6 +195,12 @@ class DictionaryMapState(MapState[Any, Any]):
 
     def items(self) -> list[tuple[Any, Any]]:
         return list(self._seen(lambda: self._cells.get() or ()).items())
+
+    def items_between(self, low: int | None, high: int | None) -> list[tuple[Any, Any]]:
+        if not self._has_integer_keys or any(not isinstance(bound, int | None) for bound in (low, high)):
+            raise InvalidTypeError("items_between() needs entries with integers as keys, and integers as bounds")
+        start, stop = -(1 << 63) if low is None else low, 1 << 63 if high is None else high
+        return list(self._seen(lambda: sorted(k for k in self._cells.get() or () if start <= k < stop)).items())
 
     def keys(self) -> list[Any]:
         return [key for key, element in (self._cells.get() or {}).items() if self._cells.is_seen(element)]

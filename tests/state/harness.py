@@ -13,7 +13,7 @@ from headrace.state.key_groups import overlapping_partitions, partitions_of_hash
 from headrace.state.keys import KeyCodec
 from headrace.state.task_state import HashMapStateBackend, TaskState
 from headrace.state.version import VersionRef
-from headrace.storage.folder import Folder, Log
+from headrace.storage.folder import Folder, Log, MappedFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -22,6 +22,19 @@ if TYPE_CHECKING:
 
 UID = "operator"
 MAX_PARALLELISM = 16
+
+
+class PartialFile(MappedFile):
+    """A file of which no byte is right before it is fetched."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self._bytes = bytearray(b"\xa5" * len(content))
+        super().__init__(pa.py_buffer(self._bytes))
+
+    def fetch(self, start: int, stop: int) -> None:
+        assert 0 <= start <= stop <= len(self._content)
+        self._bytes[start:stop] = self._content[start:stop]
 
 
 class MemoryFolder(Folder):
@@ -57,8 +70,8 @@ class MemoryFolder(Folder):
     def read_range(self, name: str, start: int, length: int) -> bytes:
         return self.read(name)[start : start + length]
 
-    def map(self, name: str) -> pa.Buffer:
-        return pa.py_buffer(self.read(name))
+    def map(self, name: str) -> MappedFile:
+        return PartialFile(self.read(name))
 
     def size(self, name: str) -> int | None:
         return len(self.files[name]) if name in self.files else None

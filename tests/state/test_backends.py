@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 
 from headrace.common import Types, WatermarkStrategy
 from headrace.common.configuration import Configuration
-from headrace.common.errors import ConfigurationError, InvalidProgramError, StateCorruptedError, StateMigrationError
+from headrace.common.errors import (
+    ConfigurationError,
+    InvalidProgramError,
+    InvalidTypeError,
+    StateCorruptedError,
+    StateMigrationError,
+)
 from headrace.common.time import Time
 from headrace.datastream import KeyedProcessFunction, ProcessWindowFunction, StreamExecutionEnvironment
 from headrace.datastream.aggregates import count, sum
@@ -182,6 +188,29 @@ def test_a_time_to_live(backend: StateBackend) -> None:
     assert [found[:2] for found in seen[3:]] == [[gone, here], [gone, here], [gone, gone], [gone, gone]]
     assert seen[3][2] == here  # what has expired is read once more, and then gone
     assert seen[4][2] == gone
+
+
+def test_a_range_of_the_entries_of_a_map(backend: StateBackend) -> None:
+    job = Job(backend=backend)
+    times, names = MapStateDescriptor("times", Types.LONG(), Types.LONG()), MapStateDescriptor("names", str, int)
+    keys = [5, -(1 << 63), 0, (1 << 63) - 1, -7, 12]
+    for half in (keys[:3], keys[3:]):
+        entries = {key: key + 1 if key < 9 else 0 for key in half}
+        job.on_keys(job.begin(), [1], lambda operator, _, __, new=entries: operator.keyed.state(times).put_all(new))
+        job.end()
+
+    def look(operator: Any, _: int, __: int) -> list[list[int]]:
+        state = operator.keyed.state(times)
+        state.remove(0)
+        with pytest.raises(InvalidTypeError, match="integers"):
+            operator.keyed.state(names).items_between(0, 1)
+        bounds = ((None, None), (-7, 12), (5, None), (None, -7), (3, 3))
+        return [[key for key, _ in state.items_between(low, high)] for low, high in bounds]
+
+    everything_ = sorted(set(keys) - {0})
+    assert job.on_keys(job.begin(), [1], look) == [
+        [everything_, [-7, 5], [5, 12, keys[3]], [keys[1]], []],
+    ]
 
 
 def test_a_state_under_another_type_or_declared_twice_is_refused(backend: StateBackend) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
@@ -14,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, StateError, StateMigrationError
+from headrace.common.time import Time
 from headrace.common.typeinfo import Types
 from headrace.state import hashing
 from headrace.state.descriptors import (
@@ -22,6 +25,7 @@ from headrace.state.descriptors import (
     MapStateDescriptor,
     ReducingStateDescriptor,
     StateDescriptor,
+    StateTtlConfig,
     ValueStateDescriptor,
 )
 from headrace.state.keyed_state_store import KeyedStateStore
@@ -315,3 +319,38 @@ def test_the_same_epochs_give_the_same_bytes() -> None:
     versions = [run_epochs(job) for job in jobs]
     assert versions[0] == versions[1] == versions[2]
     assert jobs[0].storage.files == jobs[1].storage.files == jobs[2].storage.files  # type: ignore[attr-defined]
+
+
+SIZES = MapStateDescriptor("sizes", Types.LONG(), Types.LONG())
+
+
+@pytest.mark.parametrize(
+    ("descriptor", "put", "subject"),
+    [
+        (ValueStateDescriptor("s", Types.LONG()), lambda s: s.update("x"), "value state 's': the value"),
+        (ValueStateDescriptor("s", Types.LIST(Types.LONG())), lambda s: s.update("x"), "value state 's': the value"),
+        (ListStateDescriptor("s", Types.LONG()), lambda s: s.add("x"), "list state 's': the element"),
+        (
+            ReducingStateDescriptor("s", max, Types.LONG()),
+            lambda s: s.add("x"),
+            "reducing state 's': the reduced value",
+        ),
+        (
+            AggregatingStateDescriptor("s", Average(), Types.LONG()),
+            lambda s: s.add(1),
+            "aggregating state 's': the accumulator",
+        ),
+        (SIZES, lambda s: s.put("x", 1), "map state 'sizes': the key of an entry"),
+        (SIZES, lambda s: s.put_all({1: "x"}), "map state 'sizes': the value of an entry"),
+    ],
+)
+@pytest.mark.parametrize("expires", [False, True])
+def test_what_does_not_fit_the_type_is_told_with_the_state(
+    descriptor: StateDescriptor, put: Callable[[Any], None], subject: str, expires: bool
+) -> None:
+    descriptor = copy(descriptor)
+    if expires:
+        descriptor.enable_time_to_live(StateTtlConfig.new_builder(Time.days(1)).build())
+    state = at_key(Job()).state(descriptor)
+    with pytest.raises(InvalidTypeError, match=f"^{subject}: got .*, expected "):
+        put(state)

@@ -21,7 +21,7 @@ from headrace.state.task_state import TaskState
 from headrace.state.version import VersionRef
 from headrace.storage.folder import Folder
 from headrace.storage.posix import PosixFolder
-from tests.state.harness import UID, Job, MemoryFolder
+from tests.state.harness import UID, Job, MemoryFolder, PartialFile
 
 VALUE = ValueStateDescriptor("value", Types.STRING())
 LIST = ListStateDescriptor("list", Types.LONG())
@@ -64,11 +64,12 @@ def test_storage_holds_files(storage: Folder) -> None:
     storage.write("a", [])
     storage.write("b", [b"xyz"])
     assert storage.names() == ["a", "b"]
-    assert (storage.map("b").to_pybytes(), storage.map("a").to_pybytes()) == (b"xyz", b"")
-    mapped = storage.map("b")
+    mapped, empty = storage.map("b"), storage.map("a")
+    mapped.fetch(0, 3)
+    assert (mapped.buffer.to_pybytes(), empty.buffer.to_pybytes()) == (b"xyz", b"")
     storage.remove("b")
     storage.remove("b")
-    assert mapped.to_pybytes() == b"xyz"
+    assert mapped.buffer.to_pybytes() == b"xyz"
     assert (storage.size("b"), storage.size("a")) == (None, 0)
     with pytest.raises(FileNotFoundError):
         storage.map("b")
@@ -219,7 +220,7 @@ def test_only_blocks_that_are_touched_are_verified() -> None:
     for place, broken in ((len(stored) - 1, "b"), (BLOCK // 2, "a")):
         damaged = bytearray(stored)
         damaged[place] ^= 1
-        section = Section.stored(entry, "file", lambda data=bytes(damaged): pa.py_buffer(data))  # type: ignore[misc]
+        section = Section.stored(entry, "file", lambda data=bytes(damaged): PartialFile(data))  # type: ignore[misc]
         whole = {"a": "b", "b": "a"}[broken]
         assert section.column(whole).equals(batch.column(whole))
         assert section.rows_of(whole, 7, 9).equals(batch.column(whole).slice(7, 2))
@@ -246,8 +247,8 @@ def test_sections_hold_all_types() -> None:
         "null": pa.array([None, None, None], pa.int8()),
     }
     batch = pa.RecordBatch.from_pydict(arrays)
-    data = Section(batch).encoded()
-    section = Section.stored(described(batch), "", lambda: data)
+    data = Section(batch).encoded().to_pybytes()
+    section = Section.stored(described(batch), "", lambda: PartialFile(data))
     assert section.batch.equals(batch)
     for name in arrays:
         assert section.rows_of(name, 1, 3).equals(batch.column(name).slice(1, 2))

@@ -346,7 +346,7 @@ def test_declarations_that_are_refused() -> None:
         store.broadcast_state(with_ttl(MAP))  # type: ignore[arg-type]
     with pytest.raises(InvalidTypeError, match="None cannot be an element"):
         store.list_state(FIRST).add(None)
-    with pytest.raises(InvalidTypeError):
+    with pytest.raises(InvalidTypeError, match=r"^list state 'first': the element: got 'text'"):
         store.list_state(FIRST).add("text")
 
 

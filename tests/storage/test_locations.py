@@ -86,7 +86,7 @@ def test_a_folder_whose_name_is_no_text(tmp_path: Path) -> None:
     folder = open_storage(f"file://{tmp_path}/%ff")
     folder.make()
     folder.write("a", [b"content"])
-    assert folder.map("a").to_pybytes() == b"content"
+    assert folder.map("a").buffer.to_pybytes() == b"content"
 
 
 def test_a_storage_that_a_distribution_brings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from headrace.state.runs import Run, weight_of
 from headrace.state.sections import Section
 from headrace.state.state_file import CompactedName, ImageWriter, read_index
 from headrace.state.timer_runs import FLOOR, LOW, NEXT, TIMERS, due_rows
+from headrace.storage.folder import MappedFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -106,7 +107,7 @@ class CompactionResult:
         """The result that :meth:`to_json` described."""
         return CompactionResult(CompactionTask.from_json(data["task"]), data["run"])
 
-    def adopt_into(self, store: RunStore, loader: Callable[[str], Callable[[], pa.Buffer]]) -> bool:
+    def adopt_into(self, store: RunStore, loader: Callable[[str], Callable[[], MappedFile]]) -> bool:
         """Replaces the merged runs in a store; returns False when they are not all there (any more)."""
         old = _matching(store, self.task)
         if old is None:
@@ -125,8 +126,8 @@ def plan_compaction(storage: Folder, ref: VersionRef, now: int = 0, generation: 
     """
     if not ref.name and not ref.inline:
         return []
-    image = _mapped(storage, ref.name) if ref.name else pa.py_buffer(ref.inline)
-    index = read_index(image, ref)
+    file = _mapped(storage, ref.name) if ref.name else MappedFile(pa.py_buffer(ref.inline))
+    index = read_index(file, ref)
     stores: dict[tuple[str, str], list[Entry]] = {}
     for entry in index["runs"]:
         named = {**entry, "file": ref.name if entry["file"] < 0 else index["files"][entry["file"]]}
@@ -187,13 +188,13 @@ def _weight(entry: Entry) -> int:
     return weight_of(entry["meta"], entry["rows"])
 
 
-def _opened(entry: Entry, load: Callable[[], pa.Buffer]) -> Run:
+def _opened(entry: Entry, load: Callable[[], MappedFile]) -> Run:
     section = Section.stored(entry, entry["file"], load)
     low, high = entry["hashes"]
     return Run(section, entry["meta"], (low, high), whole=entry["whole"], origin=entry["origin"])
 
 
-def _mapped(storage: Folder, name: str) -> pa.Buffer:
+def _mapped(storage: Folder, name: str) -> MappedFile:
     try:
         return storage.map(name)
     except (FileNotFoundError, IsADirectoryError) as error:

@@ -40,6 +40,11 @@ class StateDescriptor:
         self.type_info = type_info
         self._ttl_config: StateTtlConfig | None = None
 
+    @property
+    def label(self) -> str:
+        """What errors call the state."""
+        return f"{self.kind} state {self.name!r}"
+
     def get_name(self) -> str:
         """The name of the state."""
         return self.name

@@ -44,17 +44,17 @@ class _Cells(Protocol):
 
 
 def _value(scope: StateScope, table: StateTable, descriptor: d.ValueStateDescriptor) -> tuple[Any, _Cells]:
-    cells = ElementCells(scope, table, descriptor.type_info)
+    cells = ElementCells(scope, table, descriptor)
     return value_state(scope, cells, descriptor), cells
 
 
 def _reducing(scope: StateScope, table: StateTable, descriptor: d.ReducingStateDescriptor) -> tuple[Any, _Cells]:
-    cells = ElementCells(scope, table, descriptor.type_info)
+    cells = ElementCells(scope, table, descriptor)
     return FoldedReducingState(scope, cells, descriptor), cells
 
 
 def _aggregating(scope: StateScope, table: StateTable, descriptor: d.AggregatingStateDescriptor) -> tuple[Any, _Cells]:
-    cells = ElementCells(scope, table, descriptor.type_info)
+    cells = ElementCells(scope, table, descriptor)
     return FoldedAggregatingState(scope, cells, descriptor), cells
 
 

@@ -58,6 +58,7 @@ class ColumnarListState(ListState[Any]):
         self._table = table
         self._elements = Elements(descriptor.element_type, table.ttl is not None)
         self._coerce = handler_of(descriptor.element_type).coerce
+        self._subject = f"{descriptor.label}: the element"
         self._copies = not descriptor.element_type.is_immutable
         self._cells = NestedCells(scope, table, _ListCell, self._read)
 
@@ -89,7 +90,7 @@ class ColumnarListState(ListState[Any]):
         return [self._stored(value) for value in elements]
 
     def _stored(self, value: Any) -> Any:
-        value = copy_value(self._coerce(value)) if self._copies else self._coerce(value)
+        value = copy_value(self._coerce(value, self._subject)) if self._copies else self._coerce(value, self._subject)
         ttl = self._table.ttl
         return value if ttl is None else (value, ttl.expiry(self._scope.clock))
 

@@ -44,7 +44,9 @@ class ColumnarMapState(MapState[Any, Any]):
     """A dict per key. Elements are kept as they are stored: with a time to live, pairs of value and expiry."""
 
     def __init__(self, scope: StateScope, table: StateTable, descriptor: MapStateDescriptor) -> None:
-        self._name = descriptor.name
+        self._label = descriptor.label
+        self._key_subject = f"{self._label}: the key of an entry"
+        self._value_subject = f"{self._label}: the value of an entry"
         self._key_type = descriptor.key_type
         self._has_integer_keys = is_integer_type(descriptor.key_type)
         self._scope = scope
@@ -108,7 +110,7 @@ class ColumnarMapState(MapState[Any, Any]):
     def items_between(self, low: int | None, high: int | None) -> list[tuple[Any, Any]]:
         if not self._has_integer_keys:
             raise InvalidTypeError(
-                f"map state {self._name!r}: items_between() needs entries with integers as keys, and these are of type "
+                f"{self._label}: items_between() needs entries with integers as keys, and these are of type "
                 f"{self._key_type}; declare them as BYTE, SHORT, INT or LONG"
             )
         start = MIN_INT64 if low is None else max(self._bound(low), MIN_INT64)
@@ -128,7 +130,7 @@ class ColumnarMapState(MapState[Any, Any]):
     def _bound(self, bound: Any) -> int:
         if isinstance(bound, bool) or not hasattr(bound, "__index__"):
             raise InvalidTypeError(
-                f"map state {self._name!r}: items_between() takes integers, or None for an open end; got {bound!r} "
+                f"{self._label}: items_between() takes integers, or None for an open end; got {bound!r} "
                 f"({type(bound).__name__})"
             )
         return operator.index(bound)
@@ -166,7 +168,7 @@ class ColumnarMapState(MapState[Any, Any]):
         """The key as it comes back from storage."""
         if self._is_coerced_key(key):
             return key
-        coerced = self._coerce_key(key)
+        coerced = self._coerce_key(key, self._key_subject)
         return coerced if self._same_nan is None else self._same_nan(coerced)
 
     def _wanted(self, key: Any) -> Any:
@@ -181,7 +183,7 @@ class ColumnarMapState(MapState[Any, Any]):
 
     def _stored(self, value: Any) -> Any:
         if not self._is_coerced_value(value):
-            value = self._coerce_value(value)
+            value = self._coerce_value(value, self._value_subject)
         value = copy_value(value) if self._copies else value
         ttl = self._table.ttl
         return value if ttl is None else (value, ttl.expiry(self._scope.clock))
@@ -293,7 +295,7 @@ class ColumnarMapState(MapState[Any, Any]):
         try:
             return self._entries.to_columns(happened)
         except InvalidTypeError as error:
-            raise InvalidTypeError(f"map state {self._name!r}: {error}") from error
+            raise InvalidTypeError(f"{self._label}: {error}") from error
 
 
 def _happened(cells: list[MapCell]) -> Happened:

@@ -39,6 +39,7 @@ class OperatorListState(ListState[Any]):
         self._store = store
         self._elements = Elements(descriptor.element_type, expires=False)
         self._coerce = handler_of(descriptor.element_type).coerce
+        self._subject = f"{descriptor.label}: the element"
         self._meta = {KIND: ELEMENTS, "types": descriptor.stored_types()}
         self._added: list[Any] = []
         self._cleared = False
@@ -79,7 +80,7 @@ class OperatorListState(ListState[Any]):
     def _stored(self, value: Any) -> Any:
         if value is None:
             raise InvalidTypeError("None cannot be an element of a ListState")
-        return copy_value(self._coerce(value))
+        return copy_value(self._coerce(value, self._subject))
 
     def _read(self) -> list[Any]:
         elements: list[Any] = []

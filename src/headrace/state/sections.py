@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from headrace.storage.folder import MappedFile
+
     Indices = npt.NDArray[np.int64]
 
 BLOCK: Final = 256 * 1024
@@ -63,6 +65,7 @@ class Section:
         "_head",
         "_length",
         "_load",
+        "_mapped",
         "_unverified",
         "_verified",
         "file",
@@ -76,7 +79,8 @@ class Section:
     _batch: pa.RecordBatch | None
     _buffer: pa.Buffer | None
     _checks: list[int] | None
-    _load: Callable[[], pa.Buffer] | None
+    _load: Callable[[], MappedFile] | None
+    _mapped: MappedFile | None
     _verified: bytearray | None
 
     def __init__(self, batch: pa.RecordBatch) -> None:
@@ -86,12 +90,12 @@ class Section:
         self.file = ""
         self.offset = 0
         self._batch = batch
-        self._buffer = self._checks = self._load = self._verified = None
+        self._buffer = self._checks = self._load = self._mapped = self._verified = None
         self._head = self._length = self._unverified = 0
 
     @staticmethod
-    def stored(entry: dict[str, Any], file: str, load: Callable[[], pa.Buffer]) -> Section:
-        """A section that :meth:`describe` described; ``load`` gives the bytes of the whole file when they are needed.
+    def stored(entry: dict[str, Any], file: str, load: Callable[[], MappedFile]) -> Section:
+        """A section that :meth:`describe` described; ``load`` gives the file when its bytes are needed.
 
         ``file`` is empty for a section that is not in a file of its own but inside the version reference.
         """
@@ -99,7 +103,7 @@ class Section:
         self.rows = entry["rows"]
         self.file = file
         self.offset = entry["at"]
-        self._batch = self._buffer = None
+        self._batch = self._buffer = self._mapped = None
         self._head, self._length = entry["head"], entry["size"]
         self._checks = np.frombuffer(base64.b64decode(entry["sums"]), dtype="<u4").tolist()
         self._load = load
@@ -215,12 +219,17 @@ class Section:
         sums = base64.b64encode(np.array(self._checks, dtype="<u4").tobytes()).decode()
         return {"at": at, "size": self._length, "head": self._head, "rows": self.rows, "sums": sums}
 
-    def moved_to(self, file: str, offset: int, load: Callable[[], pa.Buffer]) -> None:
+    def moved_to(self, file: str, offset: int, load: Callable[[], MappedFile]) -> None:
         """The section has been written to a file; a large one is given up in memory and mapped when needed again."""
         self.file, self.offset = file, offset
         if self._length >= BLOCK:
-            self._batch = self._buffer = None
             self._load = load
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Give up the bytes of the file, to load it again when it is needed; what is in memory alone stays."""
+        if self._load is not None:
+            self._batch = self._buffer = self._mapped = None
             self._forget_verified()
 
     def _forget_verified(self) -> None:
@@ -248,7 +257,8 @@ class Section:
     def _opened(self) -> pa.RecordBatch:
         if self._batch is None:
             assert self._load is not None
-            whole = self._load()
+            self._mapped = self._load()
+            whole = self._mapped.buffer
             if self.offset + self._length > whole.size:
                 raise StateCorruptedError(f"the state file {self.file or '(inline)'} is truncated: {whole.size} bytes")
             self._buffer = whole.slice(self.offset, self._length)
@@ -289,6 +299,10 @@ class Section:
             return
         first = 0 if start < self._head else 1 + (start - self._head) // BLOCK
         last = 0 if end <= self._head else 1 + (end - 1 - self._head) // BLOCK
+        first = verified.find(0, first, last + 1)
+        if first < 0:
+            return
+        self._fetch(self._extent(first)[0], self._extent(last)[1])
         for block in range(first, last + 1):
             if not verified[block]:
                 self._verify_block(block)
@@ -297,11 +311,24 @@ class Section:
         if not self._unverified:
             self._verified = None
 
+    def _fetch(self, start: int, stop: int) -> None:
+        assert self._mapped is not None
+        try:
+            self._mapped.fetch(self.offset + start, self.offset + stop)
+        except (FileNotFoundError, IsADirectoryError) as error:
+            raise StateCorruptedError(f"the state file {self.file} is missing") from error
+
+    def _extent(self, block: int) -> tuple[int, int]:
+        """Where a block begins and ends; 0 is the head."""
+        if not block:
+            return 0, self._head
+        start = self._head + (block - 1) * BLOCK
+        return start, min(start + BLOCK, self._length)
+
     def _verify_block(self, block: int) -> None:
         assert self._buffer is not None
         assert self._checks is not None
-        low = self._head + (block - 1) * BLOCK if block else 0
-        high = min(low + BLOCK, self._length) if block else self._head
+        low, high = self._extent(block)
         if crc32(memoryview(self._buffer)[low:high]) != self._checks[block]:
             raise StateCorruptedError(
                 f"the state file {self.file or '(inline)'} is damaged at byte {self.offset + low} and following"

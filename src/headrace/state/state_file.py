@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from headrace.state.sections import Section
     from headrace.state.version import VersionRef
+    from headrace.storage.folder import MappedFile
 
 MAGIC: Final = b"HRSTATE1"
 SUFFIX: Final = ".state"
@@ -122,11 +123,11 @@ class ImageWriter:
         self._size += len(chunk) if isinstance(chunk, bytes) else chunk.size
 
 
-def read_index(image: pa.Buffer, ref: VersionRef) -> dict[str, Any]:
-    """The index of a version.
+def read_index(file: MappedFile, ref: VersionRef) -> dict[str, Any]:
+    """The index of a version; nothing else of it is read.
 
     Args:
-        image: the version's bytes.
+        file: the version's bytes.
         ref: what the manifest says of it.
 
     Raises:
@@ -134,12 +135,16 @@ def read_index(image: pa.Buffer, ref: VersionRef) -> dict[str, Any]:
             names it.
     """
     name = ref.name or "(inline)"
+    image = file.buffer
     if image.size < len(MAGIC) + _TRAILER.size:
         raise StateCorruptedError(f"the state file {name} is truncated: {image.size} bytes")
+    file.fetch(0, len(MAGIC))
+    file.fetch(image.size - _TRAILER.size, image.size)
     view = memoryview(image).cast("B")
     length, check, size, magic = _TRAILER.unpack(view[-_TRAILER.size :])
     if magic != MAGIC or bytes(view[: len(MAGIC)]) != MAGIC or size != image.size - _TRAILER.size or length > size:
         raise StateCorruptedError(f"the state file {name} is truncated or damaged, or is no state file")
+    file.fetch(size - length, size)
     data = bytes(view[size - length : size])
     if crc32(data) != check:
         raise StateCorruptedError(f"the index of the state file {name} is damaged")

@@ -16,6 +16,7 @@ from headrace.state.runs import ALL_HASHES, Run, RunStore
 from headrace.state.sections import Section
 from headrace.state.state_file import ImageWriter, VersionName, read_index
 from headrace.state.version import VersionRef
+from headrace.storage.folder import MappedFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,7 +47,7 @@ class TaskState:
         self._partition = partition
         self._owners = operators
         self._ranges = _ranges(operators, partition)
-        self._maps: dict[str, pa.Buffer] = {}
+        self._maps: dict[str, MappedFile] = {}
         self._stores: dict[StoreKey, RunStore] = {}
         self._operators: dict[str, OperatorState] = {}
         self.ref: VersionRef | None = None
@@ -106,6 +107,7 @@ class TaskState:
         The operators must have ended the epoch. The same changes give the same bytes under the same name. A version
         whose new and inline parts, with the index, are at most ``inline_threshold`` bytes is held in the reference.
         """
+        self._let_go_of_surplus()
         if self.ref is not None and not any(store.changed for store in self._stores.values()):
             return self.ref
         owned = {uid: self._owned_by(uid) for uid in self.uids()}
@@ -143,7 +145,7 @@ class TaskState:
 
     def _inline_version(self, image: _VersionImage, chunks: Sequence[bytes | pa.Buffer], epoch: int) -> VersionRef:
         data = b"".join(memoryview(chunk) for chunk in chunks)
-        whole = pa.py_buffer(data)
+        whole = MappedFile(pa.py_buffer(data))
         for section, offset in image.added:
             section.moved_to("", offset, lambda: whole)
         return VersionRef(self._stage, self._partition, epoch, inline=data, files=tuple(sorted(image.files)))
@@ -172,7 +174,7 @@ class TaskState:
         return all(tuple(owned) == self._owned_by(uid) for uid, owned in index["owned"].items())
 
     def _read_runs(
-        self, index: dict[str, Any], ref: VersionRef, load: Callable[[], pa.Buffer]
+        self, index: dict[str, Any], ref: VersionRef, load: Callable[[], MappedFile]
     ) -> Iterator[tuple[StoreKey, Run]]:
         for entry in index["runs"]:
             uid, store = entry["uid"], entry["store"]
@@ -183,20 +185,30 @@ class TaskState:
             if run is not None:
                 yield (uid, store), run
 
-    def _loader(self, name: str) -> Callable[[], pa.Buffer]:
+    def _loader(self, name: str) -> Callable[[], MappedFile]:
         return lambda: self._map(name)
 
-    def _map(self, name: str) -> pa.Buffer:
-        buffer = self._maps.get(name)
-        if buffer is None:
+    def _map(self, name: str) -> MappedFile:
+        file = self._maps.get(name)
+        if file is None:
             try:
-                buffer = self._maps[name] = self._storage.map(name)
+                file = self._maps[name] = self._storage.map(name)
             except (FileNotFoundError, IsADirectoryError) as error:
                 raise StateCorruptedError(f"the state file {name} is missing") from error
-        return buffer
+        return file
 
     def _forget_maps(self, files: Sequence[str]) -> None:
-        self._maps = {name: buffer for name, buffer in self._maps.items() if name in files}
+        self._maps = {name: file for name, file in self._maps.items() if name in files}
+
+    def _let_go_of_surplus(self) -> None:
+        surplus = {name for name, file in self._maps.items() if file.is_surplus}
+        if not surplus:
+            return
+        for store in self._stores.values():
+            for run in store.runs:
+                if run.section.file in surplus:
+                    run.section.let_go()
+        self._maps = {name: file for name, file in self._maps.items() if name not in surplus}
 
 
 class HashMapStateBackend(StateBackend):
@@ -274,6 +286,6 @@ def run_of_entry(entry: dict[str, Any], section: Section) -> Run:
     return Run(section, entry["meta"], (low, high), whole=entry["whole"], origin=entry["origin"])
 
 
-def _inline_loader(data: bytes) -> Callable[[], pa.Buffer]:
-    whole = pa.py_buffer(data)
+def _inline_loader(data: bytes) -> Callable[[], MappedFile]:
+    whole = MappedFile(pa.py_buffer(data))
     return lambda: whole

@@ -14,8 +14,7 @@ from headrace.state.run_layout import EXPIRY, VALUE
 from headrace.state.state_table import Elements, StateTable, changed_keys, gathered
 
 if TYPE_CHECKING:
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.state.descriptors import ValueStateDescriptor
+    from headrace.state.descriptors import StateDescriptor, ValueStateDescriptor
     from headrace.state.key_scope import StateScope
 
 UNLOADED: Final[Any] = object()
@@ -23,6 +22,9 @@ UNLOADED: Final[Any] = object()
 
 CHANGED: Final[Any] = object()
 """Stands for a stored element whose successor was changed in place."""
+
+_ELEMENT_NAMES: Final = {"value": "value", "reducing": "reduced value", "aggregating": "accumulator"}
+"""What errors call the element of a state, by the kind of its descriptor."""
 
 
 class ElementCells:
@@ -33,11 +35,12 @@ class ElementCells:
     were met since it was last called.
     """
 
-    def __init__(self, scope: StateScope, table: StateTable, type_: TypeInformation) -> None:
+    def __init__(self, scope: StateScope, table: StateTable, descriptor: StateDescriptor) -> None:
         self._scope = scope
         self.table = table
-        self.handler = handler_of(type_)
-        self._elements = Elements(type_, table.ttl is not None)
+        self.handler = handler_of(descriptor.type_info)
+        self.subject = f"{descriptor.label}: the {_ELEMENT_NAMES[descriptor.kind]}"
+        self._elements = Elements(descriptor.type_info, table.ttl is not None)
         self.now: list[Any] = []
         self.stored: list[Any] = []
         self._loaded = 0
@@ -97,13 +100,14 @@ class ElementCells:
 class PlainValueState(ValueState[Any]):
     """The value of a type whose values cannot be changed in place, without a time to live."""
 
-    __slots__ = ("_cells", "_coerce", "_is_coerced", "_now", "_scope")
+    __slots__ = ("_cells", "_coerce", "_is_coerced", "_now", "_scope", "_subject")
 
     def __init__(self, scope: StateScope, cells: ElementCells) -> None:
         self._scope = scope
         self._cells = cells
         self._now = cells.now
         self._coerce, self._is_coerced = cells.handler.coerce, cells.handler.is_coerced
+        self._subject = cells.subject
 
     def value(self) -> Any:
         ordinal = self._scope.current.ordinal
@@ -115,7 +119,7 @@ class PlainValueState(ValueState[Any]):
 
     def update(self, value: Any) -> None:
         if not self._is_coerced(value):
-            value = self._coerce(value)
+            value = self._coerce(value, self._subject)
         # As _put, without another call for each record.
         ordinal = self._scope.current.ordinal
         try:
@@ -144,7 +148,7 @@ class CopyingValueState(PlainValueState):
         return copy_value(super().value())
 
     def update(self, value: Any) -> None:
-        self._put(copy_value(self._coerce(value)))
+        self._put(copy_value(self._coerce(value, self._subject)))
 
 
 class ExpiringValueState(PlainValueState):
@@ -170,7 +174,7 @@ class ExpiringValueState(PlainValueState):
         ttl = self._cells.table.ttl
         assert ttl is not None
         now = self._scope.clock
-        self._put(None if value is None else (copy_value(self._coerce(value)), ttl.expiry(now)))
+        self._put(None if value is None else (copy_value(self._coerce(value, self._subject)), ttl.expiry(now)))
 
 
 def value_state(scope: StateScope, cells: ElementCells, descriptor: ValueStateDescriptor) -> PlainValueState:

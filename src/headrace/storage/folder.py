@@ -19,6 +19,27 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 
+class MappedFile:
+    """The bytes of a file that never changes.
+
+    Attributes:
+        buffer: as long as the file; only what was fetched may be read.
+        is_surplus: whether whoever holds it should let go of it when it can be done without, to make room for others.
+    """
+
+    def __init__(self, buffer: pa.Buffer) -> None:
+        self.buffer = buffer
+        self.is_surplus = False
+
+    def fetch(self, start: int, stop: int) -> None:
+        """See to it that these bytes can be read; all can at once, unless a class says otherwise.
+
+        Raises:
+            FileNotFoundError: when the file is needed for that and has been removed.
+            OSError: when it cannot be read.
+        """
+
+
 class Folder(ABC):
     """A folder of named files, and of further folders; picklable, so that tasks can open it.
 
@@ -90,10 +111,10 @@ class Folder(ABC):
         """A part of a file, fewer bytes where it ends before; errors as with :meth:`read`."""
 
     @abstractmethod
-    def map(self, name: str) -> pa.Buffer:
+    def map(self, name: str) -> MappedFile:
         """The bytes of a file that never changes, in memory only as far as they are touched.
 
-        They stay readable when the file is removed. Errors as with :meth:`read`.
+        What was fetched stays readable when the file is removed. Errors as with :meth:`read`.
         """
 
     @abstractmethod

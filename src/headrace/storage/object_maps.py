@@ -1,35 +1,158 @@
-"""State files of an object store in this process: whole, in memory while small, else in an unnamed temporary file."""
+"""State files of an object store in this process: small ones whole, of large ones the pieces that were touched."""
 
 from __future__ import annotations
 
 import mmap
+import os
 import tempfile
 import threading
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from headrace.storage.folder import MappedFile
 
-_IN_MEMORY_BYTES: Final = 8 << 20
-"""A file up to this size is held in memory."""
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from typing_extensions import Buffer
+
+    from headrace.storage.folder import Folder
+
+    FileKey = tuple[Folder, str]
+    """The folder of a file, and its name."""
+
+WHOLE_BYTES: Final = 8 << 20
+"""A file up to this size is fetched whole, and held in memory."""
+
+PIECE: Final = 512 << 10
+"""Larger ones are fetched in pieces of this size."""
+
+_AHEAD: Final = 4
+"""A request fetches at least so much: what was fetched of the file before, divided by this. So one that is read from
+end to end, here and there, takes some dozens of requests, and one of which little is touched, little."""
 
 _KEPT_BYTES: Final = 64 << 20
 """How much of what was written is kept until it is read."""
 
+_RANGED_BYTES: Final = 4 << 30
+"""How much of large files a process keeps on its disk while they can be done without."""
 
-def spooled(chunks: Iterable[bytes]) -> pa.Buffer:
-    """The bytes of a file as it comes in; when they are many, a disk has them, as long as the buffer is there."""
-    with tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES) as file:
+_RANGED_FILES: Final = 128
+"""How many of them: each has two file descriptors."""
+
+
+class RangedFile(MappedFile):
+    """A file of which the pieces that were asked for are in a sparse, unnamed file on this machine's disk.
+
+    Args:
+        size: how many bytes the file has.
+        start: the first of them, a whole piece.
+        stream: gives the bytes from the first up to the second position, all of them, or raises.
+        on_growth: called when more has been fetched.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        start: bytes,
+        stream: Callable[[int, int], Iterable[Buffer]],
+        on_growth: Callable[[], None],
+    ) -> None:
+        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 # as long as this object
+        self._file.truncate(size)
+        super().__init__(pa.py_buffer(mmap.mmap(self._file.fileno(), size, prot=mmap.PROT_READ)))
+        self._size = size
+        self._stream = stream
+        self._on_growth = on_growth
+        self._lock = threading.Lock()
+        self._present = bytearray(-(-size // PIECE))
+        self._store(0, [start])
+        self._present[0] = 1
+
+    @property
+    def fetched(self) -> int:
+        """How many bytes were, in whole pieces."""
+        return self._present.count(1) * PIECE
+
+    def fetch(self, start: int, stop: int) -> None:
+        if start >= stop:
+            return
+        with self._lock:
+            missing = list(self._missing(start // PIECE, -(-stop // PIECE)))
+            for first, end in missing:
+                self._fetch_pieces(first, self._further(first, end))
+        if missing:
+            self._on_growth()
+
+    def _missing(self, first: int, end: int) -> Iterator[tuple[int, int]]:
+        """The pieces from the first up to the second that are not here, those that follow one another together."""
+        at = self._present.find(0, first, end)
+        while at >= 0:
+            stop = self._present.find(1, at, end)
+            yield at, stop if stop >= 0 else end
+            at = self._present.find(0, stop, end) if stop >= 0 else -1
+
+    def _further(self, first: int, end: int) -> int:
+        """Where a request ends that is worth its time, up to the next piece that is here."""
+        worth = max(end, min(first + self._present.count(1) // _AHEAD, len(self._present)))
+        stop = self._present.find(1, end, worth)
+        return stop if stop >= 0 else worth
+
+    def _fetch_pieces(self, first: int, end: int) -> None:
+        start, stop = first * PIECE, min(end * PIECE, self._size)
+        self._store(start, self._stream(start, stop))
+        self._present[first:end] = b"\1" * (end - first)
+
+    def _store(self, at: int, chunks: Iterable[Buffer]) -> None:
+        # Not through the mapping: where the disk is full, that would end the process.
         for chunk in chunks:
-            file.write(chunk)
-        size = file.tell()
-        if size <= _IN_MEMORY_BYTES:
-            file.seek(0)
-            return pa.py_buffer(file.read())
-        file.flush()
-        return pa.py_buffer(mmap.mmap(file.fileno(), size, prot=mmap.PROT_READ))
+            view = memoryview(chunk).cast("B")
+            while view:
+                written = os.pwrite(self._file.fileno(), view, at)
+                at, view = at + written, view[written:]
+
+
+class RangedFiles:
+    """The large files of this process, so that who reads one again need not fetch its pieces again.
+
+    Above the limit those that were opened first are surplus: they are not handed out any more, and their bytes are gone
+    when all who hold them have let go.
+    """
+
+    def __init__(self, limit: int = _RANGED_BYTES) -> None:
+        self._limit = limit
+        self._files: dict[FileKey, RangedFile] = {}
+        self._lock = threading.Lock()
+
+    def find(self, key: FileKey) -> RangedFile | None:
+        """The file, if it is here; it is the newest from now on."""
+        with self._lock:
+            file = self._files.pop(key, None)
+            if file is not None:
+                self._files[key] = file
+            return file
+
+    def open(self, key: FileKey, size: int, start: bytes, stream: Callable[[int, int], Iterable[Buffer]]) -> RangedFile:
+        """A file that is not here; arguments as with :class:`RangedFile`."""
+        file = RangedFile(size, start, stream, self._make_room)
+        with self._lock:
+            self._files[key] = file
+        self._make_room()
+        return file
+
+    def forget(self, key: FileKey) -> None:
+        """A file is removed or written anew; who holds it goes on reading it."""
+        with self._lock:
+            self._files.pop(key, None)
+
+    def _make_room(self) -> None:
+        with self._lock:
+            taken = sum(file.fetched for file in self._files.values())
+            while taken > self._limit or len(self._files) > _RANGED_FILES:
+                file = self._files.pop(next(iter(self._files)))
+                file.is_surplus = True
+                taken -= file.fetched
 
 
 class WrittenFiles:
@@ -38,10 +161,10 @@ class WrittenFiles:
     def __init__(self, limit: int = _KEPT_BYTES) -> None:
         self._limit = limit
         self._size = 0
-        self._files: dict[tuple[str, str], bytes] = {}
+        self._files: dict[FileKey, bytes] = {}
         self._lock = threading.Lock()
 
-    def keep(self, key: tuple[str, str], content: bytes) -> None:
+    def keep(self, key: FileKey, content: bytes) -> None:
         """A file was written."""
         self.take(key)
         with self._lock:
@@ -50,7 +173,7 @@ class WrittenFiles:
             while self._size > self._limit:
                 self._size -= len(self._files.pop(next(iter(self._files))))
 
-    def take(self, key: tuple[str, str]) -> bytes | None:
+    def take(self, key: FileKey) -> bytes | None:
         """A file's content, if it is still here; from now on it is not."""
         with self._lock:
             content = self._files.pop(key, None)

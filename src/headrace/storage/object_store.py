@@ -10,13 +10,14 @@ import contextlib
 import errno
 import uuid
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from headrace.storage.folder import Folder, Log, checked_name
+from headrace.storage.folder import Folder, Log, MappedFile, checked_name
 from headrace.storage.object_client import NO_BUCKET, client, translated
-from headrace.storage.object_maps import WrittenFiles, spooled
+from headrace.storage.object_maps import PIECE, WHOLE_BYTES, RangedFiles, WrittenFiles
 from headrace.storage.segments import Segments, segment
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ _SINGLE_PUT_BYTES: Final = 16 << 20
 """What is larger is sent in several parts, without a copy of the whole."""
 
 _written = WrittenFiles()
+_ranged = RangedFiles()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +115,12 @@ class ObjectFolder(Folder):
 
         views = [memoryview(chunk).cast("B") for chunk in chunks]
         size = sum(view.nbytes for view in views)
+        self._forget(name)
         with translated(self.locate(name), NO_BUCKET):
             if size <= _SINGLE_PUT_BYTES:
                 content = b"".join(views)
                 obstore.put(self._store(), self._key(name), content, use_multipart=False)
-                _written.keep((self.bucket, self._key(name)), content)
+                _written.keep((self, name), content)
             else:
                 obstore.put(self._store(), self._key(name), iter(views))
 
@@ -143,14 +146,52 @@ class ObjectFolder(Folder):
                 raise
             return b""
 
-    def map(self, name: str) -> pa.Buffer:
+    def map(self, name: str) -> MappedFile:
+        kept = _written.take((self, name))
+        if kept is not None:
+            return MappedFile(pa.py_buffer(kept))
+        ranged = _ranged.find((self, name))
+        if ranged is not None:
+            return ranged
+        size, start = self._beginning(name)
+        if size > WHOLE_BYTES:
+            return _ranged.open((self, name), size, start, partial(self._stream, name))
+        rest = self._stream(name, len(start), size) if size > len(start) else ()
+        return MappedFile(pa.py_buffer(b"".join([start, *rest])))
+
+    def _beginning(self, name: str) -> tuple[int, bytes]:
+        """The size of a file, and its first piece."""
         import obstore
 
-        kept = _written.take((self.bucket, self._key(name)))
-        if kept is not None:
-            return pa.py_buffer(kept)
+        try:
+            with self._reading(name):
+                found = obstore.get(self._store(), self._key(name), options={"range": (0, PIECE)})
+                return int(found.meta["size"]), bytes(found.bytes())
+        except (FileNotFoundError, IsADirectoryError):
+            raise
+        except OSError:  # an empty file has no first piece
+            if self.size(name) == 0:
+                return 0, b""
+            raise
+
+    def _stream(self, name: str, start: int, stop: int) -> Iterator[Buffer]:
+        """A part of a file as it comes in.
+
+        Raises:
+            OSError: when not all of it comes, or something else.
+        """
+        import obstore
+
+        at = start
         with self._reading(name):
-            return spooled(obstore.get(self._store(), self._key(name)).stream())
+            for chunk in obstore.get(self._store(), self._key(name), options={"range": (start, stop)}).stream():
+                at += len(chunk)
+                if at > stop:
+                    break
+                yield chunk
+        if at != stop:
+            where = self.locate(name)
+            raise OSError(errno.EIO, f"bytes {start} to {stop} were asked for, and {at - start} have come", where)
 
     def size(self, name: str) -> int | None:
         import obstore
@@ -168,7 +209,7 @@ class ObjectFolder(Folder):
     def remove(self, name: str) -> bool:
         import obstore
 
-        _written.take((self.bucket, self._key(name)))
+        self._forget(name)
         try:
             with translated(self.locate(name)):
                 obstore.delete(self._store(), self._key(name))
@@ -180,8 +221,8 @@ class ObjectFolder(Folder):
         import obstore
 
         keys = [self._key(name) for name in names]
-        for key in keys:
-            _written.take((self.bucket, key))
+        for name in names:
+            self._forget(name)
         try:
             with translated(str(self)):
                 obstore.delete(self._store(), keys)
@@ -208,6 +249,10 @@ class ObjectFolder(Folder):
         segments = Segments(self.folder(name))
         segments.remove()
         return bool(segments.names) or (self.size(name) is not None and self.remove(name))
+
+    def _forget(self, name: str) -> None:
+        _written.take((self, name))
+        _ranged.forget((self, name))
 
     @contextlib.contextmanager
     def _reading(self, name: str) -> Iterator[None]:

@@ -22,7 +22,7 @@ from headrace.common.durable import (
     target_of_temporary,
     write_file,
 )
-from headrace.storage.folder import Folder, Log, checked_name
+from headrace.storage.folder import Folder, Log, MappedFile, checked_name
 from headrace.storage.segments import Segments
 
 if TYPE_CHECKING:
@@ -75,14 +75,14 @@ class PosixFolder(Folder):
             file.seek(start)
             return file.read(length)
 
-    def map(self, name: str) -> pa.Buffer:
+    def map(self, name: str) -> MappedFile:
         path = self._file(name)
         info = path.stat()
         _check_regular(path, info)
         if not info.st_size:
-            return pa.py_buffer(b"")
+            return MappedFile(pa.py_buffer(b""))
         with pa.memory_map(os.fsencode(path), "r") as file:  # a name need not be UTF-8
-            return file.read_buffer()
+            return MappedFile(file.read_buffer())
 
     def size(self, name: str) -> int | None:
         return size_of(self._file(name))

@@ -16,6 +16,7 @@ from headrace.common import Configuration, Types, WatermarkStrategy
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors.file_system import FileSource, StreamFormat
 from headrace.jobmanager.progress import EpochStatistics
+from headrace.storage.locations import open_storage
 from tests.reliability.support.canonical import row_sink
 from tests.reliability.support.checkpoints import manifests
 from tests.reliability.support.file_sinks import A_FILE_AN_EPOCH, ROLLED_BY_SIZE
@@ -56,8 +57,8 @@ class Job:
     Attributes:
         folder: where its checkpoints and its output are.
         input: where its input is.
-        elsewhere: makes a checkpoint directory on another storage; what is in the folder moves there as long as the
-            job runs.
+        elsewhere: makes a checkpoint directory on another storage; what is in the folder moves there, output too, as
+            long as the job runs.
     """
 
     folder: Path
@@ -95,30 +96,36 @@ class Job:
         return sorted(found, key=lambda path: path.name.split("-")[3:] + path.name.split("-")[2:3])
 
     def _run(self, recorder: Recorder, *, watch: bool) -> None:
-        with self._checkpoints() as checkpoints:
-            self._execute(checkpoints, recorder, watch=watch)
+        with self._moved() as (checkpoints, output):
+            self._execute(checkpoints, output, recorder, watch=watch)
 
     @contextlib.contextmanager
-    def _checkpoints(self) -> Iterator[CheckpointDirectory]:
+    def _moved(self) -> Iterator[tuple[CheckpointDirectory, str]]:
+        """Where the checkpoints are, and the folders of the sinks."""
         if self.elsewhere is None:
-            yield on_posix(self.folder)
+            yield on_posix(self.folder), str(self.folder)
             return
-        here, there = self.folder / "checkpoints", self.elsewhere()
-        if here.exists():
-            upload(here, there.folder)
+        there = self.elsewhere()
+        output = there.location.rpartition("/")[0]
+        places = {name: open_storage(f"{output}/{name}", options=there.options) for name in SINKS}
+        places["checkpoints"] = there.folder
+        for name, place in places.items():
+            if (self.folder / name).exists():
+                upload(self.folder / name, place)
         try:
-            yield there
+            yield there, output
         finally:
-            shutil.rmtree(here, ignore_errors=True)
-            download(there.folder, here)
+            for name, place in places.items():
+                shutil.rmtree(self.folder / name, ignore_errors=True)
+                download(place, self.folder / name)
 
-    def _execute(self, checkpoints: CheckpointDirectory, recorder: Recorder, *, watch: bool) -> None:
+    def _execute(self, checkpoints: CheckpointDirectory, output: str, recorder: Recorder, *, watch: bool) -> None:
         settings = self._settings(checkpoints)
         env = StreamExecutionEnvironment.get_execution_environment(settings).set_parallelism(2)
         left, right = (self._numbers(env, side, watch=watch) for side in ("left", "right"))
         seen = left.union(right).key_by(lambda number: number % KEYS, Types.LONG()).process(Seen(), RECORD).uid("seen")
         for name in SINKS:
-            sink = WatchedSink(row_sink(self.folder / name, ROLLED_BY_SIZE if name == "rolled" else A_FILE_AN_EPOCH))
+            sink = WatchedSink(row_sink(f"{output}/{name}", ROLLED_BY_SIZE if name == "rolled" else A_FILE_AN_EPOCH))
             if name == "shown" and isinstance(recorder, _Crasher):
                 sink.after = recorder.committed
             seen.sink_to(sink).uid(name)

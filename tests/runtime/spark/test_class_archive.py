@@ -210,6 +210,7 @@ def test_a_process_of_its_own_makes_it(tmp_path: Path, spark_home: Path, monkeyp
     ((command, how),) = commands
     assert command == [sys.executable, "-m", "headrace.runtime.spark.class_training", str(archive.folder)]
     assert how["start_new_session"]
+    assert how["env"]["TMPDIR"] == str(archive.folder), "the program's may go with the program"
 
 
 @pytest.mark.parametrize(
@@ -268,7 +269,7 @@ from headrace.runtime.spark.session import acquire_session
 from pyspark import SparkContext
 handle = acquire_session({}, master="local[1]")
 maps = Path(f"/proc/{SparkContext._gateway.proc.pid}/maps").read_text()
-print({line.split()[-1] for line in maps.splitlines() if line.endswith(".jsa") and "headrace" in line})
+print({line.split(maxsplit=5)[-1] for line in maps.splitlines() if line.endswith(".jsa") and "headrace" in line})
 print(handle.session.range(3).count())
 handle.stop()
 """

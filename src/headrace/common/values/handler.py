@@ -85,8 +85,8 @@ class TypeHandler(ABC):
         """Whether all of some values are coerced."""
         return all(map(self.is_coerced, values))
 
-    def coerce(self, value: Any) -> Any:
-        """The value itself if it is coerced, else one that is.
+    def coerce(self, value: Any, subject: str = "the value") -> Any:
+        """The value itself if it is coerced, else one that is; ``subject`` is what an error calls it.
 
         Raises:
             InvalidTypeError: when it does not fit the type; the message says what was expected.
@@ -99,7 +99,7 @@ class TypeHandler(ABC):
         try:
             return self.decode(self.encode([value]))[0]
         except WrongValueError as error:
-            raise InvalidTypeError(f"the value{error.describe()}") from error
+            raise InvalidTypeError(f"{subject}{error.describe()}") from error
 
     def coerce_fast(self, value: Any) -> Any:
         """A value that is not coerced, coerced without Arrow, which takes tens of microseconds for a single value.

@@ -115,7 +115,8 @@ class ClassArchive:
             return
         command = [sys.executable, "-m", "headrace.runtime.spark.class_training", str(self.folder)]
         path = [str(_IMPORTED_FROM), *filter(None, (os.environ.get("PYTHONPATH"),))]
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(path)}
+        # The program's folder for temporary files may go with the program.
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(path), "TMPDIR": str(self.folder)}
         with contextlib.suppress(OSError), (self.folder / _LOG).open("wb") as log:
             maker = subprocess.Popen(
                 command,
