@@ -436,3 +436,13 @@ def test_the_manifest_says_the_backend_and_another_one_is_refused() -> None:
 def test_a_backend_that_is_not_there() -> None:
     with pytest.raises(ConfigurationError, match="there is no state backend 'rocksdb': there are 'dictionary', 'hash"):
         JobHarness(everything, configuration={"state.backend.type": "rocksdb"})
+
+
+@pytest.mark.parametrize("name", ["hashmap", "HashMap", "HASHMAP"])
+def test_the_backend_that_is_built_in_is_known_in_any_case_as_in_flink(name: str) -> None:
+    with JobHarness(everything, configuration={"state.backend.type": name}) as job:
+        job.push("events", ("ann", 1, 1))
+        job.run_epoch()
+        held = job.checkpoint()
+    with JobHarness(everything, restore=held) as job:
+        job.run_epoch()

@@ -120,8 +120,8 @@ def plan_graph(graph: StreamGraph, configuration: Configuration, job_name: str |
 
 
 def _state_backend(name: str) -> StateBackend:
-    if name == DEFAULT_BACKEND:  # looking for plugins takes some 50 ms, and most programs need none
-        return HashMapStateBackend(name)
+    if name.lower() == DEFAULT_BACKEND:  # looking for plugins takes some 50 ms, and most programs need none
+        return HashMapStateBackend(DEFAULT_BACKEND)
     return STATE_BACKENDS.load(name)
 
 
