@@ -162,7 +162,7 @@ def test_event_time_needs_a_field_that_is_there(env: StreamExecutionEnvironment)
         ("process", Split, r"write Split\(\)"),
         ("sink_to", print, "sink_to takes a Sink"),
         ("union", 3, "union takes a DataStream"),
-        ("get_side_output", "late", "get_side_output takes a OutputTag"),
+        ("get_side_output", "late", "get_side_output takes an OutputTag"),
         ("key_by", 1.5, "expected a KeySelector or a function"),
         ("assign_timestamps_and_watermarks", 1, "expected a WatermarkStrategy"),
     ],

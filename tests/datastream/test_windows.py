@@ -267,7 +267,7 @@ def test_aggregate_function_with_everything(windows: WindowedStream, graph: Stre
         (lambda w: w.apply(3), "expected a WindowFunction or a function"),
         (lambda w: w.reduce(3), "expected a ReduceFunction or a function"),
         (lambda w: w.allowed_lateness(-1), "cannot be negative"),
-        (lambda w: w.side_output_late_data("late"), "side_output_late_data takes a OutputTag"),
+        (lambda w: w.side_output_late_data("late"), "side_output_late_data takes an OutputTag"),
     ],
 )
 def test_wrong_arguments_are_refused(windows: WindowedStream, graph: StreamGraph, use: Any, message: str) -> None:

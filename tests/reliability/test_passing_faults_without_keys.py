@@ -21,6 +21,7 @@ from headrace.jobmanager import compaction
 from headrace.operators.base import Operator, OperatorContext, Output
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.runtime.task import operator_table
+from headrace.state import task_state
 from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor
 from headrace.state.kinds import StateKind, StateKinds
 from headrace.state.task_state import TaskState
@@ -128,7 +129,7 @@ POINTS = [
     Point(TaskState, "open", frozenset({1, 3, 8, 20, 33})),
     Point(TaskState, "snapshot", frozenset({1, 4, 9, 21, 34})),
     Point(TaskState, "adopt", frozenset({1, 3})),
-    Point(compaction, "plan_compaction"),
+    Point(task_state, "plan_compaction"),
     Point(LocalRuntime, "run_background"),
     Point(LocalRuntime, "run_epoch"),
 ]
