@@ -36,8 +36,8 @@ class Recorder(Committer):
             raise self.faults.pop(0)
         self.calls.append((epoch, tuple(committables)))
 
-    def recover(self, held: Any) -> None:
-        self.events.append(f"recover {held} after {len(self.calls)}")
+    def recover(self, in_progress: Any) -> None:
+        self.events.append(f"recover {in_progress} after {len(self.calls)}")
 
     def finish(self) -> None:
         self.events.append(f"finish after {len(self.calls)}")

@@ -137,9 +137,9 @@ class CommitCoordinator:
         """How many epochs wait for their sinks."""
         return self._waiting_epochs
 
-    def recover(self, held: Mapping[str, Any]) -> None:
-        """After everything pending is committed: let sinks check what they hold back, and remove what attempts left."""
-        self._have_done("recovery", lambda sink, committer: committer.recover(held.get(sink)))
+    def recover(self, in_progress: Mapping[str, Any]) -> None:
+        """After everything pending is committed: let sinks check what is in progress, and remove what attempts left."""
+        self._have_done("recovery", lambda sink, committer: committer.recover(in_progress.get(sink)))
 
     def finish(self) -> None:
         """The job has ended: commit the rest, and let sinks remove what they kept for themselves."""

@@ -99,7 +99,7 @@ class EpochPlanner:
         return min([*self._times(manifest), *(time for time in idle if time is not None)], default=None)
 
     def _times(self, manifest: Manifest) -> Iterator[int]:
-        """When an epoch is due without input: for the processing-time timers of each task, for what sinks hold back."""
+        """When an epoch is due without input: for the processing-time timers of each task, for output in progress."""
         yield from _timers(manifest)
         due = self._pre_commits.next_due(manifest)
         if due is not None:

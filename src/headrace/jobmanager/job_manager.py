@@ -391,7 +391,7 @@ class JobManager:
         self._checkpoints.check_owner()  # who has taken over since would not know of the committers
         parts.commits.start()
         if recovers:
-            parts.commits.recover(manifest.held)
+            parts.commits.recover(manifest.in_progress)
             self._store.remove_leftovers(manifest.generation)
             self._compaction.restarted()
 

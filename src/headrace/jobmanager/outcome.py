@@ -88,7 +88,7 @@ def next_manifest(
         sources=sources,
         stages=tuple(_stage(stage, by_task) for stage in plan.stages),
         pending=sinks.commits,
-        held=sinks.held,
+        in_progress=sinks.in_progress,
         finished=context.is_last,
         counters=_counters(manifest.counters, plan, reports, read),
     )

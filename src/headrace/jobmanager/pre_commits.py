@@ -1,4 +1,4 @@
-"""What sinks hold back: decided before the manifest is written, and kept in it."""
+"""What sinks commit with an epoch and what stays in progress: decided before the manifest, and kept in it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class SinkOutput:
 
     Attributes:
         commits: what is committed once the manifest exists.
-        held: by uid of the sink, what waits for more.
+        in_progress: by uid of the sink, what is written, but waits for more.
     """
 
     commits: tuple[PendingCommit, ...]
-    held: Mapping[str, Any]
+    in_progress: Mapping[str, Any]
 
 
 class PreCommits:
@@ -56,23 +56,23 @@ class PreCommits:
             written: what the writers gave, by uid of the sink.
             is_last: whether the job ends with it.
         """
-        commits, held = [], {}
+        commits, in_progress = [], {}
         for uid, pre_commit in self._sinks.items():
             ready: Sequence[Any] = written.get(uid, ())
             if pre_commit is not None:
-                prepared = pre_commit.prepare(manifest.held.get(uid), ready, now, is_last=is_last)
+                prepared = pre_commit.prepare(manifest.in_progress.get(uid), ready, now, is_last=is_last)
                 ready = as_in_a_checkpoint(prepared.ready)
-                if prepared.held is not None:
-                    held[uid] = as_json(prepared.held)
+                if prepared.in_progress is not None:
+                    in_progress[uid] = as_json(prepared.in_progress)
             if ready:
                 commits.append(PendingCommit(epoch, uid, now, tuple(ready)))
-        return SinkOutput(tuple(commits), held)
+        return SinkOutput(tuple(commits), in_progress)
 
     def next_due(self, manifest: Manifest) -> int | None:
-        """When something that is held back becomes ready by itself, in milliseconds; None for never."""
+        """When something in progress becomes ready by itself, in milliseconds; None for never."""
         times = (
-            pre_commit.due(manifest.held[uid])
+            pre_commit.due(manifest.in_progress[uid])
             for uid, pre_commit in self._sinks.items()
-            if pre_commit is not None and uid in manifest.held
+            if pre_commit is not None and uid in manifest.in_progress
         )
         return min((time for time in times if time is not None), default=None)
