@@ -19,7 +19,7 @@ from headrace.runtime.task.failures import restore
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from headrace.jobmanager.pre_commits import SinkOutput
+    from headrace.jobmanager.sinks import SinkOutput
     from headrace.plan.job_plan import JobPlan, Stage
     from headrace.runtime.task.messages import EpochContext, TaskReport
 
