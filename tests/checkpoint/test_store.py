@@ -95,14 +95,14 @@ def test_of_two_that_take_over_the_younger_one_owns(store: CheckpointStore) -> N
 
 def written_between_check_and_end(store: CheckpointStore, mine: Manifest, between: Callable[[], None]) -> None:
     """Lets ``store`` write a manifest and does something before it finds out who owns the job."""
-    create = store._create
+    create = store._manifests.create
 
     def create_and_pause(new: Manifest) -> bool:
         done = create(new)
         between()
         return done
 
-    with mock.patch.object(store, "_create", create_and_pause), pytest.raises(JobSupersededError):
+    with mock.patch.object(store._manifests, "create", create_and_pause), pytest.raises(JobSupersededError):
         store.write(mine)
 
 
