@@ -21,10 +21,10 @@ class CheckSource:
         self._variables = 0
 
     @staticmethod
-    def compiled(handler: TypeHandler) -> Callable[[Any], bool]:
-        """The check of a handler: whether a value is coerced."""
+    def compiled(handler: TypeHandler, *, takes_none: bool = True) -> Callable[[Any], bool]:
+        """The check of a handler: whether a value is coerced; without ``takes_none``, whether it is and is not None."""
         source = CheckSource()
-        condition = source.or_none(handler, "value")
+        condition = source.or_none(handler, "value") if takes_none else handler.add_check(source, "value")
         check: Callable[[Any], bool] = eval(f"lambda value: {condition}", source._objects)
         return check
 
