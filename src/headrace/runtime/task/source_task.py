@@ -84,8 +84,7 @@ class SourceTask:
             if timestamps is None:
                 timestamps = np.full(count, NO_TIMESTAMP, dtype=np.int64)
             watermarks = np.full(count, MIN_WATERMARK, dtype=np.int64)
-            type_ = planned.node.type_of(None)
-            output.emit(Batch(type_, timestamps, watermarks, rows=records.rows, columns=records.columns))
+            output.emit(Batch(planned.output_type, timestamps, watermarks, rows=records.rows, columns=records.columns))
         for name, amount in records.counters.items():
             counters = self._source_counters.setdefault(node, {})
             counters[name] = counters.get(name, 0) + amount
@@ -95,7 +94,7 @@ class SourceTask:
     def _emit_rejected(self, planned: PlannedOperator, rejected: list[tuple[str, str, str]]) -> None:
         member_counters = self._source_records
         member_counters[planned.node.id] = member_counters.get(planned.node.id, 0) + len(rejected)
-        ((tag_id, type_),) = planned.node.side_types
+        ((tag_id, type_),) = planned.node.outputs.side_types.items()
         times = np.full(len(rejected), NO_TIMESTAMP, dtype=np.int64)
         rows: list[Any] = [Row(where=where, raw=raw, reason=reason) for where, raw, reason in rejected]
         self._chain.sources[planned.node.id].emit_side(tag_id, Batch(type_, times, times, rows=rows))
