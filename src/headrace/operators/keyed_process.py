@@ -14,7 +14,7 @@ from headrace.operators.collector import RowCollector
 from headrace.operators.functions import close_function, open_function
 from headrace.operators.runtime_context import RuntimeContext
 from headrace.operators.user_code import calling_user_code, user_error
-from headrace.state.key_entries import NO_KEY
+from headrace.state.keys.entries import NO_KEY
 from headrace.time.time_domain import TimeDomain
 
 if TYPE_CHECKING:

@@ -1,13 +1,20 @@
-"""Names of the columns of runs, and what they hold."""
+"""Names of the columns of runs, and of the entries of ``meta``, with what they hold."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from headrace.state.runs import HASH
-
 KIND: Final = "kind"
 """The entry of ``meta`` that says what a run holds, and so how it is merged."""
+
+SORT: Final = "sort"
+"""The entry of ``meta`` that lists the columns by which a run is sorted."""
+
+ELEMENT_COUNT: Final = "elements"
+"""The entry of ``meta`` that says how many elements the lists of a run have, if its rows have lists of elements."""
+
+HASH: Final = "hash"
+"""The column (uint64) of the keys' hashes; rows of a store without it belong to no key."""
 
 KEY: Final = "key"
 """The keys in canonical form."""

@@ -2,7 +2,7 @@
 
 The key group of a key is the place of its hash among ``max_parallelism`` equal parts of the range of hashes. So key
 groups rise with the hash: what is sorted by hash is sorted by key group, and the keys of a partition are one slice.
-All hashes are the unsigned 64-bit ones of :mod:`headrace.state.hashing`.
+All hashes are the unsigned 64-bit ones of :mod:`headrace.state.keys.hashing`.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.errors import InvalidTypeError
-from headrace.state import xxh64
+from headrace.state.keys import xxh64
 
 if TYPE_CHECKING:
     import numpy.typing as npt

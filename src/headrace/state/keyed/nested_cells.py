@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace.state.run_layout import CLEAR
-from headrace.state.state_table import changed_keys
+from headrace.state.keyed.table import changed_keys
+from headrace.state.runs.layout import CLEAR
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from headrace.state.key_scope import StateScope
-    from headrace.state.state_table import Match, StateTable
+    from headrace.state.keyed.scope import StateScope
+    from headrace.state.keyed.table import Match, StateTable
 
 
 def is_cleared(match: Match) -> npt.NDArray[np.bool_]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.row import Row, make_row
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, CompositeTypeInfo, PickledBytesTypeInfo
-from headrace.state.key_encoding import build_dataclass
+from headrace.state.keys.encoding import build_dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -15,23 +15,23 @@ import pyarrow as pa
 from headrace.common.errors import InvalidTypeError
 from headrace.common.values import handler_of
 from headrace.state.copying import copy_value
-from headrace.state.entry_lists import sorted_lists, with_sorted_entries
 from headrace.state.interfaces import MapState
-from headrace.state.map_cell import GONE, UNKNOWN, MapCell
-from headrace.state.map_entries import MAX_INT64, MIN_INT64, EntryRange, Happened, MapEntries
-from headrace.state.nan_keys import nan_replacer
-from headrace.state.nested_rows import NestedCells
-from headrace.state.run_layout import ACTION, CLEAR, REMOVED
+from headrace.state.keyed.map_cell import GONE, UNKNOWN, MapCell
+from headrace.state.keyed.map_entries import MAX_INT64, MIN_INT64, EntryRange, Happened, MapEntries
+from headrace.state.keyed.nested_cells import NestedCells
+from headrace.state.keys.nan import nan_replacer
+from headrace.state.keys.typed import is_integer_type
 from headrace.state.runs import ELEMENT_COUNT
-from headrace.state.typed_keys import is_integer_type
+from headrace.state.runs.layout import ACTION, CLEAR, REMOVED
+from headrace.state.runs.list_columns import sorted_lists, with_sorted_entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from headrace.common.values import TypeHandler
     from headrace.state.descriptors import MapStateDescriptor
-    from headrace.state.key_scope import StateScope
-    from headrace.state.state_table import Match, StateTable
+    from headrace.state.keyed.scope import StateScope
+    from headrace.state.keyed.table import Match, StateTable
 
 SMALL_MAP: Final = 256
 """Up to so many entries are read together, which takes little longer than looking one up."""

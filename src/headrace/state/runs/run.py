@@ -8,22 +8,14 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.errors import StateError
-from headrace.state.key_groups import HASH_END
-from headrace.state.sections import Section
+from headrace.state.keys.groups import HASH_END
+from headrace.state.runs.layout import ELEMENT_COUNT, HASH, SORT
+from headrace.state.runs.sections import Section
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     import numpy.typing as npt
-
-HASH: Final = "hash"
-"""The column (uint64) of the keys' hashes; rows of a store without it belong to no key."""
-
-SORT: Final = "sort"
-"""The entry of ``meta`` that lists the columns by which a run is sorted."""
-
-ELEMENT_COUNT: Final = "elements"
-"""The entry of ``meta`` that says how many elements the lists of a run have, if its rows have lists of elements."""
 
 HashRange = tuple[int, int]
 """The hashes from the first up to, but without, the second."""

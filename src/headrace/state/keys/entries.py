@@ -11,12 +11,12 @@ import pyarrow.compute as pc
 
 from headrace.common.errors import StateError
 from headrace.common.garbage import gc_paused
-from headrace.state.keys import KeyColumn
+from headrace.state.keys.codecs import KeyColumn
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from headrace.state.keys import KeyCodec
+    from headrace.state.keys.codecs import KeyCodec
 
 SMALL_BATCH: Final = 32
 """Up to this many keys a dict is faster than sorting."""

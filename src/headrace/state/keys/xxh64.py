@@ -1,4 +1,4 @@
-"""XXH64 of one byte string, with seed 0; what :mod:`headrace.state.hashing` does for many at a time."""
+"""XXH64 of one byte string, with seed 0; what :mod:`headrace.state.keys.hashing` does for many at a time."""
 
 from __future__ import annotations
 

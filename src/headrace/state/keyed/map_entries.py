@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.columns import array_to_values, values_to_array
-from headrace.state.entry_lists import hash_column, rows_as_they_happened
+from headrace.state.keyed.map_cell import apply
+from headrace.state.keyed.table import Elements
 from headrace.state.keys import KeyCodec
-from headrace.state.map_cell import apply
-from headrace.state.nan_keys import nan_replacer
-from headrace.state.run_layout import ACTION, ENTRY, ENTRY_HASH, ENTRY_KEY, EXPIRY, PLACE, PUT, VALUE
-from headrace.state.sections import ELEMENTS, FEW
-from headrace.state.state_table import Elements
+from headrace.state.keys.nan import nan_replacer
+from headrace.state.runs.layout import ACTION, ENTRY, ENTRY_HASH, ENTRY_KEY, EXPIRY, PLACE, PUT, VALUE
+from headrace.state.runs.list_columns import hash_column, rows_as_they_happened
+from headrace.state.runs.sections import ELEMENTS, FEW
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.state.descriptors import MapStateDescriptor
-    from headrace.state.sections import Section
+    from headrace.state.runs.sections import Section
 
     Indices = npt.NDArray[np.int64]
 

@@ -10,12 +10,12 @@ import numpy as np
 from headrace.common.values import handler_of
 from headrace.state.copying import copy_value
 from headrace.state.interfaces import ValueState
-from headrace.state.run_layout import EXPIRY, VALUE
-from headrace.state.state_table import Elements, StateTable, changed_keys, gathered
+from headrace.state.keyed.table import Elements, StateTable, changed_keys, gathered
+from headrace.state.runs.layout import EXPIRY, VALUE
 
 if TYPE_CHECKING:
     from headrace.state.descriptors import StateDescriptor, ValueStateDescriptor
-    from headrace.state.key_scope import StateScope
+    from headrace.state.keyed.scope import StateScope
 
 UNLOADED: Final[Any] = object()
 """Stands for an element that has not been read yet."""

@@ -2,7 +2,7 @@
 
 A record (tuple, row, named tuple, dataclass) is encoded as the tuple of its fields: its class is known from the type.
 Columns of integers, booleans, strings and bytes, and records of those, are encoded without making Python objects; the
-bytes are those that :mod:`headrace.state.key_encoding` gives.
+bytes are those that :mod:`headrace.state.keys.encoding` gives.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from headrace.common.typeinfo import (
     TupleTypeInfo,
 )
 from headrace.common.values import basic_handler_of, record_handler_of
-from headrace.state.hashing import binary_parts
-from headrace.state.key_encoding import TAG_BYTES, TAG_INT, TAG_STRING, TAG_TUPLE
+from headrace.state.keys.encoding import TAG_BYTES, TAG_INT, TAG_STRING, TAG_TUPLE
+from headrace.state.keys.hashing import binary_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable

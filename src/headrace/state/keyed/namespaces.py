@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.errors import StateError
-from headrace.state.hashing import hash_array
-from headrace.state.key_encoding import ClassRegistry, KeyEncoder
 from headrace.state.keys import KeyColumn
-from headrace.state.lookup import order_of_keys
-from headrace.state.run_layout import KEY
+from headrace.state.keys.encoding import ClassRegistry, KeyEncoder
+from headrace.state.keys.hashing import hash_array
 from headrace.state.runs import HASH
+from headrace.state.runs.layout import KEY
+from headrace.state.runs.lookup import order_of_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.common.typeinfo import Json
-    from headrace.state.key_entries import AnyKeyEntry, NoKey
-    from headrace.state.key_scope import KeyScope
+    from headrace.state.keyed.scope import KeyScope
     from headrace.state.keys import KeyCodec
+    from headrace.state.keys.entries import AnyKeyEntry, NoKey
     from headrace.state.runs import RunStore
 
 Namespace = bytes | int | None

@@ -9,15 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.state.element_lists import list_columns, rows_of_ranges
-from headrace.state.entry_lists import rows_as_they_happened, sorted_lists, with_sorted_entries
-from headrace.state.merge_input import MergeInput, by_key, lasts_of
-from headrace.state.run_layout import (
+from headrace.state.runs.layout import (
     ACTION,
     CLEAR,
     ENTRY,
     ENTRY_KEY,
     EXPIRY,
+    HASH,
     KEY,
     PLACE,
     PUT,
@@ -25,7 +23,14 @@ from headrace.state.run_layout import (
     REMOVED,
     VALUE,
 )
-from headrace.state.runs import HASH
+from headrace.state.runs.list_columns import (
+    list_columns,
+    rows_as_they_happened,
+    rows_of_ranges,
+    sorted_lists,
+    with_sorted_entries,
+)
+from headrace.state.runs.merge_input import MergeInput, by_key, lasts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,19 +9,19 @@ import pyarrow as pa
 from headrace.common.errors import InvalidTypeError
 from headrace.common.values import handler_of
 from headrace.state.copying import copy_value
-from headrace.state.element_lists import list_columns
 from headrace.state.interfaces import ListState
-from headrace.state.nested_rows import NestedCells, flat, segments
-from headrace.state.run_layout import CLEAR, EXPIRY, VALUE
+from headrace.state.keyed.nested_cells import NestedCells, flat, segments
+from headrace.state.keyed.table import Elements
 from headrace.state.runs import ELEMENT_COUNT
-from headrace.state.state_table import Elements
+from headrace.state.runs.layout import CLEAR, EXPIRY, VALUE
+from headrace.state.runs.list_columns import list_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from headrace.state.descriptors import ListStateDescriptor
-    from headrace.state.key_scope import StateScope
-    from headrace.state.state_table import Match, StateTable
+    from headrace.state.keyed.scope import StateScope
+    from headrace.state.keyed.table import Match, StateTable
 
 
 class _ListCell:

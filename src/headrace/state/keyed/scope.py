@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from headrace.state.key_entries import NO_KEY, KeyEntries
+from headrace.state.keys.entries import NO_KEY, KeyEntries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from headrace.state.key_entries import AnyKeyEntry, NoKey
+    from headrace.state.keyed.namespaces import Namespace
     from headrace.state.keys import KeyCodec, KeyColumn
-    from headrace.state.namespaces import Namespace
+    from headrace.state.keys.entries import AnyKeyEntry, NoKey
 
 
 class Entries(Protocol):

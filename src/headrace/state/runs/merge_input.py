@@ -9,15 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.state.run_layout import KEY
-from headrace.state.runs import HASH
+from headrace.state.runs.layout import HASH, KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
-    from headrace.state.runs import Run
+    from headrace.state.runs.run import Run
 
     Indices = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]

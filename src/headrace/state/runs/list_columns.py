@@ -1,8 +1,8 @@
-"""The entries of maps as lists that are sorted, so that a single one is found by binary search.
+"""List columns: rows with several elements each, over one flat array of elements; and those of maps, which are sorted.
 
 A run of a map state has one row per key; its list columns say what happened to the entries of that key. They are sorted
-by the keys of the entries where these are integers, else by their hashes. The order in which things happened, from
-which the order of insertion follows, is kept beside them.
+by the keys of the entries where these are integers, else by their hashes, so that a single one is found by binary
+search. The order in which things happened, from which the order of insertion follows, is kept beside them.
 """
 
 from __future__ import annotations
@@ -13,15 +13,36 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.state.element_lists import heads_of, list_columns, rows_of_ranges
-from headrace.state.hashing import hash_array
-from headrace.state.key_entries import order_by_hash
-from headrace.state.run_layout import ACTION, ENTRY_HASH, ENTRY_KEY, PLACE
+from headrace.state.keys.entries import order_by_hash
+from headrace.state.keys.hashing import hash_array
+from headrace.state.runs.layout import ACTION, ENTRY_HASH, ENTRY_KEY, PLACE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     Indices = npt.NDArray[np.int64]
+    Lengths = Sequence[int] | npt.NDArray[np.integer[Any]]
+
+
+def list_columns(lengths: Lengths, columns: dict[str, pa.Array]) -> dict[str, pa.Array]:
+    """List columns from flat ones, with so many elements in each row."""
+    offsets = np.zeros(len(lengths) + 1, dtype=np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    place = pa.array(offsets)
+    return {name: pa.ListArray.from_arrays(place, column) for name, column in columns.items()}
+
+
+def rows_of_ranges(starts: Indices, lengths: Indices) -> Indices:
+    """The rows of ranges, one range after the other."""
+    return np.repeat(starts - heads_of(lengths), lengths) + np.arange(lengths.sum())
+
+
+def heads_of(lengths: Indices) -> Indices:
+    """Where each range begins when they stand one after the other."""
+    heads: Indices = np.cumsum(lengths) - lengths
+    return heads
 
 
 def sorted_lists(lengths: Indices, columns: dict[str, pa.Array]) -> dict[str, pa.Array]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.state.run_layout import PUT, REINSERTED, REMOVED
-from headrace.state.sorted_keys import SortedKeys
+from headrace.state.runs.layout import PUT, REINSERTED, REMOVED
 
 if TYPE_CHECKING:
-    from headrace.state.map_entries import EntryRange
+    from collections.abc import Iterable
+
+    from headrace.state.keyed.map_entries import EntryRange
 
 GONE: Final[Any] = object()
 """Stands for the element of an entry that is known not to be there."""
@@ -112,3 +114,41 @@ def apply(entries: dict[Any, Any], key: Any, action: int, element: Any) -> None:
         entries.pop(key, None)
     if action != REMOVED:
         entries[key] = element
+
+
+class SortedKeys:
+    """A growing set of integers.
+
+    They lie in sorted lists, each of them at least twice as long as the next one: adding ``n`` of them, with a range
+    asked for after each, takes ``n log n`` steps, where one sorted list would take ``n * n``.
+    """
+
+    __slots__ = ("_known", "_lists", "_new")
+
+    def __init__(self, keys: Iterable[int] = ()) -> None:
+        self._known = set(keys)
+        self._new = list(self._known)
+        self._lists: list[list[int]] = []
+
+    def add(self, key: int) -> None:
+        """Adds an integer, unless it is there."""
+        if key not in self._known:
+            self._known.add(key)
+            self._new.append(key)
+
+    def between(self, low: int, high: int) -> list[int]:
+        """Those from ``low`` up to ``high``, which is not among them; in no particular order."""
+        if self._new:
+            self._sort_new()
+        found: list[int] = []
+        for keys in self._lists:
+            found += keys[bisect_left(keys, low) : bisect_left(keys, high)]
+        return found
+
+    def _sort_new(self) -> None:
+        keys, self._new = self._new, []
+        keys.sort()
+        while self._lists and len(self._lists[-1]) < 2 * len(keys):
+            keys = self._lists.pop() + keys
+            keys.sort()  # two sorted lists, one behind the other, are merged, which is fast
+        self._lists.append(keys)

@@ -8,16 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.state.key_entries import order_by_hash
-from headrace.state.run_layout import KEY
-from headrace.state.runs import HASH
+from headrace.state.keys.entries import order_by_hash
+from headrace.state.runs.layout import HASH, KEY
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from headrace.state.keys import KeyColumn
-    from headrace.state.runs import Run
-    from headrace.state.sections import Section
+    from headrace.state.keys.codecs import KeyColumn
+    from headrace.state.runs.run import Run
+    from headrace.state.runs.sections import Section
 
     Indices = npt.NDArray[np.int64]
 

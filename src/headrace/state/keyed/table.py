@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from headrace.common.columns import array_to_values, values_to_array
 from headrace.common.errors import StateMigrationError
-from headrace.state.inline_merge import merge_small_runs
-from headrace.state.lookup import find_rows, order_of_keys
-from headrace.state.run_layout import EXPIRY, KEY, KEY_ORDER, KIND, VALUE
 from headrace.state.runs import HASH, SORT
+from headrace.state.runs.layout import EXPIRY, KEY, KEY_ORDER, KIND, VALUE
+from headrace.state.runs.lookup import find_rows, order_of_keys
+from headrace.state.runs.merging import merge_small_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import Json, TypeInformation
     from headrace.state.descriptors import StateDescriptor
-    from headrace.state.key_scope import Entries
+    from headrace.state.keyed.scope import Entries
     from headrace.state.keys import KeyColumn
     from headrace.state.runs import Run, RunStore
     from headrace.state.ttl import TtlPolicy

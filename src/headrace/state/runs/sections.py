@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.errors import StateCorruptedError, StateError
-from headrace.state.buffer_spans import spans_of_column, spans_of_offsets, spans_of_rows
+from headrace.state.runs.spans import spans_of_column, spans_of_offsets, spans_of_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,9 +13,9 @@ import pyarrow as pa
 from headrace.common.columns import array_to_values, values_to_array
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, PickledBytesTypeInfo
-from headrace.state import typed_keys
-from headrace.state.hashing import canonical, hash_array
-from headrace.state.key_encoding import ClassRegistry, KeyDecoder, KeyEncoder
+from headrace.state.keys import typed
+from headrace.state.keys.encoding import ClassRegistry, KeyDecoder, KeyEncoder
+from headrace.state.keys.hashing import canonical, hash_array
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -76,11 +76,11 @@ class KeyCodec(ABC):
         Raises:
             InvalidTypeError: when values of the type cannot be keys.
         """
-        typed_keys.check_key_type(type_)
+        typed.check_key_type(type_)
         basic = type_.basic_type if isinstance(type_, BasicTypeInfo) else None
-        if basic in typed_keys.INTEGERS:
+        if basic in typed.INTEGERS:
             return IntegerKeys(type_)
-        if basic in typed_keys.STRINGS:
+        if basic in typed.STRINGS:
             return StringKeys(type_)
         if basic is BasicType.BYTES:
             return BytesKeys(type_)
@@ -204,7 +204,7 @@ class BytesKeys(KeyCodec):
 
 
 class EncodedKeys(KeyCodec):
-    """Whatever Python object can be a key, in the encoding of :mod:`headrace.state.key_encoding`.
+    """Whatever Python object can be a key, in the encoding of :mod:`headrace.state.keys.encoding`.
 
     ``decode`` gives back a key that is equal to the one encoded: a tuple for a named tuple, an ``int`` for ``1.0``.
     """
@@ -252,17 +252,17 @@ class TypedEncodedKeys(EncodedKeys):
 
     def __init__(self, type_: TypeInformation, classes: Classes = ()) -> None:
         super().__init__(type_, classes)
-        self._to_plain = typed_keys.to_plain(type_)
-        self._from_plain = typed_keys.from_plain(type_)
-        self._needs_python = typed_keys.needs_python(type_)
+        self._to_plain = typed.to_plain(type_)
+        self._from_plain = typed.from_plain(type_)
+        self._needs_python = typed.needs_python(type_)
 
     def encode(self, keys: Sequence[Any]) -> KeyColumn:
         # By way of the column, so that what the type refuses or rounds is the same on both paths.
         return self.from_array(values_to_array(self.type, list(keys)))
 
     def from_array(self, array: pa.Array) -> KeyColumn:
-        if not self._needs_python and not typed_keys.has_nulls(array):
-            return KeyColumn.of(typed_keys.encode_column(array))
+        if not self._needs_python and not typed.has_nulls(array):
+            return KeyColumn.of(typed.encode_column(array))
         keys = array_to_values(self.type, array)
         return super().encode(keys if self._to_plain is None else list(map(self._to_plain, keys)))
 

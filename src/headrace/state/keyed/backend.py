@@ -5,24 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from headrace.common.errors import InvalidProgramError
-from headrace.state.folding_state import FoldedAggregatingState, FoldedReducingState
-from headrace.state.key_entries import NO_KEY
-from headrace.state.key_scope import KeyScope
-from headrace.state.list_state import ColumnarListState
-from headrace.state.map_state import ColumnarMapState
-from headrace.state.namespaces import NamespaceScope, namespaced, take_over
-from headrace.state.state_table import StateTable
-from headrace.state.value_state import ElementCells, value_state
+from headrace.state.keyed.folding_state import FoldedAggregatingState, FoldedReducingState
+from headrace.state.keyed.list_state import ColumnarListState
+from headrace.state.keyed.map_state import ColumnarMapState
+from headrace.state.keyed.namespaces import NamespaceScope, namespaced, take_over
+from headrace.state.keyed.scope import KeyScope
+from headrace.state.keyed.table import StateTable
+from headrace.state.keyed.value_state import ElementCells, value_state
+from headrace.state.keys.entries import NO_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from headrace.common.typeinfo import Json
     from headrace.state import descriptors as d
-    from headrace.state.key_entries import AnyKeyEntry
-    from headrace.state.key_scope import StateScope
+    from headrace.state.keyed.namespaces import Namespace
+    from headrace.state.keyed.scope import StateScope
     from headrace.state.keys import KeyCodec
-    from headrace.state.namespaces import Namespace
+    from headrace.state.keys.entries import AnyKeyEntry
     from headrace.state.runs import RunStore
 
 STORE_PREFIX: Final = "state/"

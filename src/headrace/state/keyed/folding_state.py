@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from headrace.common.errors import InvalidTypeError
 from headrace.state.copying import copy_value
 from headrace.state.interfaces import AggregatingState, ReducingState
-from headrace.state.value_state import CHANGED, UNLOADED, ElementCells
+from headrace.state.keyed.value_state import CHANGED, UNLOADED, ElementCells
 
 if TYPE_CHECKING:
     from headrace.state.descriptors import AggregatingStateDescriptor, ReducingStateDescriptor
-    from headrace.state.key_scope import StateScope
+    from headrace.state.keyed.scope import StateScope
 
 
 class _Folded:
