@@ -16,6 +16,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from headrace.common.errors import InvalidProgramError
@@ -30,6 +31,19 @@ Json = Any
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+class DeliveryGuarantee(Enum):
+    """How often a record arrives that the job has processed once, failures or not."""
+
+    EXACTLY_ONCE = 0
+    """Once, failures or not."""
+
+    AT_LEAST_ONCE = 1
+    """Once, or again after a failure."""
+
+    NONE = 2
+    """Once, again, or not at all after a failure."""
 
 
 @dataclass(frozen=True, slots=True)

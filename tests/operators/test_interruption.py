@@ -9,13 +9,11 @@ import time
 
 import pytest
 
-from headrace.operators.user_code import GivenUp
-from headrace.runtime.local.interruption import Interruption
+from headrace.operators.interruption import EpochCancelledError, InterruptibleRun
 
 _TRACED = """
 import sys, threading
-from headrace.operators.user_code import GivenUp
-from headrace.runtime.local.interruption import Interruption
+from headrace.operators.interruption import EpochCancelledError, InterruptibleRun
 
 def work():
     if {interrupt}:
@@ -23,10 +21,10 @@ def work():
         other.start()
         other.join()
 
-interruption = Interruption()
+interruption = InterruptibleRun()
 try:
     interruption.run(work)
-except GivenUp:
+except EpochCancelledError:
     print("interrupted")
 calls = []
 sys.settrace(lambda frame, event, argument: calls.append(event))
@@ -44,7 +42,7 @@ def test_a_tracer_works_afterwards(interrupt: bool) -> None:
 
 
 def test_what_does_not_return_is_left() -> None:
-    interruption = Interruption()
+    interruption = InterruptibleRun()
     begun = threading.Event()
 
     def endless() -> None:
@@ -54,13 +52,13 @@ def test_what_does_not_return_is_left() -> None:
 
     other = threading.Thread(target=lambda: (begun.wait(), interruption.interrupt()))
     other.start()
-    with pytest.raises(GivenUp):
+    with pytest.raises(EpochCancelledError):
         interruption.run(endless)
     other.join()
 
 
 def test_an_interrupt_of_work_that_has_just_ended_is_not_raised_later() -> None:
-    interruption = Interruption()
+    interruption = InterruptibleRun()
     stop = threading.Event()
 
     def interrupt_again_and_again() -> None:
@@ -75,7 +73,7 @@ def test_an_interrupt_of_work_that_has_just_ended_is_not_raised_later() -> None:
         while time.monotonic() < until or not interrupted:
             try:
                 interruption.run(lambda: sum(range(1000)))
-            except GivenUp:
+            except EpochCancelledError:
                 interrupted += 1
             sum(range(1000))  # outside: what is raised here fails the test
     finally:
