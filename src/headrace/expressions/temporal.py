@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.typeinfo import Types
 from headrace.expressions.functions import CALENDAR, CLOCK, MOMENT, Datum, Family, Function, Overload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def _without_zone(value: Datum) -> Datum:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import io
 import tempfile
 import uuid
 from dataclasses import dataclass, field, replace
@@ -20,6 +19,7 @@ from headrace.storage.object_client import NO_BUCKET, client, translated
 from headrace.storage.output import ContentDigest, OutputTree, StagedFile, is_put_together
 
 if TYPE_CHECKING:
+    import io
     from collections.abc import Iterable, Iterator
 
     from headrace.storage.object_client import Options

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import InvalidTypeError
@@ -25,6 +24,8 @@ from headrace.common.typeinfo.composite import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from headrace.common.typeinfo.base import Json, TypeInformation
 
 

@@ -6,10 +6,11 @@ field takes 1.25 to 3 times as long.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from headrace.common.values.handler import TypeHandler
 
 

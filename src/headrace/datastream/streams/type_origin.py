@@ -6,9 +6,11 @@ headrace finds types out; a program that PyFlink runs must not fail because of t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import IntEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class TypeOrigin(IntEnum):
