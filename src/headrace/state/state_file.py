@@ -134,6 +134,14 @@ def read_index(file: MappedFile, ref: VersionRef) -> dict[str, Any]:
         StateCorruptedError: when the file is truncated, damaged, none of ours or that of another version; the message
             names it.
     """
+    try:
+        return _checked_index(file, ref)
+    except StateCorruptedError:
+        file.is_damaged = True
+        raise
+
+
+def _checked_index(file: MappedFile, ref: VersionRef) -> dict[str, Any]:
     name = ref.name or "(inline)"
     image = file.buffer
     if image.size < len(MAGIC) + _TRAILER.size:

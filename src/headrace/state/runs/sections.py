@@ -260,6 +260,7 @@ class Section:
             self._mapped = self._load()
             whole = self._mapped.buffer
             if self.offset + self._length > whole.size:
+                self._mapped.is_damaged = True
                 raise StateCorruptedError(f"the state file {self.file or '(inline)'} is truncated: {whole.size} bytes")
             self._buffer = whole.slice(self.offset, self._length)
             self._verify(0, self._head)
@@ -330,6 +331,8 @@ class Section:
         assert self._checks is not None
         low, high = self._extent(block)
         if crc32(memoryview(self._buffer)[low:high]) != self._checks[block]:
+            if self._mapped is not None:
+                self._mapped.is_damaged = True
             raise StateCorruptedError(
                 f"the state file {self.file or '(inline)'} is damaged at byte {self.offset + low} and following"
             )

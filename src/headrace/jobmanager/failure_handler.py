@@ -19,7 +19,7 @@ _MISCONFIGURED: Final = (FileNotFoundError, PermissionError, NotADirectoryError,
 """What whoever starts a job has to see to; later in its life the same may be a volume that was away for a moment."""
 
 
-class Attempts:
+class FailureHandler:
     """Judges the failures of one run of a job, wherever they come from, by one account.
 
     Args:
@@ -42,7 +42,7 @@ class Attempts:
         self._restarts_functions = restarts_functions
         self._restarted = 0
 
-    def wait_after(self, error: Exception, epoch: int) -> bool:
+    def await_restart(self, error: Exception, epoch: int) -> bool:
         """Take a failure into account, and wait until the job may begin again.
 
         Args:

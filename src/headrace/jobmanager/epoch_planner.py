@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from headrace.checkpoint.manifest import Manifest
     from headrace.jobmanager.compaction import CompactionCoordinator
     from headrace.jobmanager.epoch_size import EpochSizer
-    from headrace.jobmanager.pre_commits import PreCommits
+    from headrace.jobmanager.sinks import JobSinks
     from headrace.jobmanager.sources import SourceCoordinator, SplitPlan
     from headrace.plan.job_plan import JobPlan
     from headrace.runtime.task.messages import SplitAssignment
@@ -31,11 +32,13 @@ class EpochPlan:
         context: what the tasks are told.
         splits: by node id of the source, what is read of each of its splits.
         records: how many records will be read, by the enumerators' word.
+        seconds: how long the planning took.
     """
 
     context: EpochContext
     splits: Mapping[int, list[SplitPlan]]
     records: int
+    seconds: float
 
 
 class EpochPlanner:
@@ -46,7 +49,7 @@ class EpochPlanner:
         sources: its sources.
         sizer: says how much may be read.
         compaction: has runs merged in the background.
-        pre_commits: tell when sinks want to go on.
+        sinks: tell when output in progress becomes ready.
     """
 
     def __init__(
@@ -55,10 +58,10 @@ class EpochPlanner:
         sources: Sequence[SourceCoordinator],
         sizer: EpochSizer,
         compaction: CompactionCoordinator,
-        pre_commits: PreCommits,
+        sinks: JobSinks,
     ) -> None:
         self._previous = _NO_EPOCH
-        self._pre_commits = pre_commits
+        self._sinks = sinks
         self._compaction = compaction
         self._plan = plan
         self._sources = sources
@@ -66,6 +69,7 @@ class EpochPlanner:
 
     def plan(self, manifest: Manifest, now: int, *, force: bool = False) -> EpochPlan | None:
         """The epoch after ``manifest``; None when nothing could come of it, unless ``force`` wants it all the same."""
+        started = time.monotonic()
         budget = self._sizer.budget(_seconds_to_next_timer(manifest, now))
         splits = {source.planned.node.id: source.plan(budget, now) for source in self._sources}
         is_complete = all(source.is_complete() for source in self._sources)
@@ -87,7 +91,8 @@ class EpochPlanner:
             stalled=self._stalled(splits),
             is_last=is_last,
         )
-        return EpochPlan(context, splits, sum(planned.read.records for planned in every if planned.read is not None))
+        records = sum(planned.read.records for planned in every if planned.read is not None)
+        return EpochPlan(context, splits, records, time.monotonic() - started)
 
     def epoch_completed(self, epoch: int) -> None:
         """The manifest of an epoch exists."""
@@ -99,9 +104,9 @@ class EpochPlanner:
         return min([*self._times(manifest), *(time for time in idle if time is not None)], default=None)
 
     def _times(self, manifest: Manifest) -> Iterator[int]:
-        """When an epoch is due without input: for the processing-time timers of each task, for what sinks hold back."""
+        """When an epoch is due without input: for the processing-time timers of each task, for output in progress."""
         yield from _timers(manifest)
-        due = self._pre_commits.next_due(manifest)
+        due = self._sinks.next_due(manifest)
         if due is not None:
             yield due
 
