@@ -5,10 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from types import FrameType, TracebackType
+from types import FrameType, TracebackType
 
 _PACKAGE_ROOT = str(Path(__file__).resolve().parent.parent)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -16,8 +17,6 @@ from headrace.common.values import TypeHandler, handler_of, record_handler_of
 from headrace.common.values.handler import WrongValueError, first_wrong
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from headrace.common.values.records import RecordHandler
 
 VALUE_COLUMN: Final = "value"

@@ -6,13 +6,11 @@ Each reader takes the text and returns the value, or raises ``ValueError`` sayin
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from headrace.common.time import NANOS_PER_MILLI
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 E = TypeVar("E", bound=Enum)
 

@@ -6,8 +6,10 @@ import base64
 import binascii
 import datetime
 import difflib
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from enum import Enum
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from headrace.common import config_values
 from headrace.common.config_options import ConfigOption
@@ -15,10 +17,6 @@ from headrace.common.errors import ConfigurationError
 from headrace.common.options import DEPRECATED, OPTIONS, OWN_NAMESPACES, SPARK_NAMESPACE, STORAGE_NAMESPACE
 from headrace.common.storage_keys import is_storage_key, problem_of, storage_options
 from headrace.common.time import Duration, Time, to_millis
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from collections.abc import Set as AbstractSet
 
 T = TypeVar("T")
 

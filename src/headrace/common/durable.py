@@ -18,11 +18,11 @@ import os
 import re
 import stat
 import uuid
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
     from typing_extensions import Buffer
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import codecs
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.common.values import handler_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class SerializationSchema(ABC):

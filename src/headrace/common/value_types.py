@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from itertools import chain
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from headrace.common.columns import values_to_array
 from headrace.common.errors import InvalidTypeError
@@ -24,9 +25,6 @@ from headrace.common.typeinfo import (
     Types,
 )
 from headrace.common.values import basic_handler_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
 
 PICKLED: Final = PickledBytesTypeInfo()
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -12,9 +13,6 @@ import pyarrow.compute as pc
 from headrace.common.typeinfo import Types
 from headrace.expressions.functions import INTEGER, NUMBER, TEXT, Datum, Function, Kernel, Overload
 from headrace.expressions.text import concat
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _LOWEST: Final = np.iinfo(np.int64).min
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from headrace.common.columns import VALUE_COLUMN, values_to_array
 from headrace.common.errors import InvalidTypeError
@@ -22,9 +23,6 @@ from headrace.expressions.bound import (
 from headrace.expressions.casts import caster, targets_of
 from headrace.expressions.table import FUNCTIONS
 from headrace.expressions.tree import Alias, Call, Case, Cast, Column, Expression, FieldOf, Literal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def bind(expression: Expression, record_type: TypeInformation) -> Bound:

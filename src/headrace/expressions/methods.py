@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.common.errors import InvalidProgramError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from headrace.expressions.tree import Expression
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.typeinfo import Types
 from headrace.expressions.functions import CALENDAR, CLOCK, MOMENT, Datum, Family, Function, Overload
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def _without_zone(value: Datum) -> Datum:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import tempfile
 import uuid
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,6 @@ from headrace.storage.object_client import NO_BUCKET, client, translated
 from headrace.storage.output import ContentDigest, OutputTree, StagedFile, is_put_together
 
 if TYPE_CHECKING:
-    import io
     from collections.abc import Iterable, Iterator
 
     from headrace.storage.object_client import Options

@@ -7,6 +7,7 @@ import errno
 import os
 import stat
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
@@ -26,7 +27,6 @@ from headrace.storage.segments import Segments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
 
     from typing_extensions import Buffer
 

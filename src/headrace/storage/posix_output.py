@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 from headrace.common.durable import AppendedFile, append, make_folder, move, remove, size_of, sync_folders
@@ -12,7 +13,6 @@ from headrace.storage.output import ContentDigest, OutputTree, StagedFile, is_pu
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
 
 _BUFFER_BYTES: Final = 1 << 20

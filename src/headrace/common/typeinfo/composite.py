@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo.base import Json, TypeInformation
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 ROW_KIND_COLUMN = "__row_kind"
 """The column of a changelog row's kind, after those of its fields."""

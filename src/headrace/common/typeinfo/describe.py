@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import InvalidTypeError
@@ -24,8 +25,6 @@ from headrace.common.typeinfo.composite import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from headrace.common.typeinfo.base import Json, TypeInformation
 
 

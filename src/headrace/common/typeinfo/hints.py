@@ -8,6 +8,7 @@ import inspect
 import sys
 import types
 import typing
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Final
 
@@ -24,9 +25,6 @@ from headrace.common.typeinfo.composite import (
     NamedTupleTypeInfo,
     TupleTypeInfo,
 )
-
-if typing.TYPE_CHECKING:
-    from collections.abc import Callable
 
 PICKLED: Final = PickledBytesTypeInfo()
 

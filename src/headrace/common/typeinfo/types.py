@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo.base import TypeInformation
@@ -16,9 +17,6 @@ from headrace.common.typeinfo.collection import (
 )
 from headrace.common.typeinfo.composite import RowTypeInfo, TupleTypeInfo, names_of
 from headrace.common.typeinfo.hints import PICKLED, type_of_hint
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class Types:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
@@ -11,8 +12,6 @@ import pyarrow as pa
 from headrace.common.values.handler import TypeHandler, WrongValueError, expect_json, one_array, valid_mask
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
     from headrace.common.typeinfo import BasicTypeInfo
     from headrace.common.values.checks import CheckSource
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections import deque
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import repeat
 from operator import attrgetter
@@ -14,8 +15,6 @@ from headrace.common.values.handler import TypeHandler, WrongValueError
 from headrace.common.values.records import Columns, RecordHandler, check_classes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from headrace.common.typeinfo import DataclassTypeInfo
     from headrace.common.values.checks import CheckSource
 

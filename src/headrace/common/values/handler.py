@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
@@ -12,8 +13,6 @@ from headrace.common.errors import InvalidTypeError
 from headrace.common.values.checks import CheckSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
-
     from headrace.common.typeinfo import TypeInformation
 
 NOT_COERCED: Final = object()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -43,8 +44,6 @@ from headrace.common.values.temporal import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from headrace.common.values.basic import BasicHandler
     from headrace.common.values.handler import TypeHandler
 

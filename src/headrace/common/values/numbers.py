@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from decimal import Decimal, InvalidOperation
 from math import isnan
 from struct import Struct
@@ -16,8 +17,6 @@ from headrace.common.values.basic import BasicHandler, decoded_numbers
 from headrace.common.values.handler import NOT_COERCED
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
     from headrace.common.typeinfo import BasicTypeInfo
     from headrace.common.values.checks import CheckSource
 

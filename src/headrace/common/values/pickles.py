@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import cloudpickle
@@ -11,8 +12,6 @@ import pyarrow as pa
 from headrace.common.values.handler import TypeHandler, WrongValueError, one_array
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
     from headrace.common.values.checks import CheckSource
 
 _PROTOCOL: Final = 5

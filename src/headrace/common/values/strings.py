@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,8 +12,6 @@ import pyarrow.compute as pc
 from headrace.common.values.basic import BasicHandler, decoded_objects
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from headrace.common.values.checks import CheckSource
 
 

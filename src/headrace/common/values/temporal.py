@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,8 +15,6 @@ from headrace.common.time import NANOS_PER_SECOND, Instant
 from headrace.common.values.basic import NONE, BasicHandler, with_nulls
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from headrace.common.values.checks import CheckSource
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1)

@@ -6,11 +6,9 @@ headrace finds types out; a program that PyFlink runs must not fail because of t
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from typing import Any
 
 
 class TypeOrigin(IntEnum):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import errno
+import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 if TYPE_CHECKING:
-    import io
     from collections.abc import Iterator
 
     from headrace.formats.lines.streams import ByteStream
