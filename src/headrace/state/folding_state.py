@@ -76,10 +76,11 @@ class _Folded:
 class FoldedReducingState(ReducingState[Any]):
     """The values added so far, reduced to one."""
 
-    __slots__ = ("_folded", "_reduce")
+    __slots__ = ("_folded", "_label", "_reduce")
 
     def __init__(self, scope: StateScope, cells: ElementCells, descriptor: ReducingStateDescriptor) -> None:
         self._folded = _Folded(scope, cells, is_immutable=descriptor.type_info.is_immutable)
+        self._label = descriptor.label
         self._reduce = descriptor.reduce
 
     def get(self) -> Any:
@@ -87,7 +88,7 @@ class FoldedReducingState(ReducingState[Any]):
 
     def add(self, value: Any) -> None:
         if value is None:
-            raise InvalidTypeError("None cannot be added to a ReducingState")
+            raise InvalidTypeError(f"{self._label}: the value that is added cannot be None")
         old = self._folded.live()
         value = self._folded.copy(value)
         self._folded.write(value if old is None else self._reduce(old, value))

@@ -70,9 +70,8 @@ class ColumnarListState(ListState[Any]):
         return list(map(copy_value, elements)) if self._copies else elements.copy()
 
     def add(self, value: Any) -> None:
-        if value is None:
-            raise _none_refused()
-        self._cells.current().added.append(self._stored(value))
+        stored = self._stored(value)
+        self._cells.current().added.append(stored)
 
     def add_all(self, values: Iterable[Any]) -> None:
         self._cells.current().added.extend(self._all_stored(values))
@@ -84,12 +83,11 @@ class ColumnarListState(ListState[Any]):
         self._cells.current().replace([])
 
     def _all_stored(self, values: Iterable[Any]) -> list[Any]:
-        elements = list(values)
-        if any(value is None for value in elements):
-            raise _none_refused()
-        return [self._stored(value) for value in elements]
+        return [self._stored(value) for value in values]
 
     def _stored(self, value: Any) -> Any:
+        if value is None:
+            raise InvalidTypeError(f"{self._subject} cannot be None")
         value = copy_value(self._coerce(value, self._subject)) if self._copies else self._coerce(value, self._subject)
         ttl = self._table.ttl
         return value if ttl is None else (value, ttl.expiry(self._scope.clock))
@@ -127,7 +125,3 @@ class ColumnarListState(ListState[Any]):
             cleared = pa.array([cell.cleared for cell in cells], pa.bool_())
             self._table.append(keys, {CLEAR: cleared, **lists}, {ELEMENT_COUNT: len(added)})
         self._table.merge_small_runs(self._scope.clock)
-
-
-def _none_refused() -> InvalidTypeError:
-    return InvalidTypeError("None cannot be an element of a ListState")

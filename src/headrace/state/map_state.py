@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from headrace.common.errors import InvalidTypeError
 from headrace.common.values import handler_of
+from headrace.common.values.checks import CheckSource
 from headrace.state.copying import copy_value
 from headrace.state.entry_lists import sorted_lists, with_sorted_entries
 from headrace.state.interfaces import MapState
@@ -169,6 +170,8 @@ class ColumnarMapState(MapState[Any, Any]):
         if self._is_coerced_key(key):
             return key
         coerced = self._coerce_key(key, self._key_subject)
+        if coerced is None:
+            raise InvalidTypeError(f"{self._key_subject} cannot be None")
         return coerced if self._same_nan is None else self._same_nan(coerced)
 
     def _wanted(self, key: Any) -> Any:
@@ -323,7 +326,7 @@ def _sort_entries_of_earlier_versions(table: StateTable) -> None:
 
 def _key_check(handler: TypeHandler, same_nan: Callable[[Any], Any] | None) -> Callable[[Any], bool]:
     """Whether a key is as it comes back from storage, every NaN in it the one object that stands for all."""
-    is_coerced = handler.is_coerced
+    is_coerced = CheckSource.compiled(handler, takes_none=False)
     if same_nan is None:
         return is_coerced
     return lambda key: is_coerced(key) and same_nan(key) is key
