@@ -9,7 +9,7 @@ from headrace.common.constants import MIN_WATERMARK
 from headrace.common.garbage import gc_relaxed
 from headrace.exchange.envelope import Envelope, Kind
 from headrace.runtime.task.chain_cache import ChainCache
-from headrace.runtime.task.failures import REPORTED, describe
+from headrace.runtime.task.failures import REPORTED, TaskFailure
 from headrace.runtime.task.messages import EpochContext, JobBlob, PartitionContext, TaskReport, hands_on
 from headrace.runtime.task.operator_chain import OperatorChain
 from headrace.runtime.task.source_task import SourceTask
@@ -136,7 +136,7 @@ class _Attempt:
             yield from work
         except REPORTED as error:
             self._drop()
-            failure = describe(error, self._runner.blob.state)
+            failure = TaskFailure.of(error, self._runner.blob.state)
             self._report = TaskReport(stage=self._stage, partition=self._partition, error=failure)
             yield from self._runner._fail_later_stages(self._stage)
         except BaseException:
