@@ -36,6 +36,8 @@ from headrace.state.backend import StateOwner
 from headrace.state.kinds import StateKind
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from headrace.connectors.source import SourceReader
     from headrace.exchange.envelope import Envelope
     from headrace.operators.base import Operator
@@ -121,7 +123,6 @@ class OperatorChain:
     Attributes:
         sources: by node id; none but in stage 0.
         members: the operators that are in this task, by node id, in topological order.
-        outbox: envelopes to be sent.
     """
 
     def __init__(
@@ -131,7 +132,7 @@ class OperatorChain:
         self.plan = plan
         self.stage = plan.stages[stage]
         self.partition = partition
-        self.outbox: list[Envelope] = []
+        self._outbox: list[Envelope] = []
         self._summaries = SummaryBook(partition)
         self.state = None if start is None or not self.stage.holds_state else self._open_state(blob, start)
         self.sources: dict[int, ChainedSource] = {}
@@ -201,9 +202,17 @@ class OperatorChain:
         for member in self.members.values():
             member.operator.end_epoch()
 
+    def drain(self) -> Sequence[Envelope]:
+        """What was sent since the last call."""
+        if not self._outbox:
+            return ()
+        envelopes = self._outbox[:]
+        self._outbox.clear()
+        return envelopes
+
     def seal_summaries(self) -> None:
         """All channels have ended: what receivers have to know of them goes into the outbox."""
-        self.outbox.extend(self._summaries.seal())
+        self._outbox.extend(self._summaries.seal())
 
     def report(self, context: EpochContext) -> TaskReport:
         """Write the state, and say what all kinds of tasks have to say."""
@@ -302,7 +311,7 @@ class OperatorChain:
 
     def _exchange_output(self, chained: Chained, edge: PlannedEdge) -> ExchangeOutput:
         guard = partial(calling_key_function, chained.context)
-        sender = EdgeSender(edge, self.outbox.append, self._summaries, guard)
+        sender = EdgeSender(edge, self._outbox.append, self._summaries, guard)
         chained.senders.append(sender)
         return ExchangeOutput(sender)
 
