@@ -320,8 +320,7 @@ class OperatorChain:
         if self.state is not None and planned.state_kinds:
             state = self.state.operator(planned.uid)
         if state is not None and StateKind.KEYED in planned.state_kinds:
-            key = next(edge.key for edge in planned.inputs if edge.key is not None)
-            state.bind_key_codec(key.codec)
+            state.bind_key_codec(planned.key.codec)
         return OperatorContext(
             name=planned.node.name,
             uid=planned.uid,
