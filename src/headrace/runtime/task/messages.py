@@ -94,6 +94,14 @@ class PartitionContext:
     adoptions: tuple[CompactionOutcome, ...] = ()
     dealt: Mapping[str, int] = field(default_factory=dict)
 
+    def watermark_of(self, node: int) -> int:
+        """The event time that an operator has reached."""
+        return self.watermarks.get(node, MIN_WATERMARK)
+
+    def output_of(self, node: int) -> int:
+        """The watermark that an operator has passed on."""
+        return self.outputs.get(node, MIN_WATERMARK)
+
 
 @dataclass(frozen=True, slots=True)
 class EpochContext:

@@ -22,6 +22,7 @@ from headrace.exchange.sender import EdgeSender
 from headrace.graph.specs import SourceSpec
 from headrace.operators.base import EpochScope, OperatorContext
 from headrace.operators.sink import SinkOperator
+from headrace.operators.user_code import calling_user_code
 from headrace.runtime.task.forks import wire_forks
 from headrace.runtime.task.messages import StateReport, TaskReport
 from headrace.runtime.task.operator_table import OperatorMaker
@@ -29,7 +30,6 @@ from headrace.runtime.task.outputs import (
     BroadcastingOutput,
     ChainingOutput,
     ExchangeOutput,
-    calling_key_function,
 )
 from headrace.runtime.task.watermark_valve import WatermarkValve
 from headrace.state.backend import StateOwner
@@ -310,7 +310,7 @@ class OperatorChain:
         wire_forks(self.stage, self.members, {node: each.output for node, each in chained.items()}, edges)
 
     def _exchange_output(self, chained: Chained, edge: PlannedEdge) -> ExchangeOutput:
-        guard = partial(calling_key_function, chained.context)
+        guard = partial(calling_user_code, chained.context)
         sender = EdgeSender(edge, self._outbox.append, self._summaries, guard)
         chained.senders.append(sender)
         return ExchangeOutput(sender)
