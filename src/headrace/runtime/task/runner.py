@@ -35,7 +35,7 @@ class TaskRunner:
         self.blob = blob
         plan: JobPlan = pickle.loads(blob.plan)
         self._parallelism = [stage.parallelism for stage in plan.stages]
-        self._chains = ChainCache(blob, keeps=not plan.fresh_instances)
+        self._cache = ChainCache(blob, keeps=not plan.fresh_instances)
 
     def run_source_task(self, subtask: int, context: EpochContext) -> Iterator[Envelope]:
         """One task of stage 0, which also hands its share of the later tasks what they start from.
@@ -46,21 +46,21 @@ class TaskRunner:
         """
         with gc_relaxed():
             yield from self._contexts(subtask, context)
-            attempt = _Attempt(self._chains, self.blob.state, 0)
+            attempt = _Attempt(self._cache, self.blob.state, 0)
             yield from attempt.run(_source_work(attempt, subtask, context))
             yield from self._results(attempt)
 
     def run_stage_task(self, stage: int, envelopes: Iterable[Envelope]) -> Iterator[Envelope]:
         """One task of a later stage; what is for stages beyond passes through."""
         with gc_relaxed():
-            attempt, rest = _Attempt(self._chains, self.blob.state, stage), iter(envelopes)
+            attempt, rest = _Attempt(self._cache, self.blob.state, stage), iter(envelopes)
             yield from attempt.run(_stage_work(attempt, stage, rest))
             yield from (envelope for envelope in rest if envelope.stage != stage)  # some are left where it has failed
             yield from self._results(attempt)
 
     def close(self) -> None:
         """Close every chain."""
-        self._chains.close()
+        self._cache.close()
 
     def _contexts(self, subtask: int, context: EpochContext) -> Iterator[Envelope]:
         for stage, partition in context.partitions:
