@@ -84,7 +84,7 @@ def test_an_error_of_headrace_is_one_message(script: Callable[..., Path]) -> Non
 def test_a_failing_function_is_one_message(script: Callable[..., Path]) -> None:
     path = script("""
         graph = doubling(5)
-        graph.update(1, spec=specs.MapSpec(lambda value: 1 // (value - 3)))
+        graph.update(1, spec=specs.MapSpec(lambda value: 1 // (value - 3), Types.LONG()))
         execute(graph)
     """)
     result = invoke("run", "--runtime", "local", path)

@@ -78,9 +78,8 @@ ENDLESS = """
         {body}
 
     graph = StreamGraph()
-    graph.add(specs.SourceSpec(DataGeneratorSource(lambda index: index, 10, type_info=Types.LONG())), "numbers",
-              output_type=Types.LONG())
-    graph.add(specs.MapSpec(never_returns), "map", (Edge(0),), Types.LONG())
+    graph.add(specs.SourceSpec(DataGeneratorSource(lambda index: index, 10, type_info=Types.LONG())), "numbers")
+    graph.add(specs.MapSpec(never_returns, Types.LONG()), "map", (Edge(0),))
     graph.add(specs.SinkSpec(PrintSink()), "print", (Edge(1),))
     execute(graph)
 """

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, StateError, StateMigrationError
 from headrace.common.time import Time
 from headrace.common.typeinfo import Types
-from headrace.state import hashing
 from headrace.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -28,8 +27,8 @@ from headrace.state.descriptors import (
     StateTtlConfig,
     ValueStateDescriptor,
 )
-from headrace.state.keyed_state_store import KeyedStateStore
-from headrace.state.keys import KeyCodec, KeyColumn
+from headrace.state.interfaces import KeyedStateStore
+from headrace.state.keys import KeyCodec, KeyColumn, hashing
 from tests.state.harness import Job
 from tests.state.test_state_model import Average, Checker, between_epochs
 

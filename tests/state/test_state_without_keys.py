@@ -21,10 +21,10 @@ from headrace.state.descriptors import (
     StateTtlConfig,
     ValueStateDescriptor,
 )
-from headrace.state.inline_merge import MAX_RUNS
 from headrace.state.keys import KeyCodec
 from headrace.state.kinds import KEYED, StateKind
 from headrace.state.redistribution import Redistribution
+from headrace.state.runs.merging import MAX_RUNS
 from headrace.state.task_state import TaskState
 from tests.state.harness import MAX_PARALLELISM, UID, MemoryFolder
 

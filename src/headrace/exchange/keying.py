@@ -9,7 +9,6 @@ import pyarrow.compute as pc
 
 from headrace.common.errors import EvaluationError, InvalidTypeError
 from headrace.expressions import evaluate
-from headrace.graph.labels import key_label
 from headrace.operators.keyed import KeyedBatch
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ def _of_column(batch: Batch, key: KeySelection, column: pa.Array) -> KeyColumn:
     if column.null_count:
         row = pc.index(column.is_null(), pa.scalar(True)).as_py()
         raise KeyFunctionError(batch.slice(row, row + 1).rows[0]) from InvalidTypeError(
-            f"the key {key_label(key)} of key_by ({key.call_site}) is null: leave such records out with filter(...), "
+            f"the key {key.label} of key_by ({key.call_site}) is null: leave such records out with filter(...), "
             "or give them a key with coalesce(...)"
         )
     return key.codec.from_array(column)

@@ -53,7 +53,7 @@ def committables_by_sink(plan: JobPlan, reports: Sequence[TaskReport]) -> dict[s
 
 
 def first_manifest(plan: JobPlan) -> Manifest:
-    """What a job begins with that nobody has run before; it is not written."""
+    """What a job begins with that has never run before; it is not written."""
     return Manifest(
         epoch=0,
         generation=0,
