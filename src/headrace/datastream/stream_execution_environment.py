@@ -260,7 +260,7 @@ class StreamExecutionEnvironment(Dependencies):
             InvalidProgramError: when nothing was built, or what was built cannot be run.
             JobExecutionError: when the job fails; a ``UserFunctionError`` when a function of the program raised.
         """
-        from headrace.client.termination import result_of
+        from headrace.client.running import result_of
 
         client = self.execute_async(job_name)
         try:
