@@ -16,7 +16,6 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.operators.base import Operator
 from headrace.operators.collector import RowCollector
 from headrace.operators.functions import close_function, open_function
-from headrace.operators.runtime_context import RuntimeContext
 from headrace.operators.user_code import calling_user_code, user_error
 from headrace.operators.window.assign import LateRecords, assign, check_timestamps, cleanup_times
 from headrace.operators.window.row_contents import RowContents
@@ -87,7 +86,7 @@ class RowWindowOperator(Operator):
         self._window = WindowContext(self._keyed)
         with calling_user_code(context):
             for function in self._functions:
-                open_function(function, RuntimeContext(context))
+                open_function(function, context)
 
     def close(self) -> None:
         with calling_user_code(self.context):
