@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import headrace
-from headrace.cli import main
+from headrace.cli import doctor
 from headrace.cli.main import app
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def test_doctor_hands_on_settings_of_spark(monkeypatch: pytest.MonkeyPatch) -> N
         asked.append((dict(settings), master))
         return 1
 
-    monkeypatch.setattr(main, "run_doctor", fake)
+    monkeypatch.setattr(doctor, "run_doctor", fake)
     result = invoke("doctor", "-D", "spark.ui.enabled=false", "-D", "parallelism.default=2", "--master", "local[2]")
     assert result.exit_code == 1
     assert asked == [({"spark.ui.enabled": "false"}, "local[2]")]

@@ -74,8 +74,8 @@ class JobServices:
 class JobExecution:
     """Runs the epochs of a job, one after the other.
 
-    Its memory follows from a manifest, and may be ahead of the manifests after a failure: then it is left, and another
-    execution is restored from the newest one.
+    Its memory follows from a manifest, and may be ahead of the manifests after a failure: then it is
+    abandoned, and another execution is restored from the newest one.
 
     Args:
         job: what all executions share.
@@ -184,7 +184,11 @@ class JobExecution:
         job.store.collect_garbage()
 
     def _write(self, manifest: Manifest, commits: Sequence[PendingCommit]) -> None:
-        """Write a manifest and have done what it makes due, unless nobody waits for the job any more."""
+        """Write a manifest and commit what it makes due, unless the job was cancelled.
+
+        Raises:
+            JobCancelledError: when it was.
+        """
         if self._job.cancelled.is_set():
             raise JobCancelledError(f"manifest {manifest.epoch} was not written")
         self._job.checkpoints.write(manifest, commits)
@@ -212,8 +216,8 @@ class JobExecution:
 
     # --- its end -----------------------------------------------------------------------------------------------------
 
-    def leave(self) -> list[PendingCommit]:
-        """Let go of all that may be ahead of the manifests, so that another execution can begin.
+    def abandon(self) -> list[PendingCommit]:
+        """End without closing the job: another execution goes on from the newest manifest.
 
         Returns:
             What has yet to be committed and no manifest holds.
@@ -226,12 +230,12 @@ class JobExecution:
         return self.commits.transient()
 
     def close(self) -> None:
-        """Let go of everything; a commit that hangs is left behind."""
+        """Close sources and sinks; a commit that hangs is left behind."""
         self._close_sources()
         self.commits.close()
 
     def _close_sources(self) -> None:
-        """Let go of the enumerators; nobody minds any more what they fail with."""
+        """Close the enumerators; what they fail with is logged."""
         for source in self.sources:
             try:
                 source.close()

@@ -211,7 +211,7 @@ class JobManager:
         return next(source for source in self._running().sources if source.planned.uid == uid)
 
     def close(self) -> None:
-        """Let go of everything; what is not committed stays in the manifest."""
+        """Close execution, runtime and store; what is not committed stays in the manifest."""
         if self._cancelled.is_set():
             self._runtime.cancel()  # what runs beside the epochs
         execution = () if self._execution is None else (self._execution.close,)
@@ -219,7 +219,7 @@ class JobManager:
             try:
                 close()
             except Exception:
-                logger.warning("job %r: letting go of it failed", self.plan.name, exc_info=True)
+                logger.warning("job %r: closing it failed", self.plan.name, exc_info=True)
 
     # --- the loop ----------------------------------------------------------------------------------------------------
 
@@ -305,7 +305,7 @@ class JobManager:
             Exception: what ends the job.
         """
         while True:
-            with contextlib.suppress(OSError):  # nobody can tell while the directory cannot be read
+            with contextlib.suppress(OSError):  # it cannot be told while the directory cannot be read
                 self._checkpoints.check_owner()
             if not self._failures.await_restart(failure, self._checkpoints.known().epoch + 1):
                 return False
@@ -317,9 +317,9 @@ class JobManager:
                 return True
 
     def _restart(self) -> None:
-        """Leave the execution, which may be ahead of the manifests, and begin another from the newest one."""
+        """Abandon the execution, which may be ahead of the manifests, and begin another from the newest one."""
         if self._execution is not None:
-            self._transient = self._execution.leave()
+            self._transient = self._execution.abandon()
             self._execution = None
         self._transient += self._checkpoints.restart()
         self._begin_execution(recovers=True)

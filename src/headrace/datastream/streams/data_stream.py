@@ -22,15 +22,7 @@ from headrace.datastream.functions import (
     ReduceFunction,
 )
 from headrace.datastream.streams.adapters import with_keyed_state
-from headrace.datastream.streams.checks import (
-    check_function,
-    check_object,
-    declared_type,
-    expect,
-    is_untyped,
-    refused,
-    result_type,
-)
+from headrace.datastream.streams.checks import check_function, check_object, expect, refused
 from headrace.datastream.streams.columns import (
     as_column,
     bound,
@@ -48,10 +40,18 @@ from headrace.datastream.streams.other_names import (
     OTHER_NAMES,
     OTHER_NAMES_OF_KEYED_STREAMS,
 )
+from headrace.datastream.streams.results import CloseableIterator, collected, to_dataframe
 from headrace.datastream.streams.rolling import checked_field
-from headrace.datastream.streams.side_outputs import add_side_output
 from headrace.datastream.streams.timestamps import check_strategy
-from headrace.datastream.streams.type_origin import TypeOrigin, origin_of, unchanged, weakest
+from headrace.datastream.streams.types import (
+    TypeOrigin,
+    declared_type,
+    is_untyped,
+    origin_of,
+    result_type,
+    unchanged,
+    weakest,
+)
 from headrace.expressions import Expression
 from headrace.graph import specs
 from headrace.graph.nodes import Edge
@@ -64,7 +64,6 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
     from headrace.datastream.execution_config import ExecutionConfig
     from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
-    from headrace.datastream.streams.collecting import CloseableIterator
     from headrace.datastream.streams.windowed_stream import WindowedStream
     from headrace.graph.nodes import KeySelection, Node
     from headrace.graph.specs import OperatorSpec
@@ -244,9 +243,7 @@ class DataStream(OperatorHandle):
         Raises:
             InvalidTypeError: when there is no such field, or values of the type cannot be keys.
         """
-        key = key_of(self._type, key_selector, more, key_type)
-        edges = tuple(Edge(edge.source, HASH, edge.side_output, key=key) for edge in self._edges)
-        return KeyedStream(self._environment, edges, self)
+        return KeyedStream(self, key_of(self._type, key_selector, more, key_type))
 
     def union(self, *streams: DataStream) -> DataStream:
         """This stream and others of the same type together, in no particular order; a stream may take part twice.
@@ -279,9 +276,7 @@ class DataStream(OperatorHandle):
             InvalidTypeError: when the same side output was asked for with another type.
         """
         expect(output_tag, OutputTag, "get_side_output")
-        node = self._operator()
-        add_side_output(self._transformations.graph, node, output_tag)
-        edges = (Edge(node.id, side_output=output_tag.tag_id),)
+        edges = (Edge(self._with_side_output(output_tag).id, side_output=output_tag.tag_id),)
         if is_untyped(output_tag.type_info):
             return DataStream(self._environment, edges, origin=TypeOrigin.ANNOTATED)
         return DataStream(self._environment, edges)._converted(output_tag.type_info)
@@ -328,15 +323,7 @@ class DataStream(OperatorHandle):
             A list of at most ``limit`` records; without a limit an iterator over all of them while the job runs. Use
             it in a ``with`` statement, or close it: that ends the job.
         """
-        from headrace.connectors.collect import CollectSink
-        from headrace.datastream.streams.collecting import CloseableIterator, Handover, first_records
-
-        if limit is not None and limit < 1:
-            raise refused(f"limit is a number of records above zero, not {limit!r}")
-        handover = Handover()
-        self._end(CollectSink(handover.put), "Collect")
-        records = CloseableIterator(handover, self._environment.execute_async(job_execution_name))
-        return records if limit is None else first_records(records, limit)
+        return collected(self, job_execution_name, limit)
 
     def to_dataframe(self, job_name: str | None = None) -> Any:
         """Runs the bounded job, with everything else that was built, and gives its records as a Spark DataFrame.
@@ -345,8 +332,6 @@ class DataStream(OperatorHandle):
             InvalidProgramError: when a source is unbounded.
             UnsupportedOperationError: when the runtime has no DataFrames.
         """
-        from headrace.datastream.streams.dataframes import to_dataframe
-
         return to_dataframe(self, job_name)
 
     # --- for the classes of this package -----------------------------------------------------------------------------
@@ -413,19 +398,15 @@ class KeyedStream(DataStream):
     so it has neither name nor uid nor parallelism.
 
     Args:
-        environment: where the stream belongs.
-        edges: where its records come from, with their partitioning.
-        origin: the stream that was keyed.
+        origin: the stream that is keyed.
+        key: by what.
     """
 
-    def __init__(
-        self,
-        environment: StreamExecutionEnvironment,
-        edges: tuple[Edge, ...],
-        origin: DataStream,
-    ) -> None:
-        super().__init__(environment, edges, origin=origin._type_origin)
+    def __init__(self, origin: DataStream, key: KeySelection) -> None:
+        edges = tuple(Edge(edge.source, HASH, edge.side_output, key=key) for edge in origin._edges)
+        super().__init__(origin._environment, edges, origin=origin._type_origin)
         self._origin = origin
+        self._key = key
 
     def get_key_type(self) -> TypeInformation:
         """The type of the keys."""
@@ -501,20 +482,11 @@ class KeyedStream(DataStream):
 
     # --- for the classes of this package -----------------------------------------------------------------------------
 
-    @property
-    def _key(self) -> KeySelection:
-        key = self._edges[0].key
-        assert key is not None, "the edges of a keyed stream say how they are keyed"
-        return key
-
     def _for_any_result(self) -> KeyedStream:
         """This stream for a function whose results are of the same type, if the type is more than an observation."""
         if self._type_origin is not TypeOrigin.OBSERVED or is_untyped(self._type) or self._key.selector is None:
             return self
-        plain = self._origin._untyped()
-        key = replace(self._key, fields=None, is_single=True, expression=None)
-        edges = tuple(Edge(edge.source, HASH, edge.side_output, key=key) for edge in plain._edges)
-        return KeyedStream(self._environment, edges, plain)
+        return KeyedStream(self._origin._untyped(), replace(self._key, fields=None, is_single=True, expression=None))
 
     def _roll(self, aggregation: str, position: int | str) -> DataStream:
         field = checked_field(self._type, aggregation, position)

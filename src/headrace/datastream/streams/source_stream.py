@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.datastream.streams.timestamps import is_needed
-from headrace.datastream.streams.type_origin import TypeOrigin
+from headrace.datastream.streams.types import TypeOrigin
 from headrace.graph.nodes import Edge
 from headrace.graph.specs import SourceSpec, TimestampsSpec
 

@@ -10,9 +10,9 @@ from headrace.common.output_tag import OutputTag
 from headrace.common.time import Duration, Time, to_millis
 from headrace.common.type_inference import Role
 from headrace.datastream.functions import AggregateFunction, ProcessWindowFunction, ReduceFunction, WindowFunction
-from headrace.datastream.streams.checks import check_function, check_object, declared_type, expect, refused, result_type
+from headrace.datastream.streams.checks import check_function, check_object, expect, refused
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_WINDOWED_STREAMS, WINDOWED_STREAM
-from headrace.datastream.streams.type_origin import TypeOrigin, origin_of
+from headrace.datastream.streams.types import TypeOrigin, declared_type, origin_of, result_type
 from headrace.graph.window_specs import ColumnarWindowSpec, RowWindowSpec
 from headrace.operators.window.aggregates import Aggregate
 

@@ -40,7 +40,7 @@ class SourceTask:
         self._paths = {node: _SourcePath(source, chain.members) for node, source in chain.sources.items()}
 
     def run(self) -> Iterator[None]:
-        """Work through the task's pieces; yields whenever the outbox may be emptied."""
+        """Work through the task's pieces; yields whenever envelopes may be taken from the chain."""
         chain = self._chain
         chain.begin_epoch(self._context, {})
         for assignment in self._context.assignments[chain.partition]:
