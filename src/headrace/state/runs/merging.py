@@ -53,10 +53,10 @@ def register_merger(kind: str, merger: Merger, describe: Describe = _unchanged) 
     """Makes ``merger`` merge runs whose ``meta["kind"]`` is ``kind``.
 
     It gets the runs, oldest first, and returns the rows of the merged run, sorted as the ``meta["sort"]`` of the
-    newest run says. It must be a pure function of them: compaction may run it in any process, which has to have imported
-    the module that calls this. Runs that say no kind keep all rows. ``describe`` is given the ``meta`` of the newest run
-    and the merged rows, and returns the ``meta`` of the merged run; it is needed where ``meta`` says something about the
-    rows of the run.
+    newest run says. It must be a pure function of them: compaction may run it in any process, which has to have
+    imported the module that calls this. Runs that say no kind keep all rows. ``describe`` is given the ``meta`` of
+    the newest run and the merged rows, and returns the ``meta`` of the merged run; it is needed where ``meta`` says
+    something about the rows of the run.
     """
     _MERGERS[kind] = (merger, describe)
 
