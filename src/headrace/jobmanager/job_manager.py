@@ -152,27 +152,7 @@ class JobManager:
         """Restore or begin, take the directory over, commit what is pending."""
         restored = self._checkpoints.restore()
         manifest = self._checkpoints.known()
-        clock = self._clock or SystemClock(manifest.processing_time)
-        self._failures = FailureHandler(
-            self._settings.restart.begin(clock, random.Random(manifest.job_id)),
-            self._listener,
-            self._stop,
-            restarts_functions=self._settings.restarts_functions,
-        )
-        self._runtime.start(self._blob)
-        self._services = JobServices(
-            plan=self.plan,
-            runtime=self._runtime,
-            store=self._store,
-            checkpoints=self._checkpoints,
-            sinks=self._sinks,
-            sizer=EpochSizer(self._settings.limits),
-            compaction=CompactionCoordinator(self._runtime, self._store.state, self.plan.state_backend),
-            clock=clock,
-            cancelled=self._cancelled,
-            epoch_timeout_seconds=self._settings.epoch_timeout_seconds,
-            storage_options=self._blob.storage_options,
-        )
+        self._prepare(manifest)
         restored_epoch = None if restored is None else restored.epoch
         self._listener.job_started(
             JobStart(self.plan.name, manifest.job_id, restored_epoch, manifest.generation, manifest.finished)
@@ -276,6 +256,31 @@ class JobManager:
         if self._checkpoints.is_in_doubt:
             self._restart()
         self._running().complete_commits()
+
+    def _prepare(self, manifest: Manifest) -> None:
+        """Make what lasts from here to the end of the run, whatever fails meanwhile."""
+        clock = self._clock or SystemClock(manifest.processing_time)
+        settings = self._settings
+        self._failures = FailureHandler(
+            settings.restart.begin(clock, random.Random(manifest.job_id)),
+            self._listener,
+            self._stop,
+            restarts_functions=settings.restarts_functions,
+        )
+        self._runtime.start(self._blob)
+        self._services = JobServices(
+            plan=self.plan,
+            runtime=self._runtime,
+            store=self._store,
+            checkpoints=self._checkpoints,
+            sinks=self._sinks,
+            sizer=EpochSizer(settings.limits),
+            compaction=CompactionCoordinator(self._runtime, self._store.state, self.plan.state_backend),
+            clock=clock,
+            cancelled=self._cancelled,
+            epoch_timeout_seconds=settings.epoch_timeout_seconds,
+            storage_options=self._blob.storage_options,
+        )
 
     def _running(self) -> JobExecution:
         assert self._execution is not None, "open() comes first"
