@@ -70,9 +70,6 @@ class StreamGraph:
     def __len__(self) -> int:
         return len(self._nodes)
 
-    def __contains__(self, node_id: object) -> bool:
-        return node_id in self._nodes
-
     def consumers(self, node_id: int) -> list[tuple[Node, Edge]]:
         """The nodes that read from a node, each with the edge it reads through."""
         return [(node, edge) for node in self for edge in node.inputs if edge.source == node_id]
@@ -88,17 +85,14 @@ class StreamGraph:
             InvalidProgramError: when that is not what its spec wants.
         """
         found = {edge.input_index: InputSchema(self.record_type(edge), edge.key) for edge in reversed(node.inputs)}
-        if found.keys() != set(range(len(node.spec.inputs))):
+        wanted = node.spec.inputs
+        if found.keys() != set(range(len(wanted))):
+            numbers = ", ".join(map(str, sorted(found))) or "none"
             raise InvalidProgramError(
-                f"operator {node.name!r} takes {len(node.spec.inputs)} inputs, and is given those with the numbers "
-                f"{sorted(found)}"
+                f"operator {node.name!r} has {len(wanted)} inputs, but records for these (from 0): {numbers}"
             )
-        for edge in node.inputs:
-            if edge.key is None and node.spec.inputs[edge.input_index] is InputKind.KEYED:
-                raise InvalidProgramError(
-                    f"input {edge.input_index} of operator {node.name!r} takes keyed records: call key_by(...) first"
-                )
-        return tuple(found[number] for number in range(len(found)))
+        _check_keys(node, found)
+        return tuple(found[number] for number in range(len(wanted)))
 
     def annotate(self, rule: Callable[[Node, Mapping[int, T]], T]) -> dict[int, T]:
         """What a rule says of each node, by id, producers first; it also gets what it said of all nodes before."""
@@ -116,8 +110,15 @@ class StreamGraph:
                 made._take(replacement)
         return made
 
-    def subgraph(self, node_ids: set[int]) -> StreamGraph:
-        """The part of the graph that ``node_ids`` need: themselves and all that comes before them."""
+    def subgraph(self, node_ids: Iterable[int]) -> StreamGraph:
+        """The part of the graph that some nodes need: themselves and all that comes before them."""
+        found, needed = StreamGraph(), self.needed_by(node_ids)
+        found._nodes = {node.id: node for node in self if node.id in needed}
+        found._next_id = self._next_id
+        return found
+
+    def needed_by(self, node_ids: Iterable[int]) -> set[int]:
+        """The ids of some nodes and of all that comes before them."""
         needed: set[int] = set()
         stack = list(node_ids)
         while stack:
@@ -125,7 +126,7 @@ class StreamGraph:
             if node_id not in needed:
                 needed.add(node_id)
                 stack.extend(edge.source for edge in self._nodes[node_id].inputs)
-        return self.transform(lambda node, _: (node,) if node.id in needed else ())
+        return needed
 
     def _take(self, node: Node) -> Node:
         """Keep a node, with the types of its outputs, which follow from its spec and its inputs."""
@@ -135,3 +136,22 @@ class StreamGraph:
         made = replace(node, outputs=OutputSchema(node.spec.output_type(inputs), side_types))
         self._nodes[node.id] = made
         return made
+
+
+def _check_keys(node: Node, inputs: Mapping[int, InputSchema]) -> None:
+    """Refuse inputs without keys where keys are wanted, and keys of different types: state belongs to the key."""
+    key_types = []
+    for number, kind in enumerate(node.spec.inputs):
+        key = inputs[number].key
+        if kind is InputKind.KEYED and key is None:
+            raise InvalidProgramError(
+                f"input {number} of operator {node.name!r} takes keyed records: call key_by(...) first"
+            )
+        if kind is InputKind.KEYED and key is not None:
+            key_types.append(key.codec.type)
+    different = next((found for found in key_types if found != key_types[0]), None)
+    if different is not None:
+        raise InvalidProgramError(
+            f"the inputs of operator {node.name!r} have keys of different types, {key_types[0]} and {different}: give "
+            "key_by(...) the same key_type, since state belongs to the key"
+        )

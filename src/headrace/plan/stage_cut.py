@@ -42,7 +42,7 @@ def stages_of(graph: StreamGraph, *, is_batch: bool) -> dict[int, int]:
         graph: the graph, with the partitionings that follow from the numbers of subtasks.
         is_batch: in batch mode nothing is late, so no merging is needed.
     """
-    timed = graph.subgraph({node.id for node in graph if not node.spec.is_timeless})
+    timed = graph.needed_by(node.id for node in graph if not node.spec.is_timeless)
 
     def place(node: Node, places: Mapping[int, Place]) -> Place:
         producers = [places[edge.source].stage for edge in node.inputs]

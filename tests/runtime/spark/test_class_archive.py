@@ -127,6 +127,27 @@ def test_it_is_made_by_one_process_and_tried_once_a_day(tmp_path: Path, spark_ho
     assert archive.begin_making()
 
 
+def test_of_two_that_find_an_attempt_of_yesterday_one_makes_it(
+    tmp_path: Path, spark_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = archive_of(tmp_path, spark_home)
+    assert archive is not None
+    assert archive.begin_making()
+    yesterday = time.time() - 25 * 3600
+    os.utime(archive.folder / "making.log", (yesterday, yesterday))
+    others: list[bool] = []
+    remove = Path.unlink
+
+    def remove_after_another_has_looked(path: Path, missing_ok: bool = False) -> None:
+        monkeypatch.setattr(Path, "unlink", remove)
+        others.append(archive.begin_making())
+        remove(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", remove_after_another_has_looked)
+    assert archive.begin_making()
+    assert others == [False]
+
+
 def test_a_cache_that_cannot_be_written_is_no_failure(tmp_path: Path, spark_home: Path) -> None:
     (tmp_path / "cache").write_text("a file")
     archive = archive_of(tmp_path, spark_home)
