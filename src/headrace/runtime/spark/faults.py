@@ -35,8 +35,8 @@ _NO_MODULE: Final = re.compile(r"^ModuleNotFoundError: No module named ", re.MUL
 _CRASHED: Final = "Python worker exited unexpectedly"
 
 _NO_WORKERS: Final = (
-    "the process that starts Spark's Python workers died while it was itself being started, and Spark starts no other in "
-    "this executor. Run the program again: with a checkpoint directory it goes on where it was"
+    "the process that starts Spark's Python workers died while it was being started, and Spark starts no other in this "
+    "executor. Run the program again: with a checkpoint directory it goes on where it was"
 )
 
 
