@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -10,13 +10,14 @@ import pyarrow.compute as pc
 
 from headrace.state.keyed_mergers import merge_lists, merge_maps, merge_values
 from headrace.state.merge_input import MergeInput
+from headrace.state.ordered_runs import all_rows, described, is_ordered, newest, ordered_merger
 from headrace.state.run_layout import KIND, VALUE
 from headrace.state.runs import ELEMENT_COUNT, SORT, one_batch
-from headrace.state.timer_runs import TIMERS, described, merge_timers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from headrace.state.ordered_runs import Combine
     from headrace.state.runs import Run
 
     Merger = Callable[[MergeInput], pa.RecordBatch | pa.Table | None]
@@ -37,8 +38,9 @@ _MERGERS: dict[str, tuple[Merger, Describe]] = {
     "aggregating": (merge_values, _unchanged),
     "list": (merge_lists, _counted),
     "map": (merge_maps, _counted),
-    TIMERS: (merge_timers, described),
+    "timers": (ordered_merger(newest), described),
 }
+_ALL_ROWS: Final = (ordered_merger(all_rows), described)
 
 
 def register_merger(kind: str, merger: Merger, describe: Describe = _unchanged) -> None:
@@ -52,13 +54,22 @@ def register_merger(kind: str, merger: Merger, describe: Describe = _unchanged) 
     _MERGERS[kind] = (merger, describe)
 
 
+def register_ordered_merger(kind: str, combine: Combine) -> None:
+    """Makes ``combine`` merge ordered runs whose ``meta["kind"]`` is ``kind``; see :func:`register_merger`.
+
+    It gets the rows that are not over; those of a kind without a merger are kept, in order.
+    """
+    register_merger(kind, ordered_merger(combine), described)
+
+
 def merge_runs(runs: Sequence[Run], *, is_oldest: bool, now: int) -> tuple[pa.RecordBatch | None, dict[str, Any]]:
     """The rows of the run that replaces ``runs`` (oldest first, following one another), and its ``meta``.
 
     ``is_oldest`` says that no run is older than these, ``now`` is the processing time that expiry is judged by.
     """
     given = MergeInput(runs, is_oldest, now)
-    merger, describe = _MERGERS.get(given.meta.get(KIND, ""), (_merge_sorted, _unchanged))
+    otherwise = _ALL_ROWS if is_ordered(given.meta) else (_merge_sorted, _unchanged)
+    merger, describe = _MERGERS.get(given.meta.get(KIND, ""), otherwise)
     merged = merger(given)
     if merged is None or not merged.num_rows:
         return None, given.meta
