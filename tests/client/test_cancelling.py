@@ -17,7 +17,7 @@ from headrace.common.errors import InfrastructureError, JobCancelledError
 from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
 from headrace.connectors.sink import Committer, Sink, SinkWriter
 from headrace.datastream import StreamExecutionEnvironment
-from headrace.jobmanager.epoch import EpochPlanner
+from headrace.jobmanager.epoch_planner import EpochPlanner
 from headrace.jobmanager.progress import JobStart
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.runtime.task.messages import EpochContext, TaskReport

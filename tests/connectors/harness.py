@@ -118,7 +118,7 @@ class SinkRun:
     parallelism: int = 1
     generation: int = 1
     epoch: int = 0
-    held: Any = None
+    in_progress: Any = None
 
     def __post_init__(self) -> None:
         self.sink = pickle.loads(pickle.dumps(self.sink))
@@ -134,7 +134,7 @@ class SinkRun:
         """Another job manager takes over, and everything was committed."""
         self.generation += 1
         self.committer = self.new_committer()
-        self.committer.recover(self.held)
+        self.committer.recover(self.in_progress)
 
     def write(self, rows: Sequence[Any], now: int = 0, subtask: int = 0, epoch: int | None = None) -> list[Any]:
         """Write some records of an epoch in a task; gives what is to be committed."""
@@ -151,8 +151,8 @@ class SinkRun:
         """What is to be committed with an epoch's manifest."""
         if self.sink.pre_commit is None:
             return list(committables)
-        prepared = self.sink.pre_commit.prepare(self.held, committables, now, is_last=is_last)
-        self.held = through_json(prepared.held)
+        prepared = self.sink.pre_commit.prepare(self.in_progress, committables, now, is_last=is_last)
+        self.in_progress = through_json(prepared.in_progress)
         return list(through_json(prepared.ready))
 
     def run_epoch(self, rows: Sequence[Any], now: int = 0, *, is_last: bool = False) -> list[Any]:

@@ -225,11 +225,11 @@ def test_a_quiet_job_knows_when_a_part_is_old_enough(tmp_path: Path) -> None:
     run = job(tmp_path, BY_TIME)
     assert run.sink.pre_commit is not None
     run.run_epoch(["a", "b"], 1000)
-    assert run.sink.pre_commit.due(run.held) == 3000  # nothing was written for two seconds
+    assert run.sink.pre_commit.due(run.in_progress) == 3000  # nothing was written for two seconds
     run.run_epoch(["c", "d"], 2500)
-    assert run.sink.pre_commit.due(run.held) == 4000  # three seconds after the first record
+    assert run.sink.pre_commit.due(run.in_progress) == 4000  # three seconds after the first record
     run.run_epoch([], 4000)
-    assert run.held is None
+    assert run.in_progress is None
     assert sorted(lines(tmp_path)) == ["a", "b", "c", "d"]
 
 
@@ -276,16 +276,16 @@ class CrashingJob:
         """One life of the job: commit what is pending, recover, go on to the end."""
         self.generation += 1
         run = SinkRun(self.sink, self.kind, 2, self.generation, epoch=len(self.manifests))
-        for epoch, ready, held, now in self.manifests[-1:]:  # it was never acknowledged
-            run.held = held
+        for epoch, ready, in_progress, now in self.manifests[-1:]:  # it was never acknowledged
+            run.in_progress = in_progress
             run.committer.commit(epoch, ready, now)
-        run.committer.recover(run.held)
+        run.committer.recover(run.in_progress)
         for epoch, now in ((1, 0), (2, 1000), (3, 4000))[len(self.manifests) :]:
             run.epoch = epoch
             rows = [(f"{epoch}{letter}",) for letter in "abcd"]
             committables = [item for subtask in (0, 1) for item in run.write(rows[subtask::2], now, subtask)]
             ready = run.prepare(committables, now, is_last=epoch == 3)
-            self.manifests.append((epoch, ready, run.held, now))
+            self.manifests.append((epoch, ready, run.in_progress, now))
             run.committer.commit(epoch, ready, now)
         run.committer.finish()
 

@@ -63,7 +63,7 @@ def test_expressions_can_still_be_copied_and_pickled() -> None:
 
 
 def test_no_answer_hides_a_method() -> None:
-    from headrace.datastream.streams import unsupported_methods as tables
+    from headrace.datastream.streams import other_names as tables
     from headrace.expressions.other_names import EXPRESSION, WHEN
     from headrace.expressions.tree import Expression, When
 

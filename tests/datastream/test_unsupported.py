@@ -9,7 +9,7 @@ import pytest
 
 from headrace.common.errors import UnsupportedOperationError
 from headrace.common.time import Time
-from headrace.datastream.streams.unsupported_methods import DATA_STREAM, KEYED_STREAM, WINDOWED_STREAM
+from headrace.datastream.streams.other_names import DATA_STREAM, KEYED_STREAM, WINDOWED_STREAM
 from headrace.datastream.window import TumblingEventTimeWindows
 from headrace.time.watermark_strategy import WatermarkStrategy
 

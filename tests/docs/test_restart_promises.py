@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from headrace.client.submission import RESTARTS_WITHOUT_CHECKPOINTS, restart_strategy
 from headrace.common import Configuration, Types
 from headrace.common.errors import (
     ConfigurationError,
@@ -19,6 +18,7 @@ from headrace.datastream import (
     StreamExecutionEnvironment,
 )
 from headrace.jobmanager.restart import ExponentialDelay
+from headrace.jobmanager.settings import RESTARTS_WITHOUT_CHECKPOINTS, restart_strategy
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.runtime.task.messages import EpochContext
 from headrace.time.clock import ManualClock

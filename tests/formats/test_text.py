@@ -6,8 +6,7 @@ import pytest
 
 from headrace.common.row import Row
 from headrace.common.typeinfo import Types
-from headrace.formats.text import TextLineEncoder
-from headrace.formats.text.reader import split_lines
+from headrace.formats.text import TextLineEncoder, split_lines
 from tests.connectors.harness import batch_of
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.temporary_store import TemporaryStore
-from headrace.client.submission import blob_of, job_settings, plan_graph
+from headrace.client.submission import blob_of, plan_graph
 from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.common.execution_mode import RuntimeExecutionMode
@@ -34,6 +34,7 @@ from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.restart import NoRestart
+from headrace.jobmanager.settings import job_settings
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.testing.recording_sink import RecordingSink
 from headrace.time.clock import ManualClock

@@ -36,8 +36,8 @@ class Recorder(Committer):
             raise self.faults.pop(0)
         self.calls.append((epoch, tuple(committables)))
 
-    def recover(self, held: Any) -> None:
-        self.events.append(f"recover {held} after {len(self.calls)}")
+    def recover(self, in_progress: Any) -> None:
+        self.events.append(f"recover {in_progress} after {len(self.calls)}")
 
     def finish(self) -> None:
         self.events.append(f"finish after {len(self.calls)}")
@@ -188,7 +188,7 @@ def test_nobody_can_tell_while_the_directory_cannot_be_read(sink: Recorder, slep
     assert len(slept) == 2
 
 
-@pytest.mark.parametrize("wait", ["drain", "submit", "recover", "finish", "settle"])
+@pytest.mark.parametrize("wait", ["drain", "submit", "recover", "finish", "join"])
 def test_nobody_waits_for_a_sink_once_the_job_is_cancelled(
     sink: Recorder, wait: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -203,7 +203,7 @@ def test_nobody_waits_for_a_sink_once_the_job_is_cancelled(
         "submit": lambda: commits.submit(of(99, 99)),
         "recover": lambda: commits.recover({}),
         "finish": commits.finish,
-        "settle": commits.settle,
+        "join": commits.join,
     }
     threading.Timer(0.05, cancelled.set).start()
     with pytest.raises(JobCancelledError):

@@ -28,13 +28,15 @@ COMMITTED: list[Any] = []
 
 
 class Holding(PreCommit):
-    def __init__(self, held: Any) -> None:
-        self._held = held
+    def __init__(self, in_progress: Any) -> None:
+        self._in_progress = in_progress
 
-    def prepare(self, held: Any, committables: Sequence[Any], processing_time: int, *, is_last: bool) -> PreCommitted:
-        return PreCommitted(tuple((held, one) for one in committables), None if is_last else self._held)
+    def prepare(
+        self, in_progress: Any, committables: Sequence[Any], processing_time: int, *, is_last: bool
+    ) -> PreCommitted:
+        return PreCommitted(tuple((in_progress, one) for one in committables), None if is_last else self._in_progress)
 
-    def due(self, held: Any) -> int | None:
+    def due(self, in_progress: Any) -> int | None:
         return None
 
 

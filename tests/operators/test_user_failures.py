@@ -29,7 +29,8 @@ from headrace.datastream.functions import AggregateFunction, MapFunction, Proces
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.datastream.window import TumblingEventTimeWindows
 from headrace.operators.base import OperatorContext
-from headrace.operators.user_code import GivenUp, is_interruption, user_error
+from headrace.operators.interruption import EpochCancelledError, is_interruption
+from headrace.operators.user_code import user_error
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.time.watermarks import WatermarkGenerator
 
@@ -447,7 +448,7 @@ CONTEXT = OperatorContext("name", "uid", 0, 1, 128, UNKNOWN_CALL_SITE)
 
 
 def test_an_epoch_that_is_given_up_is_nobodys_failure() -> None:
-    given_up = GivenUp()
+    given_up = EpochCancelledError()
     assert user_error(given_up, CONTEXT) is given_up
 
 

@@ -143,7 +143,7 @@ def test_nothing_is_lost_or_dealt_out_twice(
     point: Point, is_keyed: bool, after: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compaction, "EPOCHS_BETWEEN_LOOKS", 1)
-    for module in ("compaction", "inline_merge"):
+    for module in ("compaction", "runs.merging"):
         monkeypatch.setattr(f"headrace.state.{module}.INLINE_ROWS", 0)
     if point.name == "restart":
         strike(Point(LocalRuntime, "run_epoch", frozenset({1, 2, 4, 6, 9})), monkeypatch, after=True)

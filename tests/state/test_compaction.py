@@ -10,11 +10,10 @@ import pytest
 
 from headrace.common.errors import StateCorruptedError
 from headrace.common.typeinfo import Types
-from headrace.state import mergers
 from headrace.state.compaction import plan_compaction, run_compaction
 from headrace.state.descriptors import ValueStateDescriptor
-from headrace.state.mergers import merge_runs, register_merger
-from headrace.state.runs import ALL_HASHES, RunStore
+from headrace.state.runs import ALL_HASHES, RunStore, merging
+from headrace.state.runs.merging import merge_runs, register_merger
 from headrace.state.version import VersionRef
 from headrace.storage.posix import PosixFolder
 from tests.state.harness import UID, Job
@@ -24,7 +23,7 @@ VALUE = ValueStateDescriptor("value", Types.LONG())
 
 @pytest.fixture(autouse=True)
 def _leave_everything_to_compaction(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.state.inline_merge.INLINE_ROWS", 0)
+    monkeypatch.setattr("headrace.state.runs.merging.INLINE_ROWS", 0)
     monkeypatch.setattr("headrace.state.compaction.INLINE_ROWS", 10)
 
 
@@ -156,7 +155,7 @@ def test_versions_without_files_have_nothing_to_compact() -> None:
 
 
 def test_other_kinds_are_merged_as_their_owner_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mergers, "_MERGERS", dict(mergers._MERGERS))
+    monkeypatch.setattr(merging, "_MERGERS", dict(merging._MERGERS))
     store = RunStore("windows", ALL_HASHES)
     for part in ([3, 1], [2]):
         store.append(pa.table({"end": part, "n": [len(part)] * len(part)}), {"kind": "mine", "sort": ["end"]})

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -149,7 +153,7 @@ def test_small_files_are_fetched_whole_in_at_most_two_requests(ranges: Ranges, j
 def test_other_parallelism_and_compaction(
     ranges: Ranges, job: Job, monkeypatch: pytest.MonkeyPatch, parallelism: int
 ) -> None:
-    for module in ("inline_merge", "compaction"):
+    for module in ("runs.merging", "compaction"):
         monkeypatch.setattr(f"headrace.state.{module}.INLINE_ROWS", 1000)
     job.parallelism = 2
     write(job, range(2 * KEYS))
@@ -229,6 +233,52 @@ def test_removed_while_it_is_read(ranges: Ranges, job: Job) -> None:
     read(job, [17])
     with pytest.raises(StateCorruptedError, match=rf"{name} is missing"):
         read(job, range(KEYS))
+
+
+@pytest.mark.parametrize("at", [0.5, 1], ids=["in the midst", "in the index"])
+def test_what_was_damaged_and_put_back_is_read_anew_in_the_same_process(ranges: Ranges, job: Job, at: float) -> None:
+    write(job, range(KEYS))
+    storage, name, size = only_file(job)
+    content = storage.read(name)
+    damaged = bytearray(content)
+    damaged[int(size * at) - 100] ^= 1
+    storage.write(name, [bytes(damaged)])
+    with pytest.raises(StateCorruptedError, match=name):
+        read(job, range(KEYS))
+    here, object_store._ranged = object_store._ranged, RangedFiles()  # as another process would
+    storage.write(name, [content])
+    object_store._ranged = here
+    job.tasks = []
+    read(job, range(KEYS))
+
+
+def test_a_folder_for_temporary_files_that_is_gone_is_no_damage(
+    ranges: Ranges, job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(job, range(KEYS))
+    with monkeypatch.context() as patched:
+        patched.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+        with pytest.raises(OSError, match="no folder for temporary files") as raised:
+            read(job, [17])
+    assert not isinstance(raised.value, StateCorruptedError | FileNotFoundError), "so the job tries again"
+    read(job, [17])
+
+
+def test_a_full_disk_is_told_and_passes(
+    ranges: Ranges, job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write_on_a_full_disk(descriptor: int, data: Any, at: int) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    write(job, range(KEYS))
+    job.keep = True
+    read(job, [17])
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", write_on_a_full_disk)
+        with pytest.raises(OSError, match=f"No space left on device.*TMPDIR.*{tempfile.gettempdir()}"):
+            read(job, range(KEYS))
+    job.tasks = []
+    read(job, range(KEYS))
 
 
 def cut(request: dict[str, Any], content: bytes, headers: list[tuple[str, str]]) -> bytes:

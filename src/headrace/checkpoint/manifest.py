@@ -138,8 +138,8 @@ class Manifest:
         sources: by uid.
         stages: all stages, from stage 0 on; none before the first epoch.
         pending: committables that have to be committed (again) after a restart.
-        held: by uid of the sink, what it holds back until there is more of it; see
-            :class:`headrace.connectors.sink.PreCommit`.
+        in_progress: by uid of the sink, the output that waits for more before it is committed; see
+            :class:`headrace.connectors.sink.PreCommit`. In the file it is called ``held``, as ever.
         finished: whether the job came to its end.
         counters: totals since the job's first start, for the user.
         state_backend: the name of the state backend whose versions it refers to, fixed for the life of the state.
@@ -154,7 +154,7 @@ class Manifest:
     sources: Mapping[str, SourceSnapshot] = field(default_factory=dict)
     stages: tuple[StageSnapshot, ...] = ()
     pending: tuple[PendingCommit, ...] = ()
-    held: Mapping[str, Any] = field(default_factory=dict)
+    in_progress: Mapping[str, Any] = field(default_factory=dict)
     finished: bool = False
     counters: Mapping[str, int] = field(default_factory=dict)
     state_backend: str = DEFAULT_BACKEND
@@ -180,7 +180,7 @@ class Manifest:
             "sources": {uid: _source_to_json(source) for uid, source in self.sources.items()},
             "stages": [_stage_to_json(stage) for stage in self.stages],
             "pending": [[c.epoch, c.sink, c.processing_time, list(c.committables)] for c in self.pending],
-            "held": dict(self.held),
+            "held": dict(self.in_progress),
             "finished": self.finished,
             "counters": dict(self.counters),
         }
@@ -218,7 +218,7 @@ class Manifest:
                 pending=tuple(
                     PendingCommit(epoch, sink, time, tuple(items)) for epoch, sink, time, items in document["pending"]
                 ),
-                held=document["held"],
+                in_progress=document["held"],
                 finished=document["finished"],
                 counters=document["counters"],
             )

@@ -64,7 +64,7 @@ def manifests_table(manifests: list[Manifest], directory: Folder) -> Table:
             _watermark(watermark_of(manifest)),
             wording.size(state_bytes(manifest, directory)),
             str(len(manifest.pending)),
-            str(len(manifest.held)),
+            str(len(manifest.in_progress)),
             wording.number(manifest.counters.get("numRecordsRead", 0)),
         )
     return table

@@ -104,7 +104,7 @@ CONNECTORS: Final = PluginGroup(
     Connector,
     {
         "filesystem": "headrace.connectors.file_system.connector:FileSystem",
-        "print": "headrace.connectors.print_sink.sink:Print",
+        "print": "headrace.connectors.print_sink:Print",
     },
 )
 """All connectors that are there."""

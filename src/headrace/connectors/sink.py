@@ -16,6 +16,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from headrace.common.errors import InvalidProgramError
@@ -30,6 +31,19 @@ Json = Any
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+class DeliveryGuarantee(Enum):
+    """How often a record arrives that the job has processed once, failures or not."""
+
+    EXACTLY_ONCE = 0
+    """Once, failures or not."""
+
+    AT_LEAST_ONCE = 1
+    """Once, or again after a failure."""
+
+    NONE = 2
+    """Once, again, or not at all after a failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +127,7 @@ def as_in_a_checkpoint(committables: Any) -> list[Json]:
 
 
 def as_json(value: Any) -> Json:
-    """One committable, or what a pre-commit holds back, as it comes back from a checkpoint.
+    """One committable, or what of the output is in progress, as it comes back from a checkpoint.
 
     Raises:
         InvalidProgramError: when it is no JSON.
@@ -175,36 +189,37 @@ class CommitterContext:
 
 @dataclass(frozen=True, slots=True)
 class PreCommitted:
-    """What becomes of the committables of an epoch and of those that were held back before.
+    """What becomes of the committables of an epoch and of the output that was in progress before.
 
     Attributes:
         ready: what the committer is asked to commit.
-        held: what waits for more; JSON, part of the manifest; None when nothing does.
+        in_progress: what is written, but waits for more before it is committed; JSON, part of the manifest; None when
+            nothing does.
     """
 
     ready: tuple[Json, ...]
-    held: Json | None
+    in_progress: Json | None
 
 
 class PreCommit(ABC):
-    """Decides what of a sink's committables is committed now and what is held back; keeps nothing itself."""
+    """Decides what of a sink's committables is committed now and what stays in progress; keeps nothing itself."""
 
     @abstractmethod
     def prepare(
-        self, held: Json | None, committables: Sequence[Json], processing_time: int, *, is_last: bool
+        self, in_progress: Json | None, committables: Sequence[Json], processing_time: int, *, is_last: bool
     ) -> PreCommitted:
         """Called before the manifest of every epoch.
 
         Args:
-            held: what this gave in the epoch before.
+            in_progress: what this gave in the epoch before.
             committables: what the writers gave in this one.
             processing_time: the epoch's clock reading in milliseconds.
-            is_last: whether the job ends with this epoch; nothing can be held back then.
+            is_last: whether the job ends with this epoch; nothing can stay in progress then.
         """
 
     @abstractmethod
-    def due(self, held: Json) -> int | None:
-        """When something that is held back becomes ready by itself, in milliseconds of the job's clock; None: never."""
+    def due(self, in_progress: Json) -> int | None:
+        """When something in progress becomes ready by itself, in milliseconds of the job's clock; None: never."""
 
 
 class Committer(ABC):
@@ -222,13 +237,13 @@ class Committer(ABC):
             OSError: on a passing fault; the commit is tried again.
         """
 
-    def recover(self, held: Json | None) -> None:
+    def recover(self, in_progress: Json | None) -> None:
         """Called once after a restart when all pending committables are committed.
 
-        See to it that what is held back is there, and remove what failed attempts left.
+        See to it that what is in progress is there, and remove what failed attempts left.
 
         Args:
-            held: what :class:`PreCommit` holds back.
+            in_progress: what :class:`PreCommit` gave last.
 
         Raises:
             CommitRefusedError: when it is not there.

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from headrace.common import options
 from headrace.common.errors import InvalidProgramError
+from headrace.common.other_names import without_effect
 from headrace.common.time import Duration, Time, to_millis
 from headrace.datastream.checkpointing_mode import CheckpointingMode
 from headrace.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
-from headrace.datastream.method_tables import without_effect
 from headrace.datastream.streams.checks import expect
 
 if TYPE_CHECKING:

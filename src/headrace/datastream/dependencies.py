@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.common import options
 from headrace.common.errors import InvalidProgramError
-from headrace.datastream.method_tables import unsupported
+from headrace.common.other_names import unsupported
 
 if TYPE_CHECKING:
     from headrace.common.configuration import Configuration

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from headrace.common import options
-from headrace.datastream.method_tables import without_effect
+from headrace.common.other_names import without_effect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

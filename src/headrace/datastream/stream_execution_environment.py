@@ -9,20 +9,19 @@ from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, UnsupportedOperationError
 from headrace.common.execution_mode import RuntimeExecutionMode
-from headrace.common.other_names import other_names
+from headrace.common.other_names import other_names, unsupported, without_effect
 from headrace.connectors.collection import CollectionSource
 from headrace.connectors.sequence import NumberSequenceSource
 from headrace.connectors.source import Boundedness, Source
 from headrace.datastream.checkpoint_config import CheckpointConfig
 from headrace.datastream.dependencies import Dependencies
 from headrace.datastream.execution_config import ExecutionConfig
-from headrace.datastream.method_tables import unsupported, without_effect
 from headrace.datastream.streams.checks import declared_type, expect, refused
 from headrace.datastream.streams.handle import checked_text
+from headrace.datastream.streams.other_names import OTHER_NAMES_OF_ENVIRONMENTS
 from headrace.datastream.streams.source_stream import DataStreamSource
 from headrace.datastream.streams.timestamps import check_strategy
 from headrace.datastream.streams.type_origin import TypeOrigin
-from headrace.datastream.streams.unsupported_methods import OTHER_NAMES_OF_ENVIRONMENTS
 from headrace.datastream.transformations import Transformations
 from headrace.graph.specs import SourceSpec
 from headrace.time.watermark_strategy import WatermarkStrategy

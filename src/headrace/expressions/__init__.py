@@ -6,8 +6,7 @@ They stand where the DataStream API takes a function: ``filter(col("amount") > 1
 from __future__ import annotations
 
 from headrace.expressions.binding import bind, bind_tuple
-from headrace.expressions.bound import Bound, BoundColumn
-from headrace.expressions.evaluation import evaluate
+from headrace.expressions.bound import Bound, BoundColumn, evaluate
 from headrace.expressions.tree import Column, Expression, coalesce, col, concat, lit, when
 
 __all__ = [

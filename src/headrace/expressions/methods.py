@@ -1,10 +1,10 @@
-"""What expressions can be asked for by name: the methods of all expressions, one for each function."""
+"""What can be written with an expression: Python's operators, and a method for each other function."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.common.errors import InvalidProgramError
 
@@ -12,14 +12,101 @@ if TYPE_CHECKING:
     from headrace.expressions.tree import Expression
 
 
-class FunctionMethods:
-    """Functions of an expression."""
+class ExpressionMethods:
+    """The operators and methods of all expressions."""
 
     __slots__ = ()
+    __array_ufunc__: ClassVar[None] = None  # numpy's scalars leave the operators to this class
+    __hash__ = object.__hash__
+    __iter__: ClassVar[None] = None
 
     @abstractmethod
     def _call(self, function: str, *more: Any, **options: Any) -> Expression:
         """A function of this expression, and of more values."""
+
+    @abstractmethod
+    def _reflected(self, function: str, first: Any) -> Expression:
+        """A function of another value and this expression, which stands on the right of an operator."""
+
+    # --- operators ---------------------------------------------------------------------------------------------------
+
+    def __add__(self, other: Any) -> Expression:
+        return self._call("add", other)
+
+    def __radd__(self, other: Any) -> Expression:
+        return self._reflected("add", other)
+
+    def __sub__(self, other: Any) -> Expression:
+        return self._call("subtract", other)
+
+    def __rsub__(self, other: Any) -> Expression:
+        return self._reflected("subtract", other)
+
+    def __mul__(self, other: Any) -> Expression:
+        return self._call("multiply", other)
+
+    def __rmul__(self, other: Any) -> Expression:
+        return self._reflected("multiply", other)
+
+    def __truediv__(self, other: Any) -> Expression:
+        return self._call("divide", other)
+
+    def __rtruediv__(self, other: Any) -> Expression:
+        return self._reflected("divide", other)
+
+    def __floordiv__(self, other: Any) -> Expression:
+        return self._call("floor_divide", other)
+
+    def __rfloordiv__(self, other: Any) -> Expression:
+        return self._reflected("floor_divide", other)
+
+    def __mod__(self, other: Any) -> Expression:
+        return self._call("modulo", other)
+
+    def __rmod__(self, other: Any) -> Expression:
+        return self._reflected("modulo", other)
+
+    def __neg__(self) -> Expression:
+        return self._call("negate")
+
+    def __eq__(self, other: object) -> Expression:  # type: ignore[override]
+        return self._call("equal", other)
+
+    def __ne__(self, other: object) -> Expression:  # type: ignore[override]
+        return self._call("not_equal", other)
+
+    def __lt__(self, other: Any) -> Expression:
+        return self._call("less", other)
+
+    def __le__(self, other: Any) -> Expression:
+        return self._call("less_equal", other)
+
+    def __gt__(self, other: Any) -> Expression:
+        return self._call("greater", other)
+
+    def __ge__(self, other: Any) -> Expression:
+        return self._call("greater_equal", other)
+
+    def __and__(self, other: Any) -> Expression:
+        return self._call("and", other)
+
+    def __rand__(self, other: Any) -> Expression:
+        return self._reflected("and", other)
+
+    def __or__(self, other: Any) -> Expression:
+        return self._call("or", other)
+
+    def __ror__(self, other: Any) -> Expression:
+        return self._reflected("or", other)
+
+    def __invert__(self) -> Expression:
+        return self._call("not")
+
+    def __bool__(self) -> bool:
+        raise InvalidProgramError(
+            f"{self!r} is an expression and has no truth value before it is computed: write & | ~ for and, or, not, "
+            "with comparisons in parentheses; between(low, high) for low <= x <= high; is_in([...]) for in"
+        )
 
     # --- nulls and sets ----------------------------------------------------------------------------------------------
 
@@ -37,7 +124,7 @@ class FunctionMethods:
 
     def is_in(self, values: Iterable[Any]) -> Expression:
         """Whether it equals one of some values."""
-        if isinstance(values, str | bytes | FunctionMethods):
+        if isinstance(values, str | bytes | ExpressionMethods):
             raise InvalidProgramError(f"is_in takes a list of values, not {values!r}")
         return self._call("is_in", *values)
 

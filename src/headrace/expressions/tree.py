@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from headrace.common.errors import InvalidProgramError
 from headrace.common.other_names import other_names
 from headrace.common.typeinfo import BasicTypeInfo, TypeInformation, Types
-from headrace.expressions.methods import FunctionMethods, checked_text
+from headrace.expressions.methods import ExpressionMethods, checked_text
 from headrace.expressions.other_names import EXPRESSION, WHEN
 
 _ATOM: Final = 100
@@ -43,7 +43,7 @@ _FREE: Final = frozenset({"coalesce", "concat"})
 
 
 @other_names(EXPRESSION)
-class Expression(FunctionMethods):
+class Expression(ExpressionMethods):
     """What is computed of a record's fields: ``col("price") * col("quantity")``.
 
     Operators and methods build larger expressions; plain Python values among them stand for themselves. Nothing is
@@ -51,89 +51,6 @@ class Expression(FunctionMethods):
     """
 
     __slots__ = ()
-    __array_ufunc__: ClassVar[None] = None  # numpy's scalars leave the operators to this class
-    __hash__ = object.__hash__
-    __iter__: ClassVar[None] = None
-
-    # --- operators ---------------------------------------------------------------------------------------------------
-
-    def __add__(self, other: Any) -> Expression:
-        return _call("add", self, other)
-
-    def __radd__(self, other: Any) -> Expression:
-        return _call("add", other, self)
-
-    def __sub__(self, other: Any) -> Expression:
-        return _call("subtract", self, other)
-
-    def __rsub__(self, other: Any) -> Expression:
-        return _call("subtract", other, self)
-
-    def __mul__(self, other: Any) -> Expression:
-        return _call("multiply", self, other)
-
-    def __rmul__(self, other: Any) -> Expression:
-        return _call("multiply", other, self)
-
-    def __truediv__(self, other: Any) -> Expression:
-        return _call("divide", self, other)
-
-    def __rtruediv__(self, other: Any) -> Expression:
-        return _call("divide", other, self)
-
-    def __floordiv__(self, other: Any) -> Expression:
-        return _call("floor_divide", self, other)
-
-    def __rfloordiv__(self, other: Any) -> Expression:
-        return _call("floor_divide", other, self)
-
-    def __mod__(self, other: Any) -> Expression:
-        return _call("modulo", self, other)
-
-    def __rmod__(self, other: Any) -> Expression:
-        return _call("modulo", other, self)
-
-    def __neg__(self) -> Expression:
-        return _call("negate", self)
-
-    def __eq__(self, other: object) -> Expression:  # type: ignore[override]
-        return _call("equal", self, other)
-
-    def __ne__(self, other: object) -> Expression:  # type: ignore[override]
-        return _call("not_equal", self, other)
-
-    def __lt__(self, other: Any) -> Expression:
-        return _call("less", self, other)
-
-    def __le__(self, other: Any) -> Expression:
-        return _call("less_equal", self, other)
-
-    def __gt__(self, other: Any) -> Expression:
-        return _call("greater", self, other)
-
-    def __ge__(self, other: Any) -> Expression:
-        return _call("greater_equal", self, other)
-
-    def __and__(self, other: Any) -> Expression:
-        return _call("and", self, other)
-
-    def __rand__(self, other: Any) -> Expression:
-        return _call("and", other, self)
-
-    def __or__(self, other: Any) -> Expression:
-        return _call("or", self, other)
-
-    def __ror__(self, other: Any) -> Expression:
-        return _call("or", other, self)
-
-    def __invert__(self) -> Expression:
-        return _call("not", self)
-
-    def __bool__(self) -> bool:
-        raise InvalidProgramError(
-            f"{self!r} is an expression and has no truth value before it is computed: write & | ~ for and, or, not, "
-            "with comparisons in parentheses; between(low, high) for low <= x <= high; is_in([...]) for in"
-        )
 
     # --- names and types ---------------------------------------------------------------------------------------------
 
@@ -153,6 +70,9 @@ class Expression(FunctionMethods):
 
     def _call(self, function: str, *more: Any, **options: Any) -> Expression:
         return _call(function, self, *more, **options)
+
+    def _reflected(self, function: str, first: Any) -> Expression:
+        return _call(function, first, self)
 
     @property
     def strength(self) -> int:

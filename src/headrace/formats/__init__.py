@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from headrace.formats.file_format import BulkFormat, Decoded, FileExtent, FileFormat, FileRange
-from headrace.formats.stream_format import StreamFormat
+from headrace.formats.text import StreamFormat
 
 __all__ = ["BulkFormat", "Decoded", "FileExtent", "FileFormat", "FileRange", "StreamFormat"]

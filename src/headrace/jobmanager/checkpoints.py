@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.common.errors import CheckpointError, JobSupersededError
-from headrace.connectors.sink import CommitterContext
-from headrace.graph.specs import SinkSpec
 from headrace.jobmanager.outcome import first_manifest
 from headrace.jobmanager.recovery import check_compatible, without_unclaimed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from headrace.checkpoint.manifest import Manifest, PendingCommit
     from headrace.checkpoint.store import CheckpointStore
     from headrace.checkpoint.temporary_store import TemporaryStore
+    from headrace.jobmanager.sinks import JobSinks
     from headrace.plan.job_plan import JobPlan
 
 
@@ -25,7 +24,7 @@ class CheckpointCoordinator:
     Args:
         store: where they are kept.
         plan: the job.
-        storage_options: how sinks reach object stores.
+        sinks: its sinks.
         ignore_unclaimed: whether what no operator of the program takes over may be left behind.
 
     Attributes:
@@ -37,14 +36,14 @@ class CheckpointCoordinator:
         self,
         store: CheckpointStore | TemporaryStore,
         plan: JobPlan,
-        storage_options: Mapping[str, str],
+        sinks: JobSinks,
         *,
         ignore_unclaimed: bool,
     ) -> None:
         self.newest: Manifest | None = None
         self._store = store
         self._plan = plan
-        self._storage_options = storage_options
+        self._sinks = sinks
         self._ignore_unclaimed = ignore_unclaimed
         self._in_doubt: tuple[Manifest, Sequence[PendingCommit]] | None = None
 
@@ -62,7 +61,7 @@ class CheckpointCoordinator:
         if found is None:
             self.newest = self._store.begin(first_manifest(self._plan))
             if self.newest is not None:
-                self._check_output(self.newest)
+                self._sinks.check_output(self.newest)
                 return None
             found = self._found()
             assert found is not None, "begin() has seen it"
@@ -79,27 +78,13 @@ class CheckpointCoordinator:
             found = self._store.latest()
             try:
                 if found is not None:
-                    self._check_output(found)
+                    self._sinks.check_output(found)
                 return found
             except CheckpointError:
                 newer = self._store.latest()
                 if newer is None or newer == found:
                     raise
                 # An older job manager is alive, and has gone on and published while this looked.
-
-    def _check_output(self, manifest: Manifest) -> None:
-        for planned in self._plan.operators():
-            if isinstance(planned.node.spec, SinkSpec):
-                planned.node.spec.sink.check_output(
-                    CommitterContext(
-                        job_id=manifest.job_id,
-                        operator_id=planned.uid,
-                        input_type=planned.inputs[0].record_type,
-                        generation=manifest.generation,
-                        restored_epoch=manifest.epoch,
-                        storage_options=self._storage_options,
-                    )
-                )
 
     def known(self) -> Manifest:
         """The newest manifest, after :meth:`restore`."""

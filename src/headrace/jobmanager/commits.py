@@ -87,7 +87,7 @@ class CommitCoordinator:
         with self._lock:
             return tuple(commit for commit in (*self._unacknowledged, *new) if commit.sink in self._durable)
 
-    def only_here(self) -> list[PendingCommit]:
+    def transient(self) -> list[PendingCommit]:
         """What no manifest holds and nobody has acknowledged, so that it is lost with this process."""
         with self._lock:
             return [commit for commit in self._unacknowledged if commit.sink not in self._durable]
@@ -137,16 +137,16 @@ class CommitCoordinator:
         """How many epochs wait for their sinks."""
         return self._waiting_epochs
 
-    def recover(self, held: Mapping[str, Any]) -> None:
-        """After everything pending is committed: let sinks check what they hold back, and remove what attempts left."""
-        self._have_done("recovery", lambda sink, committer: committer.recover(held.get(sink)))
+    def recover(self, in_progress: Mapping[str, Any]) -> None:
+        """After everything pending is committed: let sinks check what is in progress, and remove what attempts left."""
+        self._have_done("recovery", lambda sink, committer: committer.recover(in_progress.get(sink)))
 
     def finish(self) -> None:
         """The job has ended: commit the rest, and let sinks remove what they kept for themselves."""
         self._have_done("clean-up", lambda _, committer: committer.finish())
 
-    def settle(self) -> None:
-        """Stop the thread before another coordinator takes its place, however long its sinks take.
+    def join(self) -> None:
+        """Stop the thread and wait for it, however long its sinks take: another coordinator is to take its place.
 
         Raises:
             JobCancelledError: when the job is cancelled while this waits.

@@ -1,8 +1,8 @@
-"""The epoch loop: plan an epoch, run it, write its manifest, let the sinks commit; again.
+"""The life of a job: epoch after epoch, commands in between, and a new beginning after every failure that may pass.
 
-The same code drives every runtime. Nothing of an epoch is kept before it has succeeded: an epoch without a manifest
-never happened. After a failure that may pass, whatever it came from, the job begins again as a new process would: from
-the newest manifest, under a new generation. So what it has in memory may be ahead of the manifests for a while.
+The same code drives every runtime. What an epoch is, :class:`headrace.jobmanager.execution.JobExecution` says. After a
+failure, whatever it came from, the job begins again as a new process would: another execution goes on from the newest
+manifest, under a new generation.
 """
 
 from __future__ import annotations
@@ -12,53 +12,43 @@ import logging
 import random
 import threading
 import time
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from headrace.common.errors import (
     EXITS,
-    InfrastructureError,
     JobCancelledError,
     JobExecutionError,
     JobSupersededError,
 )
-from headrace.jobmanager.attempts import Attempts
 from headrace.jobmanager.checkpoints import CheckpointCoordinator
 from headrace.jobmanager.commands import CommandQueue
 from headrace.jobmanager.compaction import CompactionCoordinator
-from headrace.jobmanager.epoch_run import EpochRun
 from headrace.jobmanager.epoch_size import EpochSizer
-from headrace.jobmanager.outcome import (
-    committables_by_sink,
-    next_manifest,
-    raise_reported,
-    records_read,
-)
-from headrace.jobmanager.parts import ConnectorServices, PartsMaker
-from headrace.jobmanager.progress import EpochStatistics, JobStart, LoggingListener
+from headrace.jobmanager.execution import JobExecution, JobServices
+from headrace.jobmanager.failure_handler import FailureHandler
+from headrace.jobmanager.progress import JobStart, LoggingListener
+from headrace.jobmanager.runtime import run_in_tasks
+from headrace.jobmanager.sinks import JobSinks
 from headrace.time.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from headrace.checkpoint.manifest import Manifest, PendingCommit
     from headrace.checkpoint.store import CheckpointStore
     from headrace.checkpoint.temporary_store import TemporaryStore
     from headrace.common.completable_future import CompletableFuture
     from headrace.jobmanager.commands import Command
-    from headrace.jobmanager.epoch import EpochPlan
-    from headrace.jobmanager.parts import JobParts
-    from headrace.jobmanager.progress import JobListener
+    from headrace.jobmanager.progress import EpochStatistics, JobListener
     from headrace.jobmanager.runtime import Runtime
     from headrace.jobmanager.settings import JobSettings
     from headrace.jobmanager.sources import SourceCoordinator
     from headrace.plan.job_plan import JobPlan
-    from headrace.runtime.task.messages import JobBlob, TaskReport
+    from headrace.runtime.task.messages import JobBlob
     from headrace.time.clock import Clock
 
 T = TypeVar("T")
-R = TypeVar("R")
 
 logger = logging.getLogger(__name__)
 
@@ -100,11 +90,12 @@ class JobManager:
         self._cancelled = threading.Event()
         self._wake = threading.Event()
         self._commands = CommandQueue(self._wake)
+        self._sinks = JobSinks(plan, blob.storage_options, partial(run_in_tasks, runtime))
         self._checkpoints = CheckpointCoordinator(
-            store, plan, blob.storage_options, ignore_unclaimed=settings.ignore_unclaimed_state
+            store, plan, self._sinks, ignore_unclaimed=settings.ignore_unclaimed_state
         )
-        self._parts: JobParts | None = None
-        self._only_here: list[PendingCommit] = []
+        self._execution: JobExecution | None = None
+        self._transient: list[PendingCommit] = []
         self._active_at = 0.0
 
     @property
@@ -161,32 +152,35 @@ class JobManager:
         """Restore or begin, take the directory over, commit what is pending."""
         restored = self._checkpoints.restore()
         manifest = self._checkpoints.known()
-        self._clock = self._clock or SystemClock(manifest.processing_time)
-        restarts = self._settings.restart.begin(self._clock, random.Random(manifest.job_id))
-        self._attempts = Attempts(
-            restarts, self._listener, self._stop, restarts_functions=self._settings.restarts_functions
+        clock = self._clock or SystemClock(manifest.processing_time)
+        self._failures = FailureHandler(
+            self._settings.restart.begin(clock, random.Random(manifest.job_id)),
+            self._listener,
+            self._stop,
+            restarts_functions=self._settings.restarts_functions,
         )
-        self._sizer = EpochSizer(self._settings.limits)
         self._runtime.start(self._blob)
-        self._compaction = CompactionCoordinator(self._runtime, self._store.state, self.plan.state_backend)
-        check_owner = self._checkpoints.check_owner
-        self._maker = PartsMaker(
-            self.plan,
-            self._store,
-            self._sizer,
-            self._compaction,
-            check_owner,
-            self._cancelled,
-            ConnectorServices(self._run_in_tasks, self._blob.storage_options),
+        self._services = JobServices(
+            plan=self.plan,
+            runtime=self._runtime,
+            store=self._store,
+            checkpoints=self._checkpoints,
+            sinks=self._sinks,
+            sizer=EpochSizer(self._settings.limits),
+            compaction=CompactionCoordinator(self._runtime, self._store.state, self.plan.state_backend),
+            clock=clock,
+            cancelled=self._cancelled,
+            epoch_timeout_seconds=self._settings.epoch_timeout_seconds,
+            storage_options=self._blob.storage_options,
         )
         restored_epoch = None if restored is None else restored.epoch
         self._listener.job_started(
             JobStart(self.plan.name, manifest.job_id, restored_epoch, manifest.generation, manifest.finished)
         )
         try:
-            self._begin(recovers=restored is not None)
+            self._begin_execution(recovers=restored is not None)
         except Exception as error:
-            self._comes_back_from(error)
+            self._recover_from(error)
 
     def run_epoch(self, *, force: bool = False) -> EpochStatistics | None:
         """Run one epoch if there is a reason to, or if ``force`` wants one.
@@ -195,11 +189,11 @@ class JobManager:
             How it went; None when there was nothing to do, or when the job was stopped before a failed epoch was due to
             be run again.
         """
-        return self._persistently(partial(self._epoch, force=force))
+        return self._with_restarts(partial(self._epoch, force=force))
 
     def wait_for_commits(self) -> None:
         """Wait until all sinks have committed the epochs so far."""
-        self._open_parts().commits.drain()
+        self._running().commits.drain()
 
     def complete_commits(self) -> None:
         """Wait until all sinks have committed; at the job's end let them remove what they kept for themselves.
@@ -209,19 +203,19 @@ class JobManager:
         Raises:
             CommitRefusedError: when a commit was refused for good.
         """
-        if self._parts is not None:  # else it was stopped before it could begin again, and the manifest knows
-            self._persistently(self._complete_commits, has_to_be=True)
+        if self._execution is not None:  # else it was stopped before it could begin again, and the manifest knows
+            self._with_restarts(self._complete_commits, is_required=True)
 
     def source(self, uid: str) -> SourceCoordinator:
         """One of the job's sources, as soon as the job is open."""
-        return next(source for source in self._open_parts().sources if source.planned.uid == uid)
+        return next(source for source in self._running().sources if source.planned.uid == uid)
 
     def close(self) -> None:
         """Let go of everything; what is not committed stays in the manifest."""
         if self._cancelled.is_set():
             self._runtime.cancel()  # what runs beside the epochs
-        parts = () if self._parts is None else (self._parts.close,)
-        for close in (*parts, self._runtime.close, self._store.close):
+        execution = () if self._execution is None else (self._execution.close,)
+        for close in (*execution, self._runtime.close, self._store.close):
             try:
                 close()
             except Exception:
@@ -232,7 +226,7 @@ class JobManager:
     def _loop(self) -> None:
         while not (self._stop.is_set() or self._checkpoints.known().finished):
             self._commands.run_all(self)
-            statistics = self._persistently(self._step)
+            statistics = self._with_restarts(self._step)
             if self._stop.is_set():
                 break
             if statistics is None:
@@ -242,6 +236,34 @@ class JobManager:
         self._commands.run_all(self)
         self.complete_commits()
 
+    def _step(self) -> EpochStatistics | None:
+        """Run an epoch if there is a reason to; else look whose the job is, and what has been committed."""
+        statistics = self._epoch()
+        execution = self._running()
+        execution.commits.check()
+        if statistics is not None:
+            self._active_at = time.monotonic()
+        else:
+            self._checkpoints.check_owner()
+            if time.monotonic() - self._active_at >= ACKNOWLEDGE_SECONDS:
+                execution.acknowledge_commits()
+        return statistics
+
+    def _epoch(self, *, force: bool = False) -> EpochStatistics | None:
+        execution = self._running()
+        planned = execution.plan(force=force)
+        self._failures.is_begun = True
+        if planned is None:
+            return None
+        statistics = execution.run(planned)
+        self._listener.epoch_completed(statistics)
+        return statistics
+
+    def _idle_seconds(self) -> float:
+        """How long nothing can happen of itself: until the next look at the sources, or the next timer."""
+        due, poll = self._running().seconds_to_next_due(), self._settings.poll_seconds
+        return poll if due is None else min(poll, due)
+
     def _rest(self, seconds: float) -> None:
         """Wait; meanwhile do what is asked for."""
         until = time.monotonic() + seconds
@@ -250,112 +272,33 @@ class JobManager:
                 self._wake.clear()
                 self._commands.run_all(self)
 
-    def _step(self) -> EpochStatistics | None:
-        """Look once whether there is anything to do."""
-        statistics = self._epoch()
-        commits = self._open_parts().commits
-        commits.check()
-        if statistics is not None:
-            self._active_at = time.monotonic()
-        else:
-            self._checkpoints.check_owner()
-            if time.monotonic() - self._active_at >= ACKNOWLEDGE_SECONDS:
-                self._acknowledge()
-        return statistics
-
-    def _epoch(self, *, force: bool = False) -> EpochStatistics | None:
-        started = time.monotonic()
-        planned = self._open_parts().planner.plan(self._checkpoints.known(), self._now(), force=force)
-        self._attempts.is_begun = True
-        if planned is None:
-            return None
-        fixed = time.monotonic()
-        reports = EpochRun(self._runtime, self._settings.epoch_timeout_seconds, self._cancelled).run(planned)
-        raise_reported(reports)
-        ran = time.monotonic()
-        self._finish_epoch(planned, reports)
-        done = time.monotonic()
-        self._sizer.observe(records_read(self.plan, reports), done - started)
-        statistics = self._statistics(reports, (fixed - started, ran - fixed, done - ran))
-        self._listener.epoch_completed(statistics)
-        return statistics
-
-    def _finish_epoch(self, planned: EpochPlan, reports: list[TaskReport]) -> None:
-        """The first phase is over: the manifest is the one commit point; then the second phase begins."""
-        context, parts = planned.context, self._open_parts()
-        for source in parts.sources:
-            source.completed(
-                planned.splits[source.planned.node.id],
-                [channel for report in reports for channel in report.channels],
-                context.processing_time,
-            )
-        written = committables_by_sink(self.plan, reports)
-        output = parts.pre_commits.prepare(
-            self._checkpoints.known(), context.epoch, context.processing_time, written, is_last=context.is_last
-        )
-        manifest = next_manifest(
-            self._checkpoints.known(),
-            self.plan,
-            context,
-            reports,
-            sources={source.planned.uid: source.snapshot() for source in parts.sources},
-            sinks=replace(output, commits=parts.commits.pending(output.commits)),
-            read=records_read(self.plan, reports),
-        )
-        self._write(manifest, output.commits)
-        parts.planner.epoch_completed(context.epoch)
-        for source in parts.sources:
-            source.checkpoint_completed()
-        self._compaction.epoch_completed(manifest)
-        self._store.collect_garbage()
-
-    def _write(self, manifest: Manifest, commits: Sequence[PendingCommit]) -> None:
-        """Write a manifest and have done what it makes due, unless nobody waits for the job any more."""
-        if self._cancelled.is_set():
-            raise self._cancellation()
-        self._checkpoints.write(manifest, commits)
-        self._open_parts().commits.submit(commits)
-
     def _complete_commits(self) -> None:
         if self._checkpoints.is_in_doubt:
             self._restart()
-        commits = self._open_parts().commits
-        commits.finish() if self._checkpoints.known().finished else commits.drain()
-        if not self._cancelled.is_set():
-            self._acknowledge()
+        self._running().complete_commits()
 
-    def _acknowledge(self) -> None:
-        """Let a manifest say what has been committed: from then on readers may take it away."""
-        known, left = self._checkpoints.known(), self._open_parts().commits.pending()
-        if left != known.pending:
-            self._write(replace(known, epoch=known.epoch + 1, pending=left), ())
-            self._store.collect_garbage()
-
-    def _idle_seconds(self) -> float:
-        """How long nothing can happen of itself: until the next look at the sources, or the next timer."""
-        due = self._open_parts().planner.next_due(self._checkpoints.known())
-        poll = self._settings.poll_seconds
-        return poll if due is None else min(poll, max(0.0, (due - self._now()) / 1000))
+    def _running(self) -> JobExecution:
+        assert self._execution is not None, "open() comes first"
+        return self._execution
 
     # --- failures ----------------------------------------------------------------------------------------------------
 
-    def _persistently(self, work: Callable[[], T], *, has_to_be: bool = False) -> T | None:
+    def _with_restarts(self, work: Callable[[], T], *, is_required: bool = False) -> T | None:
         """Do something, again after failures that may pass.
 
         Returns:
-            None when the job was stopped after a failure; then the failure is raised of what has to be done all the
-            same.
+            None when the job was stopped after a failure; then the failure is raised of what is required all the same.
         """
         while True:
             try:
                 return work()
             except Exception as error:
-                if not self._comes_back_from(error):
-                    if has_to_be:
+                if not self._recover_from(error):
+                    if is_required:
                         raise
                     return None
 
-    def _comes_back_from(self, failure: Exception) -> bool:
+    def _recover_from(self, failure: Exception) -> bool:
         """Begin again after a failure, and after those that hinder that; False when the job was stopped before.
 
         Raises:
@@ -364,7 +307,7 @@ class JobManager:
         while True:
             with contextlib.suppress(OSError):  # nobody can tell while the directory cannot be read
                 self._checkpoints.check_owner()
-            if not self._attempts.wait_after(failure, self._checkpoints.known().epoch + 1):
+            if not self._failures.await_restart(failure, self._checkpoints.known().epoch + 1):
                 return False
             try:
                 self._restart()
@@ -374,26 +317,17 @@ class JobManager:
                 return True
 
     def _restart(self) -> None:
-        """Let go of all that may be ahead of the manifests, and begin again from the newest one."""
-        if self._parts is not None:
-            self._parts.commits.settle()
-            self._parts.close_sources()
-            self._only_here = self._parts.commits.only_here()
-            self._parts = None
-        self._only_here += self._checkpoints.restart()
-        self._begin(recovers=True)
+        """Leave the execution, which may be ahead of the manifests, and begin another from the newest one."""
+        if self._execution is not None:
+            self._transient = self._execution.leave()
+            self._execution = None
+        self._transient += self._checkpoints.restart()
+        self._begin_execution(recovers=True)
 
-    def _begin(self, *, recovers: bool) -> None:
-        """Go on from the manifest; whoever recovers removes what failed epochs have left."""
-        manifest = self._checkpoints.known()
-        parts = self._parts = self._maker.make(manifest, self._now(), self._only_here)
-        self._only_here = []
-        self._checkpoints.check_owner()  # who has taken over since would not know of the committers
-        parts.commits.start()
-        if recovers:
-            parts.commits.recover(manifest.held)
-            self._store.remove_leftovers(manifest.generation)
-            self._compaction.restarted()
+    def _begin_execution(self, *, recovers: bool) -> None:
+        self._execution = JobExecution.restore(self._services, self._transient)
+        self._transient = []
+        self._execution.start(recovers=recovers)
 
     def _explained(self, failure: BaseException) -> BaseException:
         """Why the job really ended.
@@ -419,34 +353,3 @@ class JobManager:
     def _cancellation(self) -> JobCancelledError:
         epoch = 0 if self.manifest is None else self.manifest.epoch
         return JobCancelledError(f"job {self.plan.name!r} was cancelled after epoch {epoch}")
-
-    # --- what there is -----------------------------------------------------------------------------------------------
-
-    def _open_parts(self) -> JobParts:
-        assert self._parts is not None, "open() comes first"
-        return self._parts
-
-    def _now(self) -> int:
-        assert self._clock is not None
-        return max(self._clock.now(), self._checkpoints.known().processing_time)
-
-    def _run_in_tasks(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        try:
-            return self._runtime.run_background(work, items).result()
-        except InfrastructureError as error:
-            raise OSError(str(error)) from error  # so that a commit is tried again where it is
-
-    def _statistics(self, reports: list[TaskReport], seconds: tuple[float, float, float]) -> EpochStatistics:
-        manifest = self._checkpoints.known()
-        return EpochStatistics(
-            epoch=manifest.epoch,
-            records=records_read(self.plan, reports),
-            planning=seconds[0],
-            running=seconds[1],
-            checkpointing=seconds[2],
-            watermark=min((source.watermark() for source in self._open_parts().sources), default=0),
-            processing_time=manifest.processing_time,
-            state_bytes=sum(report.state.size for report in reports),
-            counters=manifest.counters,
-            pending_commits=self._open_parts().commits.waiting_epochs,
-        )

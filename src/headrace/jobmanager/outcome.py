@@ -19,7 +19,7 @@ from headrace.runtime.task.failures import restore
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from headrace.jobmanager.pre_commits import SinkOutput
+    from headrace.jobmanager.sinks import SinkOutput
     from headrace.plan.job_plan import JobPlan, Stage
     from headrace.runtime.task.messages import EpochContext, TaskReport
 
@@ -88,7 +88,7 @@ def next_manifest(
         sources=sources,
         stages=tuple(_stage(stage, by_task) for stage in plan.stages),
         pending=sinks.commits,
-        held=sinks.held,
+        in_progress=sinks.in_progress,
         finished=context.is_last,
         counters=_counters(manifest.counters, plan, reports, read),
     )

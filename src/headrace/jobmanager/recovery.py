@@ -12,7 +12,7 @@ from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import StateMigrationError
 from headrace.graph.specs import SinkSpec
 from headrace.runtime.task.messages import PartitionContext
-from headrace.state.key_groups import hash_bounds_of_partition
+from headrace.state.keys.groups import hash_bounds_of_partition
 from headrace.state.kinds import KEYED, StateKind
 from headrace.state.redistribution import Redistribution
 
@@ -72,7 +72,7 @@ def check_compatible(manifest: Manifest, plan: JobPlan, *, ignore_unclaimed: boo
 def without_unclaimed(manifest: Manifest, plan: JobPlan) -> Manifest:
     """A manifest without the committables of sinks that the program does not have; nobody could commit them.
 
-    State, positions and what sinks hold back need no such care: the next manifest has those of the program's own
+    State, positions and output in progress need no such care: the next manifest has those of the program's own
     operators. :func:`check_compatible` has asked whether anything may be left behind.
     """
     known = {operator.uid for operator in plan.operators()}
@@ -108,17 +108,17 @@ class _Succession:
 
     operator: PlannedOperator
     subtask: int
-    held: OperatorSnapshot
+    previous: OperatorSnapshot
     is_start: bool
 
     @property
     def is_dealt(self) -> bool:
         """Whether state without keys is dealt out to the subtask."""
-        return self.is_start and bool(self.held.state_kinds - KEYED)
+        return self.is_start and bool(self.previous.state_kinds - KEYED)
 
     def predecessors(self) -> Iterator[int]:
-        """The old subtasks that held keys of this one; of the same number where nothing has changed."""
-        before, now = self.held, self.operator
+        """The old subtasks that had keys of this one; of the same number where nothing has changed."""
+        before, now = self.previous, self.operator
         if (before.parallelism, before.max_parallelism) == (now.parallelism, now.max_parallelism):
             yield self.subtask
             return
@@ -129,12 +129,12 @@ class _Succession:
                 yield number
 
     def state_sources(self) -> Iterator[int]:
-        """The old subtasks that held state of which this one may get some."""
-        if self.held.state_kinds and (StateKind.KEYED in self.held.state_kinds or not self.is_dealt):
+        """The old subtasks that had state of which this one may get some."""
+        if self.previous.state_kinds and (StateKind.KEYED in self.previous.state_kinds or not self.is_dealt):
             yield from self.predecessors()
         if self.is_dealt:
-            redistribution = Redistribution(self.held.parallelism, self.operator.parallelism, self.subtask)
-            for kind in self.held.state_kinds - KEYED:
+            redistribution = Redistribution(self.previous.parallelism, self.operator.parallelism, self.subtask)
+            for kind in self.previous.state_kinds - KEYED:
                 yield from redistribution.subtasks_of(kind)
 
 
@@ -145,8 +145,8 @@ def _context(manifest: Manifest, stage: Stage, partition: int, *, is_start: bool
     outputs: dict[int, int] = {}
     dealt: dict[str, int] = {}
     for index, old in enumerate(manifest.stages):
-        for uid, held in ((uid, held) for uid, held in old.operators.items() if uid in operators):
-            succession = _Succession(operators[uid], partition, held, is_start)
+        for uid, previous in ((uid, previous) for uid, previous in old.operators.items() if uid in operators):
+            succession = _Succession(operators[uid], partition, previous, is_start)
             for number in succession.predecessors():
                 _lower(old.partitions[number], uid, operators[uid].node.id, watermarks, outputs)
             for number in succession.state_sources():
@@ -154,7 +154,7 @@ def _context(manifest: Manifest, stage: Stage, partition: int, *, is_start: bool
                 if version is not None:
                     versions[index, number] = version
             if succession.is_dealt:
-                dealt[uid] = held.parallelism
+                dealt[uid] = previous.parallelism
     refs = tuple(version for _, version in sorted(versions.items(), key=itemgetter(0)))
     return PartitionContext(refs, watermarks, outputs, dealt=dealt)
 
@@ -184,25 +184,25 @@ def _is_begun(source: SourceSnapshot) -> bool:
 def _check_key_groups(manifest: Manifest, plan: JobPlan) -> None:
     """Which task has the state of a key follows from the key groups, so state keeps the number that it began with."""
     asked = {operator.uid: operator for operator in plan.operators()}
-    for uid, held in (found for stage in manifest.stages for found in _holding(stage)):
-        is_keyed = StateKind.KEYED in held.state_kinds
-        if is_keyed and uid in asked and asked[uid].max_parallelism != held.max_parallelism:
+    for uid, snapshot in (found for stage in manifest.stages for found in _holding(stage)):
+        is_keyed = StateKind.KEYED in snapshot.state_kinds
+        if is_keyed and uid in asked and asked[uid].max_parallelism != snapshot.max_parallelism:
             raise StateMigrationError(
-                f"operator {asked[uid].label}: its state has {held.max_parallelism} key groups, the program asks for "
-                f"{asked[uid].max_parallelism}: max parallelism is fixed for the life of the state; call "
-                f"set_max_parallelism({held.max_parallelism}) on it, or start with a fresh directory"
+                f"operator {asked[uid].label}: its state has {snapshot.max_parallelism} key groups, the program asks "
+                f"for {asked[uid].max_parallelism}: max parallelism is fixed for the life of the state; call "
+                f"set_max_parallelism({snapshot.max_parallelism}) on it, or start with a fresh directory"
             )
 
 
 def _unclaimed(manifest: Manifest, plan: JobPlan) -> Iterator[str]:
     """What the program has no operators for, in words."""
     known = {operator.uid: operator.state_kinds for operator in plan.operators()}
-    held = {uid: operator.state_kinds for stage in manifest.stages for uid, operator in _holding(stage)}
-    lost = held.keys() - known.keys()
+    stored = {uid: operator.state_kinds for stage in manifest.stages for uid, operator in _holding(stage)}
+    lost = stored.keys() - known.keys()
     if lost:
         yield f"state of operators with uid {', '.join(sorted(lost))}"
     for kind in StateKind:
-        lost = {uid for uid in held.keys() & known.keys() if kind in held[uid] - known[uid]}
+        lost = {uid for uid in stored.keys() & known.keys() if kind in stored[uid] - known[uid]}
         if lost:
             yield f"{kind.value} state of operators with uid {', '.join(sorted(lost))}"
     lost = {uid for uid, source in manifest.sources.items() if _is_begun(source)} - known.keys()
@@ -212,10 +212,10 @@ def _unclaimed(manifest: Manifest, plan: JobPlan) -> Iterator[str]:
         epochs = sorted({commit.epoch for commit in manifest.pending if commit.sink == sink})
         yield f"what the sink with uid {sink} has yet to publish of epochs {', '.join(map(str, epochs))}"
     specs = {operator.uid: operator.node.spec for operator in plan.operators()}
-    holding = {uid for uid, spec in specs.items() if isinstance(spec, SinkSpec) and spec.sink.pre_commit is not None}
-    lost = set(manifest.held) - holding  # a sink of another kind under the same uid would forget it
+    rolling = {uid for uid, spec in specs.items() if isinstance(spec, SinkSpec) and spec.sink.pre_commit is not None}
+    lost = set(manifest.in_progress) - rolling  # a sink of another kind under the same uid would forget it
     if lost:
-        yield f"output that sinks with uid {', '.join(sorted(lost))} hold back until there is more of it"
+        yield f"output in progress of sinks with uid {', '.join(sorted(lost))}"
 
 
 def operator_watermark(manifest: Manifest, uid: str) -> int:

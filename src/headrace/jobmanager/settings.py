@@ -1,13 +1,26 @@
-"""How a job is run."""
+"""How a job is run, and how that follows from its configuration."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from headrace.common import options
+from headrace.common.errors import ConfigurationError
+from headrace.jobmanager.epoch_size import EpochLimits
+from headrace.jobmanager.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart, RestartStrategy
 
 if TYPE_CHECKING:
-    from headrace.jobmanager.epoch_size import EpochLimits
-    from headrace.jobmanager.restart import RestartStrategy
+    from collections.abc import Callable
+
+    from headrace.common.configuration import Configuration
+    from headrace.plan.job_plan import JobPlan
+
+RESTARTS_WITHOUT_CHECKPOINTS: Final = 10
+"""How many restarts in a row a job gets that has neither a checkpoint directory nor a restart strategy of its own.
+
+It can be restarted here, unlike in Flink, as an epoch can be run again from memory; but whoever tries a program out
+should be told at some time that it will never work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,3 +44,71 @@ class JobSettings:
     min_interval_seconds: float = 0.0
     epoch_timeout_seconds: float = 600.0
     ignore_unclaimed_state: bool = False
+
+
+def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
+    """How the job manager works."""
+    readers = plan.stages[0].parallelism
+    target = configuration.get(options.EPOCH_TARGET_DURATION)
+    longest = configuration.get(options.CHECKPOINT_INTERVAL)
+    return JobSettings(
+        limits=EpochLimits(
+            max_records=configuration.get(options.EPOCH_MAX_RECORDS) * readers,
+            max_bytes=configuration.get(options.EPOCH_MAX_BYTES) * readers,
+            target_seconds=(target if longest is None else min(target, longest)) / 1000,
+            first_records=configuration.get(options.EPOCH_FIRST_RECORDS),
+        ),
+        restart=restart_strategy(configuration),
+        restarts_functions=configuration.get(options.RESTART_STRATEGY) is not None,
+        poll_seconds=configuration.get(options.SOURCE_POLL_INTERVAL) / 1000,
+        min_interval_seconds=configuration.get(options.EPOCH_MIN_INTERVAL) / 1000,
+        epoch_timeout_seconds=configuration.get(options.CHECKPOINT_TIMEOUT) / 1000,
+        ignore_unclaimed_state=configuration.get(options.IGNORE_UNCLAIMED_STATE),
+    )
+
+
+def restart_strategy(configuration: Configuration) -> RestartStrategy:
+    """The restart strategy that the options name; exponential delay when they name none, as Flink with checkpoints.
+
+    Raises:
+        ConfigurationError: when the longest delay is shorter than the first.
+    """
+    makers: dict[str, Callable[[], RestartStrategy]] = {
+        "none": NoRestart,
+        "fixed-delay": lambda: FixedDelay(
+            configuration.get(options.FIXED_DELAY_ATTEMPTS), configuration.get(options.FIXED_DELAY_DELAY) / 1000
+        ),
+        "failure-rate": lambda: FailureRate(
+            configuration.get(options.FAILURE_RATE_MAX_FAILURES),
+            configuration.get(options.FAILURE_RATE_INTERVAL),
+            configuration.get(options.FAILURE_RATE_DELAY) / 1000,
+        ),
+        "exponential-delay": lambda: _exponential_delay(configuration),
+    }
+    return makers[configuration.get(options.RESTART_STRATEGY) or "exponential-delay"]()
+
+
+def _exponential_delay(configuration: Configuration) -> ExponentialDelay:
+    initial = configuration.get(options.EXPONENTIAL_INITIAL_BACKOFF)
+    maximum = configuration.get(options.EXPONENTIAL_MAX_BACKOFF)
+    if initial > maximum:
+        raise ConfigurationError(
+            f"{options.EXPONENTIAL_INITIAL_BACKOFF.key} ({initial} ms) is longer than "
+            f"{options.EXPONENTIAL_MAX_BACKOFF.key} ({maximum} ms): set both"
+        )
+    attempts = configuration.get(options.EXPONENTIAL_ATTEMPTS)
+    if attempts is None and _would_fail_in_flink(configuration):
+        attempts = RESTARTS_WITHOUT_CHECKPOINTS
+    return ExponentialDelay(
+        initial,
+        maximum,
+        configuration.get(options.EXPONENTIAL_MULTIPLIER),
+        configuration.get(options.EXPONENTIAL_JITTER),
+        configuration.get(options.EXPONENTIAL_RESET),
+        attempts,
+    )
+
+
+def _would_fail_in_flink(configuration: Configuration) -> bool:
+    """Flink never restarts a job without checkpoints unless a strategy is named."""
+    return configuration.get(options.RESTART_STRATEGY) is None and configuration.get(options.CHECKPOINT_DIR) is None

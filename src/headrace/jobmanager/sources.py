@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.checkpoint.manifest import SourceSnapshot, SplitSnapshot
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
-from headrace.connectors.source import ReadBudget, SplitRead
+from headrace.connectors.source import EnumeratorContext, ReadBudget, SplitRead
 from headrace.graph.specs import SourceSpec, TimestampsSpec
 from headrace.plan.forks import forks_of
 from headrace.runtime.task.messages import SplitAssignment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from headrace.connectors.source import EnumeratorContext
+    from headrace.checkpoint.manifest import Manifest
+    from headrace.checkpoint.store import CheckpointStore
+    from headrace.checkpoint.temporary_store import TemporaryStore
     from headrace.plan.job_plan import JobPlan, PlannedOperator
     from headrace.runtime.task.messages import ChannelReport
 
@@ -250,6 +253,33 @@ class SourceCoordinator:
     def _add(self, split: Split, now: int) -> None:
         split.active_since = dict.fromkeys(self._timestamps, now)
         self._splits[split.split_id] = split
+
+
+def restore_sources(
+    plan: JobPlan,
+    manifest: Manifest,
+    store: CheckpointStore | TemporaryStore,
+    storage_options: Mapping[str, str],
+    now: int,
+) -> Iterator[SourceCoordinator]:
+    """The sources of a job, one after the other, each where a manifest says that it goes on.
+
+    Args:
+        plan: the job.
+        manifest: says how far the splits were read.
+        store: where enumerators keep what is theirs.
+        storage_options: how they reach object stores.
+        now: the reading of the job's clock in milliseconds.
+    """
+    taken = [split.channel for source in manifest.sources.values() for split in source.splits]
+    channels = itertools.count(max(taken, default=-1) + 1)
+    for planned in plan.operators():
+        if not planned.node.inputs:
+            snapshot = manifest.sources.get(planned.uid)
+            known = None if snapshot is None else snapshot.enumerator
+            folder = store.source_folder(planned.uid)
+            context = EnumeratorContext(planned.parallelism, folder, known, storage_options)
+            yield SourceCoordinator(planned, plan, context, snapshot, channels, now)
 
 
 def has_to_be_read_whole(plan: JobPlan, source: PlannedOperator) -> bool:

@@ -7,13 +7,12 @@ names the operator, the user's line and the record, whatever was raised: ``sys.e
 from __future__ import annotations
 
 import reprlib
-import signal
-import threading
 import traceback
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.call_site import of_traceback
 from headrace.common.errors import FunctionRefusedError, HeadraceError, StateCorruptedError, UserFunctionError
+from headrace.operators.interruption import is_interruption
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -30,22 +29,6 @@ NO_RECORD: Final = object()
 _NO_EXIT: Final = "a function cannot end the process, which is not its own: raise an exception instead"
 
 _NO_RESULTS: Final = "the function has to yield its results, or return a list of them or None"
-
-
-class GivenUp(BaseException):
-    """Raised in the midst of user code, from another thread, when its epoch is given up; it passes through."""
-
-
-def is_interruption(error: BaseException) -> bool:
-    """Whether an exception came into user code from outside, so that it is not a failure of that code.
-
-    A ``KeyboardInterrupt`` may only where Python would raise one for Ctrl-C: in the main thread, under a handler of
-    Python's. Nothing throws a ``GeneratorExit`` into user code: tasks are suspended between its calls only.
-    """
-    if isinstance(error, KeyboardInterrupt):
-        handler = signal.getsignal(signal.SIGINT)
-        return threading.current_thread() is threading.main_thread() and callable(handler)
-    return isinstance(error, GivenUp)
 
 
 def user_error(error: BaseException, context: OperatorContext, record: Any = NO_RECORD) -> BaseException:

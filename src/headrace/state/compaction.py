@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from headrace.common.errors import StateCorruptedError
-from headrace.state.inline_merge import GROWTH, INLINE_ROWS, MANY_RUNS
-from headrace.state.mergers import merge_runs
-from headrace.state.ordered_runs import FLOOR, LOW, brought_to, is_ordered
-from headrace.state.runs import Run, weight_of
-from headrace.state.sections import Section
+from headrace.state.runs import Run
+from headrace.state.runs.merging import GROWTH, INLINE_ROWS, MANY_RUNS, merge_runs
+from headrace.state.runs.ordered import FLOOR, LOW, brought_to, is_ordered
+from headrace.state.runs.run import weight_of
+from headrace.state.runs.sections import Section
 from headrace.state.state_file import CompactedName, ImageWriter, read_index
 from headrace.storage.folder import MappedFile
 

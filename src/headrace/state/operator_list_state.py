@@ -9,10 +9,10 @@ import pyarrow as pa
 from headrace.common.errors import InvalidTypeError, StateMigrationError
 from headrace.common.values import handler_of
 from headrace.state.copying import copy_value
-from headrace.state.inline_merge import merge_small_runs
 from headrace.state.interfaces import ListState
-from headrace.state.run_layout import KIND, VALUE
-from headrace.state.state_table import Elements
+from headrace.state.keyed.table import Elements
+from headrace.state.runs.layout import KIND, VALUE
+from headrace.state.runs.merging import merge_small_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -79,7 +79,7 @@ class OperatorListState(ListState[Any]):
 
     def _stored(self, value: Any) -> Any:
         if value is None:
-            raise InvalidTypeError("None cannot be an element of a ListState")
+            raise InvalidTypeError(f"{self._subject} cannot be None")
         return copy_value(self._coerce(value, self._subject))
 
     def _read(self) -> list[Any]:

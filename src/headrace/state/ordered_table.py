@@ -15,9 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.errors import StateMigrationError
-from headrace.state.grouping import group_times
-from headrace.state.inline_merge import merge_small_runs
-from headrace.state.ordered_runs import (
+from headrace.state.runs import ALL_HASHES, HASH, SORT, Run
+from headrace.state.runs.grouping import group_times
+from headrace.state.runs.layout import KIND
+from headrace.state.runs.merging import merge_small_runs
+from headrace.state.runs.ordered import (
     FLOOR,
     LOW,
     NEXT,
@@ -28,17 +30,15 @@ from headrace.state.ordered_runs import (
     kept_slice,
     rows_above,
 )
-from headrace.state.run_layout import KIND
-from headrace.state.runs import ALL_HASHES, HASH, SORT, Run
-from headrace.state.sections import Section
+from headrace.state.runs.sections import Section
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
-    from headrace.state.ordered_runs import Combine
     from headrace.state.runs import RunStore
+    from headrace.state.runs.ordered import Combine
 
     Longs = npt.NDArray[np.int64]
     Hashes = npt.NDArray[np.uint64]

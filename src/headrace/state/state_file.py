@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
 from headrace.common.errors import StateCorruptedError
-from headrace.state.sections import ALIGNMENT
+from headrace.state.runs.sections import ALIGNMENT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyarrow as pa
 
-    from headrace.state.sections import Section
+    from headrace.state.runs.sections import Section
     from headrace.state.version import VersionRef
     from headrace.storage.folder import MappedFile
 
@@ -134,6 +134,14 @@ def read_index(file: MappedFile, ref: VersionRef) -> dict[str, Any]:
         StateCorruptedError: when the file is truncated, damaged, none of ours or that of another version; the message
             names it.
     """
+    try:
+        return _checked_index(file, ref)
+    except StateCorruptedError:
+        file.is_damaged = True
+        raise
+
+
+def _checked_index(file: MappedFile, ref: VersionRef) -> dict[str, Any]:
     name = ref.name or "(inline)"
     image = file.buffer
     if image.size < len(MAGIC) + _TRAILER.size:

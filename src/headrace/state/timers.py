@@ -17,20 +17,20 @@ import pyarrow as pa
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import InvalidTypeError
 from headrace.common.garbage import gc_paused
+from headrace.state.keyed.namespaces import namespace_of, ordered_bytes
 from headrace.state.keys import KeyColumn
-from headrace.state.namespaces import namespace_of, ordered_bytes
-from headrace.state.ordered_runs import LIVE, NO_TIME, all_rows, newest
 from headrace.state.ordered_table import OrderedLayout, OrderedTable
-from headrace.state.run_layout import KEY
 from headrace.state.runs import HASH
+from headrace.state.runs.layout import KEY
+from headrace.state.runs.ordered import LIVE, NO_TIME, all_rows, newest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from headrace.state.key_entries import AnyKeyEntry
-    from headrace.state.key_scope import KeyScope
+    from headrace.state.keyed.namespaces import Namespace
+    from headrace.state.keyed.scope import KeyScope
     from headrace.state.keys import KeyCodec
-    from headrace.state.namespaces import Namespace
+    from headrace.state.keys.entries import AnyKeyEntry
     from headrace.state.runs import RunStore
 
 NO_TIMER: Final = NO_TIME

@@ -25,11 +25,13 @@ class MappedFile:
     Attributes:
         buffer: as long as the file; only what was fetched may be read.
         is_surplus: whether whoever holds it should let go of it when it can be done without, to make room for others.
+        is_damaged: whether a checksum was wrong. It is not handed out again: the file may be put back as it was.
     """
 
     def __init__(self, buffer: pa.Buffer) -> None:
         self.buffer = buffer
         self.is_surplus = False
+        self.is_damaged = False
 
     def fetch(self, start: int, stop: int) -> None:
         """See to it that these bytes can be read; all can at once, unless a class says otherwise.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import tempfile
@@ -14,6 +15,7 @@ from headrace.storage.folder import MappedFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from io import FileIO
 
     from typing_extensions import Buffer
 
@@ -41,6 +43,8 @@ _RANGED_BYTES: Final = 4 << 30
 _RANGED_FILES: Final = 128
 """How many of them: each has two file descriptors."""
 
+_PLACE: Final = "pieces of large state files are kept there, set TMPDIR for another place"
+
 
 class RangedFile(MappedFile):
     """A file of which the pieces that were asked for are in a sparse, unnamed file on this machine's disk.
@@ -59,7 +63,7 @@ class RangedFile(MappedFile):
         stream: Callable[[int, int], Iterable[Buffer]],
         on_growth: Callable[[], None],
     ) -> None:
-        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 # as long as this object
+        self._file = _temporary_file()
         self._file.truncate(size)
         super().__init__(pa.py_buffer(mmap.mmap(self._file.fileno(), size, prot=mmap.PROT_READ)))
         self._size = size
@@ -109,8 +113,26 @@ class RangedFile(MappedFile):
         for chunk in chunks:
             view = memoryview(chunk).cast("B")
             while view:
-                written = os.pwrite(self._file.fileno(), view, at)
+                written = self._write(view, at)
                 at, view = at + written, view[written:]
+
+    def _write(self, view: memoryview, at: int) -> int:
+        try:
+            return os.pwrite(self._file.fileno(), view, at)
+        except OSError as error:
+            raise OSError(error.errno, f"{error.strerror}: {_PLACE}", tempfile.gettempdir()) from error
+
+
+def _temporary_file() -> FileIO:
+    """A file without a name.
+
+    Raises:
+        OSError: when none can be made; never a ``FileNotFoundError``, which would stand for the state file.
+    """
+    try:
+        return tempfile.TemporaryFile(buffering=0)
+    except FileNotFoundError as error:
+        raise OSError(errno.EIO, f"there is no folder for temporary files: {_PLACE} ({error})") from error
 
 
 class RangedFiles:
@@ -126,11 +148,12 @@ class RangedFiles:
         self._lock = threading.Lock()
 
     def find(self, key: FileKey) -> RangedFile | None:
-        """The file, if it is here; it is the newest from now on."""
+        """The file, if it is here and not damaged; it is the newest from now on."""
         with self._lock:
             file = self._files.pop(key, None)
-            if file is not None:
-                self._files[key] = file
+            if file is None or file.is_damaged:
+                return None
+            self._files[key] = file
             return file
 
     def open(self, key: FileKey, size: int, start: bytes, stream: Callable[[int, int], Iterable[Buffer]]) -> RangedFile:

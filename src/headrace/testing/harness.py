@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from headrace.checkpoint.store import CheckpointStore
 from headrace.client.dependencies import gather
-from headrace.client.submission import blob_of, effective_configuration, job_settings, plan_graph
+from headrace.client.submission import blob_of, effective_configuration, plan_graph
 from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.common.constants import MAX_WATERMARK, NO_TIMESTAMP
@@ -44,6 +44,7 @@ from headrace.graph.specs import SourceSpec, TimestampsSpec
 from headrace.jobmanager.epoch_size import EpochLimits
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.restart import NoRestart
+from headrace.jobmanager.settings import job_settings
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.storage.posix import PosixFolder
 from headrace.testing.checkpoint import Checkpoint, temporary_folder

@@ -14,8 +14,8 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.operators.window.accumulators import Accumulators
 from headrace.operators.window.assign import assign, cleaned_end, cleanup_times, passed_end
 from headrace.operators.window.merging import merge_blocks
-from headrace.state.grouping import Groups, Segments, group_rows, group_times
-from headrace.state.hashing import hash_array
+from headrace.state.keys.hashing import hash_array
+from headrace.state.runs.grouping import Groups, Segments, group_rows, group_times
 from headrace.time.windows import AlignedWindows
 
 LOW_BITS = 1 << 63  # hashes that agree in all but their lowest bits land in one prefix

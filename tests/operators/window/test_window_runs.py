@@ -12,11 +12,11 @@ from window_harness import Driver, context
 from window_model import MAX, Record
 
 from headrace.operators.window import merging
-from headrace.state.hashing import hash_array
-from headrace.state.mergers import merge_runs
+from headrace.state.keys.hashing import hash_array
 from headrace.state.operator_state import OperatorState
 from headrace.state.runs import RunStore
-from headrace.state.sections import Section
+from headrace.state.runs.merging import merge_runs
+from headrace.state.runs.sections import Section
 from headrace.time.windows import AlignedWindows
 
 MAKES = pytest.mark.parametrize("make", [columnar, row_apply, row_fold])
@@ -53,7 +53,7 @@ def test_runs_are_sorted_and_described(make: Any) -> None:
 
 @MAKES
 def test_runs_go_when_all_their_windows_are_over(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.state.inline_merge.INLINE_ROWS", 0)
+    monkeypatch.setattr("headrace.state.runs.merging.INLINE_ROWS", 0)
     run = driver(make, lateness=5)
     run.run([[Record(1, 1.0, 5), Record(1, 1.0, 15)]])
     run.run([[Record(1, 1.0, 25)]])
@@ -81,7 +81,7 @@ def test_many_small_runs_become_few(make: Any, fresh: bool) -> None:
 def test_compaction(make: Any, is_known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs may be merged at any time, by the window's own merger or, where that is unknown, by keeping all rows."""
     if not is_known:
-        monkeypatch.setattr("headrace.state.mergers._MERGERS", {})
+        monkeypatch.setattr("headrace.state.runs.merging._MERGERS", {})
     plain, compacted = (driver(make, AlignedWindows(30, 15), lateness=20) for _ in range(2))
     rng = np.random.default_rng(5)
     for i in range(12):
@@ -145,7 +145,7 @@ def test_large_batches_are_aggregated_in_pieces(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_nothing_is_read_while_records_are_added(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.state.inline_merge.INLINE_ROWS", 0)
+    monkeypatch.setattr("headrace.state.runs.merging.INLINE_ROWS", 0)
     run = driver(columnar)
     run.run([[Record(k, 1.0, 5) for k in range(5)]])
 

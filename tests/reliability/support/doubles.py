@@ -28,7 +28,7 @@ AFTER_MANIFEST = "the manifest is written, the sinks are not asked"
 AFTER_TAKE_OVER = "a restarted job manager has taken over and done nothing else"
 HALF_COMMIT = "half of the committables of a sink are committed"
 BEFORE_CLEANING = "a restarted job has committed what was pending and not cleaned up"
-BEFORE_FINISH = "all input is processed, what a sink held back is not published"
+BEFORE_FINISH = "all input is processed, output in progress is not published"
 
 
 class DyingStore(CheckpointStore):
@@ -96,10 +96,10 @@ class _DyingCommitter(Committer):
             die()
         self._committer.commit(epoch, committables, processing_time)
 
-    def recover(self, held: Any) -> None:
+    def recover(self, in_progress: Any) -> None:
         if self._plan.strikes(BEFORE_CLEANING):
             die()
-        self._committer.recover(held)
+        self._committer.recover(in_progress)
 
     def finish(self) -> None:
         if self._plan.strikes(BEFORE_FINISH):

@@ -89,8 +89,8 @@ class _WatchedCommitter(Committer):
         self._committer.commit(epoch, committables, processing_time)
         self._sink.after(epoch)
 
-    def recover(self, held: Any) -> None:
-        self._committer.recover(held)
+    def recover(self, in_progress: Any) -> None:
+        self._committer.recover(in_progress)
 
     def finish(self) -> None:
         self._committer.finish()

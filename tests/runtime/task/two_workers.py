@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from headrace.checkpoint.store import CheckpointStore
-from headrace.client.submission import blob_of, job_settings, plan_graph
+from headrace.client.submission import blob_of, plan_graph
 from headrace.common.configuration import Configuration
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.exchange.envelope import Envelope
 from headrace.jobmanager.job_manager import JobManager
+from headrace.jobmanager.settings import job_settings
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.runtime.task.messages import EpochContext, JobBlob, TaskReport
 from headrace.runtime.task.runner import TaskRunner

@@ -13,7 +13,7 @@ from headrace.connectors.file_system.rolling import (
 from headrace.connectors.file_system.sink import BulkFormatBuilder, FileSink, RowFormatBuilder
 from headrace.connectors.file_system.source import FileSource, FileSourceBuilder
 from headrace.formats.file_format import BulkFormat
-from headrace.formats.stream_format import StreamFormat
+from headrace.formats.text import StreamFormat
 
 __all__ = [
     "BucketAssigner",

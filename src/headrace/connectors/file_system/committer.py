@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.common.errors import CheckpointError, CommitRefusedError, InfrastructureError
-from headrace.connectors.file_system.pre_commit import held_chunks
+from headrace.connectors.file_system.pre_commit import chunks_in_progress
 from headrace.connectors.file_system.staging import Part
 from headrace.connectors.sink import Committer
 from headrace.storage.output import ContentDigest
@@ -51,9 +51,9 @@ class FileCommitter(Committer):
             for chunk in part.chunks:
                 self._tree.remove(self._staging.hidden(part.bucket, chunk.name))
 
-    def recover(self, held: Json | None) -> None:
-        _refuse_shown(self._staging, held)
-        needed = {self._staging.hidden(bucket, chunk.name): chunk for bucket, chunk in held_chunks(held)}
+    def recover(self, in_progress: Json | None) -> None:
+        _refuse_shown(self._staging, in_progress)
+        needed = {self._staging.hidden(bucket, chunk.name): chunk for bucket, chunk in chunks_in_progress(in_progress)}
         for path, chunk in needed.items():
             try:
                 _check_size(self._tree, path, chunk)
@@ -186,14 +186,14 @@ def refuse_future(staging: Staging, epoch: int) -> None:
         )
 
 
-def _refuse_shown(staging: Staging, held: Json | None) -> None:
+def _refuse_shown(staging: Staging, in_progress: Json | None) -> None:
     """Notice that what waits to be published is visible: a later epoch may have published it by itself.
 
     Raises:
         CheckpointError: naming the file.
     """
     waiting: dict[tuple[str, int], set[int]] = {}
-    for bucket, chunk in held_chunks(held):
+    for bucket, chunk in chunks_in_progress(in_progress):
         waiting.setdefault((bucket, chunk.name.subtask), set()).add(chunk.name.epoch)
     for shown in staging.shown() if waiting else ():
         if any(shown.first <= epoch <= shown.last for epoch in waiting.get((shown.bucket, shown.subtask), ())):

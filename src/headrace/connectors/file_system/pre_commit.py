@@ -28,9 +28,9 @@ class RollingPreCommit(PreCommit):
         self._policy = policy
 
     def prepare(
-        self, held: Json | None, committables: Sequence[Json], processing_time: int, *, is_last: bool
+        self, in_progress: Json | None, committables: Sequence[Json], processing_time: int, *, is_last: bool
     ) -> PreCommitted:
-        waiting = {(series.bucket, series.subtask): series for series in map(_Series.from_json, held or ())}
+        waiting = {(series.bucket, series.subtask): series for series in map(_Series.from_json, in_progress or ())}
         parts = []
         for part in map(Part.from_json, committables):
             if part.is_complete:
@@ -48,8 +48,8 @@ class RollingPreCommit(PreCommit):
         still = [series.to_json() for _, series in sorted(waiting.items()) if series.chunks]
         return PreCommitted(tuple(part.to_json() for part in parts), still or None)
 
-    def due(self, held: Json) -> int | None:
-        ends = ((Chunk.from_json(chunks[0]), Chunk.from_json(chunks[-1])) for *_, chunks in held)
+    def due(self, in_progress: Json) -> int | None:
+        ends = ((Chunk.from_json(chunks[0]), Chunk.from_json(chunks[-1])) for *_, chunks in in_progress)
         ages = (self._policy.complete_at(first.name.written, last.name.written) for first, last in ends)
         return min((age for age in ages if age is not None), default=None)
 
@@ -85,8 +85,8 @@ class _Series:
         return _Series(bucket, subtask, PartForm.from_json(form), [Chunk.from_json(chunk) for chunk in chunks])
 
 
-def held_chunks(held: Json | None) -> Iterator[tuple[str, Chunk]]:
-    """Everything that is held back, with its bucket."""
-    for series in map(_Series.from_json, held or ()):
+def chunks_in_progress(in_progress: Json | None) -> Iterator[tuple[str, Chunk]]:
+    """All chunks that are part of no file yet, with their buckets."""
+    for series in map(_Series.from_json, in_progress or ()):
         for chunk in series.chunks:
             yield series.bucket, chunk

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
-from headrace.common.other_names import other_names
+from headrace.common.other_names import other_names, unsupported
 from headrace.common.output_tag import OutputTag
 from headrace.common.type_inference import Role
 from headrace.common.typeinfo import Types
@@ -21,7 +21,6 @@ from headrace.datastream.functions import (
     ProcessFunction,
     ReduceFunction,
 )
-from headrace.datastream.method_tables import unsupported
 from headrace.datastream.streams.adapters import ADAPTERS, is_opened
 from headrace.datastream.streams.checks import (
     check_function,
@@ -43,16 +42,16 @@ from headrace.datastream.streams.columns import (
 )
 from headrace.datastream.streams.handle import DataStreamSink, OperatorHandle, not_an_operator
 from headrace.datastream.streams.keying import key_of
-from headrace.datastream.streams.rolling import checked_field
-from headrace.datastream.streams.side_outputs import add_side_output
-from headrace.datastream.streams.timestamps import check_strategy
-from headrace.datastream.streams.type_origin import TypeOrigin, origin_of, unchanged, weakest
-from headrace.datastream.streams.unsupported_methods import (
+from headrace.datastream.streams.other_names import (
     DATA_STREAM,
     KEYED_STREAM,
     OTHER_NAMES,
     OTHER_NAMES_OF_KEYED_STREAMS,
 )
+from headrace.datastream.streams.rolling import checked_field
+from headrace.datastream.streams.side_outputs import add_side_output
+from headrace.datastream.streams.timestamps import check_strategy
+from headrace.datastream.streams.type_origin import TypeOrigin, origin_of, unchanged, weakest
 from headrace.expressions import Expression
 from headrace.graph import specs
 from headrace.graph.nodes import Edge

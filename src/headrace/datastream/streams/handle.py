@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 from headrace.common.constants import UPPER_BOUND_MAX_PARALLELISM
-from headrace.datastream.method_tables import unsupported
+from headrace.common.other_names import unsupported
 from headrace.datastream.streams.checks import refused
 
 if TYPE_CHECKING:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 from headrace.common.errors import InvalidTypeError
-from headrace.common.other_names import other_names
+from headrace.common.other_names import other_names, unsupported
 from headrace.common.output_tag import OutputTag
 from headrace.common.time import Duration, Time, to_millis
 from headrace.common.type_inference import Role
 from headrace.datastream.functions import AggregateFunction, ProcessWindowFunction, ReduceFunction, WindowFunction
-from headrace.datastream.method_tables import unsupported
 from headrace.datastream.streams.checks import check_function, check_object, declared_type, expect, refused, result_type
+from headrace.datastream.streams.other_names import OTHER_NAMES_OF_WINDOWED_STREAMS, WINDOWED_STREAM
 from headrace.datastream.streams.type_origin import TypeOrigin, origin_of
-from headrace.datastream.streams.unsupported_methods import OTHER_NAMES_OF_WINDOWED_STREAMS, WINDOWED_STREAM
 from headrace.graph.specs import ColumnarWindowSpec, RowWindowSpec
 from headrace.operators.window.aggregates import Aggregate
 from headrace.operators.window.layout import WindowLayout

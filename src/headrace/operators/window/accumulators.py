@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from headrace.operators.window.aggregators import GroupedRows
 from headrace.operators.window.arrays import concat, fixed_width, gather
-from headrace.state.grouping import group_rows, group_times
+from headrace.state.runs.grouping import group_rows, group_times
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,9 +13,9 @@ import numpy as np
 
 from headrace.operators.window.accumulators import Accumulators
 from headrace.operators.window.aggregators import AggregatorList
-from headrace.state.mergers import register_ordered_merger
-from headrace.state.ordered_runs import all_rows, newest
 from headrace.state.ordered_table import OrderedLayout
+from headrace.state.runs.merging import register_ordered_merger
+from headrace.state.runs.ordered import all_rows, newest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

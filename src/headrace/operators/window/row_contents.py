@@ -16,10 +16,10 @@ from headrace.common.columns import array_to_values, values_to_array
 from headrace.operators.window.accumulators import Accumulators
 from headrace.operators.window.assign import cleaned_end, passed_end
 from headrace.operators.window.merging import ELEMENTS_KIND, VALUES_KIND, contents_layout
-from headrace.state.grouping import group_rows
 from headrace.state.keys import KeyColumn
-from headrace.state.ordered_runs import all_rows, newest
 from headrace.state.ordered_table import OrderedTable
+from headrace.state.runs.grouping import group_rows
+from headrace.state.runs.ordered import all_rows, newest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

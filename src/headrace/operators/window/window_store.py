@@ -13,8 +13,8 @@ import pyarrow as pa
 from headrace.operators.window.accumulators import Accumulators, Chunk
 from headrace.operators.window.assign import cleaned_end, passed_end
 from headrace.operators.window.merging import ACCUMULATORS_KIND, combined, contents_layout, merge_blocks
-from headrace.state.ordered_runs import NO_TIME
 from headrace.state.ordered_table import OrderedTable
+from headrace.state.runs.ordered import NO_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,8 +15,7 @@ import cloudpickle
 from headrace.common.errors import InfrastructureError
 from headrace.common.temporary import TemporaryFolder
 from headrace.exchange.envelope import Envelope, Kind, sort_key
-from headrace.operators.user_code import GivenUp
-from headrace.runtime.local.interruption import Interruption
+from headrace.operators.interruption import EpochCancelledError, InterruptibleRun
 from headrace.runtime.task.background import attempt
 from headrace.runtime.task.dependencies import NOTHING, enter, unpack
 from headrace.runtime.task.runner import TaskRunner
@@ -39,7 +38,7 @@ class LocalRuntime:
         self._runner: TaskRunner | None = None
         self._parallelism: list[int] = []
         self._unpacked: TemporaryFolder | None = None
-        self._interruption = Interruption()
+        self._interruptible = InterruptibleRun()
 
     def start(self, blob: JobBlob) -> None:
         """Get ready for a job."""
@@ -52,8 +51,8 @@ class LocalRuntime:
         """Run every task once, stage by stage."""
         assert self._runner is not None, "start() comes first"
         try:
-            return self._interruption.run(partial(self._run, self._runner, context))
-        except GivenUp as error:
+            return self._interruptible.run(partial(self._run, self._runner, context))
+        except EpochCancelledError as error:
             raise InfrastructureError(f"epoch {context.epoch} was given up") from error
 
     def _run(self, runner: TaskRunner, context: EpochContext) -> list[TaskReport]:
@@ -78,7 +77,7 @@ class LocalRuntime:
 
     def cancel(self) -> None:
         """Interrupt the user's code; what does not return to Python (a sleep, say) is not to be interrupted."""
-        self._interruption.interrupt()
+        self._interruptible.interrupt()
 
     def close(self) -> None:
         """Close the user's functions."""

@@ -35,6 +35,7 @@ from headrace.runtime.spark.settings import (
     runs_tasks_in_driver,
     settings_of_own_session,
 )
+from headrace.runtime.spark.worker_daemon import daemon_settings, start_early
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -178,6 +179,8 @@ def _value_in(session: SparkSession, setting: SparkSetting) -> str:
 def _start_session(settings: Mapping[str, str], master: str | None, *, uses_class_archive: bool) -> SparkSession:
     given = _given_to_spark(os.environ)
     chosen = settings_of_own_session(settings, master, given)
+    if runs_tasks_in_driver(chosen["spark.master"]):
+        chosen |= daemon_settings({**given, **settings})
     variables = _interpreters(chosen)
     if _GATEWAY_PORT not in os.environ:
         chosen |= quiet_logging(given | chosen, _configuration_directory(os.environ))
@@ -231,6 +234,7 @@ def _stop_started(starting: Future[SparkSession]) -> None:
 
 def _start(settings: Mapping[str, str]) -> SparkSession:
     _start_java(settings)
+    start_early(SparkContext.getOrCreate(SparkConf().setAll([*settings.items()])))
     return SparkSession.builder.config(map={**settings}).getOrCreate()
 
 

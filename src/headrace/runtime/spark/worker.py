@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gc
 import pickle
-import signal
-import threading
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark import SparkFiles, TaskContext
 
 from headrace.exchange.envelope import MAX_CELL_BYTES, Envelope, from_record_batch, to_record_batch
+from headrace.operators.interruption import let_ctrl_c_end_the_process
 from headrace.runtime.spark.shipping import Parts, read_job
 from headrace.runtime.task.background import attempt
 from headrace.runtime.task.dependencies import enter
@@ -90,9 +89,7 @@ class ShippedJob:
         runner = _runners.pop(self._digest, None)
         if runner is None:
             pa.set_cpu_count(1)  # Spark gives a task one core
-            # PySpark has Python raise KeyboardInterrupt; then nobody could tell it from one that a function raises.
-            if threading.current_thread() is threading.main_thread():
-                signal.signal(signal.SIGINT, signal.SIG_DFL)
+            let_ctrl_c_end_the_process()
             runner = TaskRunner(blob)
             _long_lived.expect_imports()
         _long_lived.freeze()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,8 +15,8 @@ if TYPE_CHECKING:
 
     from headrace.common.batch import Batch
     from headrace.exchange.sender import EdgeSender
-    from headrace.operators.base import Operator, OperatorContext
-    from headrace.plan.job_plan import PlannedEdge, PlannedOperator
+    from headrace.operators.base import OperatorContext
+    from headrace.plan.job_plan import PlannedEdge
     from headrace.runtime.task.forks import Fork, Merge, WatermarkLog
     from headrace.runtime.task.watermark_valve import WatermarkValve
 
@@ -162,14 +161,3 @@ class BroadcastingOutput:
             target.accept(batch)
         if fork is not None:
             fork.end()
-
-
-@dataclass(slots=True)
-class ChainedOperator:
-    """One operator of a chain with its input and its outputs."""
-
-    planned: PlannedOperator
-    operator: Operator
-    valve: WatermarkValve
-    output: BroadcastingOutput
-    senders: list[EdgeSender] = field(default_factory=list)

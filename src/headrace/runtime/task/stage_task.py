@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from headrace.exchange.envelope import Envelope
     from headrace.plan.job_plan import PlannedEdge
     from headrace.runtime.task.messages import EpochContext, TaskReport
-    from headrace.runtime.task.operator_chain import OperatorChain
-    from headrace.runtime.task.outputs import ChainedOperator
+    from headrace.runtime.task.operator_chain import ChainedOperator, OperatorChain
 
 
 class StageTask:

@@ -1,0 +1,153 @@
+"""Planning an epoch: what is read, by which task, and whether there is a reason to run at all."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from headrace.jobmanager.recovery import partition_contexts
+from headrace.runtime.task.messages import EpochContext
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from headrace.checkpoint.manifest import Manifest
+    from headrace.jobmanager.compaction import CompactionCoordinator
+    from headrace.jobmanager.epoch_size import EpochSizer
+    from headrace.jobmanager.sinks import JobSinks
+    from headrace.jobmanager.sources import SourceCoordinator, SplitPlan
+    from headrace.plan.job_plan import JobPlan
+    from headrace.runtime.task.messages import SplitAssignment
+
+_NO_EPOCH: Final = -1
+"""Stands for the epoch before the first one after a start."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochPlan:
+    """An epoch that is about to run.
+
+    Attributes:
+        context: what the tasks are told.
+        splits: by node id of the source, what is read of each of its splits.
+        records: how many records will be read, by the enumerators' word.
+        seconds: how long the planning took.
+    """
+
+    context: EpochContext
+    splits: Mapping[int, list[SplitPlan]]
+    records: int
+    seconds: float
+
+
+class EpochPlanner:
+    """Plans one epoch after the other.
+
+    Args:
+        plan: the job.
+        sources: its sources.
+        sizer: says how much may be read.
+        compaction: has runs merged in the background.
+        sinks: tell when output in progress becomes ready.
+    """
+
+    def __init__(
+        self,
+        plan: JobPlan,
+        sources: Sequence[SourceCoordinator],
+        sizer: EpochSizer,
+        compaction: CompactionCoordinator,
+        sinks: JobSinks,
+    ) -> None:
+        self._previous = _NO_EPOCH
+        self._sinks = sinks
+        self._compaction = compaction
+        self._plan = plan
+        self._sources = sources
+        self._sizer = sizer
+
+    def plan(self, manifest: Manifest, now: int, *, force: bool = False) -> EpochPlan | None:
+        """The epoch after ``manifest``; None when nothing could come of it, unless ``force`` wants it all the same."""
+        started = time.monotonic()
+        budget = self._sizer.budget(_seconds_to_next_timer(manifest, now))
+        splits = {source.planned.node.id: source.plan(budget, now) for source in self._sources}
+        is_complete = all(source.is_complete() for source in self._sources)
+        every = [planned for plans in splits.values() for planned in plans]
+        is_last = is_complete and all(planned.ends for planned in every)
+        is_due = any(time <= now for time in self._times(manifest))
+        if not (force or is_last or is_due or any(planned.changes_something for planned in every)):
+            return None
+        context = EpochContext(
+            job_id=manifest.job_id,
+            epoch=manifest.epoch + 1,
+            previous=self._previous,
+            generation=manifest.generation,
+            processing_time=now,
+            assignments=self._assignments(splits),
+            partitions=partition_contexts(
+                manifest, self._plan, self._compaction.adoptions(), is_start=self._previous == _NO_EPOCH
+            ),
+            stalled=self._stalled(splits),
+            is_last=is_last,
+        )
+        records = sum(planned.read.records for planned in every if planned.read is not None)
+        return EpochPlan(context, splits, records, time.monotonic() - started)
+
+    def epoch_completed(self, epoch: int) -> None:
+        """The manifest of an epoch exists."""
+        self._previous = epoch
+
+    def next_due(self, manifest: Manifest) -> int | None:
+        """When something happens without input: as :meth:`_times` says, or a split becomes idle."""
+        idle = (source.next_idle_at() for source in self._sources)
+        return min([*self._times(manifest), *(time for time in idle if time is not None)], default=None)
+
+    def _times(self, manifest: Manifest) -> Iterator[int]:
+        """When an epoch is due without input: for the processing-time timers of each task, for output in progress."""
+        yield from _timers(manifest)
+        due = self._sinks.next_due(manifest)
+        if due is not None:
+            yield due
+
+    def _stalled(self, splits: Mapping[int, list[SplitPlan]]) -> frozenset[int]:
+        """The operators that read from stage 0 what comes of a source that has no split for now, but will have one.
+
+        As in Flink such a source is silent, not idle and not at its end, so it holds event time where it is.
+        """
+        reached = {
+            source.planned.node.id
+            for source in self._sources
+            if not source.is_complete() and all(planned.ends for planned in splits[source.planned.node.id])
+        }
+        for operator in self._plan.stages[0].operators if reached else ():
+            if any(edge.source in reached for edge in operator.inputs):
+                reached.add(operator.node.id)
+        later = (operator for stage in self._plan.stages[1:] for operator in stage.operators)
+        behind = (operator.node.id for operator in later if any(edge.source in reached for edge in operator.inputs))
+        return frozenset(behind)
+
+    def _assignments(self, splits: Mapping[int, list[SplitPlan]]) -> dict[int, tuple[SplitAssignment, ...]]:
+        """Splits stick to tasks by their number; the pieces of a split go round from there."""
+        tasks: list[list[SplitAssignment]] = [[] for _ in range(self._plan.stages[0].parallelism)]
+        for source in self._sources:
+            for planned in splits[source.planned.node.id]:
+                for assignment in source.assignments(planned):
+                    tasks[(assignment.channel + assignment.piece) % source.planned.parallelism].append(assignment)
+        return {subtask: tuple(assignments) for subtask, assignments in enumerate(tasks)}
+
+
+def _seconds_to_next_timer(manifest: Manifest, now: int) -> float | None:
+    """How soon another epoch will be needed; what is due already fires at the beginning of this one."""
+    later = (timer for timer in _timers(manifest) if timer > now)
+    soonest = min(later, default=None)
+    return None if soonest is None else (soonest - now) / 1000
+
+
+def _timers(manifest: Manifest) -> list[int]:
+    return [
+        partition.earliest_timer
+        for stage in manifest.stages
+        for partition in stage.partitions
+        if partition.earliest_timer is not None
+    ]

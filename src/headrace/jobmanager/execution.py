@@ -1,0 +1,256 @@
+"""One execution of a job: its epochs, from the manifest that it goes on from to the job's end or the next failure."""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Self
+
+from headrace.common.errors import JobCancelledError
+from headrace.jobmanager.commits import CommitCoordinator
+from headrace.jobmanager.epoch_planner import EpochPlanner
+from headrace.jobmanager.outcome import committables_by_sink, next_manifest, raise_reported, records_read
+from headrace.jobmanager.progress import EpochStatistics
+from headrace.jobmanager.runtime import EpochRun
+from headrace.jobmanager.sources import SourceCoordinator, restore_sources
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Mapping, Sequence
+
+    from headrace.checkpoint.manifest import Manifest, PendingCommit
+    from headrace.checkpoint.store import CheckpointStore
+    from headrace.checkpoint.temporary_store import TemporaryStore
+    from headrace.jobmanager.checkpoints import CheckpointCoordinator
+    from headrace.jobmanager.compaction import CompactionCoordinator
+    from headrace.jobmanager.epoch_planner import EpochPlan
+    from headrace.jobmanager.epoch_size import EpochSizer
+    from headrace.jobmanager.runtime import Runtime
+    from headrace.jobmanager.sinks import JobSinks
+    from headrace.plan.job_plan import JobPlan
+    from headrace.runtime.task.messages import TaskReport
+    from headrace.time.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class JobServices:
+    """What all executions of a job share.
+
+    Attributes:
+        plan: the job.
+        runtime: where epochs are executed.
+        store: where manifests, state files and the folders of sources are.
+        checkpoints: the chain of manifests.
+        sinks: the job's sinks.
+        sizer: says how much an epoch may read.
+        compaction: has runs merged in the background.
+        clock: tells processing time.
+        cancelled: set when the job is cancelled.
+        epoch_timeout_seconds: an epoch that takes longer is given up.
+        storage_options: how sources reach object stores.
+    """
+
+    plan: JobPlan
+    runtime: Runtime
+    store: CheckpointStore | TemporaryStore
+    checkpoints: CheckpointCoordinator
+    sinks: JobSinks
+    sizer: EpochSizer
+    compaction: CompactionCoordinator
+    clock: Clock
+    cancelled: threading.Event
+    epoch_timeout_seconds: float
+    storage_options: Mapping[str, str] = field(repr=False)
+
+    def now(self) -> int:
+        """The clock's reading in milliseconds; never earlier than what a manifest knows."""
+        return max(self.clock.now(), self.checkpoints.known().processing_time)
+
+
+class JobExecution:
+    """Runs the epochs of a job, one after the other.
+
+    Its memory follows from a manifest, and may be ahead of the manifests after a failure: then it is left, and another
+    execution is restored from the newest one.
+
+    Args:
+        job: what all executions share.
+        sources: the sources, with their positions.
+        commits: the second phase.
+
+    Attributes:
+        sources: as above.
+        commits: as above.
+    """
+
+    def __init__(self, job: JobServices, sources: tuple[SourceCoordinator, ...], commits: CommitCoordinator) -> None:
+        self.sources = sources
+        self.commits = commits
+        self._job = job
+        self._planner = EpochPlanner(job.plan, sources, job.sizer, job.compaction, job.sinks)
+
+    @classmethod
+    def restore(cls, job: JobServices, transient: Sequence[PendingCommit]) -> Self:
+        """Everything as of the newest manifest.
+
+        Args:
+            job: what all executions share.
+            transient: what the execution before had yet to commit and no manifest holds.
+        """
+        manifest = job.checkpoints.known()
+        with ExitStack() as failed:
+            sources = []
+            for source in restore_sources(job.plan, manifest, job.store, job.storage_options, job.now()):
+                sources.append(source)
+                failed.callback(source.close)
+            committers = {}
+            for uid, committer in job.sinks.committers(manifest):
+                committers[uid] = committer
+                failed.callback(committer.close)
+            commits = CommitCoordinator(
+                committers,
+                job.sinks.durable,
+                job.sinks.names,
+                restored=[*manifest.pending, *(commit for commit in transient if commit.sink not in job.sinks.durable)],
+                check_owner=job.checkpoints.check_owner,
+                cancelled=job.cancelled,
+            )
+            failed.pop_all()
+            return cls(job, tuple(sources), commits)
+
+    def start(self, *, recovers: bool) -> None:
+        """Commit what is pending.
+
+        Args:
+            recovers: whether epochs may have failed before, so that what they have left has to be removed.
+        """
+        job, manifest = self._job, self._job.checkpoints.known()
+        job.checkpoints.check_owner()  # who has taken over since would not know of the committers
+        self.commits.start()
+        if recovers:
+            self.commits.recover(manifest.in_progress)
+            job.store.remove_leftovers(manifest.generation)
+            job.compaction.restarted()
+
+    # --- an epoch ----------------------------------------------------------------------------------------------------
+
+    def plan(self, *, force: bool = False) -> EpochPlan | None:
+        """The next epoch; None when there is no reason for one, unless ``force`` wants it all the same."""
+        return self._planner.plan(self._job.checkpoints.known(), self._job.now(), force=force)
+
+    def run(self, planned: EpochPlan) -> EpochStatistics:
+        """Run an epoch, write its manifest, and have its sinks commit.
+
+        Nothing of an epoch is kept before it has succeeded: one without a manifest never happened.
+        """
+        job, started = self._job, time.monotonic()
+        reports = EpochRun(job.runtime, job.epoch_timeout_seconds, job.cancelled).run(planned)
+        raise_reported(reports)
+        ran = time.monotonic()
+        self._checkpoint(planned, reports)
+        done = time.monotonic()
+        job.sizer.observe(records_read(job.plan, reports), planned.seconds + done - started)
+        return self._statistics(reports, planned.seconds, ran - started, done - ran)
+
+    def _checkpoint(self, planned: EpochPlan, reports: list[TaskReport]) -> None:
+        """The first phase is over: the manifest is the one commit point; then the second phase begins."""
+        job, context, before = self._job, planned.context, self._job.checkpoints.known()
+        for source in self.sources:
+            source.completed(
+                planned.splits[source.planned.node.id],
+                [channel for report in reports for channel in report.channels],
+                context.processing_time,
+            )
+        written = committables_by_sink(job.plan, reports)
+        output = job.sinks.pre_commit(before, context.epoch, context.processing_time, written, is_last=context.is_last)
+        manifest = next_manifest(
+            before,
+            job.plan,
+            context,
+            reports,
+            sources={source.planned.uid: source.snapshot() for source in self.sources},
+            sinks=replace(output, commits=self.commits.pending(output.commits)),
+            read=records_read(job.plan, reports),
+        )
+        self._write(manifest, output.commits)
+        self._planner.epoch_completed(context.epoch)
+        for source in self.sources:
+            source.checkpoint_completed()
+        job.compaction.epoch_completed(manifest)
+        job.store.collect_garbage()
+
+    def _write(self, manifest: Manifest, commits: Sequence[PendingCommit]) -> None:
+        """Write a manifest and have done what it makes due, unless nobody waits for the job any more."""
+        if self._job.cancelled.is_set():
+            raise JobCancelledError(f"manifest {manifest.epoch} was not written")
+        self._job.checkpoints.write(manifest, commits)
+        self.commits.submit(commits)
+
+    # --- between epochs ----------------------------------------------------------------------------------------------
+
+    def acknowledge_commits(self) -> None:
+        """Let a manifest say what has been committed: from then on readers may take it away."""
+        known, left = self._job.checkpoints.known(), self.commits.pending()
+        if left != known.pending:
+            self._write(replace(known, epoch=known.epoch + 1, pending=left), ())
+            self._job.store.collect_garbage()
+
+    def complete_commits(self) -> None:
+        """Wait until everything is committed; at the job's end let sinks remove what they kept for themselves."""
+        self.commits.finish() if self._job.checkpoints.known().finished else self.commits.drain()
+        if not self._job.cancelled.is_set():
+            self.acknowledge_commits()
+
+    def seconds_to_next_due(self) -> float | None:
+        """How long nothing can happen without input; None for ever."""
+        due = self._planner.next_due(self._job.checkpoints.known())
+        return None if due is None else max(0.0, (due - self._job.now()) / 1000)
+
+    # --- its end -----------------------------------------------------------------------------------------------------
+
+    def leave(self) -> list[PendingCommit]:
+        """Let go of all that may be ahead of the manifests, so that another execution can begin.
+
+        Returns:
+            What has yet to be committed and no manifest holds.
+
+        Raises:
+            JobCancelledError: when the job is cancelled while this waits for commits that are under way.
+        """
+        self.commits.join()
+        self._close_sources()
+        return self.commits.transient()
+
+    def close(self) -> None:
+        """Let go of everything; a commit that hangs is left behind."""
+        self._close_sources()
+        self.commits.close()
+
+    def _close_sources(self) -> None:
+        """Let go of the enumerators; nobody minds any more what they fail with."""
+        for source in self.sources:
+            try:
+                source.close()
+            except Exception:
+                logger.warning("closing source %r failed", source.planned.node.name, exc_info=True)
+
+    def _statistics(
+        self, reports: list[TaskReport], planning: float, running: float, checkpointing: float
+    ) -> EpochStatistics:
+        manifest = self._job.checkpoints.known()
+        return EpochStatistics(
+            epoch=manifest.epoch,
+            records=records_read(self._job.plan, reports),
+            planning=planning,
+            running=running,
+            checkpointing=checkpointing,
+            watermark=min((source.watermark() for source in self.sources), default=0),
+            processing_time=manifest.processing_time,
+            state_bytes=sum(report.state.size for report in reports),
+            counters=manifest.counters,
+            pending_commits=self.commits.waiting_epochs,
+        )

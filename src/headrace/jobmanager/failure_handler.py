@@ -1,0 +1,88 @@
+"""What becomes of a failure: the job begins again after a while, or it ends."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from headrace.common.errors import FunctionRefusedError, HeadraceError, InfrastructureError, UserFunctionError
+
+if TYPE_CHECKING:
+    import threading
+
+    from headrace.jobmanager.progress import JobListener
+    from headrace.jobmanager.restart import Restarts
+
+logger = logging.getLogger(__name__)
+
+_MISCONFIGURED: Final = (FileNotFoundError, PermissionError, NotADirectoryError, IsADirectoryError)
+"""What whoever starts a job has to see to; later in its life the same may be a volume that was away for a moment."""
+
+
+class FailureHandler:
+    """Judges the failures of one run of a job, wherever they come from, by one account.
+
+    Args:
+        restarts: how often the job may begin again, and after which delay.
+        listener: is told of failures.
+        stop: set when the job is to end.
+        restarts_functions: whether failures of user functions may pass as well.
+
+    Attributes:
+        is_begun: whether the job has come so far as to plan an epoch; a folder that is missing before is a mistake.
+    """
+
+    def __init__(
+        self, restarts: Restarts, listener: JobListener, stop: threading.Event, *, restarts_functions: bool
+    ) -> None:
+        self.is_begun = False
+        self._restarts = restarts
+        self._listener = listener
+        self._stop = stop
+        self._restarts_functions = restarts_functions
+        self._restarted = 0
+
+    def await_restart(self, error: Exception, epoch: int) -> bool:
+        """Take a failure into account, and wait until the job may begin again.
+
+        Args:
+            error: what was raised.
+            epoch: the epoch that was at work, or about to be.
+
+        Returns:
+            False when the job was stopped meanwhile.
+
+        Raises:
+            Exception: the failure itself, when it is for good, or one too many.
+        """
+        if not self._may_pass(error):
+            raise error
+        delay = self._restarts.next_delay()
+        if delay is None:
+            logger.error(
+                "epoch %d failed for good: the restart strategy allows no other after %d", epoch, self._restarted
+            )
+            raise error
+        if self._stop.is_set():
+            logger.warning(
+                "epoch %d failed while the job was being stopped, it is run when it goes on: %s", epoch, error
+            )
+            return False
+        self._restarted += 1
+        self._listener.epoch_failed(epoch, error, delay)
+        return not self._stop.wait(delay)
+
+    def _may_pass(self, error: Exception) -> bool:
+        """Whether the same may succeed another time.
+
+        What headrace itself finds wrong with programs, records, input and state it would find again. A function of the
+        user may depend on a service that was away; whoever sets a restart strategy says so.
+        """
+        if isinstance(error, UserFunctionError):
+            return self._restarts_functions and not isinstance(error, FunctionRefusedError)
+        if isinstance(error, HeadraceError):
+            return isinstance(error, InfrastructureError) and not self._is_misconfigured(error.__cause__)
+        return isinstance(error, OSError) and not self._is_misconfigured(error)
+
+    def _is_misconfigured(self, error: BaseException | None) -> bool:
+        return isinstance(error, _MISCONFIGURED) and not self.is_begun

@@ -1,0 +1,115 @@
+"""The sinks of a job as the driver sees them: what they commit with an epoch, and what stays in progress."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from headrace.checkpoint.manifest import PendingCommit
+from headrace.connectors.sink import CommitterContext, as_in_a_checkpoint, as_json
+from headrace.graph.specs import SinkSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from headrace.checkpoint.manifest import Manifest
+    from headrace.connectors.sink import Committer, RunInTasks, Sink
+    from headrace.plan.job_plan import JobPlan, PlannedOperator
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOutput:
+    """What the sinks of a job do with an epoch.
+
+    Attributes:
+        commits: what is committed once the manifest exists.
+        in_progress: by uid of the sink, what is written, but waits for more.
+    """
+
+    commits: tuple[PendingCommit, ...]
+    in_progress: Mapping[str, Any]
+
+
+class JobSinks:
+    """All sinks of a job; what is known of their output is in the manifest.
+
+    Args:
+        plan: the job.
+        storage_options: how they reach object stores.
+        run_in_tasks: for commits that are too much for the driver.
+
+    Attributes:
+        names: their names, by uid, for errors.
+        durable: the uids of those whose committables belong into the manifest.
+    """
+
+    def __init__(self, plan: JobPlan, storage_options: Mapping[str, str], run_in_tasks: RunInTasks) -> None:
+        self._sinks: dict[str, tuple[PlannedOperator, Sink]] = {
+            planned.uid: (planned, planned.node.spec.sink)
+            for planned in plan.operators()
+            if isinstance(planned.node.spec, SinkSpec)
+        }
+        self._storage_options = storage_options
+        self._run_in_tasks = run_in_tasks
+        self.names = {uid: planned.node.name for uid, (planned, _) in self._sinks.items()}
+        self.durable = frozenset(uid for uid, (_, sink) in self._sinks.items() if sink.is_durable)
+        self._pre_commits = {uid: sink.pre_commit for uid, (_, sink) in self._sinks.items()}
+
+    def check_output(self, manifest: Manifest) -> None:
+        """See whether there is output of later epochs than a manifest that was found.
+
+        Raises:
+            CheckpointError: when there is, so that the checkpoint is an old copy.
+        """
+        for planned, sink in self._sinks.values():
+            sink.check_output(self._context(planned, manifest, manifest.epoch))
+
+    def committers(self, manifest: Manifest) -> Iterator[tuple[str, Committer]]:
+        """A new committer for each sink, with its uid, to go on from a manifest that was taken over."""
+        for uid, (planned, sink) in self._sinks.items():
+            # Taking over takes a number of its own.
+            yield uid, sink.create_committer(self._context(planned, manifest, max(0, manifest.epoch - 1)))
+
+    def pre_commit(
+        self, manifest: Manifest, epoch: int, now: int, written: Mapping[str, Sequence[Any]], *, is_last: bool
+    ) -> SinkOutput:
+        """Decide what is committed with an epoch.
+
+        Args:
+            manifest: that of the epoch before.
+            epoch: the epoch.
+            now: its clock reading in milliseconds.
+            written: what the writers gave, by uid of the sink.
+            is_last: whether the job ends with it.
+        """
+        commits, in_progress = [], {}
+        for uid, pre_commit in self._pre_commits.items():
+            ready: Sequence[Any] = written.get(uid, ())
+            if pre_commit is not None:
+                prepared = pre_commit.prepare(manifest.in_progress.get(uid), ready, now, is_last=is_last)
+                ready = as_in_a_checkpoint(prepared.ready)
+                if prepared.in_progress is not None:
+                    in_progress[uid] = as_json(prepared.in_progress)
+            if ready:
+                commits.append(PendingCommit(epoch, uid, now, tuple(ready)))
+        return SinkOutput(tuple(commits), in_progress)
+
+    def next_due(self, manifest: Manifest) -> int | None:
+        """When something in progress becomes ready by itself, in milliseconds; None for never."""
+        times = (
+            pre_commit.due(manifest.in_progress[uid])
+            for uid, pre_commit in self._pre_commits.items()
+            if pre_commit is not None and uid in manifest.in_progress
+        )
+        return min((time for time in times if time is not None), default=None)
+
+    def _context(self, planned: PlannedOperator, manifest: Manifest, restored_epoch: int) -> CommitterContext:
+        return CommitterContext(
+            job_id=manifest.job_id,
+            operator_id=planned.uid,
+            input_type=planned.inputs[0].record_type,
+            generation=manifest.generation,
+            restored_epoch=restored_epoch,
+            run_in_tasks=self._run_in_tasks,
+            storage_options=self._storage_options,
+        )

@@ -1,0 +1,124 @@
+"""PySpark's daemon, which forks the Python workers of a machine, with all imported that a task needs.
+
+``python -m headrace.runtime.spark.worker_daemon pyspark.worker``, started by Spark as ``spark.python.daemon.module``.
+PySpark's own daemon imports nothing, so every worker imports pyarrow, numpy, pandas and headrace anew, for a second of
+CPU time each. Here it is done once, while Java is still busy with the session, and workers share the memory.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import logging
+import os
+import site
+import sys
+import threading
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark import SparkContext
+
+logger = logging.getLogger(__name__)
+
+_MODULE: Final = "spark.python.daemon.module"
+
+_SETTINGS: Final = {
+    _MODULE: "headrace.runtime.spark.worker_daemon",
+    # Queries of Spark SQL set this variable, others do not, and there is one daemon for each set of variables
+    "spark.executorEnv.SPARK_SIMPLIFIED_TRACEBACK": "1",
+}
+
+_EXCLUDING: Final = frozenset(
+    {
+        *_SETTINGS,
+        "spark.python.use.daemon",
+        "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled",
+        # Another interpreter may not have headrace, and modules that Spark adds may have the names of imported ones
+        "spark.pyspark.python",
+        "spark.submit.pyFiles",
+    }
+)
+
+_IMPORTED: Final = ("pyspark.worker", "headrace.runtime.spark.worker", "headrace.datastream")
+"""What tasks and the functions of users need; by name, since some lies above this package."""
+
+
+def daemon_settings(theirs: Mapping[str, str]) -> dict[str, str]:
+    """The settings with which Spark starts this daemon, for a session whose tasks run in the driver.
+
+    Args:
+        theirs: the user's settings.
+
+    Returns:
+        Nothing where they say otherwise, or a new interpreter would not find headrace, or forking a process that has
+        imported this much is not safe (macOS).
+    """
+    if sys.platform != "linux" or not _EXCLUDING.isdisjoint(theirs) or not _is_found_by_new_interpreters():
+        return {}
+    return dict(_SETTINGS)
+
+
+def start_early(context: SparkContext) -> None:
+    """Have Spark start the daemon now, beside what this thread does next; nothing where it is not to use this one."""
+    if context.getConf().get(_MODULE) == _SETTINGS[_MODULE]:
+        threading.Thread(target=_run_small_job, args=(context,), name="headrace-daemon-start", daemon=True).start()
+
+
+def _run_small_job(context: SparkContext) -> None:
+    try:
+        context.range(1, numSlices=1).count()
+    except Exception as error:
+        logger.info("the daemon of Python workers was not started early: %s", error)
+
+
+def _is_found_by_new_interpreters() -> bool:
+    """Whether headrace comes from where every interpreter looks, not from a folder that the program has added."""
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return Path(__file__).resolve().parents[3] in {
+        Path(entry).resolve() for entry in (*filter(None, given), *_site_entries())
+    }
+
+
+def _site_entries() -> Iterator[str]:
+    """The folders of installed packages, and those that are linked there."""
+    folders = [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
+    for folder in folders:
+        yield folder
+        for link in Path(folder).glob("*.pth"):
+            yield from filter(None, link.read_text(errors="replace").splitlines())
+
+
+def prepare_forks() -> None:
+    """Import all that tasks need, so that what is forked has it, and differs only where it has to."""
+    for name in _IMPORTED:
+        importlib.import_module(name)
+    import numpy
+    import pyarrow
+
+    pyarrow.array([0])  # has pyarrow import pandas
+    os.register_at_fork(after_in_child=numpy.random.seed)  # else all workers would draw the same numbers
+    # Python warns of the thread that jemalloc has for itself, and which it starts again in a child
+    warnings.filterwarnings("ignore", r".*multi-threaded, use of fork\(\)", DeprecationWarning)
+    gc.collect()
+    gc.freeze()
+
+
+def main() -> None:
+    """Prepare, then do what PySpark's daemon does."""
+    os.setpgid(0, 0)  # as PySpark's does, only earlier: Ctrl-C is for the driver
+    prepare_forks()
+    from pyspark.daemon import manager
+
+    try:
+        manager()
+    except BrokenPipeError:  # Java has ended meanwhile
+        sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()
