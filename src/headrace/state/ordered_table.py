@@ -27,7 +27,8 @@ from headrace.state.runs.ordered import (
     Bound,
     described,
     floor_of,
-    kept_slice,
+    owned,
+    rest_of,
     rows_above,
 )
 from headrace.state.runs.sections import Section
@@ -43,8 +44,8 @@ if TYPE_CHECKING:
     Longs = npt.NDArray[np.int64]
     Hashes = npt.NDArray[np.uint64]
 
-SMALL_ROWS: Final = 1 << 14
-"""Runs of more rows are left to compaction: a row is read once or twice, so it does not pay to have fewer runs."""
+SMALL_ROWS: Final = 1 << 10
+"""Runs of more rows together are left to compaction: what is read once or twice need not be in few runs."""
 
 
 @dataclass(frozen=True)
@@ -222,7 +223,7 @@ class _Cursor:
 
     def rest(self) -> pa.RecordBatch:
         """All rows that are not over."""
-        return kept_slice(self._run, self.kept.row, self._run.rows)
+        return rest_of(self._run, self.kept)
 
     def find(self, times: Longs, hashes: Sequence[Hashes]) -> pa.RecordBatch | None:
         """The rows with some times, which are in order, and some hashes for each; None when there are none."""
@@ -242,7 +243,8 @@ class _Cursor:
         if not len(rows):
             return None
         schema = section.schema
-        return pa.RecordBatch.from_arrays([section.take(name, rows) for name in schema.names], schema=schema)
+        batch = pa.RecordBatch.from_arrays([section.take(name, rows) for name in schema.names], schema=schema)
+        return owned(self._run, batch)
 
     def forget(self, up_to: int) -> None:
         """Notes that the rows which are not above a time are over."""
@@ -258,7 +260,7 @@ class _Cursor:
             store.annotate(self._run, **{FLOOR: kept.time, LOW: kept.row, NEXT: kept.next})
 
     def _slice(self, start: int, stop: int) -> pa.RecordBatch | None:
-        return kept_slice(self._run, start, stop) if start < stop else None
+        return owned(self._run, self._run.section.slice(start, stop)) if start < stop else None
 
 
 def _with_rows(batches: Iterator[pa.RecordBatch | None]) -> list[pa.RecordBatch]:

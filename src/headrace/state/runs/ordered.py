@@ -86,14 +86,18 @@ def rows_above(run: Run, time: int, start: int = 0) -> Bound:
     return Bound(time, row, _time_at(run, row))
 
 
-def kept_slice(run: Run, start: int, stop: int) -> pa.RecordBatch:
-    """The rows from ``start`` up to ``stop`` whose keys the task owns."""
-    batch = run.section.slice(start, stop)
+def owned(run: Run, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Of rows of a run those whose keys the task owns."""
     if run.whole:
         return batch
     hashes = batch.column(HASH).to_numpy()
     own = (hashes >= np.uint64(run.hashes[0])) & (hashes <= np.uint64(run.hashes[1] - 1))
     return batch.filter(pa.array(own))
+
+
+def rest_of(run: Run, floor: Bound) -> pa.RecordBatch:
+    """The rows behind a bound whose keys the task owns."""
+    return owned(run, run.section.slice(floor.row, run.rows))
 
 
 def described(meta: dict[str, Any], batch: pa.RecordBatch) -> dict[str, Any]:
@@ -123,7 +127,7 @@ def ordered_merger(combine: Combine) -> Callable[[MergeInput], pa.RecordBatch]:
     """
 
     def merge(given: MergeInput) -> pa.RecordBatch:
-        merged = combine(given.meta, [kept_slice(run, floor_of(run).row, run.rows) for run in given.runs])
+        merged = combine(given.meta, [rest_of(run, floor_of(run)) for run in given.runs])
         return merged.filter(merged.column(LIVE)) if given.is_oldest and LIVE in merged.schema.names else merged
 
     return merge
