@@ -22,6 +22,7 @@ from headrace.exchange.sender import EdgeSender
 from headrace.graph.specs import SourceSpec
 from headrace.operators.base import EpochScope, OperatorContext
 from headrace.operators.sink import SinkOperator
+from headrace.operators.user_code import calling_user_code
 from headrace.runtime.task.forks import wire_forks
 from headrace.runtime.task.messages import StateReport, TaskReport
 from headrace.runtime.task.operator_table import OperatorMaker
@@ -29,13 +30,14 @@ from headrace.runtime.task.outputs import (
     BroadcastingOutput,
     ChainingOutput,
     ExchangeOutput,
-    calling_key_function,
 )
 from headrace.runtime.task.watermark_valve import WatermarkValve
 from headrace.state.backend import StateOwner
 from headrace.state.kinds import StateKind
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from headrace.connectors.source import SourceReader
     from headrace.exchange.envelope import Envelope
     from headrace.operators.base import Operator
@@ -121,7 +123,6 @@ class OperatorChain:
     Attributes:
         sources: by node id; none but in stage 0.
         members: the operators that are in this task, by node id, in topological order.
-        outbox: envelopes to be sent.
     """
 
     def __init__(
@@ -131,7 +132,7 @@ class OperatorChain:
         self.plan = plan
         self.stage = plan.stages[stage]
         self.partition = partition
-        self.outbox: list[Envelope] = []
+        self._outbox: list[Envelope] = []
         self._summaries = SummaryBook(partition)
         self.state = None if start is None or not self.stage.holds_state else self._open_state(blob, start)
         self.sources: dict[int, ChainedSource] = {}
@@ -201,9 +202,17 @@ class OperatorChain:
         for member in self.members.values():
             member.operator.end_epoch()
 
+    def drain(self) -> Sequence[Envelope]:
+        """What was sent since the last call."""
+        if not self._outbox:
+            return ()
+        envelopes = self._outbox[:]
+        self._outbox.clear()
+        return envelopes
+
     def seal_summaries(self) -> None:
         """All channels have ended: what receivers have to know of them goes into the outbox."""
-        self.outbox.extend(self._summaries.seal())
+        self._outbox.extend(self._summaries.seal())
 
     def report(self, context: EpochContext) -> TaskReport:
         """Write the state, and say what all kinds of tasks have to say."""
@@ -301,8 +310,8 @@ class OperatorChain:
         wire_forks(self.stage, self.members, {node: each.output for node, each in chained.items()}, edges)
 
     def _exchange_output(self, chained: Chained, edge: PlannedEdge) -> ExchangeOutput:
-        guard = partial(calling_key_function, chained.context)
-        sender = EdgeSender(edge, self.outbox.append, self._summaries, guard)
+        guard = partial(calling_user_code, chained.context)
+        sender = EdgeSender(edge, self._outbox.append, self._summaries, guard)
         chained.senders.append(sender)
         return ExchangeOutput(sender)
 
@@ -311,8 +320,7 @@ class OperatorChain:
         if self.state is not None and planned.state_kinds:
             state = self.state.operator(planned.uid)
         if state is not None and StateKind.KEYED in planned.state_kinds:
-            key = next(edge.key for edge in planned.inputs if edge.key is not None)
-            state.bind_key_codec(key.codec)
+            state.bind_key_codec(planned.key.codec)
         return OperatorContext(
             name=planned.node.name,
             uid=planned.uid,

@@ -40,7 +40,7 @@ class SourceTask:
         self._paths = {node: _SourcePath(source, chain.members) for node, source in chain.sources.items()}
 
     def run(self) -> Iterator[None]:
-        """Work through the task's pieces; yields whenever the outbox may be emptied."""
+        """Work through the task's pieces; yields whenever envelopes may be taken from the chain."""
         chain = self._chain
         chain.begin_epoch(self._context, {})
         for assignment in self._context.assignments[chain.partition]:
@@ -89,7 +89,7 @@ def _emit(source: ChainedSource, records: SourceRecords) -> None:
     for name, amount in records.counters.items():
         source.counters[name] = source.counters.get(name, 0) + amount
     if count:
-        type_, timestamps = source.planned.node.type_of(None), records.timestamps
+        type_, timestamps = source.planned.output_type, records.timestamps
         if timestamps is None:
             timestamps = np.full(count, NO_TIMESTAMP, dtype=np.int64)
         watermarks = np.full(count, MIN_WATERMARK, dtype=np.int64)
@@ -99,7 +99,7 @@ def _emit(source: ChainedSource, records: SourceRecords) -> None:
 
 
 def _emit_rejected(source: ChainedSource, rejected: list[tuple[str, str, str]]) -> None:
-    ((tag_id, type_),) = source.planned.node.side_types
+    ((tag_id, type_),) = source.planned.node.outputs.side_types.items()
     times = np.full(len(rejected), NO_TIMESTAMP, dtype=np.int64)
     rows: list[Any] = [Row(where=where, raw=raw, reason=reason) for where, raw, reason in rejected]
     source.output.emit_side(tag_id, Batch(type_, times, times, rows=rows))

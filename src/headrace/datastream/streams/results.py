@@ -1,4 +1,4 @@
-"""``execute_and_collect``: the records of a running job, as an iterator of the program that runs it."""
+"""The records of a stream in the program that runs the job: as an iterator or a list while it runs, as a DataFrame."""
 
 from __future__ import annotations
 
@@ -7,12 +7,18 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from headrace.connectors.collect import CollectSink
+from headrace.connectors.source import Boundedness
+from headrace.datastream.streams.checks import refused
+from headrace.graph.specs import SourceSpec
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from headrace.client.job_client import JobClient
     from headrace.common.completable_future import CompletableFuture
     from headrace.common.job_execution_result import JobExecutionResult
+    from headrace.datastream.streams.data_stream import DataStream
 
 _EPOCHS_HELD: Final = 4
 """How many epochs' records wait for the program before the job waits for it."""
@@ -20,10 +26,48 @@ _EPOCHS_HELD: Final = 4
 _NO_RECORD: Final = object()
 
 
-def first_records(records: CloseableIterator, limit: int) -> list[Any]:
-    """Up to ``limit`` records; then the job is ended."""
+def collected(stream: DataStream, job_name: str | None, limit: int | None) -> CloseableIterator | list[Any]:
+    """Runs the job of a stream's environment, with a sink at the stream's end that hands its records over.
+
+    Returns:
+        An iterator over all records, or a list of at most ``limit``; the job is cancelled when these are there.
+    """
+    if limit is not None and limit < 1:
+        raise refused(f"limit is a number of records above zero, not {limit!r}")
+    handover = Handover()
+    stream._end(CollectSink(handover.put), "Collect")
+    records = CloseableIterator(handover, stream.get_execution_environment().execute_async(job_name))
+    if limit is None:
+        return records
     with records:
         return list(islice(records, limit))
+
+
+def to_dataframe(stream: DataStream, job_name: str | None) -> Any:
+    """Runs the job of a stream's environment, and reads what it wrote for the stream.
+
+    Raises:
+        InvalidProgramError: when a source of the stream is unbounded.
+        InvalidTypeError: when the records have no columns.
+        UnsupportedOperationError: when the runtime has no DataFrames.
+    """
+    from headrace.client.dataframe import DataFrameTarget  # not at the top: most programs need no Parquet
+
+    _check_bounded(stream)
+    environment = stream.get_execution_environment()
+    target = DataFrameTarget(stream.get_type(), environment.get_configuration())
+    stream.sink_to(target.sink)
+    environment.execute(job_name)
+    return target.dataframe()
+
+
+def _check_bounded(stream: DataStream) -> None:
+    graph = stream.get_execution_environment().transformations.graph
+    for node in graph.subgraph({edge.source for edge in stream._edges}):
+        if isinstance(node.spec, SourceSpec) and node.spec.source.boundedness is not Boundedness.BOUNDED:
+            raise refused(
+                f"to_dataframe() needs a job that ends, but source {node.name!r} is unbounded: use sink_to(...)"
+            )
 
 
 class Handover:

@@ -1,8 +1,9 @@
-"""The names of folders in a checkpoint directory, and whether it keeps the promises that exactness rests on."""
+"""A checkpoint directory as a place: whether it keeps the promises that exactness rests on, and who may write to it."""
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 import time
 import uuid
@@ -12,6 +13,8 @@ from headrace.common.errors import CheckpointStorageError
 
 if TYPE_CHECKING:
     from headrace.storage.folder import Folder
+
+logger = logging.getLogger(__name__)
 
 _PROBE: Final = re.compile(r"\.probe-(?:([0-9]+)-)?[0-9a-f]{32}")
 
@@ -49,6 +52,17 @@ def probe(folder: Folder) -> None:
         if isinstance(error, CheckpointStorageError):
             raise
         raise CheckpointStorageError(f"checkpoint directory {folder} cannot be used: {error}") from error
+
+
+def warn_if_open_to_others(directory: Folder) -> None:
+    """Warn when other users may write to a checkpoint directory."""
+    way_to_close = directory.open_to_others()
+    if way_to_close is not None:
+        logger.warning(
+            "others may write to the checkpoint directory %s, and so decide what the job unpickles: %s",
+            directory,
+            way_to_close,
+        )
 
 
 def _remove_left_probes(folder: Folder) -> None:
