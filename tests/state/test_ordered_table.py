@@ -124,13 +124,17 @@ class Tables:
         return sorted(rows_of(self.combine(self.layout.meta, batches) for batches in found if batches))
 
 
-@pytest.fixture(params=COMBINES)
-def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """How rows that are equal in the columns of the order become one; all are kept where compaction knows nothing."""
+@pytest.fixture(autouse=True)
+def _kinds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mergers, "_MERGERS", dict(mergers._MERGERS))
+    for name, combine in COMBINES.items():
+        register_ordered_merger(name, combine)
+
+
+@pytest.fixture(params=COMBINES)
+def kind(request: pytest.FixtureRequest) -> str:
+    """How rows that are equal in the columns of the order become one."""
     name: str = request.param
-    if name == "the newest":
-        register_ordered_merger(name, newest)
     return name
 
 

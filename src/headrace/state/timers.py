@@ -21,7 +21,7 @@ from headrace.state.keyed.namespaces import namespace_of, ordered_bytes
 from headrace.state.keys import KeyColumn
 from headrace.state.ordered_table import OrderedLayout, OrderedTable
 from headrace.state.runs import HASH
-from headrace.state.runs.layout import KEY
+from headrace.state.runs.layout import KEY, TIMERS
 from headrace.state.runs.ordered import LIVE, NO_TIME, all_rows, newest
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ def _layout(domain: str, codec: KeyCodec) -> OrderedLayout:
     types = [pa.int64(), pa.uint64(), codec.arrow_type, pa.binary(), pa.bool_()]
     schema = pa.schema(list(zip([*_ORDER, LIVE], types, strict=True)))
     about = {"keys": codec.to_json(), "domain": domain}
-    return OrderedLayout("timers", "timers", schema, len(_ORDER), about, {"keys": "key type"})
+    return OrderedLayout("timers", TIMERS, schema, len(_ORDER), about, {"keys": "key type"})
 
 
 def _time(value: Any) -> int:

@@ -77,11 +77,8 @@ def test_many_small_runs_become_few(make: Any, fresh: bool) -> None:
 
 
 @MAKES
-@pytest.mark.parametrize("is_known", [True, False])
-def test_compaction(make: Any, is_known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs may be merged at any time, by the window's own merger or, where that is unknown, by keeping all rows."""
-    if not is_known:
-        monkeypatch.setattr("headrace.state.runs.merging._MERGERS", {})
+def test_compaction(make: Any) -> None:
+    """Runs may be merged at any time."""
     plain, compacted = (driver(make, AlignedWindows(30, 15), lateness=20) for _ in range(2))
     rng = np.random.default_rng(5)
     for i in range(12):

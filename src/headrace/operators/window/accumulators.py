@@ -97,15 +97,6 @@ class Accumulators:
         """The ends of the windows, ascending, and where the rows of each begin (and the total); only when sorted."""
         return group_times(self.ends)
 
-    @property
-    def may_repeat(self) -> bool:
-        """Whether several rows may be of one key and window; only when sorted.
-
-        Never, unless something has merged runs of state that does not know how accumulators are merged.
-        """
-        same = (self.ends[1:] == self.ends[:-1]) & (self.hashes[1:] == self.hashes[:-1])
-        return bool(same.any())
-
     def slice(self, start: int, stop: int) -> Accumulators:
         """The rows from ``start`` up to ``stop``."""
         length = stop - start
@@ -147,10 +138,9 @@ class Accumulators:
 
     @staticmethod
     def merged(aggregators: AggregatorList, pieces: Sequence[Accumulators]) -> Accumulators:
-        """One row a key and window, of pieces that are sorted each; earlier pieces came earlier."""
+        """One row a key and window, of pieces that are sorted and merged each; earlier pieces came earlier."""
         pieces = [piece for piece in pieces if len(piece)] or list(pieces[:1])
-        is_merged = len(pieces) == 1 and not pieces[0].may_repeat
-        return pieces[0] if is_merged else Accumulators.regrouped(aggregators, pieces)
+        return pieces[0] if len(pieces) == 1 else Accumulators.regrouped(aggregators, pieces)
 
     @staticmethod
     def regrouped(aggregators: AggregatorList, pieces: Sequence[Accumulators]) -> Accumulators:

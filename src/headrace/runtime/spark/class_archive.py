@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_LAYOUT: Final = 2
+_LAYOUT: Final = 3
 """Goes up when archives have to be made in another way."""
 
 _ARCHIVE: Final = re.compile(r"classes-([0-9a-f]{8})\.jsa")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import headrace.operators.window.merging  # noqa: F401 - tells compaction how runs of windows are merged
-from headrace.common.errors import EXITS, JobExecutionError, StateCorruptedError
+from headrace.common.errors import EXITS, JobExecutionError, StateCorruptedError, StateError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,13 +65,15 @@ def attempt(work: Callable[[Any], Any], item: Any) -> Outcome:
 
 
 def compact(backend: StateBackend, storage: Folder, work: CompactionWork) -> CompactionOutcome | None:
-    """Do what the backend has planned; None when the files have gone meanwhile, so that it is of no use any more."""
+    """Do what the backend has planned; None when it cannot be done: its files have gone meanwhile, say."""
     try:
         return backend.run_compaction(storage, work)
     except StateCorruptedError as error:
         # A file that is really damaged is found by the epoch that needs it, and fails the job there.
         logger.info("compaction of partition %d of stage %d is given up: %s", work.partition, work.stage, error)
-        return None
+    except StateError as error:
+        logger.warning("partition %d of stage %d is not compacted: %s", work.partition, work.stage, error)
+    return None
 
 
 def _is_portable(error: Exception) -> bool:

@@ -7,6 +7,12 @@ from typing import Final
 KIND: Final = "kind"
 """The entry of ``meta`` that says what a run holds, and so how it is merged."""
 
+SUBTASK_LIST: Final = "elements"
+"""The kind of the lists of subtasks: a row is an element, and merging puts the rows one after the other."""
+
+TIMERS: Final = "timers"
+"""The kind of timers: rows in the order of time."""
+
 SORT: Final = "sort"
 """The entry of ``meta`` that lists the columns by which a run is sorted."""
 

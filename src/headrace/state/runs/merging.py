@@ -12,10 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.errors import StateError
 from headrace.state.runs.keyed_mergers import merge_lists, merge_maps, merge_values
-from headrace.state.runs.layout import ELEMENT_COUNT, KIND, SORT, VALUE
+from headrace.state.runs.layout import ELEMENT_COUNT, KIND, SORT, SUBTASK_LIST, TIMERS, VALUE
 from headrace.state.runs.merge_input import MergeInput
-from headrace.state.runs.ordered import all_rows, described, is_ordered, newest, ordered_merger
+from headrace.state.runs.ordered import described, newest, ordered_merger
 from headrace.state.runs.run import one_batch
 
 if TYPE_CHECKING:
@@ -49,24 +50,14 @@ def _counted(meta: dict[str, Any], batch: pa.RecordBatch) -> dict[str, Any]:
     return {**meta, ELEMENT_COUNT: len(batch.column(VALUE).flatten())}
 
 
-_MERGERS: dict[str, tuple[Merger, Describe]] = {
-    "value": (merge_values, _unchanged),
-    "reducing": (merge_values, _unchanged),
-    "aggregating": (merge_values, _unchanged),
-    "list": (merge_lists, _counted),
-    "map": (merge_maps, _counted),
-    "timers": (ordered_merger(newest), described),
-}
-_ALL_ROWS: Final = (ordered_merger(all_rows), described)
-
-
 def register_merger(kind: str, merger: Merger, describe: Describe = _unchanged) -> None:
     """Makes ``merger`` merge runs whose ``meta["kind"]`` is ``kind``.
 
     It gets the runs, oldest first, and returns the rows of the merged run, sorted as the ``meta["sort"]`` of the
-    newest run says. It must be a pure function of them: compaction may run it in any process. A kind without a merger
-    keeps all rows. ``describe`` is given the ``meta`` of the newest run and the merged rows, and returns the ``meta``
-    of the merged run; it is needed where ``meta`` says something about the rows of the run.
+    newest run says. It must be a pure function of them: compaction may run it in any process, which has to have
+    imported the module that calls this. Runs that say no kind keep all rows. ``describe`` is given the ``meta`` of
+    the newest run and the merged rows, and returns the ``meta`` of the merged run; it is needed where ``meta`` says
+    something about the rows of the run.
     """
     _MERGERS[kind] = (merger, describe)
 
@@ -74,7 +65,7 @@ def register_merger(kind: str, merger: Merger, describe: Describe = _unchanged) 
 def register_ordered_merger(kind: str, combine: Combine) -> None:
     """Makes ``combine`` merge ordered runs whose ``meta["kind"]`` is ``kind``; see :func:`register_merger`.
 
-    It gets the rows that are not over; those of a kind without a merger are kept, in order.
+    It gets the rows that are not over.
     """
     register_merger(kind, ordered_merger(combine), described)
 
@@ -83,15 +74,30 @@ def merge_runs(runs: Sequence[Run], *, is_oldest: bool, now: int) -> tuple[pa.Re
     """The rows of the run that replaces ``runs`` (oldest first, following one another), and its ``meta``.
 
     ``is_oldest`` says that no run is older than these, ``now`` is the processing time that expiry is judged by.
+
+    Raises:
+        StateError: when no merger of their kind is known in this process.
     """
     given = MergeInput(runs, is_oldest, now)
-    otherwise = _ALL_ROWS if is_ordered(given.meta) else (_merge_sorted, _unchanged)
-    merger, describe = _MERGERS.get(given.meta.get(KIND, ""), otherwise)
+    merger, describe = _merger_of(given.meta.get(KIND))
     merged = merger(given)
     if merged is None or not merged.num_rows:
         return None, given.meta
     batch = one_batch(merged)
     return batch, describe(given.meta, batch)
+
+
+def _merger_of(kind: str | None) -> tuple[Merger, Describe]:
+    """How runs of a kind are merged; to keep all their rows without knowing them would be a guess."""
+    if kind is None:
+        return _merge_sorted, _unchanged
+    try:
+        return _MERGERS[kind]
+    except KeyError:
+        raise StateError(
+            f"runs of the kind {kind!r} cannot be merged in this process: it has not imported the module that calls "
+            f"register_merger({kind!r}, …)"
+        ) from None
 
 
 def merge_small_runs(store: RunStore, now: int, most_rows: int | None = None) -> None:
@@ -134,3 +140,14 @@ def _merge_sorted(given: MergeInput) -> pa.RecordBatch:
     keyed = pa.table([*(table.column(name) for name in columns), sequence], names=[*map(str, range(len(columns) + 1))])
     order = pc.sort_indices(keyed, sort_keys=[(name, "ascending") for name in keyed.column_names])
     return table.take(order)
+
+
+_MERGERS: dict[str, tuple[Merger, Describe]] = {
+    "value": (merge_values, _unchanged),
+    "reducing": (merge_values, _unchanged),
+    "aggregating": (merge_values, _unchanged),
+    "list": (merge_lists, _counted),
+    "map": (merge_maps, _counted),
+    TIMERS: (ordered_merger(newest), described),
+    SUBTASK_LIST: (_merge_sorted, _unchanged),
+}
