@@ -24,7 +24,7 @@ from headrace.operators.window.layout import WindowLayout
 from headrace.operators.window.row_layout import RowWindowLayout
 from headrace.operators.window.row_window import RowWindowOperator
 from headrace.state.keys import KeyCodec
-from headrace.state.operator_state import OperatorState
+from headrace.state.operator_states import HashMapOperatorStates
 from headrace.state.runs import ALL_HASHES, RunStore
 from headrace.time.windows import AlignedWindows
 
@@ -82,7 +82,7 @@ class Case:
     def opened(self, operator: Any) -> Any:
         """The operator, ready for an epoch."""
         stores: dict[str, RunStore] = {}
-        state = OperatorState("w", lambda name: stores.setdefault(name, RunStore(name, ALL_HASHES)))
+        state = HashMapOperatorStates("w", lambda name: stores.setdefault(name, RunStore(name, ALL_HASHES)))
         state.bind_key_codec(self.codec)
         self.sink = Sink()
         operator.open(OperatorContext("w", "w", 0, 1, 128, UNKNOWN_CALL_SITE, state=state), self.sink)

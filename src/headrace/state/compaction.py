@@ -1,8 +1,8 @@
 """Compaction: merging large runs outside the epochs.
 
 ``plan_compaction`` looks at a version and says what is worth merging, ``run_compaction`` does it, in any process and at
-any time, since runs never change, and ``TaskState.adopt`` puts the outcome into a later version, if that still has the
-runs that were merged. An outcome that comes too late is a file that no version needs.
+any time, since runs never change, and ``HashMapTaskStates.adopt`` puts the outcome into a later version, if that still
+has the runs that were merged. An outcome that comes too late is a file that no version needs.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from window_model import MAX, Record
 
 from headrace.operators.window import merging
 from headrace.state.keys.hashing import hash_array
-from headrace.state.operator_state import OperatorState
+from headrace.state.operator_states import HashMapOperatorStates
 from headrace.state.runs import RunStore
 from headrace.state.runs.merging import merge_runs
 from headrace.state.runs.sections import Section
@@ -122,7 +122,7 @@ def test_rescaling(make: Any) -> None:
 
 
 def _opened(run: Driver) -> Any:
-    run.operator_state = OperatorState("w", run.state.store)
+    run.operator_state = HashMapOperatorStates("w", run.state.store)
     run.operator_state.bind_key_codec(run.codec)
     run.operator = run.make()
     run.operator.open(context(run.operator_state), run.out)

@@ -1,4 +1,4 @@
-"""``OperatorState``: everything that one operator keeps in one task."""
+"""``HashMapOperatorStates``: keyed state, timers, operator state and logs of one operator in one task."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, StateError
 from headrace.state.keyed.backend import KeyedStateBackend
 from headrace.state.kinds import KEYED
-from headrace.state.operator_state_store import OperatorStateStore
+from headrace.state.operator.store import OperatorStateStore
 from headrace.state.timers import TimerService
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from headrace.state.runs import RunStore
 
 
-class OperatorState:
-    """Keyed states, timers, states without keys and other stores of one operator, from epoch to epoch.
+class HashMapOperatorStates:
+    """All state of one operator, from epoch to epoch.
 
     An epoch is ``begin_epoch``, any use, ``end_epoch``; after that the task takes its snapshot.
 
