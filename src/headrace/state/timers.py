@@ -243,7 +243,7 @@ class _Stored:
         return {(entry.ordinal, namespace): entry for entry, namespace in pairs}
 
 
-class TimerService:
+class HashMapTimers:
     """The timers of one operator.
 
     Attributes:
