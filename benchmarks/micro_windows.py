@@ -135,10 +135,11 @@ def firing(case: Case, runs: int = 6) -> None:
     operators = []
     for _ in range(5):
         operator = case.opened(ColumnarWindowOperator(case.layout, AlignedWindows(60_000, 60_000)))
-        operator.begin_epoch(EpochScope(0, 0))
-        for table in tables:
-            operator._store._runs.append(table.to_table(case.layout.state_schema), operator._store._description(table))
-        operator.begin_epoch(EpochScope(1, 0))
+        for epoch, table in enumerate(tables):
+            operator.begin_epoch(EpochScope(epoch, 0))
+            operator._store._table.append(table.to_batch(case.layout.state_schema))
+            operator.end_epoch()
+        operator.begin_epoch(EpochScope(runs, 0))
         operators.append(operator)
     remaining = iter(operators)
     what = f"{case.name}: firing of {rows:,} accumulators in {runs} runs"

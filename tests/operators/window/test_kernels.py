@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.common.constants import MAX_WATERMARK
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.operators.window.accumulators import Accumulators
-from headrace.operators.window.assign import assign, cleanup_time, cleanup_times
-from headrace.operators.window.kernels import Groups, Segments, group_ends, group_rows
+from headrace.operators.window.assign import assign, cleaned_end, cleanup_times, passed_end
 from headrace.operators.window.merging import merge_blocks
 from headrace.state.keys.hashing import hash_array
+from headrace.state.runs.grouping import Groups, Segments, group_rows, group_times
 from headrace.time.windows import AlignedWindows
 
 LOW_BITS = 1 << 63  # hashes that agree in all but their lowest bits land in one prefix
@@ -79,7 +79,7 @@ def test_real_hashes_at_scale() -> None:
 def test_no_rows() -> None:
     groups = group_rows(np.empty(0, np.int64), np.empty(0, np.uint64), pa.array([], pa.int64()))
     assert len(groups.segments) == 0
-    assert group_ends(np.empty(0, np.int64))[1].tolist() == [0]
+    assert group_times(np.empty(0, np.int64))[1].tolist() == [0]
 
 
 @pytest.mark.parametrize(
@@ -111,8 +111,17 @@ def test_cleanup_never_overflows() -> None:
     ends = np.array([0, 10, MAX_WATERMARK - 2])
     assert cleanup_times(ends, 0).tolist() == [-1, 9, MAX_WATERMARK - 3]
     assert cleanup_times(ends, 5).tolist() == [4, 14, MAX_WATERMARK]
-    assert [cleanup_time(end, 5) for end in ends.tolist()] == [4, 14, MAX_WATERMARK]
     assert cleanup_times(ends, MAX_WATERMARK).tolist() == [MAX_WATERMARK - 1, MAX_WATERMARK, MAX_WATERMARK]
+
+
+def test_the_last_window_that_has_fired_or_gone() -> None:
+    ends = np.array([MIN_WATERMARK + 1, -3, 0, 10, MAX_WATERMARK - 5, MAX_WATERMARK])
+    watermarks = (MIN_WATERMARK, MIN_WATERMARK + 3, -4, 0, 9, 14, MAX_WATERMARK - 6, MAX_WATERMARK - 1, MAX_WATERMARK)
+    for watermark in watermarks:
+        assert (ends <= passed_end(watermark)).tolist() == (ends - 1 <= watermark).tolist()
+        for lateness in (0, 5, MAX_WATERMARK):
+            gone = [end <= cleaned_end(watermark, lateness) for end in ends.tolist()]
+            assert gone == (cleanup_times(ends, lateness) <= watermark).tolist()
 
 
 @pytest.mark.parametrize("rows", [1, 7, 64, 100_000])
