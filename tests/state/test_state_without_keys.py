@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
@@ -234,6 +235,18 @@ def test_what_has_not_changed_is_not_written() -> None:
     assert shown(subtasks.begin())["first"] == [[1, 2, 3]] * 2
     subtasks.end()
     assert [ref.epoch for ref in subtasks.refs] == [2, 2], "a union, had there been any, would have been dealt out"
+
+
+def test_doubles_have_not_changed_when_all_their_bits_are_the_same() -> None:
+    """In Python -0.0 equals 0.0, and NaN does not equal itself."""
+    doubles = ListStateDescriptor("doubles", Types.DOUBLE())
+    subtasks, written = Subtasks(1), []
+    for values in ([0.0, math.nan], [0.0, math.nan], [-0.0, math.nan]):
+        subtasks.begin()[0].list_state(doubles).update(values)
+        subtasks.end()
+        written.append(subtasks.refs)
+        assert repr(subtasks.begin()[0].list_state(doubles).get()) == repr(values)
+    assert written[0] == written[1] != written[2]
 
 
 def test_a_change_is_written_without_what_was_there() -> None:
