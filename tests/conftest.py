@@ -12,6 +12,7 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.storage.azurite import Azurite
     from tests.storage.s3_server import S3Server
 
 # A machine may be slow; no test asserts a time.
@@ -38,5 +39,17 @@ def s3() -> Iterator[S3Server]:
     from tests.storage.s3_server import S3Server
 
     server = S3Server()
+    yield server
+    server.end()
+
+
+@pytest.fixture(scope="session")
+def azure() -> Iterator[Azurite]:
+    """An Azure Blob Storage; tests that use it are integration tests."""
+    pytest.importorskip("obstore")
+    from tests.storage.azurite import Azurite, require_azurite
+
+    require_azurite()
+    server = Azurite()
     yield server
     server.end()

@@ -106,6 +106,8 @@ class ObjectFiles(FileStore):
         # Of the time only the seconds are the same whoever is asked.
         seconds = int(entry["last_modified"].timestamp())
         version = f"{entry['e_tag']}"
+        if not version.endswith('"'):  # as Azure lists it, but does not say it when the object is asked for
+            version = f'"{version}"'
         digest = int.from_bytes(hashlib.blake2b(version.encode(), digest_size=8).digest()) % _NANOS
         return FileStatus(f"{self.bucket}/{entry['path']}", entry["size"], seconds * _NANOS + digest)
 
