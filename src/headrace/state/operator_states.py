@@ -9,7 +9,7 @@ from headrace.common.errors import InvalidProgramError, InvalidTypeError, StateE
 from headrace.state.keyed.backend import KeyedStateBackend
 from headrace.state.kinds import KEYED
 from headrace.state.operator.store import OperatorStateStore
-from headrace.state.timers import TimerService
+from headrace.state.timers import HashMapTimers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +40,7 @@ class HashMapOperatorStates:
         if kinds - KEYED:
             self._without_keys = OperatorStateStore(uid, kinds, store, is_restored=is_restored)
         self._backend: KeyedStateBackend | None = None
-        self._timers: TimerService | None = None
+        self._timers: HashMapTimers | None = None
         self._clock = 0
         self._watermark = MIN_WATERMARK
 
@@ -67,10 +67,10 @@ class HashMapOperatorStates:
         return self._backend
 
     @property
-    def timers(self) -> TimerService:
+    def timers(self) -> HashMapTimers:
         """The timers."""
         if self._timers is None:
-            self._timers = TimerService(self.keyed, self._store)
+            self._timers = HashMapTimers(self.keyed, self._store)
             self._timers.begin_epoch(self._watermark)
         return self._timers
 

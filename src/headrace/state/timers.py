@@ -205,7 +205,7 @@ class _Stored:
         return {(entry.ordinal, namespace): entry for entry, namespace in pairs}
 
 
-class TimerService:
+class HashMapTimers:
     """The timers of one operator.
 
     Attributes:

@@ -53,6 +53,16 @@ def test_groups_are_those_of_a_sort(rows: Any) -> None:
     check_groups(group_rows(ends, hashed, pa.array(keys)), ends, hashed, keys)
 
 
+@settings(max_examples=300, deadline=None)
+@given(keyed_rows(), st.data())
+def test_namespaces_tell_rows_of_a_key_apart(rows: Any, data: st.DataObject) -> None:
+    ends, hashed, keys = rows
+    names = data.draw(st.lists(st.sampled_from([b"", b"a", b"ab"]), min_size=len(keys), max_size=len(keys)))
+    check_groups(
+        group_rows(ends, hashed, pa.array(keys), pa.array(names)), ends, hashed, [*zip(keys, names, strict=True)]
+    )
+
+
 def test_many_rows_and_windows_take_the_other_sort() -> None:
     rng = np.random.default_rng(0)
     keys = rng.integers(0, 3, 5000)
