@@ -6,6 +6,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Generic, TypeVar
 
+from headrace.common.tracebacks import hides_engine
+
 T = TypeVar("T")
 
 
@@ -40,6 +42,7 @@ class CompletableFuture(Generic[T]):
         """Whether it has a result or an exception, or was cancelled."""
         return self._future.done()
 
+    @hides_engine
     def result(self, timeout: float | None = None) -> T:
         """Waits for the result, or raises the exception that came instead.
 

@@ -10,6 +10,7 @@ from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, UnsupportedOperationError
 from headrace.common.execution_mode import RuntimeExecutionMode
 from headrace.common.other_names import other_names, unsupported, without_effect
+from headrace.common.tracebacks import hides_engine
 from headrace.connectors.collection import CollectionSource
 from headrace.connectors.sequence import NumberSequenceSource
 from headrace.connectors.source import Boundedness, Source
@@ -247,6 +248,7 @@ class StreamExecutionEnvironment(Dependencies):
 
     # --- jobs --------------------------------------------------------------------------------------------------------
 
+    @hides_engine
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
         """Runs everything that was built since the last job, and waits for its end.
 
@@ -270,6 +272,7 @@ class StreamExecutionEnvironment(Dependencies):
             client.cancel()
             raise
 
+    @hides_engine
     def execute_async(self, job_name: str | None = None) -> JobClient:
         """Starts everything that was built since the last job, and does not wait.
 

@@ -7,6 +7,7 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from headrace.common.tracebacks import hides_engine
 from headrace.connectors.collect import CollectSink
 from headrace.connectors.source import Boundedness
 from headrace.datastream.streams.checks import refused
@@ -138,6 +139,7 @@ class CloseableIterator:
     def __iter__(self) -> Self:
         return self
 
+    @hides_engine
     def __next__(self) -> Any:
         record = next(self._records, _NO_RECORD)
         while record is _NO_RECORD:
