@@ -1,4 +1,4 @@
-"""The names of PyFlink that are missing, on the page on compatibility; ``python -m tests.docs.names_table`` writes them.
+"""The names of PyFlink that are missing, on the page on compatibility; ``python -m tests.docs.names_table`` writes it.
 
 Names with one answer share a row.
 """

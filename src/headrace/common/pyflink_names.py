@@ -314,7 +314,6 @@ MEMBERS: Final[dict[str, dict[str, Missing]]] = {
 """By class and name: attributes and methods, of instances and of those of subclasses."""
 
 PLAIN: Final[dict[str, Missing]] = {
-    "Configuration.parse_list_value": Missing("RT-11", "split the text that get_string(...) gives"),
     **_each(
         "BasicArrayTypeInfo.get_java_type_info BasicTypeInfo.get_java_type_info ListTypeInfo.get_java_type_info "
         "MapTypeInfo.get_java_type_info ObjectArrayTypeInfo.get_java_type_info PickledBytesTypeInfo.get_java_type_info "
