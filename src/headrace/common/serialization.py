@@ -9,8 +9,13 @@ from functools import partial
 from typing import Any
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
+from headrace.common.public_module import public_module
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.common.values import handler_of
+
+__all__ = ["ByteArraySchema", "DeserializationSchema", "Encoder", "SerializationSchema", "SimpleStringSchema"]
+
+public_module(__name__)
 
 
 class SerializationSchema(ABC):
@@ -93,8 +98,10 @@ class RowFieldExtractorSchema(SerializationSchema):
         self._field_index = field_index
 
     def serialize(self, element: Any) -> bytes:
-        """The field's bytes; anything else is an ``InvalidTypeError``."""
+        """The field's bytes, none for a missing value; anything else is an ``InvalidTypeError``."""
         value = element[self._field_index]
+        if value is None:
+            return b""
         if not isinstance(value, bytes | bytearray):
             raise InvalidTypeError(f"field {self._field_index} has to hold bytes, got {value!r}: encode it first")
         return bytes(value)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from headrace.common import options
 from headrace.common.errors import InvalidProgramError
-from headrace.common.other_names import without_effect
+from headrace.common.other_names import other_names, without_effect
+from headrace.common.public_module import public_module
 from headrace.common.time import Duration, Time, to_millis
 from headrace.datastream.checkpointing_mode import CheckpointingMode
 from headrace.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
@@ -20,10 +21,13 @@ if TYPE_CHECKING:
 
 __all__ = ["CheckpointConfig"]
 
+public_module(__name__)
+
 _NO_BARRIERS = "no barriers travel among the records: an epoch's end is the checkpoint, so there is nothing to align"
 _RETRIED = "an epoch that fails is run again, under the restart strategy of the configuration"
 
 
+@other_names()
 @without_effect(
     {
         "set_min_pause_between_checkpoints": "epochs follow as data arrives; see headrace.epoch.min-interval",
@@ -50,8 +54,8 @@ class CheckpointConfig:
         self._configuration = configuration
 
     def is_checkpointing_enabled(self) -> bool:
-        """Whether checkpoints outlive the job: whether there is a directory for them."""
-        return self._configuration.get(options.CHECKPOINT_DIR) is not None
+        """Whether the program asked for checkpoints: by an interval, or by a directory for them."""
+        return self.get_checkpoint_interval() > 0 or self.is_externalized_checkpoints_enabled()
 
     def get_checkpoint_interval(self) -> int:
         """The longest time between two checkpoints in milliseconds; -1 when there is no such limit."""
@@ -106,8 +110,8 @@ class CheckpointConfig:
         return ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
 
     def is_externalized_checkpoints_enabled(self) -> bool:
-        """Whether checkpoints outlive the job."""
-        return self.is_checkpointing_enabled()
+        """Whether checkpoints outlive the job: whether there is a directory for them."""
+        return self._configuration.get(options.CHECKPOINT_DIR) is not None
 
     def get_max_concurrent_checkpoints(self) -> int:
         """One: an epoch ends in one checkpoint."""

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from headrace.common import options
-from headrace.common.other_names import without_effect
+from headrace.common.other_names import other_names, without_effect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,6 +20,7 @@ _NO_JAVA_TYPES = "no record is ever a Java object"
 _NO_SHARING = "operators hand whole batches on, and never copy records"
 
 
+@other_names()
 @without_effect(
     {
         "set_auto_watermark_interval": "a watermark is in force from the record on that makes it, not at intervals",
@@ -87,6 +88,12 @@ class ExecutionConfig:
         for key, value in global_job_parameters_dict.items():
             self._configuration.set(key, value)
         return self
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ExecutionConfig) and other._configuration == self._configuration
+
+    def __hash__(self) -> int:
+        return hash(self._configuration)
 
     def _set(self, option: ConfigOption[Any], value: Any) -> ExecutionConfig:
         before = self._configuration.get(option.key)

@@ -9,7 +9,8 @@ from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, UnsupportedOperationError
 from headrace.common.execution_mode import RuntimeExecutionMode
-from headrace.common.other_names import other_names, unsupported, without_effect
+from headrace.common.other_names import other_names, without_effect
+from headrace.common.public_module import public_module
 from headrace.connectors.collection import CollectionSource
 from headrace.connectors.sequence import NumberSequenceSource
 from headrace.connectors.source import Boundedness, Source
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = ["StreamExecutionEnvironment"]
 
+public_module(__name__)
+
 
 @other_names(OTHER_NAMES_OF_ENVIRONMENTS)
 @without_effect(
@@ -45,16 +48,6 @@ __all__ = ["StreamExecutionEnvironment"]
         "set_buffer_timeout": "records travel at the end of an epoch; see headrace.epoch.target-duration",
         "disable_operator_chaining": "what runs chained follows from the shuffles",
         "enable_changelog_state_backend": "state is a log of changes as it is",
-    }
-)
-@unsupported(
-    {
-        "add_source": "use from_source(source, watermark_strategy, name)",
-        "create_input": "use from_source(source, watermark_strategy, name)",
-        "register_slot_sharing_group": "Spark places the tasks; remove the call",
-        "register_cached_file": "ship the file with add_python_archive(path), or read it from storage all tasks reach",
-        "set_default_savepoint_directory": "there are no savepoints yet; execution.checkpointing.dir has checkpoints",
-        "set_default_local_parallelism": "use set_parallelism(...)",
     }
 )
 class StreamExecutionEnvironment(Dependencies):

@@ -130,7 +130,7 @@ EPOCH_QUERY_SETTINGS: Final = {
 # Tasks run in Python; Java only plans, schedules and shuffles. Its optimising compiler, the profiles that it needs, and
 # the threads of its default collector take the cores from the tasks for minutes before they pay, if ever: what is hot
 # in a shuffle (compression, checksums, copies) is native code. With the first compiler alone the start takes half a
-# second less, and epochs a tenth to a third less, small ones and such of 400,000 records.
+# second less, and epochs of 400,000 records a sixth less; small ones take less at first, and as long in the end.
 FRUGAL_JAVA: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 _OWN_LOCAL_SESSION: Final = {
