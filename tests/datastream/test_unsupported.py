@@ -6,10 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.common.errors import UnsupportedOperationError
-from headrace.common.time import Time
-from headrace.time.watermark_strategy import WatermarkStrategy
-
 if TYPE_CHECKING:
     from headrace.datastream import StreamExecutionEnvironment
 
@@ -26,9 +22,3 @@ def test_execution_config_settings_without_effect(env: StreamExecutionEnvironmen
     config: Any = env.get_config()
     with pytest.warns(UserWarning, match="a watermark is in force from the record on"):
         assert config.set_auto_watermark_interval(100) is config
-
-
-def test_watermark_alignment() -> None:
-    strategy = WatermarkStrategy.for_monotonous_timestamps()
-    with pytest.raises(UnsupportedOperationError, match=r"group 'g'\) is not supported yet: leave .* out"):
-        strategy.with_watermark_alignment("g", Time.seconds(5))

@@ -48,6 +48,7 @@ class Function(ABC):  # noqa: B024 - there is nothing that every function must h
     ``open``. Attributes that change while records are processed are not state: after a failure they are gone.
     """
 
+    @does_nothing
     def open(self, runtime_context: RuntimeContext) -> None:
         """Called once for each parallel instance before any record; the place to get state."""
 
