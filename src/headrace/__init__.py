@@ -19,7 +19,6 @@ MISSING_MODULES: Final = {
     "headrace.cep": "match patterns in a KeyedProcessFunction, with states and timers",
     "headrace.metrics": "count in a state or a side output; the job's own counters are in its JobExecutionResult",
     "headrace.datastream.state_backend": "set state.backend.type in the configuration, or leave it out",
-    "headrace.datastream.slot_sharing_group": "leave it out: Spark places the tasks",
     "headrace.datastream.async_data_stream": _REQUESTS,
     "headrace.datastream.async_function": _REQUESTS,
     "headrace.datastream.formats.avro": _OTHER_FORMAT,

@@ -9,7 +9,13 @@ import pytest
 
 from headrace.common.errors import UnsupportedOperationError
 from headrace.common.time import Time
-from headrace.datastream.streams.other_names import DATA_STREAM, KEYED_STREAM, WINDOWED_STREAM
+from headrace.datastream.streams.other_names import (
+    DATA_STREAM,
+    KEYED_STREAM,
+    WINDOWED_STREAM,
+    WITHOUT_EFFECT,
+    WITHOUT_EFFECT_ON_SINKS,
+)
 from headrace.datastream.window import TumblingEventTimeWindows
 from headrace.time.watermark_strategy import WatermarkStrategy
 
@@ -38,10 +44,20 @@ def test_windowed_streams(env: StreamExecutionEnvironment, method: str) -> None:
         getattr(windows, method)(None)
 
 
-@pytest.mark.parametrize("method", ["set_uid_hash", "disable_chaining", "slot_sharing_group"])
-def test_sinks(env: StreamExecutionEnvironment, method: str) -> None:
-    with pytest.raises(UnsupportedOperationError, match=rf"DataStreamSink\.{method}\(\)"):
-        getattr(env.from_sequence(1, 2).print(), method)("x")
+def test_sinks(env: StreamExecutionEnvironment) -> None:
+    sink: Any = env.from_sequence(1, 2).print()
+    with pytest.raises(UnsupportedOperationError, match=r"DataStreamSink\.set_uid_hash\(\)"):
+        sink.set_uid_hash("x")
+
+
+@pytest.mark.parametrize("method", WITHOUT_EFFECT)
+def test_settings_of_streams_without_effect(env: StreamExecutionEnvironment, method: str) -> None:
+    stream = env.from_sequence(1, 2)
+    sink = stream.print()
+    for target in (stream, sink) if method in WITHOUT_EFFECT_ON_SINKS else (stream,):
+        with pytest.warns(UserWarning, match=rf"{method}\(\) has no effect: \w") as caught:
+            assert getattr(target, method)("x") is target
+        assert caught[0].filename == __file__
 
 
 @pytest.mark.parametrize(
@@ -51,26 +67,11 @@ def test_sinks(env: StreamExecutionEnvironment, method: str) -> None:
         "create_input",
         "register_cached_file",
         "add_classpaths",
-        "set_default_savepoint_directory",
     ],
 )
 def test_environments(env: StreamExecutionEnvironment, method: str) -> None:
     with pytest.raises(UnsupportedOperationError, match=rf"{method}\(\) is not supported"):
         getattr(env, method)("x")
-
-
-@pytest.mark.parametrize(
-    "method", ["set_buffer_timeout", "disable_operator_chaining", "enable_changelog_state_backend"]
-)
-def test_settings_of_environments_without_effect(env: StreamExecutionEnvironment, method: str) -> None:
-    with pytest.warns(UserWarning, match=rf"StreamExecutionEnvironment\.{method}\(\) has no effect: "):
-        assert getattr(env, method)(1) is env
-
-
-def test_execution_config_settings_without_effect(env: StreamExecutionEnvironment) -> None:
-    config: Any = env.get_config()
-    with pytest.warns(UserWarning, match="a watermark is in force from the record on"):
-        assert config.set_auto_watermark_interval(100) is config
 
 
 def test_watermark_alignment() -> None:

@@ -9,13 +9,14 @@ from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, UnsupportedOperationError
 from headrace.common.execution_mode import RuntimeExecutionMode
-from headrace.common.other_names import other_names, unsupported, without_effect
+from headrace.common.other_names import other_names, unsupported
 from headrace.connectors.collection import CollectionSource
 from headrace.connectors.sequence import NumberSequenceSource
 from headrace.connectors.source import Boundedness, Source
 from headrace.datastream.checkpoint_config import CheckpointConfig
 from headrace.datastream.dependencies import Dependencies
 from headrace.datastream.execution_config import ExecutionConfig
+from headrace.datastream.flink_settings import FlinkSettings
 from headrace.datastream.streams.checks import expect, refused
 from headrace.datastream.streams.handle import checked_text
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_ENVIRONMENTS
@@ -40,24 +41,14 @@ __all__ = ["StreamExecutionEnvironment"]
 
 
 @other_names(OTHER_NAMES_OF_ENVIRONMENTS)
-@without_effect(
-    {
-        "set_buffer_timeout": "records travel at the end of an epoch; see headrace.epoch.target-duration",
-        "disable_operator_chaining": "what runs chained follows from the shuffles",
-        "enable_changelog_state_backend": "state is a log of changes as it is",
-    }
-)
 @unsupported(
     {
         "add_source": "use from_source(source, watermark_strategy, name)",
         "create_input": "use from_source(source, watermark_strategy, name)",
-        "register_slot_sharing_group": "Spark places the tasks; remove the call",
         "register_cached_file": "ship the file with add_python_archive(path), or read it from storage all tasks reach",
-        "set_default_savepoint_directory": "there are no savepoints yet; execution.checkpointing.dir has checkpoints",
-        "set_default_local_parallelism": "use set_parallelism(...)",
     }
 )
-class StreamExecutionEnvironment(Dependencies):
+class StreamExecutionEnvironment(Dependencies, FlinkSettings):
     """Makes streams from sources, and runs jobs.
 
     Streams only describe what is to be done; ``execute()`` runs everything that was built since the last one. Made by

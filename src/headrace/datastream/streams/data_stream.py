@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
 from headrace.common.function_types import Role
-from headrace.common.other_names import other_names, unsupported
+from headrace.common.other_names import other_names, unsupported, without_effect
 from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import Types
 from headrace.connectors.print_sink import PrintSink
@@ -39,6 +39,7 @@ from headrace.datastream.streams.other_names import (
     KEYED_STREAM,
     OTHER_NAMES,
     OTHER_NAMES_OF_KEYED_STREAMS,
+    WITHOUT_EFFECT,
 )
 from headrace.datastream.streams.results import CloseableIterator, collected, to_dataframe
 from headrace.datastream.streams.rolling import checked_field
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
 
 @other_names(OTHER_NAMES)
 @unsupported(DATA_STREAM)
+@without_effect(WITHOUT_EFFECT)
 class DataStream(OperatorHandle):
     """Records of one type; made by an environment or by an operator, never by calling this class.
 

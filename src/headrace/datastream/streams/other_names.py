@@ -9,7 +9,7 @@ _SPREAD: Final = (
     "spread more widely"
 )
 _ONE_PLACE: Final = "use set_parallelism(1) on the operator"
-_CHAINING: Final = "what runs chained follows from the shuffles; remove the call"
+_CHAINING: Final = "what runs chained follows from the shuffles"
 _BROADCAST: Final = "give the shared data to the function itself, or key both sides alike and union() them"
 
 DATA_STREAM: Final = {
@@ -26,10 +26,17 @@ DATA_STREAM: Final = {
     "cache": "write the stream to files and read those in the next job",
     "add_sink": "use sink_to(sink)",
     "set_uid_hash": "give the operator a uid() instead",
-    "set_buffer_timeout": "records travel at the end of an epoch; set headrace.epoch.target-duration instead",
-    "start_new_chain": _CHAINING,
+}
+
+WITHOUT_EFFECT_ON_SINKS: Final = {
     "disable_chaining": _CHAINING,
-    "slot_sharing_group": "Spark places the tasks; remove the call",
+    "slot_sharing_group": "Spark places the tasks",
+}
+
+WITHOUT_EFFECT: Final = {
+    **WITHOUT_EFFECT_ON_SINKS,
+    "start_new_chain": _CHAINING,
+    "set_buffer_timeout": "records travel at the end of an epoch; see headrace.epoch.target-duration",
 }
 
 KEYED_STREAM: Final = {
