@@ -129,6 +129,11 @@ class DataStreamSink(OperatorHandle):
         """The name of the sink."""
         return self._operator().name
 
+    def __repr__(self) -> str:
+        node = self._operator()
+        uid = "no uid" if node.uid is None else f"uid {node.uid}"
+        return f"DataStreamSink({node.name!r}, {uid})"
+
     def _operator(self) -> Node:
         return self._transformations.graph[self._node_id]
 
