@@ -15,6 +15,7 @@ from headrace.client.job_client import JobClient
 from headrace.client.pickling import pickled
 from headrace.common import options
 from headrace.common.configuration import Configuration
+from headrace.common.errors import InvalidProgramError
 from headrace.common.execution_mode import RuntimeExecutionMode
 from headrace.connectors.collect import CollectSink
 from headrace.connectors.source import Boundedness

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.common import flink_options, options
 from headrace.common.errors import InvalidProgramError
+from headrace.common.other_names import other_names
+from headrace.common.public_module import public_module
 from headrace.common.time import Duration, Time, to_millis
 from headrace.datastream.checkpointing_mode import CheckpointingMode
 from headrace.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
@@ -19,7 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ["CheckpointConfig"]
 
+public_module(__name__)
 
+
+@other_names()
 class CheckpointConfig:
     """The settings of a job's checkpoints: each is an option of the environment's configuration.
 

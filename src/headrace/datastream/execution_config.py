@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any, Self
 
 from headrace.common import flink_options, options
+from headrace.common.other_names import other_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["ExecutionConfig"]
 
 
+@other_names()
 class ExecutionConfig:
     """The settings of an environment's jobs: each is an option of its configuration.
 

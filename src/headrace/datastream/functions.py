@@ -9,14 +9,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from headrace.common.public_module import public_module
 from headrace.operators.functions import RuntimeContext, does_nothing
+from headrace.operators.timer_service import TimerService
 from headrace.state.interfaces import KeyedStateStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from headrace.datastream.time_domain import TimeDomain
-    from headrace.datastream.timerservice import TimerService
 
 __all__ = [
     "AggregateFunction",
@@ -31,8 +32,11 @@ __all__ = [
     "ProcessWindowFunction",
     "ReduceFunction",
     "RuntimeContext",
+    "TimerService",
     "WindowFunction",
 ]
+
+public_module(__name__)
 
 IN = TypeVar("IN")
 OUT = TypeVar("OUT")

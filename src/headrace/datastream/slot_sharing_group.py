@@ -6,8 +6,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from headrace.common.errors import InvalidProgramError
+from headrace.common.public_module import public_module
 
 __all__ = ["MemorySize", "SlotSharingGroup"]
+
+public_module(__name__)
 
 _MEBI: Final = 1 << 20
 

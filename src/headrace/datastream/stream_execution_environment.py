@@ -9,7 +9,8 @@ from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, UnsupportedOperationError
 from headrace.common.execution_mode import RuntimeExecutionMode
-from headrace.common.other_names import other_names, unsupported
+from headrace.common.other_names import other_names
+from headrace.common.public_module import public_module
 from headrace.connectors.collection import CollectionSource
 from headrace.connectors.sequence import NumberSequenceSource
 from headrace.connectors.source import Boundedness, Source
@@ -39,15 +40,10 @@ if TYPE_CHECKING:
 
 __all__ = ["StreamExecutionEnvironment"]
 
+public_module(__name__)
+
 
 @other_names(OTHER_NAMES_OF_ENVIRONMENTS)
-@unsupported(
-    {
-        "add_source": "use from_source(source, watermark_strategy, name)",
-        "create_input": "use from_source(source, watermark_strategy, name)",
-        "register_cached_file": "ship the file with add_python_archive(path), or read it from storage all tasks reach",
-    }
-)
 class StreamExecutionEnvironment(Dependencies, FlinkSettings):
     """Makes streams from sources, and runs jobs.
 

@@ -40,18 +40,6 @@ def method_of(function: Any, name: str) -> Callable[..., Any]:
     return plain
 
 
-def open_function(function: Any, context: OperatorContext) -> None:
-    """Call ``open`` where there is one."""
-    if callable(getattr(function, "open", None)):
-        function.open(RuntimeContext(context))
-
-
-def close_function(function: Any) -> None:
-    """Call ``close`` where there is one."""
-    if callable(getattr(function, "close", None)):
-        function.close()
-
-
 class RuntimeContext(KeyedStateStore):
     """Handed to ``open``; names as in PyFlink."""
 
@@ -121,9 +109,11 @@ class FunctionOperator(Operator):
         super().open(context, output)
         with calling_user_code(context):
             for function in self._functions:
-                open_function(function, context)
+                if callable(getattr(function, "open", None)):
+                    function.open(RuntimeContext(context))
 
     def close(self) -> None:
         with calling_user_code(self.context):
             for function in self._functions:
-                close_function(function)
+                if callable(getattr(function, "close", None)):
+                    function.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.common.public_module import public_module
 from headrace.common.typeinfo.base import Json, TypeInformation
 from headrace.common.typeinfo.basic import BasicType, BasicTypeInfo, PickledBytesTypeInfo
 from headrace.common.typeinfo.collection import (
@@ -50,3 +51,5 @@ __all__ = [
     "Types",
     "type_from_json",
 ]
+
+public_module(__name__)

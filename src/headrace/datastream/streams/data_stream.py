@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
 from headrace.common.function_types import Role
-from headrace.common.other_names import other_names, unsupported, without_effect
+from headrace.common.other_names import other_names, without_effect
 from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import Types
 from headrace.connectors.print_sink import PrintSink
@@ -35,8 +35,6 @@ from headrace.datastream.streams.columns import (
 from headrace.datastream.streams.handle import DataStreamSink, OperatorHandle, not_an_operator
 from headrace.datastream.streams.keying import key_of
 from headrace.datastream.streams.other_names import (
-    DATA_STREAM,
-    KEYED_STREAM,
     OTHER_NAMES,
     OTHER_NAMES_OF_KEYED_STREAMS,
     WITHOUT_EFFECT,
@@ -72,7 +70,6 @@ if TYPE_CHECKING:
 
 
 @other_names(OTHER_NAMES)
-@unsupported(DATA_STREAM)
 @without_effect(WITHOUT_EFFECT)
 class DataStream(OperatorHandle):
     """Records of one type; made by an environment or by an operator, never by calling this class.
@@ -392,7 +389,6 @@ class DataStream(OperatorHandle):
 
 
 @other_names(OTHER_NAMES_OF_KEYED_STREAMS)
-@unsupported(KEYED_STREAM)
 class KeyedStream(DataStream):
     """A stream after ``key_by``; what operators make of it is not keyed any more.
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from headrace.common.errors import InvalidTypeError
 from headrace.common.function_types import Role
-from headrace.common.other_names import other_names, unsupported
+from headrace.common.other_names import other_names
 from headrace.common.output_tag import OutputTag
 from headrace.common.time import Duration, Time, to_millis
 from headrace.datastream.functions import AggregateFunction, ProcessWindowFunction, ReduceFunction, WindowFunction
 from headrace.datastream.streams.checks import check_function, check_object, expect, refused
-from headrace.datastream.streams.other_names import OTHER_NAMES_OF_WINDOWED_STREAMS, WINDOWED_STREAM
+from headrace.datastream.streams.other_names import OTHER_NAMES_OF_WINDOWED_STREAMS
 from headrace.datastream.streams.types import TypeOrigin, declared_type, origin_of, result_type
 from headrace.graph.window_specs import ColumnarWindowSpec, RowWindowSpec
 from headrace.operators.window.aggregates import Aggregate
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 
 @other_names(OTHER_NAMES_OF_WINDOWED_STREAMS)
-@unsupported(WINDOWED_STREAM)
 class WindowedStream:
     """A keyed stream after ``window``; says what to do with late records, then what to compute.
 
