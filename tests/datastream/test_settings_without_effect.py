@@ -14,6 +14,7 @@ from headrace.datastream import ExternalizedCheckpointRetention, MemorySize, Slo
 from headrace.datastream.checkpoint_config import CheckpointConfig
 from headrace.datastream.execution_config import ExecutionConfig
 from headrace.datastream.flink_settings import FlinkSettings
+from headrace.datastream.streams.other_names import WITHOUT_EFFECT, WITHOUT_EFFECT_ON_SINKS
 
 if TYPE_CHECKING:
     from headrace.datastream import StreamExecutionEnvironment
@@ -98,6 +99,16 @@ def test_what_holds_anyway_is_set_without_a_warning(
         getattr(part(env, name), as_it_is)()
         env.get_checkpoint_config().set_externalized_checkpoint_retention(RETAIN)
     assert getattr(part(env, name), getter)() == default
+
+
+@pytest.mark.parametrize("method", WITHOUT_EFFECT)
+def test_settings_of_streams_only_warn(env: StreamExecutionEnvironment, method: str) -> None:
+    stream = env.from_sequence(1, 2)
+    sink = stream.print()
+    for target in (stream, sink) if method in WITHOUT_EFFECT_ON_SINKS else (stream,):
+        with pytest.warns(UserWarning, match=rf"{method}\(\) has no effect: \w") as caught:
+            assert getattr(target, method)("x") is target
+        assert caught[0].filename == __file__
 
 
 def test_every_setter_is_in_the_table() -> None:
