@@ -163,6 +163,12 @@ def test_an_import_is_answered_while_it_is_traced() -> None:
         sys.settrace(before)
 
 
+@pytest.mark.parametrize("error", [MissingImportError, MissingModuleError])
+def test_errors_can_be_sent_to_another_process(error: type[MissingImportError]) -> None:
+    sent = pickle.loads(pickle.dumps(error("no x in m", "m", "m.py")))
+    assert (type(sent), str(sent), sent.name, sent.path) == (error, "no x in m", "m", "m.py")
+
+
 def test_a_program_ends_with_the_answer() -> None:
     program = "from headrace.datastream.connectors.kafka import KafkaSource"
     ended = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)

@@ -6,7 +6,7 @@ The one place for them. Modules and classes answer from here (:mod:`headrace.com
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 
@@ -32,6 +32,11 @@ def _never(item: str, reason: str) -> Missing:
     return Missing(item, reason, planned=False)
 
 
+def _of(item: str, missing: Missing) -> Missing:
+    """The same answer for what belongs to another feature."""
+    return replace(missing, item=item)
+
+
 def _each(names: str, missing: Missing) -> dict[str, Missing]:
     return dict.fromkeys(names.split(), missing)
 
@@ -43,7 +48,7 @@ _SYSTEM: Final = Missing(
     "read the data as files (FileSource) or as a DataFrame (env.from_dataframe), or write a source or a sink of your "
     "own: docs/connectors.md",
 )
-_KAFKA: Final = Missing("CO-01", _SYSTEM.advice)
+_KAFKA: Final = _of("CO-01", _SYSTEM)
 _FORMAT: Final = Missing(
     "CO-05", "CSV, lines of JSON and Parquet are there; docs/connectors.md says how to write a format"
 )
@@ -60,7 +65,7 @@ _SESSIONS: Final = Missing(
     "gather the elements in a ListState of a KeyedProcessFunction, with a timer at the last timestamp and the gap",
 )
 _WALL_CLOCK: Final = Missing(
-    "WM-16",
+    "WI-01",
     "use TumblingEventTimeWindows or SlidingEventTimeWindows, or timers of processing time in a KeyedProcessFunction",
 )
 _COUNTS: Final = Missing("WI-13", "count in a KeyedProcessFunction with a ValueState, and emit when it is reached")
@@ -95,15 +100,15 @@ MODULES: Final[dict[str, Missing]] = {
     "common.restart_strategy": _never("CP-04", "set restart-strategy.type in the settings: docs/configuration.md"),
     "common.serializer": _never("DS-66", "types say how values are stored: Types.PICKLED_BYTE_ARRAY() takes any"),
     "datastream.async_data_stream": _ASYNC,
-    "datastream.async_retry_predicates": _ASYNC,
-    "datastream.async_retry_strategies": _ASYNC,
+    "datastream.async_retry_predicates": _of("DS-57", _ASYNC),
+    "datastream.async_retry_strategies": _of("DS-57", _ASYNC),
     "datastream.checkpoint_storage": Missing("ST-22", "set execution.checkpointing.dir in the configuration"),
     "datastream.state_backend": Missing("ST-19", "set state.backend.type in the configuration, or leave it out"),
     "datastream.formats.avro": _FORMAT,
     "datastream.formats.orc": _FORMAT,
     "datastream.formats.protobuf": _FORMAT,
-    "datastream.connectors.dynamic_kafka": Missing("CO-03", _SYSTEM.advice),
-    "datastream.connectors.jdbc": Missing("CO-06", _SYSTEM.advice),
+    "datastream.connectors.dynamic_kafka": _of("CO-03", _SYSTEM),
+    "datastream.connectors.jdbc": _of("CO-06", _SYSTEM),
     "datastream.connectors.kafka": _KAFKA,
     "datastream.connectors.cassandra": _SYSTEM,
     "datastream.connectors.elasticsearch": _SYSTEM,
@@ -137,7 +142,7 @@ NAMES: Final[dict[str, dict[str, Missing]]] = {
     },
     "common.watermark_strategy": {"AssignerWithPeriodicWatermarksWrapper": _INTERNAL},
     "datastream": {
-        **_each("AsyncDataStream AsyncFunction AsyncRetryPredicate AsyncRetryStrategy", _ASYNC),
+        "AsyncDataStream": _ASYNC,
         **_each(
             "CheckpointStorage CustomCheckpointStorage FileSystemCheckpointStorage JobManagerCheckpointStorage",
             MODULES["datastream.checkpoint_storage"],
@@ -164,17 +169,20 @@ NAMES: Final[dict[str, dict[str, Missing]]] = {
     },
     "datastream.data_stream": {
         "AllWindowedStream": _ALL,
-        "ConnectedStreams": _CONNECT,
-        **_each("BroadcastStream BroadcastConnectedStream", _BROADCAST),
+        "ConnectedStreams": _of("DS-52", _CONNECT),
+        **_each("BroadcastStream BroadcastConnectedStream", _of("DS-34", _BROADCAST)),
         "CachedDataStream": Missing("DS-27", "write the stream to files and read those in the next job"),
     },
     "datastream.formats.csv": _each("CsvRowDeserializationSchema CsvRowSerializationSchema", _CSV_MESSAGES),
     "datastream.formats.parquet": _each("AvroParquetReaders AvroParquetWriters", _FORMAT),
     "datastream.functions": {
-        **_each("AllWindowFunction ProcessAllWindowFunction PassThroughAllWindowFunction", _ALL),
-        **_each("AsyncFunction AsyncRetryPredicate AsyncRetryStrategy", _ASYNC),
-        **_each("CoFlatMapFunction CoMapFunction CoProcessFunction KeyedCoProcessFunction", _CONNECT),
-        **_each("BaseBroadcastProcessFunction BroadcastProcessFunction KeyedBroadcastProcessFunction", _BROADCAST),
+        **_each("AllWindowFunction ProcessAllWindowFunction PassThroughAllWindowFunction", _of("WI-14", _ALL)),
+        "AsyncFunction": _of("DS-58", _ASYNC),
+        **_each("AsyncRetryPredicate AsyncRetryStrategy", _of("DS-57", _ASYNC)),
+        **_each("CoFlatMapFunction CoMapFunction", _CONNECT),
+        **_each("CoProcessFunction KeyedCoProcessFunction", _of("DS-39", _CONNECT)),
+        **_each("BaseBroadcastProcessFunction BroadcastProcessFunction", _of("DS-40", _BROADCAST)),
+        "KeyedBroadcastProcessFunction": _of("DS-41", _BROADCAST),
         "Partitioner": Missing("DS-35", "use key_by(...) with a function that gives the partition as the key"),
         "SinkFunction": _OLD_SINK,
         "SourceFunction": _OLD_SOURCE,
@@ -193,19 +201,26 @@ NAMES: Final[dict[str, dict[str, Missing]]] = {
         "OperatorStateStore": Missing("ST-09", "keep the state by key, in a KeyedProcessFunction"),
     },
     "datastream.window": {
+        **_each("EventTimeSessionWindows ProcessingTimeSessionWindows", _SESSIONS),
         **_each(
-            "EventTimeSessionWindows ProcessingTimeSessionWindows DynamicEventTimeSessionWindows "
-            "DynamicProcessingTimeSessionWindows SessionWindowTimeGapExtractor",
-            _SESSIONS,
+            "DynamicEventTimeSessionWindows DynamicProcessingTimeSessionWindows SessionWindowTimeGapExtractor",
+            _of("WI-04", _SESSIONS),
         ),
-        **_each("TumblingProcessingTimeWindows SlidingProcessingTimeWindows", _WALL_CLOCK),
-        **_each("CountTumblingWindowAssigner CountSlidingWindowAssigner CountWindow", _COUNTS),
-        **_each("GlobalWindows GlobalWindow MergingWindowAssigner Window", _ASSIGNERS),
-        **_each(
-            "Trigger TriggerResult EventTimeTrigger ProcessingTimeTrigger CountTrigger PurgingTrigger NeverTrigger "
-            "ContinuousEventTimeTrigger ContinuousProcessingTimeTrigger",
-            _TRIGGERS,
-        ),
+        "TumblingProcessingTimeWindows": _WALL_CLOCK,
+        "SlidingProcessingTimeWindows": _of("WI-02", _WALL_CLOCK),
+        **_each("CountTumblingWindowAssigner CountSlidingWindowAssigner", _of("WI-06", _COUNTS)),
+        "CountWindow": _of("WI-09", _COUNTS),
+        **_each("GlobalWindow Window", _of("WI-09", _ASSIGNERS)),
+        "GlobalWindows": _of("WI-05", _ASSIGNERS),
+        "MergingWindowAssigner": _of("WI-32", _ASSIGNERS),
+        "Trigger": _TRIGGERS,
+        "TriggerResult": _of("WI-17", _TRIGGERS),
+        "EventTimeTrigger": Missing("WI-18", "leave it out: windows of event time fire as it says"),
+        "ProcessingTimeTrigger": _of("WI-19", _TRIGGERS),
+        **_each("ContinuousEventTimeTrigger ContinuousProcessingTimeTrigger", _of("WI-20", _TRIGGERS)),
+        "CountTrigger": _of("WI-21", _TRIGGERS),
+        "PurgingTrigger": _of("WI-22", _TRIGGERS),
+        "NeverTrigger": _of("WI-23", _TRIGGERS),
         **_each(
             "CountWindowSerializer GlobalWindowSerializer TimeWindowSerializer WindowOperationDescriptor Min "
             "long_to_int_with_bit_mixing mod_inverse",
@@ -223,7 +238,7 @@ MEMBERS: Final[dict[str, dict[str, Missing]]] = {
         "shuffle": _never("DS-30", _SPREAD),
         "rescale": _never("DS-32", _SPREAD),
         "forward": _never("DS-33", _SPREAD),
-        "broadcast": _BROADCAST,
+        "broadcast": _of("DS-34", _BROADCAST),
         "connect": _CONNECT,
         "partition_custom": Missing("DS-35", "use key_by(...) with a function that gives the partition as the key"),
         **_each("global_ force_non_parallel", Missing("DS-36", "use set_parallelism(1) on the operator")),
@@ -239,7 +254,7 @@ MEMBERS: Final[dict[str, dict[str, Missing]]] = {
         ),
     },
     "WindowedStream": {
-        "trigger": _TRIGGERS,
+        "trigger": _of("WI-25", _TRIGGERS),
         "evictor": Missing("WI-26", "leave elements out in the function given to process(...)"),
     },
     "DataStreamSink": {
