@@ -163,6 +163,12 @@ def test_an_import_is_answered_while_it_is_traced() -> None:
         sys.settrace(before)
 
 
+@pytest.mark.parametrize("error", [MissingImportError, MissingModuleError])
+def test_errors_can_be_sent_to_another_process(error: type[MissingImportError]) -> None:
+    sent = pickle.loads(pickle.dumps(error("no x in m", "m", "m.py")))
+    assert (type(sent), str(sent), sent.name, sent.path) == (error, "no x in m", "m", "m.py")
+
+
 def test_a_program_ends_with_the_answer() -> None:
     program = "from headrace.datastream.connectors.kafka import KafkaSource"
     ended = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
@@ -171,6 +177,10 @@ def test_a_program_ends_with_the_answer() -> None:
     assert last.startswith(
         "headrace.common.errors.MissingModuleError: headrace.datastream.connectors.kafka is not there"
     )
+
+
+def test_dir_of_the_package_shows_the_public_packages() -> None:
+    assert dir(headrace) == ["__version__", "common", "datastream", "expressions", "testing"]
 
 
 def test_the_package_itself_stays_small() -> None:

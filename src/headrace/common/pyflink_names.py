@@ -6,7 +6,7 @@ The one place for them. Modules and classes answer from here (:mod:`headrace.com
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 
@@ -32,6 +32,11 @@ def _never(item: str, reason: str) -> Missing:
     return Missing(item, reason, planned=False)
 
 
+def _of(item: str, missing: Missing) -> Missing:
+    """The same answer for what belongs to another feature."""
+    return replace(missing, item=item)
+
+
 def _each(names: str, missing: Missing) -> dict[str, Missing]:
     return dict.fromkeys(names.split(), missing)
 
@@ -43,7 +48,7 @@ _SYSTEM: Final = Missing(
     "read the data as files (FileSource) or as a DataFrame (env.from_dataframe), or write a source or a sink of your "
     "own: docs/connectors.md",
 )
-_KAFKA: Final = Missing("CO-01", _SYSTEM.advice)
+_KAFKA: Final = _of("CO-01", _SYSTEM)
 _FORMAT: Final = Missing(
     "CO-05", "CSV, lines of JSON and Parquet are there; docs/connectors.md says how to write a format"
 )
@@ -60,7 +65,7 @@ _SESSIONS: Final = Missing(
     "gather the elements in a ListState of a KeyedProcessFunction, with a timer at the last timestamp and the gap",
 )
 _WALL_CLOCK: Final = Missing(
-    "WM-16",
+    "WI-01",
     "use TumblingEventTimeWindows or SlidingEventTimeWindows, or timers of processing time in a KeyedProcessFunction",
 )
 _COUNTS: Final = Missing("WI-13", "count in a KeyedProcessFunction with a ValueState, and emit when it is reached")
@@ -77,14 +82,9 @@ _SPREAD: Final = (
     "the planner decides where records go; remove the call, or use set_parallelism(...) on the operator that should be "
     "spread more widely"
 )
-_CHAINING: Final = _never("DS-11", "what runs chained follows from the shuffles; remove the call")
-_SLOTS: Final = _never("DS-11", "Spark places the tasks; remove the call")
 _UID: Final = Missing("DS-28", "give the operator a uid() instead")
-_KRYO: Final = _never("DS-66", "no record is ever a Java object: types say how values are stored")
 _CSV_MESSAGES: Final = Missing("CO-05", "use the csv module in map(...); files have CsvReaderFormat and CsvBulkWriters")
 _AVRO_MESSAGES: Final = Missing("CO-05", "use a library for Avro in map(...)")
-
-_NO_GETTER: Final = Missing("DS-09", "its setter has no effect, and there is nothing to read back")
 
 # --- modules ---------------------------------------------------------------------------------------------------------
 
@@ -100,16 +100,15 @@ MODULES: Final[dict[str, Missing]] = {
     "common.restart_strategy": _never("CP-04", "set restart-strategy.type in the settings: docs/configuration.md"),
     "common.serializer": _never("DS-66", "types say how values are stored: Types.PICKLED_BYTE_ARRAY() takes any"),
     "datastream.async_data_stream": _ASYNC,
-    "datastream.async_retry_predicates": _ASYNC,
-    "datastream.async_retry_strategies": _ASYNC,
+    "datastream.async_retry_predicates": _of("DS-57", _ASYNC),
+    "datastream.async_retry_strategies": _of("DS-57", _ASYNC),
     "datastream.checkpoint_storage": Missing("ST-22", "set execution.checkpointing.dir in the configuration"),
-    "datastream.slot_sharing_group": _never("DS-11", "leave it out: Spark places the tasks"),
     "datastream.state_backend": Missing("ST-19", "set state.backend.type in the configuration, or leave it out"),
     "datastream.formats.avro": _FORMAT,
     "datastream.formats.orc": _FORMAT,
     "datastream.formats.protobuf": _FORMAT,
-    "datastream.connectors.dynamic_kafka": Missing("CO-03", _SYSTEM.advice),
-    "datastream.connectors.jdbc": Missing("CO-06", _SYSTEM.advice),
+    "datastream.connectors.dynamic_kafka": _of("CO-03", _SYSTEM),
+    "datastream.connectors.jdbc": _of("CO-06", _SYSTEM),
     "datastream.connectors.kafka": _KAFKA,
     "datastream.connectors.cassandra": _SYSTEM,
     "datastream.connectors.elasticsearch": _SYSTEM,
@@ -143,8 +142,7 @@ NAMES: Final[dict[str, dict[str, Missing]]] = {
     },
     "common.watermark_strategy": {"AssignerWithPeriodicWatermarksWrapper": _INTERNAL},
     "datastream": {
-        **_each("AsyncDataStream AsyncFunction AsyncRetryPredicate AsyncRetryStrategy", _ASYNC),
-        **_each("SlotSharingGroup MemorySize", MODULES["datastream.slot_sharing_group"]),
+        "AsyncDataStream": _ASYNC,
         **_each(
             "CheckpointStorage CustomCheckpointStorage FileSystemCheckpointStorage JobManagerCheckpointStorage",
             MODULES["datastream.checkpoint_storage"],
@@ -171,17 +169,20 @@ NAMES: Final[dict[str, dict[str, Missing]]] = {
     },
     "datastream.data_stream": {
         "AllWindowedStream": _ALL,
-        "ConnectedStreams": _CONNECT,
-        **_each("BroadcastStream BroadcastConnectedStream", _BROADCAST),
+        "ConnectedStreams": _of("DS-52", _CONNECT),
+        **_each("BroadcastStream BroadcastConnectedStream", _of("DS-34", _BROADCAST)),
         "CachedDataStream": Missing("DS-27", "write the stream to files and read those in the next job"),
     },
     "datastream.formats.csv": _each("CsvRowDeserializationSchema CsvRowSerializationSchema", _CSV_MESSAGES),
     "datastream.formats.parquet": _each("AvroParquetReaders AvroParquetWriters", _FORMAT),
     "datastream.functions": {
-        **_each("AllWindowFunction ProcessAllWindowFunction PassThroughAllWindowFunction", _ALL),
-        **_each("AsyncFunction AsyncRetryPredicate AsyncRetryStrategy", _ASYNC),
-        **_each("CoFlatMapFunction CoMapFunction CoProcessFunction KeyedCoProcessFunction", _CONNECT),
-        **_each("BaseBroadcastProcessFunction BroadcastProcessFunction KeyedBroadcastProcessFunction", _BROADCAST),
+        **_each("AllWindowFunction ProcessAllWindowFunction PassThroughAllWindowFunction", _of("WI-14", _ALL)),
+        "AsyncFunction": _of("DS-58", _ASYNC),
+        **_each("AsyncRetryPredicate AsyncRetryStrategy", _of("DS-57", _ASYNC)),
+        **_each("CoFlatMapFunction CoMapFunction", _CONNECT),
+        **_each("CoProcessFunction KeyedCoProcessFunction", _of("DS-39", _CONNECT)),
+        **_each("BaseBroadcastProcessFunction BroadcastProcessFunction", _of("DS-40", _BROADCAST)),
+        "KeyedBroadcastProcessFunction": _of("DS-41", _BROADCAST),
         "Partitioner": Missing("DS-35", "use key_by(...) with a function that gives the partition as the key"),
         "SinkFunction": _OLD_SINK,
         "SourceFunction": _OLD_SOURCE,
@@ -200,19 +201,26 @@ NAMES: Final[dict[str, dict[str, Missing]]] = {
         "OperatorStateStore": Missing("ST-09", "keep the state by key, in a KeyedProcessFunction"),
     },
     "datastream.window": {
+        **_each("EventTimeSessionWindows ProcessingTimeSessionWindows", _SESSIONS),
         **_each(
-            "EventTimeSessionWindows ProcessingTimeSessionWindows DynamicEventTimeSessionWindows "
-            "DynamicProcessingTimeSessionWindows SessionWindowTimeGapExtractor",
-            _SESSIONS,
+            "DynamicEventTimeSessionWindows DynamicProcessingTimeSessionWindows SessionWindowTimeGapExtractor",
+            _of("WI-04", _SESSIONS),
         ),
-        **_each("TumblingProcessingTimeWindows SlidingProcessingTimeWindows", _WALL_CLOCK),
-        **_each("CountTumblingWindowAssigner CountSlidingWindowAssigner CountWindow", _COUNTS),
-        **_each("GlobalWindows GlobalWindow MergingWindowAssigner Window", _ASSIGNERS),
-        **_each(
-            "Trigger TriggerResult EventTimeTrigger ProcessingTimeTrigger CountTrigger PurgingTrigger NeverTrigger "
-            "ContinuousEventTimeTrigger ContinuousProcessingTimeTrigger",
-            _TRIGGERS,
-        ),
+        "TumblingProcessingTimeWindows": _WALL_CLOCK,
+        "SlidingProcessingTimeWindows": _of("WI-02", _WALL_CLOCK),
+        **_each("CountTumblingWindowAssigner CountSlidingWindowAssigner", _of("WI-06", _COUNTS)),
+        "CountWindow": _of("WI-09", _COUNTS),
+        **_each("GlobalWindow Window", _of("WI-09", _ASSIGNERS)),
+        "GlobalWindows": _of("WI-05", _ASSIGNERS),
+        "MergingWindowAssigner": _of("WI-32", _ASSIGNERS),
+        "Trigger": _TRIGGERS,
+        "TriggerResult": _of("WI-17", _TRIGGERS),
+        "EventTimeTrigger": Missing("WI-18", "leave it out: windows of event time fire as it says"),
+        "ProcessingTimeTrigger": _of("WI-19", _TRIGGERS),
+        **_each("ContinuousEventTimeTrigger ContinuousProcessingTimeTrigger", _of("WI-20", _TRIGGERS)),
+        "CountTrigger": _of("WI-21", _TRIGGERS),
+        "PurgingTrigger": _of("WI-22", _TRIGGERS),
+        "NeverTrigger": _of("WI-23", _TRIGGERS),
         **_each(
             "CountWindowSerializer GlobalWindowSerializer TimeWindowSerializer WindowOperationDescriptor Min "
             "long_to_int_with_bit_mixing mod_inverse",
@@ -230,7 +238,7 @@ MEMBERS: Final[dict[str, dict[str, Missing]]] = {
         "shuffle": _never("DS-30", _SPREAD),
         "rescale": _never("DS-32", _SPREAD),
         "forward": _never("DS-33", _SPREAD),
-        "broadcast": _BROADCAST,
+        "broadcast": _of("DS-34", _BROADCAST),
         "connect": _CONNECT,
         "partition_custom": Missing("DS-35", "use key_by(...) with a function that gives the partition as the key"),
         **_each("global_ force_non_parallel", Missing("DS-36", "use set_parallelism(1) on the operator")),
@@ -238,11 +246,6 @@ MEMBERS: Final[dict[str, dict[str, Missing]]] = {
         "cache": Missing("DS-27", "write the stream to files and read those in the next job"),
         "add_sink": _OLD_SINK,
         "set_uid_hash": _UID,
-        "set_buffer_timeout": _never(
-            "DS-10", "records travel at the end of an epoch; set headrace.epoch.target-duration instead"
-        ),
-        **_each("start_new_chain disable_chaining", _CHAINING),
-        "slot_sharing_group": _SLOTS,
     },
     "KeyedStream": {
         "count_window": _COUNTS,
@@ -251,56 +254,19 @@ MEMBERS: Final[dict[str, dict[str, Missing]]] = {
         ),
     },
     "WindowedStream": {
-        "trigger": _TRIGGERS,
+        "trigger": _of("WI-25", _TRIGGERS),
         "evictor": Missing("WI-26", "leave elements out in the function given to process(...)"),
     },
     "DataStreamSink": {
         "set_uid_hash": Missing("DS-29", "give the sink a uid() instead"),
-        "disable_chaining": _CHAINING,
-        "slot_sharing_group": _SLOTS,
     },
     "StreamExecutionEnvironment": {
         **_each("add_source create_input", _OLD_SOURCE),
-        "register_slot_sharing_group": _SLOTS,
         "register_cached_file": Missing(
             "DS-12", "ship the file with add_python_archive(path), or read it from storage all tasks reach"
         ),
-        **_each(
-            "set_default_savepoint_directory get_default_savepoint_directory",
-            Missing("CP-08", "there are no savepoints; execution.checkpointing.dir has checkpoints"),
-        ),
-        **_each(
-            "get_buffer_timeout is_chaining_enabled is_chaining_of_operators_with_different_max_parallelism_enabled "
-            "is_changelog_state_backend_enabled is_force_unaligned_checkpoints is_unaligned_checkpoints_enabled",
-            _NO_GETTER,
-        ),
-        "set_default_local_parallelism": _never("DS-08", "use set_parallelism(...)"),
-        "get_default_local_parallelism": _never("DS-08", "use get_parallelism()"),
         "add_classpaths": Missing(
             "DS-12", "use add_jars(...), or set spark.driver.extraClassPath and that of spark.executor"
-        ),
-    },
-    "CheckpointConfig": _each(
-        "get_aligned_checkpoint_timeout get_alignment_timeout get_min_pause_between_checkpoints "
-        "get_tolerable_checkpoint_failure_number is_fail_on_checkpointing_errors is_force_unaligned_checkpoints",
-        _NO_GETTER,
-    ),
-    "ExecutionConfig": {
-        **_each(
-            "get_auto_watermark_interval get_latency_tracking_interval has_generic_types_disabled "
-            "is_closure_cleaner_enabled is_force_avro_enabled is_force_kryo_enabled is_object_reuse_enabled "
-            "is_use_snapshot_compression",
-            _NO_GETTER,
-        ),
-        **_each(
-            "disable_auto_generated_uids enable_auto_generated_uids has_auto_generated_uids_enabled",
-            _never("CP-11", "give every operator with state a uid(); without one there is a warning"),
-        ),
-        **_each("get_default_kryo_serializer_classes get_registered_kryo_types get_registered_pojo_types", _KRYO),
-        **_each(
-            "get_task_cancellation_interval set_task_cancellation_interval get_task_cancellation_timeout "
-            "set_task_cancellation_timeout",
-            _never("RT-01", "Spark ends the tasks of a cancelled job"),
         ),
     },
     "JobClient": {
@@ -333,6 +299,7 @@ PLAIN: Final[dict[str, Missing]] = {
         "MapTypeInfo.get_java_type_info ObjectArrayTypeInfo.get_java_type_info PickledBytesTypeInfo.get_java_type_info "
         "PrimitiveArrayTypeInfo.get_java_type_info RowTypeInfo.get_java_type_info TupleTypeInfo.get_java_type_info "
         "TypeInformation.get_java_type_info RowKind.to_j_row_kind OutputTag.get_java_output_tag "
+        "MemorySize.get_java_memory_size SlotSharingGroup.get_java_slot_sharing_group "
         "FileSink.get_transformer "
         "RowTypeInfo.from_internal_type RowTypeInfo.need_conversion RowTypeInfo.to_internal_type "
         "TupleTypeInfo.from_internal_type TupleTypeInfo.need_conversion TupleTypeInfo.to_internal_type "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.common.public_module import public_module
-from headrace.common.typeinfo.base import Json, TypeInformation
+from headrace.common.typeinfo.base import DeclaredType, Json, TypeInformation
 from headrace.common.typeinfo.basic import BasicType, BasicTypeInfo, PickledBytesTypeInfo
 from headrace.common.typeinfo.collection import (
     BasicArrayTypeInfo,
@@ -34,6 +34,7 @@ __all__ = [
     "BasicTypeInfo",
     "CompositeTypeInfo",
     "DataclassTypeInfo",
+    "DeclaredType",
     "DetachedTypeInfo",
     "DictTypeInfo",
     "Json",
