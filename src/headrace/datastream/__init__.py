@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.common.public_module import public_module
 from headrace.datastream.checkpoint_config import CheckpointConfig
 from headrace.datastream.checkpointing_mode import CheckpointingMode
 from headrace.datastream.data_stream import DataStream, DataStreamSink, KeyedStream, WindowedStream
@@ -21,6 +22,7 @@ from headrace.datastream.functions import (
     WindowFunction,
 )
 from headrace.datastream.output_tag import OutputTag
+from headrace.datastream.slot_sharing_group import MemorySize, SlotSharingGroup
 from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
 from headrace.datastream.time_domain import TimeDomain
 from headrace.datastream.timerservice import TimerService
@@ -39,12 +41,14 @@ __all__ = [
     "KeyedProcessFunction",
     "KeyedStream",
     "MapFunction",
+    "MemorySize",
     "OutputTag",
     "ProcessFunction",
     "ProcessWindowFunction",
     "ReduceFunction",
     "RuntimeContext",
     "RuntimeExecutionMode",
+    "SlotSharingGroup",
     "StreamExecutionEnvironment",
     "TimeDomain",
     "TimeWindow",
@@ -53,3 +57,5 @@ __all__ = [
     "WindowFunction",
     "WindowedStream",
 ]
+
+public_module(__name__)

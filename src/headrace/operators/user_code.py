@@ -66,12 +66,13 @@ def user_error(
     site = of_traceback(error.__traceback__)
     returned_by = None if site or function is None else of_function(function)
     who = f"{'key_by behind ' if key_by else ''}operator {context.name!r}"
+    text = text_of(error)
     lines = [
         f"{who} (uid {context.uid}, subtask {context.subtask}) failed",
-        f"  {type(error).__name__}: {text_of(error)}",
+        f"  {type(error).__name__}: {text}",
         f"  {_NO_EXIT}" if isinstance(error, SystemExit) else "",
         f"  {_NO_RESULTS}" if not site and _is_not_iterable(error) else "",
-        f"  at {site}" if site else "",
+        f"  at {site}" if site and not text.endswith(f"at {site}") else "",
         f"  returned by {returned_by}" if returned_by else "",
         "" if record is NO_RECORD else f"  record: {record_text(record)}",
         f"  timer: {timer}" if timer else "",
