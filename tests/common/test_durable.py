@@ -208,7 +208,7 @@ MAY = {
     "common/temporary.py",
     "runtime/spark/class_archive.py",
     "runtime/spark/java.py",
-    "storage/object_maps.py",
+    "storage/fetched_files.py",
 }
 
 

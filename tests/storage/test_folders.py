@@ -16,18 +16,25 @@ from headrace.storage.folder import Folder
 from headrace.storage.locations import open_storage
 from headrace.storage.object_store import ObjectFolder
 from headrace.storage.posix import PosixFolder
+from tests.storage.azurite import Azurite
+from tests.storage.hdfs_cluster import HdfsCluster
 from tests.storage.s3_server import S3Server
 
 
-@pytest.fixture(params=["posix", "memory", "s3"])
+@pytest.fixture(
+    params=["posix", "memory", "s3", pytest.param("hdfs", marks=[pytest.mark.integration, pytest.mark.slow])]
+)
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
     made: Folder = PosixFolder(tmp_path / "deep" / "root")
     if request.param == "memory":
         pytest.importorskip("obstore")
         made = ObjectFolder(f"memory:///{uuid.uuid4().hex}", "deep/root")
-    if request.param == "s3":
-        server: S3Server = request.getfixturevalue("s3")
+    if request.param in ("s3", "azure"):
+        server: S3Server | Azurite = request.getfixturevalue(request.param)
         made = open_storage(f"{server.new_bucket()}/deep/root", options=server.options())
+    if request.param == "hdfs":
+        cluster: HdfsCluster = request.getfixturevalue("hdfs")
+        made = open_storage(f"{cluster.new_place()}/deep/root", options=cluster.options())
     made.make()
     return made
 

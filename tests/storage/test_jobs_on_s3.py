@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import threading
 import time
 from pathlib import Path
 
@@ -13,58 +12,19 @@ from rich.console import Console
 
 from headrace.cli.checkpoints import run_checkpoints
 from headrace.common.errors import JobSupersededError, StateCorruptedError
-from headrace.storage.folder import Folder
-from headrace.storage.locations import open_storage
-from headrace.storage.object_maps import WrittenFiles
+from headrace.storage.fetched_files import WrittenFiles
 from tests.reliability.support import small_jobs
-from tests.reliability.support.file_sinks import KINDS
-from tests.reliability.support.small_jobs import CrashError, SmallJob, WatchedSink, expected
+from tests.reliability.support.small_jobs import CrashError, WatchedSink
+from tests.storage.remote_job import CSV, PATIENCE, RemoteJob, wait_until
 from tests.storage.s3_server import Fault, S3Server, done_and_lost, done_but, done_but_late, refused
 
-PATIENCE = 60.0
-CSV = next(kind for kind in KINDS if kind.name == "csv-rolled-by-size")
 
-
-class JobOnS3:
+class JobOnS3(RemoteJob):
     """One small job with its bucket and its output."""
 
     def __init__(self, server: S3Server, folder: Path) -> None:
+        super().__init__(f"{server.new_bucket()}/jobs/small", server.options(), folder)
         self.server = server
-        self.output = folder / "output"
-        self.location = f"{server.new_bucket()}/jobs/small"
-        self.settings: dict[str, str] = {}
-        self._folder = folder
-
-    @property
-    def directory(self) -> Folder:
-        return open_storage(self.location, options=self.server.options())
-
-    def job(self, sink: WatchedSink | None = None, pause: float = 0.0, **more: str) -> SmallJob:
-        all_options = self.server.options() | more
-        options = {f"headrace.storage.{key.replace('_', '-')}": value for key, value in all_options.items()}
-        settings = {"execution.checkpointing.dir": self.location, **options, **self.settings}
-        settings["restart-strategy.exponential-delay.initial-backoff"] = "100 ms"
-        return SmallJob(self._folder, sink or WatchedSink(CSV.make(self.output)), settings, pause)
-
-    def run_at_last(self, stop_after: int | None) -> list[OSError]:
-        """Run as often as it takes; gives what it failed with."""
-        failures: list[OSError] = []
-        while len(failures) < 10:
-            try:
-                self.job().run(stop_after)
-            except OSError as error:
-                failures.append(error)
-            else:
-                return failures
-        raise AssertionError(f"it does not come to its end: {failures}")
-
-    def check(self) -> None:
-        assert CSV.records(self.output) == expected()
-
-    def epochs(self) -> int:
-        """The number of the newest manifest."""
-        names = self.directory.folder("manifests").names()
-        return max((int(name[:12]) for name in names if name != "newest"), default=0)
 
 
 @pytest.fixture
@@ -260,12 +220,5 @@ def test_the_command_line_shows_what_is_there(made: JobOnS3) -> None:
     assert (code, "job small (job id" in text) == (0, True)
     code, text = shown("s3://there-is-no-such-bucket/job")
     assert code == 1
-    code, text = shown("hdfs://host/job")
-    assert (code, "cannot be created exclusively" in text) == (1, True)
-
-
-def wait_until(condition: object) -> None:
-    end = time.monotonic() + PATIENCE
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < end
-        threading.Event().wait(0.02)
+    code, text = shown("webhdfs://host/job")
+    assert (code, "by its own protocol only" in text) == (1, True)

@@ -1,0 +1,193 @@
+"""The connection of this process to a name service: its client, how long it waits, and what its errors mean."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import re
+import threading
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.common.errors import CheckpointStorageError
+from headrace.storage.hdfs_settings import FAMILY, KEYTAB, PRINCIPAL, TICKET_CACHE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator
+
+Settings = tuple[tuple[str, str], ...]
+
+DEADLINE_SECONDS: Final = 60.0
+"""How long one request may take. The client would wait for ever for a name node whose machine is gone."""
+
+_NAME_NODES: Final = "dfs.ha.namenodes."
+
+_RPC_ERROR: Final = re.compile(r'(?:Fatal)?RPCError\("(?:[a-z]+\.)*([A-Za-z$]+)", "(.*?)(?:\\n\\tat |"\)$)', re.DOTALL)
+"""The class of Java's exception, and what it says, without its stack."""
+
+_ERRNO: Final = {
+    "AccessControlException": errno.EACCES,
+    "DSQuotaExceededException": errno.EDQUOT,
+    "NSQuotaExceededException": errno.EDQUOT,
+    "ParentNotDirectoryException": errno.ENOTDIR,
+    "PathIsNotEmptyDirectoryException": errno.ENOTEMPTY,
+}
+_ERRNO_OF_KINDS: Final[tuple[tuple[type[OSError], int], ...]] = (
+    (FileNotFoundError, errno.ENOENT),
+    (FileExistsError, errno.EEXIST),
+    (ConnectionResetError, errno.ECONNRESET),
+    (BrokenPipeError, errno.EPIPE),
+    (ConnectionAbortedError, errno.ECONNABORTED),
+)
+_NEVER: Final = ("InvalidPathException", "UnsupportedOperationException")
+_NEVER_OF_CLIENT: Final = ("InvalidArgument", "InvalidPath", "UrlParseError", "UnsupportedFeature")
+"""What would go wrong again."""
+
+_DISCONNECTED: Final = "disconnected"
+"""What the client says, besides errors of the system, when a connection has broken."""
+
+_PANIC: Final = "PanicException"
+"""What the client raises when it breaks down; the class is nowhere to be imported from, and no Exception."""
+
+
+class Connection:
+    """A client of a name service that does not wait for ever.
+
+    Args:
+        authority: the URI of the name service.
+        settings: how to reach it.
+
+    Raises:
+        CheckpointStorageError: when the library is missing, or a setting is wrong.
+    """
+
+    def __init__(self, authority: str, settings: Settings) -> None:
+        self._authority = authority
+        self._settings = dict(settings)
+        self._lock = threading.Lock()
+        self._client = _new_client(authority, self._settings)
+
+    def ask(self, where: str, request: Callable[[Any], Coroutine[Any, Any, Any]]) -> Any:
+        """The answer to a request that may be sent twice: once more when the connection breaks.
+
+        Args:
+            where: what it is about.
+            request: makes it, from the client.
+
+        Raises:
+            CheckpointStorageError: when it would go wrong again.
+            OSError: for whatever may pass. It may have been done all the same.
+        """
+        try:
+            return self.wait(where, request)
+        except ConnectionError:
+            return self.wait(where, request)
+
+    def wait(self, where: str, request: Callable[[Any], Coroutine[Any, Any, Any]]) -> Any:
+        """The answer to a request that is sent once; arguments and errors as with :meth:`ask`."""
+        client = self._client
+        future = asyncio.run_coroutine_threadsafe(request(client), _loop())
+        try:
+            with translated(where):
+                return future.result(DEADLINE_SECONDS)
+        except TimeoutError as error:
+            future.cancel()
+            self._turn_away_from(client)
+            raise OSError(errno.ETIMEDOUT, f"no answer within {DEADLINE_SECONDS:.0f} s", where) from error
+
+    def _turn_away_from(self, client: Any) -> None:
+        """Begin anew, with the next name node first."""
+        with self._lock:
+            if client is not self._client:
+                return
+            for key, value in self._settings.items():
+                if key.startswith(_NAME_NODES):
+                    first, _, rest = value.partition(",")
+                    self._settings[key] = f"{rest},{first}" if rest else first
+            self._client = _new_client(self._authority, self._settings)
+
+
+@lru_cache(maxsize=8)
+def connection(authority: str, settings: Settings) -> Connection:
+    """This process's connection to a name service; arguments and errors as with :class:`Connection`."""
+    return Connection(authority, settings)
+
+
+@lru_cache(maxsize=1)
+def _loop() -> asyncio.AbstractEventLoop:
+    """The loop of all requests of this process."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="headrace-hdfs", daemon=True).start()
+    return loop
+
+
+def _new_client(authority: str, settings: dict[str, str]) -> Any:
+    try:
+        from hdfs_native import AsyncClient
+    except ImportError as error:
+        raise CheckpointStorageError(
+            f"{authority}: HDFS needs a library that is not installed: pip install 'headrace[hdfs]', on executors too"
+        ) from error
+    config = {key: value for key, value in settings.items() if not key.startswith(FAMILY)}
+    is_named = bool(authority.partition("://")[2])
+    try:
+        return AsyncClient(
+            authority if is_named else None,  # the one of fs.defaultFS
+            config,
+            kerberos_principal=settings.get(PRINCIPAL),
+            kerberos_keytab=settings.get(KEYTAB),
+            kerberos_cache=settings.get(TICKET_CACHE),
+        )
+    except Exception as error:  # it has no class of its own for what is wrong with a setting
+        raise CheckpointStorageError(f"{authority} cannot be reached with these settings: {_told(error)}") from error
+
+
+@contextlib.contextmanager
+def translated(where: str) -> Iterator[None]:
+    """Has errors of the client be those of the system.
+
+    Args:
+        where: what it was about.
+    """
+    try:
+        yield
+    except TimeoutError:
+        raise
+    except OSError as error:
+        raise OSError(_errno_of(error), _told(error), where) from error
+    except RuntimeError as error:
+        raise _of_rpc(error, where) from error
+    except UnicodeEncodeError as error:
+        raise CheckpointStorageError(f"{where!r}: HDFS's names are text, which this is not") from error
+    except BaseException as error:
+        if type(error).__name__ != _PANIC:
+            raise
+        raise OSError(errno.EIO, f"the client of HDFS has broken down ({_told(error)})", where) from error
+
+
+def _errno_of(error: OSError) -> int:
+    """The number of an error to which the client gives none."""
+    if _DISCONNECTED in str(error):
+        return errno.ECONNRESET
+    if error.errno is not None:
+        return error.errno
+    return next((code for kind, code in _ERRNO_OF_KINDS if isinstance(error, kind)), errno.EIO)
+
+
+def _of_rpc(error: RuntimeError, where: str) -> OSError:
+    """What an error of the name node is, or one of the client about what it was given."""
+    said = _RPC_ERROR.match(str(error))
+    if said is None:
+        if str(error).startswith(_NEVER_OF_CLIENT):
+            return CheckpointStorageError(f"{where}: {_told(error)}")
+        return OSError(errno.EIO, _told(error), where)
+    kind, text = said[1], said[2].replace('\\"', '"')
+    if kind in _NEVER:
+        return CheckpointStorageError(f"{where}: {kind}: {text}")
+    return OSError(_ERRNO.get(kind, errno.EIO), f"{kind}: {text}", where)
+
+
+def _told(error: BaseException) -> str:
+    """What an error says, without Java's stack."""
+    return str(error).partition("\n")[0]
