@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from headrace.common.typeinfo import Types
 from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from headrace.state.hashing import hash_array
-from headrace.state.keyed_backend import KeyedStateBackend
+from headrace.state.keyed.backend import KeyedStateBackend
 from headrace.state.keys import KeyCodec, KeyColumn
+from headrace.state.keys.hashing import hash_array
 from headrace.state.runs import ALL_HASHES, RunStore
 from headrace.state.task_state import TaskState
 from headrace.storage.posix import PosixFolder

@@ -169,7 +169,7 @@ def test_who_takes_over_much_too_late_leaves_nothing(tmp_path: Path, monkeypatch
     store, first = begun(tmp_path)
     store.write(epoch(first))
     older, younger = (CheckpointStore(PosixFolder(tmp_path)) for _ in range(2))
-    original = older._create
+    original = older._manifests.create
     newest: list[Manifest] = []
 
     def create(manifest: Manifest) -> bool:
@@ -181,7 +181,7 @@ def test_who_takes_over_much_too_late_leaves_nothing(tmp_path: Path, monkeypatch
                 younger.collect_garbage()
         return original(manifest)
 
-    monkeypatch.setattr(older, "_create", create)
+    monkeypatch.setattr(older._manifests, "create", create)
     with pytest.raises(JobSupersededError):
         older.take_over(epoch(first))
     assert [path.name for path in (tmp_path / "manifests").glob("0*")] == [f"{newest[-1].epoch:012}.json"]

@@ -95,14 +95,14 @@ def test_of_two_that_take_over_the_younger_one_owns(store: CheckpointStore) -> N
 
 def written_between_check_and_end(store: CheckpointStore, mine: Manifest, between: Callable[[], None]) -> None:
     """Lets ``store`` write a manifest and does something before it finds out who owns the job."""
-    create = store._create
+    create = store._manifests.create
 
     def create_and_pause(new: Manifest) -> bool:
         done = create(new)
         between()
         return done
 
-    with mock.patch.object(store, "_create", create_and_pause), pytest.raises(JobSupersededError):
+    with mock.patch.object(store._manifests, "create", create_and_pause), pytest.raises(JobSupersededError):
         store.write(mine)
 
 
@@ -124,7 +124,7 @@ def test_what_a_superseded_owner_wrote_too_late_goes(store: CheckpointStore) -> 
     written_between_check_and_end(store, late, lambda: taken.append(other.take_over(first)))
     assert taken[0].epoch == late.epoch + 1
     assert other.latest() == taken[0]
-    assert late.epoch not in other._numbers()
+    assert late.epoch not in other._manifests.numbers()
 
 
 def test_taking_over_while_the_owner_writes_epoch_after_epoch(tmp_path: Path) -> None:

@@ -35,8 +35,8 @@ DOUBLING = """
         limit = None if rate is None else RateLimiterStrategy.per_second(rate)
         source = DataGeneratorSource(lambda index: index, count, limit, Types.LONG())
         graph = StreamGraph()
-        graph.add(specs.SourceSpec(source), "numbers", output_type=Types.LONG())
-        graph.add(specs.MapSpec(lambda value: value * 2), "double", (Edge(0),), Types.LONG())
+        graph.add(specs.SourceSpec(source), "numbers")
+        graph.add(specs.MapSpec(lambda value: value * 2, Types.LONG()), "double", (Edge(0),))
         graph.add(specs.SinkSpec(PrintSink()), "print", (Edge(1),))
         return graph
 

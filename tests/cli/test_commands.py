@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import headrace
-from headrace.cli import main
+from headrace.cli import doctor
 from headrace.cli.main import app
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def test_an_error_of_headrace_is_one_message(script: Callable[..., Path]) -> Non
 def test_a_failing_function_is_one_message(script: Callable[..., Path]) -> None:
     path = script("""
         graph = doubling(5)
-        graph.update(1, spec=specs.MapSpec(lambda value: 1 // (value - 3)))
+        graph.update(1, spec=specs.MapSpec(lambda value: 1 // (value - 3), Types.LONG()))
         execute(graph)
     """)
     result = invoke("run", "--runtime", "local", path)
@@ -170,7 +170,7 @@ def test_doctor_hands_on_settings_of_spark(monkeypatch: pytest.MonkeyPatch) -> N
         asked.append((dict(settings), master))
         return 1
 
-    monkeypatch.setattr(main, "run_doctor", fake)
+    monkeypatch.setattr(doctor, "run_doctor", fake)
     result = invoke("doctor", "-D", "spark.ui.enabled=false", "-D", "parallelism.default=2", "--master", "local[2]")
     assert result.exit_code == 1
     assert asked == [({"spark.ui.enabled": "false"}, "local[2]")]

@@ -78,9 +78,8 @@ ENDLESS = """
         {body}
 
     graph = StreamGraph()
-    graph.add(specs.SourceSpec(DataGeneratorSource(lambda index: index, 10, type_info=Types.LONG())), "numbers",
-              output_type=Types.LONG())
-    graph.add(specs.MapSpec(never_returns), "map", (Edge(0),), Types.LONG())
+    graph.add(specs.SourceSpec(DataGeneratorSource(lambda index: index, 10, type_info=Types.LONG())), "numbers")
+    graph.add(specs.MapSpec(never_returns, Types.LONG()), "map", (Edge(0),))
     graph.add(specs.SinkSpec(PrintSink()), "print", (Edge(1),))
     execute(graph)
 """
@@ -198,9 +197,15 @@ def test_ctrl_c_stops_at_an_epoch_on_spark_as_well(start: Start, script: Callabl
 
 @pytest.mark.spark
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(("moment", "number"), [("spark-submit runs", signal.SIGINT), ("Java is up", signal.SIGTERM)])
+@pytest.mark.parametrize(
+    ("moment", "number", "expected"),
+    [
+        ("Java starts, beside the program", signal.SIGINT, "interrupted before the first epoch"),
+        ("Java is up", signal.SIGTERM, "interrupted while Spark starts"),
+    ],
+)
 def test_a_signal_while_spark_starts_leaves_no_process_behind(
-    start: Start, script: Callable[..., Path], moment: str, number: signal.Signals
+    start: Start, script: Callable[..., Path], moment: str, number: signal.Signals, expected: str
 ) -> None:
     process = start("run", "--master", "local[1]", script("execute(doubling(10**9, rate=2000))\n"))
     children = psutil.Process(process.pid).children
@@ -211,7 +216,7 @@ def test_a_signal_while_spark_starts_leaves_no_process_behind(
     process.send_signal(number)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 128 + number
-    assert "interrupted while Spark starts" in errors
+    assert expected in errors
     assert "Traceback" not in errors
     assert "Exception" not in errors
     gone, alive = psutil.wait_procs(started, timeout=30)

@@ -114,3 +114,12 @@ def test_sigterm_counts_as_well(job: FakeJob) -> None:
         with pytest.raises(SystemExit) as ended:
             press(guard, 4, signal.SIGTERM)
     assert ended.value.code == guard.exit_code == 143
+
+
+def test_the_user_is_told_before_it_is_done(job: FakeJob) -> None:
+    """Calling off an epoch may take a while."""
+    with InterruptGuard(lambda text: job.calls.append("told")) as guard:
+        press(guard, 1)
+        wait_until(lambda: job.calls == ["told", "stop"])
+        press(guard, 2)
+        wait_until(lambda: job.calls == ["told", "stop", "told", "cancel"])

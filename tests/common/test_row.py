@@ -24,6 +24,28 @@ def test_slices_and_attributes() -> None:
     assert NAMED.age == 11
 
 
+def test_a_field_is_set_as_it_is_read() -> None:
+    row = Row(name="Alice", age=11, _id=1, as_dict=2)
+    row.age += 1
+    row["_id"] = 7
+    assert row == Row(name="Alice", age=12, _id=7, as_dict=2)
+    for name in ("_id", "as_dict"):
+        with pytest.raises(AttributeError, match=rf"the field '{name}' is reached as row\['{name}'\]"):
+            setattr(row, name, 3)
+    with pytest.raises(AttributeError, match="the row has no field 'amount': its fields are name, age, _id, as_dict"):
+        row.amount = 3
+    with pytest.raises(AttributeError, match=r"no field 'amount': its fields have no names: write row\[0\] = \.\.\."):
+        POSITIONAL.amount = 3
+    with pytest.raises(AttributeError, match="the row has no field 'amount': its fields are name, age"):
+        _ = NAMED.amount
+
+
+def test_a_changed_row_can_be_copied_and_pickled() -> None:
+    row = Row(name="Alice", age=11)
+    row.age = 12
+    assert pickle.loads(pickle.dumps(row)) == copy.copy(row) == copy.deepcopy(row) == Row(name="Alice", age=12)
+
+
 def test_iteration_length_and_containment() -> None:
     assert list(NAMED) == ["Alice", 11]
     assert len(NAMED) == 2

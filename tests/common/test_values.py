@@ -6,8 +6,9 @@ import array
 import collections
 import datetime
 import enum
+import re
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypedDict
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -19,12 +20,30 @@ from headrace.common.errors import InvalidTypeError
 from headrace.common.row import Row, RowKind
 from headrace.common.time import Instant
 from headrace.common.typeinfo import TypeInformation, Types
+from headrace.common.values import handler_of
 
 NOON = datetime.datetime(2024, 2, 29, 12)
 NOON_UTC = NOON.replace(tzinfo=datetime.UTC)
 EAST, WEST = (datetime.timezone(datetime.timedelta(hours=hours)) for hours in (1, -1))
 PAIR = Types.TUPLE([Types.LONG(), Types.DOUBLE()])
 NAMED = Types.ROW_NAMED(["id", "age"], [Types.LONG(), Types.BYTE()])
+
+
+class Point(TypedDict):
+    x: int
+
+
+class Odd:
+    """Has no truth value for whether it is equal to something, like ``pandas.NA``."""
+
+    def __eq__(self, other: object) -> bool:
+        raise TypeError
+
+    def __hash__(self) -> int:
+        return 1
+
+
+ODD = Odd()
 
 
 class Level(enum.IntEnum):
@@ -227,3 +246,24 @@ def test_objects_of_the_main_module_are_pickled_by_value(monkeypatch: pytest.Mon
     monkeypatch.delattr(__main__, "Scripted")
     (restored,) = array_to_values(Types.PICKLED_BYTE_ARRAY(), stored)
     assert restored.number == 5
+
+
+@pytest.mark.parametrize(
+    ("info", "value", "path"),
+    [
+        (Types.of(Point), {ODD: 1}, ""),
+        (Types.of(Point), {"x": ODD}, ", field 'x'"),
+        (Types.MAP(Types.STRING(), Types.LONG()), {ODD: 1}, ", key 0"),
+        (Types.MAP(Types.STRING(), Types.LONG()), {"a": ODD}, ", value 0"),
+        (Types.PRIMITIVE_ARRAY(Types.LONG()), [ODD], "[0]"),
+        (Types.ROW_NAMED(["x"], [Types.LONG()]), {"x": ODD}, ", field 'x'"),
+        (Types.LONG(), ODD, ""),
+    ],
+)
+def test_a_value_that_cannot_even_be_compared_is_refused_like_any_other(
+    info: TypeInformation, value: Any, path: str
+) -> None:
+    with pytest.raises(InvalidTypeError, match=re.escape(f"the value{path}: got ")):
+        handler_of(info).coerce(value)
+    with pytest.raises(InvalidTypeError, match=re.escape(f"row 0{path}: got ")):
+        layout_of(info).coerced_rows([value])

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 import threading
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
@@ -14,10 +12,10 @@ from headrace.common.errors import InvalidProgramError, JobExecutionError, Unsup
 from headrace.connectors.collect import CollectSink
 from headrace.connectors.print_sink import PrintSink
 from headrace.connectors.sink import CommitterContext
+from headrace.datastream import StreamExecutionEnvironment
 from headrace.graph.specs import SinkSpec
 
 if TYPE_CHECKING:
-    from headrace.datastream import StreamExecutionEnvironment
     from headrace.datastream.data_stream import DataStream
     from tests.datastream.conftest import Job, Submissions
 
@@ -142,9 +140,7 @@ class Target:
 
 
 def test_dataframe(env: StreamExecutionEnvironment, jobs: Submissions, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = ModuleType("headrace.client.dataframe")
-    module.DataFrameTarget = Target  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "headrace.client.dataframe", module)
+    monkeypatch.setattr("headrace.client.dataframe.DataFrameTarget", Target)
     assert env.from_sequence(1, 4).to_dataframe("frame") == "the frame"
     assert Target.made == [(Types.LONG(), Configuration())]
     assert jobs[0].name == "frame"
@@ -156,7 +152,7 @@ def test_dataframe_of_an_endless_stream(endless: DataStream) -> None:
         endless.to_dataframe()
 
 
-def test_dataframe_without_spark(env: StreamExecutionEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "headrace.client.dataframe", None)
-    with pytest.raises(UnsupportedOperationError, match="FileSink"):
+def test_dataframe_without_spark() -> None:
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict({"headrace.runtime": "local"}))
+    with pytest.raises(UnsupportedOperationError, match=r"needs Spark; .* use execute_and_collect\(\)"):
         env.from_sequence(1, 4).to_dataframe()

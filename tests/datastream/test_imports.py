@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+import headrace
 
 IMPORTS = """
 from pyflink.common import Types
@@ -96,6 +101,31 @@ def test_unknown_names_are_import_errors(module: str) -> None:
 )
 def test_every_module_can_be_imported_first(module: str) -> None:
     subprocess.run([sys.executable, "-c", f"import headrace.datastream.{module}"], check=True)
+
+
+def test_modules_that_define_nothing_are_those_that_pyflink_s_names_need() -> None:
+    package = Path(headrace.__file__).parent
+    table = (package.parents[1] / "docs" / "architecture.md").read_text().split("### PyFlink's module names")[1]
+    rows = [row.split("|")[1] for row in table.split("\n## ")[0].splitlines() if row.startswith("| `")]
+    told = {name for row in rows for name in re.findall(r"`([a-z_.]+)`", row)}
+    found = {
+        ".".join(path.relative_to(package).with_suffix("").parts)
+        for folder in ("common", "datastream", "expressions", "formats", "connectors", "testing")
+        for path in (package / folder).rglob("*.py")
+        if path.name != "__init__.py" and not _defined(path)
+    }
+    assert found == told
+
+
+def _defined(path: Path) -> list[ast.stmt]:
+    """What a module has besides its docstring, imports and ``__all__``, and the look-up of names of higher packages."""
+    statements = ast.parse(path.read_text()).body[1:]
+    imports = (ast.Import, ast.ImportFrom, ast.If)
+    return [
+        statement
+        for statement in statements
+        if not isinstance(statement, imports) and not ast.unparse(statement).startswith(("__all__", "def __getattr__"))
+    ]
 
 
 def test_programs_need_no_spark() -> None:

@@ -87,9 +87,9 @@ def test_process(keyed: KeyedStream, graph: StreamGraph) -> None:
     stream = keyed.process(function)
     assert type(stream) is DataStream
     assert stream.get_type() == Types.LONG()
-    assert graph[1].spec == specs.KeyedProcessSpec(function)
+    assert graph[1].spec == specs.KeyedProcessSpec(function, Types.LONG())
     assert graph[1].name == "KeyedProcess"
-    assert graph[1].key is not None
+    assert graph[1].inputs[0].key is not None
 
 
 def test_process_takes_a_process_function_as_well(keyed: KeyedStream) -> None:
@@ -131,7 +131,7 @@ def test_text_has_an_order(keyed: KeyedStream, method: str) -> None:
 
 def test_what_a_collection_holds_says_nothing_of_what_reduce_makes(keyed: KeyedStream, graph: StreamGraph) -> None:
     assert keyed.reduce(lambda one, other: [one, other]).get_type() == Types.PICKLED_BYTE_ARRAY()
-    key = graph[2].key
+    key = graph[2].inputs[0].key
     assert key is not None
     assert (key.fields, key.codec.type) == (None, keyed.get_key_type())
     assert key.selector(("a", 1)) == "a"
@@ -175,8 +175,9 @@ def test_plain_functions_stay_plain(keyed: KeyedStream, graph: StreamGraph, meth
 
     stream = getattr(keyed, method)(function)
     assert type(stream) is DataStream
-    assert graph[1].spec == spec(function)
-    assert graph[1].key is not None
+    assert type(graph[1].spec) is spec
+    assert graph[1].spec.function is function
+    assert graph[1].inputs[0].key is not None
 
 
 @pytest.mark.parametrize(
@@ -188,7 +189,7 @@ def test_opened_functions_may_have_state(
     getattr(keyed, method)(function)
     spec = graph[1].spec
     assert isinstance(spec, specs.KeyedProcessSpec)
-    assert graph[1].output_type == (PAIR if method == "filter" else Types.LONG())
+    assert graph[1].type_of(None) == (PAIR if method == "filter" else Types.LONG())
     spec.function.open("context")
     assert list(spec.function.process_element(3, None)) == results
     spec.function.close()

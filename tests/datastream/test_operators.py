@@ -81,10 +81,10 @@ def length(value: str) -> int:
 def test_map(env: StreamExecutionEnvironment, graph: StreamGraph, function: Any, declared: Any, expected: Any) -> None:
     stream = env.from_collection(["a"]).map(function, declared)
     source, node = graph
-    assert node.spec == specs.MapSpec(function)
+    assert node.spec == specs.MapSpec(function, expected)
     assert node.name == stream.get_name() == "Map"
     assert node.inputs == (Edge(source.id),)
-    assert node.output_type == stream.get_type() == expected
+    assert node.type_of(None) == stream.get_type() == expected
     assert node.call_site.function == "test_map"
 
 
@@ -100,7 +100,7 @@ def test_flat_map(
     env: StreamExecutionEnvironment, graph: StreamGraph, function: Any, declared: Any, expected: Any
 ) -> None:
     assert env.from_collection(["a"]).flat_map(function, declared).get_type() == expected
-    assert graph[1].spec == specs.FlatMapSpec(function)
+    assert graph[1].spec == specs.FlatMapSpec(function, expected)
     assert graph[1].name == "FlatMap"
 
 
@@ -115,7 +115,7 @@ def test_filter_keeps_the_type(env: StreamExecutionEnvironment, graph: StreamGra
 def test_process(env: StreamExecutionEnvironment, graph: StreamGraph, declared: Any, expected: Any) -> None:
     function = Split()
     assert env.from_collection(["a"]).process(function, declared).get_type() == expected
-    assert graph[1].spec == specs.ProcessSpec(function)
+    assert graph[1].spec == specs.ProcessSpec(function, expected)
     assert graph[1].name == "Process"
 
 
@@ -127,7 +127,7 @@ def test_process_with_timers_needs_keys(env: StreamExecutionEnvironment) -> None
 def test_map_batches(env: StreamExecutionEnvironment, graph: StreamGraph) -> None:
     stream = env.from_collection([("a", 1)]).map_batches(length, Types.TUPLE([Types.LONG()]))
     assert stream.get_type() == Types.TUPLE([Types.LONG()])
-    assert graph[1].spec == specs.MapBatchesSpec(length)
+    assert graph[1].spec == specs.MapBatchesSpec(length, stream.get_type())
 
 
 def test_map_batches_needs_columns_on_both_sides(env: StreamExecutionEnvironment) -> None:
@@ -186,7 +186,7 @@ def test_print(env: StreamExecutionEnvironment, graph: StreamGraph) -> None:
     assert isinstance(graph[1].spec, specs.SinkSpec)
     assert repr(graph[1].spec.sink) == "PrintSink('id')"
     assert graph[1].name == sink.get_name() == "Print to Std. Out"
-    assert graph[1].output_type is None
+    assert graph[1].outputs.output_type is None
 
 
 def test_sink(env: StreamExecutionEnvironment, graph: StreamGraph) -> None:

@@ -37,7 +37,7 @@ def even(env: StreamExecutionEnvironment, request: pytest.FixtureRequest) -> Dat
 def test_side_output(even: DataStream, graph: StreamGraph) -> None:
     odd = even.name("even").get_side_output(ODD)
     assert odd.get_type() == Types.LONG()
-    assert graph[1].side_types == (("odd", Types.LONG()),)
+    assert graph[1].outputs.side_types == {"odd": Types.LONG()}
     odd.print()
     (edge,) = graph[2].inputs
     assert (edge.source, edge.side_output) == (1, "odd")
@@ -46,13 +46,13 @@ def test_side_output(even: DataStream, graph: StreamGraph) -> None:
 def test_asking_again_changes_nothing(even: DataStream, graph: StreamGraph) -> None:
     even.get_side_output(ODD)
     even.get_side_output(OutputTag("odd", Types.LONG()))
-    assert graph[1].side_types == (("odd", Types.LONG()),)
+    assert graph[1].outputs.side_types == {"odd": Types.LONG()}
 
 
 def test_several_side_outputs(even: DataStream, graph: StreamGraph) -> None:
     even.get_side_output(ODD)
     assert even.get_side_output(OutputTag("other")).get_type() == Types.PICKLED_BYTE_ARRAY()
-    assert graph[1].side_types == (("odd", Types.LONG()), ("other", Types.PICKLED_BYTE_ARRAY()))
+    assert graph[1].outputs.side_types == {"odd": Types.LONG(), "other": Types.PICKLED_BYTE_ARRAY()}
 
 
 def test_one_id_has_one_type(even: DataStream) -> None:

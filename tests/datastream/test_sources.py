@@ -43,7 +43,7 @@ def test_collection_with_a_declared_type(env: StreamExecutionEnvironment, graph:
     assert isinstance(node.spec, SourceSpec)
     assert isinstance(node.spec.source, CollectionSource)
     assert node.name == stream.get_name() == "Collection Source"
-    assert node.output_type == stream.get_type() == Types.TUPLE([Types.STRING(), Types.INT()])
+    assert node.type_of(None) == stream.get_type() == Types.TUPLE([Types.STRING(), Types.INT()])
     assert node.call_site.file == __file__
     assert node.call_site.function == "test_collection_with_a_declared_type"
     assert stream.get_execution_environment() is env
@@ -122,7 +122,7 @@ def test_source_with_event_time(
     assert isinstance(watermarks.spec, TimestampsSpec)
     assert watermarks.spec.strategy is strategy
     assert watermarks.name == "numbers Watermarks"
-    assert watermarks.output_type == Types.LONG()
+    assert watermarks.type_of(None) == Types.LONG()
     assert [edge.source for edge in watermarks.inputs] == [source.id]
     assert [edge.source for edge in mapped.inputs] == [watermarks.id]
 
@@ -156,13 +156,13 @@ def test_declared_type_can_only_confirm_that_of_the_source(env: StreamExecutionE
 def test_dead_letters(env: StreamExecutionEnvironment, graph: StreamGraph) -> None:
     tag = OutputTag("bad")
     stream = env.from_source(RejectingSource(tag), ASCENDING, "numbers")
-    assert graph[0].side_types == (("bad", DEAD_LETTER),)
+    assert graph[0].outputs.side_types == {"bad": DEAD_LETTER}
     rejected = stream.get_side_output(tag)
     assert rejected.get_type() == DEAD_LETTER
     rejected.print()
     (edge,) = graph[2].inputs
     assert (edge.source, edge.side_output) == (0, "bad")
-    assert graph[0].side_types == (("bad", DEAD_LETTER),)
+    assert graph[0].outputs.side_types == {"bad": DEAD_LETTER}
 
 
 def test_source_without_dead_letters_has_no_side_output(env: StreamExecutionEnvironment) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from headrace.cli.main import app
-from headrace.expressions.methods import FunctionMethods
+from headrace.expressions.methods import ExpressionMethods
 from tests.docs.documents import DOCS, example
 
 PAGE = DOCS / "expressions.md"
@@ -26,4 +26,4 @@ def test_the_example_prints_what_it_says(tmp_path: Path) -> None:
 
 def test_every_function_is_listed() -> None:
     listed = set(re.findall(r"(\w+)\(", PAGE.read_text()))
-    assert {name for name in vars(FunctionMethods) if not name.startswith("_")} <= listed
+    assert {name for name in vars(ExpressionMethods) if not name.startswith("_")} <= listed

@@ -22,8 +22,8 @@ from headrace.graph.nodes import KeySelection
 from headrace.graph.partitioning import FORWARD, HASH, REBALANCE, Partitioning, Receivers
 from headrace.operators.keyed import KeyedBatch
 from headrace.plan.job_plan import PlannedEdge
-from headrace.state.key_groups import partitions_of_hashes
 from headrace.state.keys import KeyCodec
+from headrace.state.keys.groups import partitions_of_hashes
 
 ACTIVE, IDLE, FINISHED = ChannelStatus.ACTIVE, ChannelStatus.IDLE, ChannelStatus.FINISHED
 

@@ -16,10 +16,11 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.row import Row
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.exchange.envelope import Envelope, Kind, from_record_batch, to_record_batch
-from headrace.exchange.keying import KeyFunctionError, keys_of
+from headrace.exchange.keying import keys_of
 from headrace.exchange.payload import Decoder, decode, encode
 from headrace.graph.nodes import KeySelection
 from headrace.operators.keyed import KeyedBatch
+from headrace.operators.user_code import RecordError
 from headrace.state.keys import KeyCodec
 
 
@@ -156,7 +157,7 @@ def test_keys_that_only_route_stay_behind() -> None:
 
 
 def test_a_failing_key_function_names_the_record() -> None:
-    with pytest.raises(KeyFunctionError) as caught:
+    with pytest.raises(RecordError) as caught:
         keys_of(batch_of(Types.LONG(), [1, 0, 2]), key_of(Types.LONG(), lambda row: 1 // row))
     assert caught.value.record == 0
     assert isinstance(caught.value.__cause__, ZeroDivisionError)

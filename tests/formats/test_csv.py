@@ -126,6 +126,53 @@ def test_a_bad_line_fails_the_job(tmp_path: Path, line: str) -> None:
         run(tmp_path, CsvFormat(PAIRS)).to_end()
 
 
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("x,a", r"column 'id': invalid value 'x' for Long; the line is 'x,a'"),
+        ("99999999999999999999,a", r"column 'id': invalid value '99999999999999999999' for Long; the line"),
+        ("1", r"expected 2 columns, got 1; the line is '1'"),
+        ("1,a,b", r"expected 2 columns, got 3; the line is '1,a,b'"),
+        ("a,é" + "x" * 2000, r"column 'id': invalid value 'a' for Long"),
+        ("4,\udcff", "invalid UTF8 data"),
+    ],
+)
+@pytest.mark.parametrize("block", [64, 1 << 20])
+def test_errors_name_line_and_column(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, reason: str, block: int
+) -> None:
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", block)
+    (tmp_path / "a.csv").write_bytes(("1,good\n" * 99 + f"{line}\n2,b\n").encode(errors="surrogateescape"))
+    with pytest.raises(BadRecordError, match=rf"a\.csv:100: .*{reason}") as caught:
+        run(tmp_path, CsvFormat(PAIRS)).to_end()
+    assert "Row #" not in str(caught.value)
+
+
+def test_a_wrong_value_is_told_with_its_column_wherever_the_file_has_it(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("name,other,id\nAda,,1\nBob,,2\nEve,,three\n")
+    with pytest.raises(BadRecordError, match=r"a\.csv:4: column 'id': invalid value 'three' for Long"):
+        run(tmp_path, CsvFormat(PAIRS, header=True)).to_end()
+
+
+@pytest.mark.parametrize(
+    ("data", "is_hinted"),
+    [
+        ("id,name\n1,a\n", True),
+        ("\ufeffName,ID\nx,1\n", True),
+        ('"key","label"\n1,a\n', True),
+        ("id,name,more\n1,a,b\n", True),
+        ("x 1,a\n1,a\n", False),
+        ("1,a\nid,name\n", False),
+        ("1,a,b\n", False),
+    ],
+)
+def test_a_first_line_that_looks_like_a_header_is_told(tmp_path: Path, data: str, is_hinted: bool) -> None:
+    (tmp_path / "a.csv").write_bytes(data.encode())
+    with pytest.raises(BadRecordError) as caught:
+        run(tmp_path, CsvFormat(PAIRS)).to_end()
+    assert ("which seems to name the columns: then say header=True" in str(caught.value)) == is_hinted
+
+
 @pytest.mark.parametrize("block", [5, 1 << 20])
 def test_quoted_newlines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     monkeypatch.setattr(blocks, "BLOCK_BYTES", block)
@@ -140,7 +187,7 @@ def test_quoted_newlines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block:
     assert len(job.to_end()) == 6
     ((where, raw, reason),) = job.rejected
     assert (where[-3:], raw) == (":11", "x,bad")
-    assert "int64" in reason
+    assert reason == "column 'id': invalid value 'x' for Long"
 
 
 def test_a_quote_that_is_never_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

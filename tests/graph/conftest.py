@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
+from headrace.common.output_tag import OutputTag
 from headrace.common.time import Duration, Time
 from headrace.common.typeinfo import Types
 from headrace.connectors.print_sink import PrintSink
-from headrace.connectors.sequence import NumberSequenceSource
 from headrace.graph import specs
 from headrace.graph.nodes import Edge, KeySelection
 from headrace.graph.partitioning import HASH
+from headrace.graph.specs import InputKind, PassingSpec
 from headrace.graph.stream_graph import StreamGraph
+from headrace.graph.window_specs import ColumnarWindowSpec
 from headrace.operators.window.aggregates import count, first
 from headrace.plan.planner import PlanSettings, plan_job
 from headrace.state.keys import KeyCodec
+from headrace.testing.manual_source import ManualSource
 from headrace.time.watermark_strategy import WatermarkStrategy
 from headrace.time.windows import TumblingEventTimeWindows
 
@@ -24,6 +28,13 @@ if TYPE_CHECKING:
     from headrace.plan.job_plan import JobPlan
 
 PAYMENT = Types.ROW_NAMED(["card", "merchant", "amount"], [Types.STRING(), Types.STRING(), Types.DOUBLE()])
+
+
+@dataclass(frozen=True, slots=True)
+class TwoInputs(PassingSpec):
+    """Any records on two inputs."""
+
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.ANY, InputKind.ANY)
 
 
 def keyed_by(source: int, field: str, **more: Any) -> Edge:
@@ -35,7 +46,7 @@ def add_sink(graph: StreamGraph, name: str, edge: Edge) -> int:
 
 
 def add_source(graph: StreamGraph, name: str) -> int:
-    return graph.add(specs.SourceSpec(NumberSequenceSource(0, 9)), name, output_type=PAYMENT).id
+    return graph.add(specs.SourceSpec(ManualSource(PAYMENT)), name).id
 
 
 @pytest.fixture
@@ -45,13 +56,12 @@ def payments() -> StreamGraph:
     source = add_source(graph, "Source: payments")
     graph.update(source, uid="payments", description="card payments of the demo")
     strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5))
-    timed = graph.add(specs.TimestampsSpec(strategy), "Timestamps/Watermarks", (Edge(source),), PAYMENT).id
-    rule = graph.add(specs.KeyedProcessSpec(None), "Card rule", (keyed_by(timed, "card"),), Types.STRING()).id
+    timed = graph.add(specs.TimestampsSpec(strategy), "Timestamps/Watermarks", (Edge(source),)).id
+    rule = graph.add(specs.KeyedProcessSpec(None, Types.STRING()), "Card rule", (keyed_by(timed, "card"),)).id
     graph.update(rule, uid="card-rule")
-    spec = specs.ColumnarWindowSpec(TumblingEventTimeWindows.of(Time.minutes(1)), (count(), first("amount")))
-    window = graph.add(
-        spec, "Totals", (keyed_by(timed, "merchant"),), Types.LONG(), (("late", PAYMENT),), parallelism=1
-    ).id
+    minutes = TumblingEventTimeWindows.of(Time.minutes(1))
+    spec = ColumnarWindowSpec(minutes, (count(), first("amount")), late_tag=OutputTag("late"))
+    window = graph.add(spec, "Totals", (keyed_by(timed, "merchant"),), parallelism=1).id
     add_sink(graph, "Sink: alerts", Edge(rule))
     add_sink(graph, "Sink: totals", Edge(window))
     add_sink(graph, "Sink: late", Edge(window, side_output="late"))

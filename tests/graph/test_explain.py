@@ -17,6 +17,7 @@ from headrace.graph.stream_graph import StreamGraph
 from headrace.plan.explain import plan_diagram, plan_document
 from headrace.plan.planner import PlanSettings, plan_job
 from headrace.state.keys import KeyCodec
+from tests.graph.conftest import add_source
 
 if TYPE_CHECKING:
     from headrace.plan.job_plan import JobPlan
@@ -117,9 +118,9 @@ def test_an_exchange_that_skips_a_stage_says_so() -> None:
     graph = StreamGraph()
     key = KeySelection(KeyCodec.for_type(Types.LONG()), None, (0,))
     first, second = (Edge(number, HASH, key=key) for number in (0, 1))
-    graph.add(specs.MapSpec(None), "start", output_type=Types.LONG())
-    graph.add(specs.KeyedProcessSpec(None), "once", (first,), Types.LONG())
-    graph.add(specs.KeyedProcessSpec(None), "twice", (second, first), Types.LONG())
+    add_source(graph, "start")
+    graph.add(specs.KeyedProcessSpec(None, Types.LONG()), "once", (first,))
+    graph.add(specs.KeyedProcessSpec(None, Types.LONG()), "twice", (second, first))
     graph.add(specs.SinkSpec(PrintSink()), "sink", (Edge(2),))
     text = draw_text(plan_diagram(plan_job(graph, PlanSettings("skips", 2, 128, is_batch=True))))
     assert "   │ HASH(0)  [0] → [2] (passes through stage 1)\n" in text

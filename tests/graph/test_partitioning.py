@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from headrace.common.batch import Batch
 from headrace.common.typeinfo import Types
 from headrace.graph.partitioning import FORWARD, HASH, REBALANCE, Partitioning, Receivers
-from headrace.state.key_groups import partitions_of_hashes
 from headrace.state.keys import KeyCodec
+from headrace.state.keys.groups import partitions_of_hashes
 
 CODEC = KeyCodec.for_type(Types.LONG())
 

@@ -12,10 +12,10 @@ from headrace.graph.diagram import graph_diagram
 from headrace.graph.diagram_mermaid import draw_mermaid, escape
 from headrace.graph.diagram_text import draw_text
 from headrace.graph.execution_plan import graph_document
-from headrace.graph.labels import key_label
 from headrace.graph.nodes import Edge, KeySelection
 from headrace.graph.stream_graph import StreamGraph
 from headrace.state.keys import KeyCodec
+from tests.graph.conftest import TwoInputs, add_source
 
 
 def test_text_is_a_tree_from_the_sources_down(payments: StreamGraph) -> None:
@@ -95,9 +95,8 @@ def test_json_has_the_shape_of_flinks_execution_plan(payments: StreamGraph) -> N
 
 def test_json_names_the_side_of_an_input() -> None:
     graph = StreamGraph()
-    left = graph.add(specs.MapSpec(None), "left", output_type=Types.LONG()).id
-    right = graph.add(specs.MapSpec(None), "right", output_type=Types.LONG()).id
-    graph.add(specs.MapSpec(None), "join", (Edge(left), Edge(right, input_index=1)), Types.LONG())
+    left, right = add_source(graph, "left"), add_source(graph, "right")
+    graph.add(TwoInputs(), "join", (Edge(left), Edge(right, input_index=1)))
     assert [edge["side"] for edge in graph_document(graph)["nodes"][2]["predecessors"]] == ["first", "second"]
 
 
@@ -120,22 +119,22 @@ def test_mermaid_names_mean_nothing_to_mermaid(name: str, escaped: str) -> None:
 
 def test_names_stay_on_one_line_of_the_text() -> None:
     graph = StreamGraph()
-    graph.add(specs.MapSpec(None), "two\nlines \x1b[31m", output_type=Types.LONG())
+    add_source(graph, "two\nlines \x1b[31m")
     assert draw_text(graph_diagram(graph)).splitlines()[2] == r"[0] two\nlines \x1b[31m"
 
 
 def test_hostile_names_survive_in_json() -> None:
     graph = StreamGraph()
     name = 'a "b"\n{c} 計数'
-    graph.add(specs.MapSpec(None), name, output_type=Types.LONG())
+    add_source(graph, name)
     assert graph_document(graph)["nodes"][0]["type"] == name
 
 
 def test_a_graph_deeper_than_pythons_stack_is_drawn() -> None:
     graph = StreamGraph()
-    graph.add(specs.MapSpec(None), "start", output_type=Types.LONG())
+    add_source(graph, "start")
     for number in range(1, 1500):
-        graph.add(specs.MapSpec(None), "next", (Edge(number - 1),), Types.LONG())
+        graph.add(specs.MapSpec(None, Types.LONG()), "next", (Edge(number - 1),))
     assert draw_text(graph_diagram(graph)).count("\n") == 1502
 
 
@@ -163,8 +162,8 @@ def by_name(record: dict[str, str]) -> str:
     ],
 )
 def test_a_key_is_named_by_its_function_when_its_fields_are_not_known(selector: object, label: str) -> None:
-    assert key_label(KeySelection(KeyCodec.for_type(Types.STRING()), selector, None)) == label
+    assert KeySelection(KeyCodec.for_type(Types.STRING()), selector, None).label == label
 
 
 def test_a_key_is_named_by_its_fields_when_they_are_known() -> None:
-    assert key_label(KeySelection(KeyCodec.for_type(Types.STRING()), None, ("card", 1))) == "card, 1"
+    assert KeySelection(KeyCodec.for_type(Types.STRING()), None, ("card", 1)).label == "card, 1"

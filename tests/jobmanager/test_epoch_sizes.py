@@ -67,6 +67,16 @@ def test_a_first_epoch_of_slow_records_makes_the_next_one_smaller() -> None:
     assert sizer.budget().records == pytest.approx(50_000 * 4 / 50)
 
 
+@pytest.mark.parametrize("each", [0.01, 0.1, 1.0, 30.0])
+def test_records_that_take_seconds_make_epochs_of_a_few(each: float) -> None:
+    """A function that asks a slow service, say."""
+    sizer = EpochSizer(EpochLimits(10**9, 10**9, 1.0, first_records=100))
+    times = run(sizer, 20, 0.08, each)
+    assert max(times[5:]) <= max(1.5, 0.08 + each)
+    run(sizer, 12, 0.08, 1e-6)
+    assert sizer.budget().records > 500_000, "and when it is quick again, there are more"
+
+
 @given(FIXED, EACH, st.floats(2.5, 50.0))
 def test_one_slow_epoch_is_forgotten(fixed: float, each: float, times_as_long: float) -> None:
     sizer = EpochSizer(EpochLimits(10**9, 10**9, 1.0))

@@ -25,7 +25,7 @@ from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager.recovery import check_compatible, operator_watermark, partition_contexts
 from headrace.plan.job_plan import JobPlan
 from headrace.plan.planner import PlanSettings, plan_job
-from headrace.state.key_groups import range_of_partition
+from headrace.state.keys.groups import range_of_partition
 from headrace.state.kinds import KEYED, StateKind
 from headrace.state.version import VersionRef
 

@@ -13,7 +13,7 @@ import pytest
 
 import headrace.jobmanager.compaction
 import headrace.state.compaction
-import headrace.state.inline_merge
+import headrace.state.runs.merging
 from headrace.checkpoint.manifest import Manifest
 from headrace.common.errors import CheckpointError, HeadraceError
 from tests.reliability.support.damage import CRASHED_AT, FILES, SINKS, STOPPED_AT, Job, Kinds, expected, write_input
@@ -163,7 +163,7 @@ def _compaction() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(headrace.jobmanager.compaction, "EPOCHS_BETWEEN_LOOKS", 4)
         patch.setattr(headrace.state.compaction, "INLINE_ROWS", 0)
-        patch.setattr(headrace.state.inline_merge, "INLINE_ROWS", 0)
+        patch.setattr(headrace.state.runs.merging, "INLINE_ROWS", 0)
         yield
 
 

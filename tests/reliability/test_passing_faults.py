@@ -130,7 +130,7 @@ def strike(point: Point, monkeypatch: pytest.MonkeyPatch, *, after: bool) -> Fau
 @pytest.fixture(autouse=True)
 def busy_compaction(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction, "EPOCHS_BETWEEN_LOOKS", 2)
-    for module in ("compaction", "inline_merge"):
+    for module in ("compaction", "runs.merging"):
         monkeypatch.setattr(f"headrace.state.{module}.INLINE_ROWS", 0)
 
 

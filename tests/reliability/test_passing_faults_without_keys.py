@@ -16,11 +16,11 @@ from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK, NO_TIMESTAMP
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.streams.data_stream import DataStream
-from headrace.graph.specs import OperatorSpec
+from headrace.graph.specs import PassingSpec
 from headrace.jobmanager import compaction
 from headrace.operators.base import Operator, OperatorContext, Output
 from headrace.runtime.local.runtime import LocalRuntime
-from headrace.runtime.task import operator_table
+from headrace.runtime.task.operator_table import register_operator
 from headrace.state import task_state
 from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor
 from headrace.state.kinds import StateKind, StateKinds
@@ -38,7 +38,7 @@ RULES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class BookkeeperSpec(OperatorSpec):
+class BookkeeperSpec(PassingSpec):
     """Lists, unions and maps of its subtasks."""
 
     kind: ClassVar[str] = "Bookkeeper"
@@ -95,7 +95,7 @@ def expected() -> list[tuple[int, int]]:
     return sorted(numbers + [(rule * rule, RULE) for rule in range(RULES)] * STARTS[-1][0])
 
 
-operator_table._MAKERS[BookkeeperSpec] = lambda maker, planned, spec: Bookkeeper()
+register_operator(BookkeeperSpec, lambda maker, planned, spec: Bookkeeper())
 
 
 def run(folder: Path, parallelism: int, stop_after: int | None, *, is_keyed: bool) -> Recorder:
@@ -114,7 +114,7 @@ def run(folder: Path, parallelism: int, stop_after: int | None, *, is_keyed: boo
     numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
     if is_keyed:
         numbers = numbers.key_by(lambda number: number, Types.LONG())
-    kept = DataStream._apply(numbers, BookkeeperSpec(), "Bookkeeper", RECORD).uid("bookkeeper")
+    kept = DataStream._apply(numbers, BookkeeperSpec(), "Bookkeeper").uid("bookkeeper")
     kept.sink_to(KINDS[1].make(folder / "output")).uid("files")
     recorder = Recorder(stop_after)
     with submission_defaults({}, recorder):
@@ -143,7 +143,7 @@ def test_nothing_is_lost_or_dealt_out_twice(
     point: Point, is_keyed: bool, after: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compaction, "EPOCHS_BETWEEN_LOOKS", 1)
-    for module in ("compaction", "inline_merge"):
+    for module in ("compaction", "runs.merging"):
         monkeypatch.setattr(f"headrace.state.{module}.INLINE_ROWS", 0)
     if point.name == "restart":
         strike(Point(LocalRuntime, "run_epoch", frozenset({1, 2, 4, 6, 9})), monkeypatch, after=True)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from headrace.checkpoint.manifest import Manifest, PartitionSnapshot, StageSnapshot
+from headrace.checkpoint.manifest_folder import ManifestFolder
 from headrace.checkpoint.store import CheckpointStore
 from headrace.client import running
 from headrace.common import Configuration, Duration, Encoder, WatermarkStrategy, durable
@@ -297,10 +298,10 @@ def test_an_older_one_that_wakes_up_removes_nothing_that_the_younger_one_has_mer
 def test_of_two_that_begin_together_one_goes_on(tmp_path: Path, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The older one has just created the first manifest, and has yet to find out that it should not have."""
     begun, created, tried = threading.Event(), threading.Event(), threading.Event()
-    original_create, original_check = CheckpointStore._create, CheckpointStore._check_owner
-    owners: list[CheckpointStore] = []
+    original_create, original_check = ManifestFolder.create, CheckpointStore._check_owner
+    owners: list[ManifestFolder] = []
 
-    def create(self: CheckpointStore, manifest: Manifest) -> bool:
+    def create(self: ManifestFolder, manifest: Manifest) -> bool:
         if self not in owners:
             owners.append(self)
             if len(owners) == 1:
@@ -311,12 +312,12 @@ def test_of_two_that_begin_together_one_goes_on(tmp_path: Path, output: Path, mo
         return original_create(self, manifest)
 
     def check_owner(self: CheckpointStore, manifest: Manifest) -> None:
-        if self is owners[0] and not created.is_set():
+        if self._manifests is owners[0] and not created.is_set():
             created.set()
             assert tried.wait(PATIENCE)
         original_check(self, manifest)
 
-    monkeypatch.setattr(CheckpointStore, "_create", create)
+    monkeypatch.setattr(ManifestFolder, "create", create)
     monkeypatch.setattr(CheckpointStore, "_check_owner", check_owner)
     errors: list[BaseException] = []
     threads = []

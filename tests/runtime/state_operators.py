@@ -12,15 +12,19 @@ import numpy as np
 
 from headrace.common.typeinfo import Types
 from headrace.datastream.streams.data_stream import DataStream
-from headrace.graph.specs import OperatorSpec
+from headrace.graph.specs import InputKind, OperatorSpec
 from headrace.operators.base import Operator, OperatorContext, Output
 from headrace.operators.user_code import calling_user_code
-from headrace.runtime.task import operator_table
+from headrace.runtime.task.operator_table import register_operator
 from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from headrace.state.kinds import KEYED, StateKind, StateKinds
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from headrace.common.batch import Batch
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.graph.specs import InputSchema
     from headrace.operators.keyed import KeyedBatch
 
 COMMAND = Types.TUPLE([Types.LONG(), Types.STRING(), Types.LONG()])
@@ -39,20 +43,22 @@ class LedgerSpec(OperatorSpec):
     kind: ClassVar[str] = "Ledger"
     state_kinds: ClassVar[StateKinds] = WITHOUT_KEYS
 
+    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation:
+        return ANSWER
+
 
 @dataclass(frozen=True, slots=True)
-class ListsSpec(OperatorSpec):
+class ListsSpec(LedgerSpec):
     """The same, but it declares lists only."""
 
-    kind: ClassVar[str] = "Ledger"
     state_kinds: ClassVar[StateKinds] = frozenset({StateKind.LIST})
 
 
 @dataclass(frozen=True, slots=True)
-class KeyedLedgerSpec(OperatorSpec):
+class KeyedLedgerSpec(LedgerSpec):
     """With all kinds of state."""
 
-    kind: ClassVar[str] = "Ledger"
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED,)
     state_kinds: ClassVar[StateKinds] = WITHOUT_KEYS | KEYED
 
 
@@ -128,11 +134,12 @@ class LedgerOperator(Operator):
 
 def ledger(stream: DataStream, spec: OperatorSpec | None = None) -> DataStream:
     """The answers of the operator."""
-    return DataStream._apply(stream, spec or LedgerSpec(), "Ledger", ANSWER)
+    return DataStream._apply(stream, spec or LedgerSpec(), "Ledger")
 
 
 def _make(maker: Any, planned: Any, spec: OperatorSpec) -> Operator:
     return LedgerOperator(spec.state_kinds)
 
 
-operator_table._MAKERS |= dict.fromkeys((LedgerSpec, ListsSpec, KeyedLedgerSpec), _make)
+for _kind in (LedgerSpec, ListsSpec, KeyedLedgerSpec):
+    register_operator(_kind, _make)

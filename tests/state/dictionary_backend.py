@@ -16,14 +16,14 @@ import pyarrow as pa
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import InvalidProgramError, StateCorruptedError, StateError, StateMigrationError
 from headrace.state.backend import OperatorStates, StateBackend, StateOwner, TaskStates
-from headrace.state.key_groups import hash_bounds_of_partition
-from headrace.state.key_scope import KeyScope
+from headrace.state.keyed.namespaces import Namespace, ordered_bytes
+from headrace.state.keyed.scope import KeyScope
 from headrace.state.keys import KeyCodec, KeyColumn
+from headrace.state.keys.groups import hash_bounds_of_partition
 from headrace.state.kinds import KEYED, StateKind
-from headrace.state.namespaces import Namespace, ordered_bytes
 from headrace.state.redistribution import Redistribution, kind_of_store, store_name
 from headrace.state.runs import HashRange, Run, RunStore
-from headrace.state.sections import Section
+from headrace.state.runs.sections import Section
 from headrace.state.state_file import VersionName
 from headrace.state.timers import NO_TIMER, Timer
 from headrace.state.version import VersionRef
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from headrace.state import descriptors as d
-    from headrace.state.key_entries import AnyKeyEntry
+    from headrace.state.keys.entries import AnyKeyEntry
     from headrace.storage.folder import Folder
 
 THE_KEY: Final = (0, 0)

@@ -103,6 +103,7 @@ class DictionaryValueState(ValueState[Any]):
 class DictionaryReducingState(ReducingState[Any]):
     def __init__(self, cells: Cells, descriptor: d.ReducingStateDescriptor) -> None:
         self._value = DictionaryValueState(cells, descriptor)
+        self._label = descriptor.label
         self._reduce = descriptor.reduce
 
     def get(self) -> Any:
@@ -110,7 +111,7 @@ class DictionaryReducingState(ReducingState[Any]):
 
     def add(self, value: Any) -> None:
         if value is None:
-            raise InvalidTypeError("None cannot be added to a ReducingState")
+            raise InvalidTypeError(f"{self._label}: the value that is added cannot be None")
         held = self._value.alive()
         self._value.update(value if held is None else self._reduce(held, copy_value(value)))
 
@@ -139,6 +140,7 @@ class DictionaryAggregatingState(AggregatingState[Any, Any]):
 class DictionaryListState(ListState[Any]):
     def __init__(self, cells: Cells, descriptor: d.ListStateDescriptor) -> None:
         self._cells = cells
+        self._label = descriptor.label
         self._coerce = handler_of(descriptor.element_type).coerce
 
     def get(self) -> list[Any]:
@@ -161,7 +163,7 @@ class DictionaryListState(ListState[Any]):
 
     def _element(self, value: Any) -> Element:
         if value is None:
-            raise InvalidTypeError("None cannot be an element of a ListState")
+            raise InvalidTypeError(f"{self._label}: the element cannot be None")
         return self._cells.element(copy_value(self._coerce(value)))
 
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 from headrace.common.typeinfo import Types
 from headrace.state.backend import DEFAULT_BACKEND, StateBackend, StateOwner
 from headrace.state.compaction import CompactionResult, CompactionTask, plan_compaction, run_compaction
-from headrace.state.key_groups import overlapping_partitions, partitions_of_hashes
 from headrace.state.keys import KeyCodec
+from headrace.state.keys.groups import overlapping_partitions, partitions_of_hashes
 from headrace.state.task_state import HashMapStateBackend, TaskState
 from headrace.state.version import VersionRef
 from headrace.storage.folder import Folder, Log, MappedFile

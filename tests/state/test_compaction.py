@@ -8,14 +8,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headrace.common.errors import StateCorruptedError
+from headrace.common.errors import StateCorruptedError, StateError
 from headrace.common.typeinfo import Types
-from headrace.state import mergers
-from headrace.state.compaction import plan_compaction, run_compaction
+from headrace.runtime.task.background import compact
+from headrace.state.compaction import CompactionResult, CompactionTask, plan_compaction, run_compaction
 from headrace.state.descriptors import ValueStateDescriptor
-from headrace.state.mergers import merge_runs, register_merger
-from headrace.state.runs import ALL_HASHES, RunStore
+from headrace.state.runs import ALL_HASHES, RunStore, merging
+from headrace.state.runs.merging import merge_runs, register_merger
+from headrace.state.task_state import HashMapStateBackend
 from headrace.state.version import VersionRef
+from headrace.storage.folder import Folder
 from headrace.storage.posix import PosixFolder
 from tests.state.harness import UID, Job
 
@@ -24,7 +26,7 @@ VALUE = ValueStateDescriptor("value", Types.LONG())
 
 @pytest.fixture(autouse=True)
 def _leave_everything_to_compaction(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.state.inline_merge.INLINE_ROWS", 0)
+    monkeypatch.setattr("headrace.state.runs.merging.INLINE_ROWS", 0)
     monkeypatch.setattr("headrace.state.compaction.INLINE_ROWS", 10)
 
 
@@ -155,17 +157,40 @@ def test_versions_without_files_have_nothing_to_compact() -> None:
     assert plan_compaction(job.storage, VersionRef(1, 0, 0)) == []
 
 
-def test_other_kinds_are_merged_as_their_owner_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mergers, "_MERGERS", dict(mergers._MERGERS))
+def store_of(meta: dict[str, Any]) -> RunStore:
     store = RunStore("windows", ALL_HASHES)
     for part in ([3, 1], [2]):
-        store.append(pa.table({"end": part, "n": [len(part)] * len(part)}), {"kind": "mine", "sort": ["end"]})
-    batch, meta = merge_runs(store.runs, is_oldest=True, now=0)
+        store.append(pa.table({"end": part, "n": [len(part)] * len(part)}), meta)
+    return store
+
+
+def test_what_this_process_cannot_merge_is_left_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    """And what other tasks have is merged all the same."""
+
+    class Backend(HashMapStateBackend):
+        def run_compaction(self, storage: Folder, work: CompactionTask) -> CompactionResult:
+            merge_runs(store_of({"kind": "theirs", "sort": []}).runs, is_oldest=True, now=0)
+            raise AssertionError("it is merged")
+
+    work = CompactionTask(1, 2, "operator", "windows", (), is_oldest=True, now=0)
+    assert compact(Backend("hashmap"), PosixFolder(Path("nowhere")), work) is None
+    assert "partition 2 of stage 1 is not compacted: runs of the kind 'theirs'" in caplog.text
+
+
+def test_runs_without_a_kind_keep_all_rows() -> None:
+    batch, meta = merge_runs(store_of({"sort": ["end"]}).runs, is_oldest=True, now=0)
     assert batch is not None
     assert batch.to_pydict() == {"end": [1, 2, 3], "n": [2, 1, 2]}
-    assert meta == {"kind": "mine", "sort": ["end"]}
+    assert meta == {"sort": ["end"]}
+
+
+def test_other_kinds_are_merged_as_their_owner_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merging, "_MERGERS", dict(merging._MERGERS))
+    store = store_of({"kind": "mine", "sort": ["end"]})
+    with pytest.raises(StateError, match=r"kind 'mine' cannot be merged in this process.*register_merger"):
+        merge_runs(store.runs, is_oldest=True, now=0)
     register_merger("mine", lambda given: given.table().slice(0, 1), lambda meta, rows: {**meta, "rows": rows.num_rows})
-    batch, meta = merge_runs(store.runs, is_oldest=True, now=0)
+    _, meta = merge_runs(store.runs, is_oldest=True, now=0)
     assert meta["rows"] == 1
     register_merger("mine", lambda given: None)
     assert merge_runs(store.runs, is_oldest=True, now=0)[0] is None

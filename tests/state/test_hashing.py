@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from headrace.common.errors import InvalidTypeError
-from headrace.state import xxh64
-from headrace.state.hashing import SCALAR_ROWS, hash_array
+from headrace.state.keys import xxh64
+from headrace.state.keys.hashing import SCALAR_ROWS, hash_array
 
 GOLDEN_INTEGERS = {0: 0xE220A8397B1DCDAF, 1: 0x910A2DEC89025CC1, -1: 0xE4D971771B652C20}
 GOLDEN_BYTES = {

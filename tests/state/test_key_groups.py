@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.common.errors import InvalidProgramError
-from headrace.state.key_groups import (
+from headrace.state.keys.groups import (
     HASH_END,
     hash_bounds,
     hash_bounds_of_partition,

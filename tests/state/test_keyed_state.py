@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, StateError, StateMigrationError
 from headrace.common.time import Time
 from headrace.common.typeinfo import Types
-from headrace.state import hashing
 from headrace.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -28,8 +27,8 @@ from headrace.state.descriptors import (
     StateTtlConfig,
     ValueStateDescriptor,
 )
-from headrace.state.keyed_state_store import KeyedStateStore
-from headrace.state.keys import KeyCodec, KeyColumn
+from headrace.state.interfaces import KeyedStateStore
+from headrace.state.keys import KeyCodec, KeyColumn, hashing
 from tests.state.harness import Job
 from tests.state.test_state_model import Average, Checker, between_epochs
 
@@ -354,3 +353,37 @@ def test_what_does_not_fit_the_type_is_told_with_the_state(
     state = at_key(Job()).state(descriptor)
     with pytest.raises(InvalidTypeError, match=f"^{subject}: got .*, expected "):
         put(state)
+
+
+@pytest.mark.parametrize(
+    ("descriptor", "put", "subject"),
+    [
+        (ListStateDescriptor("s", Types.LONG()), lambda s: s.add(None), "list state 's': the element"),
+        (ListStateDescriptor("s", Types.LONG()), lambda s: s.add_all([1, None]), "list state 's': the element"),
+        (ListStateDescriptor("s", Types.LONG()), lambda s: s.update([None]), "list state 's': the element"),
+        (
+            ReducingStateDescriptor("s", max, Types.LONG()),
+            lambda s: s.add(None),
+            "reducing state 's': the value that is added",
+        ),
+        (SIZES, lambda s: s.put(None, 1), "map state 'sizes': the key of an entry"),
+        (SIZES, lambda s: s.put_all({None: 1}), "map state 'sizes': the key of an entry"),
+        (SIZES, lambda s: s.remove(None), "map state 'sizes': the key of an entry"),
+    ],
+)
+def test_none_is_refused_with_the_state_where_it_cannot_be_kept(
+    descriptor: StateDescriptor, put: Callable[[Any], None], subject: str
+) -> None:
+    state = at_key(Job()).state(descriptor)
+    with pytest.raises(InvalidTypeError, match=f"^{subject} cannot be None"):
+        put(state)
+    assert not state.get() if descriptor is not SIZES else state.is_empty()
+
+
+def test_none_is_a_key_of_entries_without_a_type_and_none_that_a_typed_map_has() -> None:
+    state = at_key(Job()).state(MapStateDescriptor("untyped", Types.PICKLED_BYTE_ARRAY(), Types.LONG()))
+    state.put(None, 1)
+    assert state.get(None) == 1
+    sizes = at_key(Job()).state(SIZES)
+    assert sizes.get(None) is None
+    assert not sizes.contains(None)

@@ -14,9 +14,9 @@ from hypothesis.stateful import rule, run_state_machine_as_test
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.state.descriptors import MapStateDescriptor
-from headrace.state.map_entries import MapEntries
-from headrace.state.sections import BLOCK, Section
-from headrace.state.sorted_keys import SortedKeys
+from headrace.state.keyed.map_cell import SortedKeys
+from headrace.state.keyed.map_entries import MapEntries
+from headrace.state.runs.sections import BLOCK, Section
 from headrace.storage.posix import PosixFolder
 from tests.state.harness import Job
 from tests.state.test_map_state import ENTRIES, KEYS, MapMachine, at_key, fill

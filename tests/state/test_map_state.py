@@ -20,8 +20,8 @@ from headrace.common.errors import InvalidTypeError, StateCorruptedError
 from headrace.common.time import Time
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateTtlConfig
-from headrace.state.element_lists import list_columns
-from headrace.state.nan_keys import same_nan
+from headrace.state.keys.nan import same_nan
+from headrace.state.runs.list_columns import list_columns
 from headrace.storage.posix import PosixFolder
 from tests.state.harness import UID, Job
 
@@ -47,11 +47,11 @@ ENTRY_KEYS: list[tuple[TypeInformation, st.SearchStrategy[Any]]] = [
 ]
 KEYS = st.integers(0, 4)
 LIMITS = {
-    "map_state.SMALL_MAP": st.sampled_from([0, 3, 256]),
-    "map_state.LOOK_UP_COST": st.sampled_from([0, 1, 64]),
-    "sections.FEW": st.sampled_from([1, 32]),
-    "sections.STEP": st.sampled_from([1, 4096]),
-    "inline_merge.INLINE_ROWS": st.sampled_from([2, 12, 1 << 18]),
+    "keyed.map_state.SMALL_MAP": st.sampled_from([0, 3, 256]),
+    "keyed.map_state.LOOK_UP_COST": st.sampled_from([0, 1, 64]),
+    "runs.sections.FEW": st.sampled_from([1, 32]),
+    "runs.sections.STEP": st.sampled_from([1, 4096]),
+    "runs.merging.INLINE_ROWS": st.sampled_from([2, 12, 1 << 18]),
     "compaction.INLINE_ROWS": st.just(1),
 }
 VALUES = st.none() | st.integers(-9, 9)
@@ -231,7 +231,7 @@ NOT_EQUAL_TO_THEMSELVES: list[tuple[TypeInformation, Callable[[], Any]]] = [
 def test_all_nans_are_one_wherever_they_are_in_a_key(
     type_: TypeInformation, key: Callable[[], Any], small: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.state.map_state.SMALL_MAP", small)
+    monkeypatch.setattr("headrace.state.keyed.map_state.SMALL_MAP", small)
     job, descriptor = Job(), MapStateDescriptor("m", type_, Types.LONG())
     for epoch in range(3):
         state = at_key(job).state(descriptor)
@@ -279,7 +279,7 @@ def test_looking_up_an_entry_touches_only_what_is_near_it(tmp_path: Path) -> Non
 
 
 def test_a_large_map_is_read_as_a_whole_once_that_is_cheaper(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.state.map_state.LOOK_UP_COST", 100)
+    monkeypatch.setattr("headrace.state.keyed.map_state.LOOK_UP_COST", 100)
     job = Job()
     fill(job, 1000)
     state = at_key(job).state(ENTRIES)
@@ -327,7 +327,7 @@ def test_clearing_hides_what_is_older_and_goes_with_it() -> None:
 
 @pytest.mark.parametrize("merged", [False, True])
 def test_the_key_that_was_put_first_stays(merged: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.state.inline_merge.INLINE_ROWS", 1 << 18 if merged else 0)
+    monkeypatch.setattr("headrace.state.runs.merging.INLINE_ROWS", 1 << 18 if merged else 0)
     job = Job()
     for key, value in ((1, "a"), (True, "b"), (1.0, "c")):
         at_key(job).state(MapStateDescriptor("m")).put(key, value)
@@ -402,7 +402,7 @@ def as_written_before(job: Job, happened: list[tuple[str, int, int | None]], *, 
 def test_what_earlier_versions_stored_is_still_read(
     small: int, compacted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.state.map_state.SMALL_MAP", small)
+    monkeypatch.setattr("headrace.state.keyed.map_state.SMALL_MAP", small)
     monkeypatch.setattr("headrace.state.compaction.INLINE_ROWS", 0)
     job = Job()
     as_written_before(job, [("z", PUT, 1), ("a", PUT, 2), ("m", PUT, 3)])
@@ -447,7 +447,7 @@ def test_a_key_that_cannot_be_stored_is_told_with_operator_and_state(type_: Type
 def test_a_key_of_another_type_is_not_there_in_large_maps_nor_in_small_ones(
     type_: TypeInformation, key: Any, other: Any, small: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.state.map_state.SMALL_MAP", small)
+    monkeypatch.setattr("headrace.state.keyed.map_state.SMALL_MAP", small)
     job, descriptor = Job(), MapStateDescriptor("m", type_, Types.LONG())
     state = at_key(job).state(descriptor)
     state.put(key, 5)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from headrace.common.errors import InvalidProgramError, StateError, StateMigrationError
 from headrace.common.time import Duration
 from headrace.common.typeinfo import Types
-from headrace.state import lookup
 from headrace.state.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,
@@ -21,12 +20,14 @@ from headrace.state.descriptors import (
     StateTtlConfig,
     ValueStateDescriptor,
 )
-from headrace.state.key_entries import NO_KEY
-from headrace.state.key_groups import key_groups
-from headrace.state.keyed_backend import KeyedStateBackend
-from headrace.state.keys import EncodedKeys, KeyCodec
-from headrace.state.namespaces import NamespacedKeys, namespace_of, ordered_bytes
-from headrace.state.state_table import StateTable
+from headrace.state.keyed.backend import KeyedStateBackend
+from headrace.state.keyed.namespaces import NamespacedKeys, namespace_of, ordered_bytes
+from headrace.state.keyed.table import StateTable
+from headrace.state.keys import KeyCodec
+from headrace.state.keys.codecs import EncodedKeys
+from headrace.state.keys.entries import NO_KEY
+from headrace.state.keys.groups import key_groups
+from headrace.state.runs import lookup
 from tests.state.harness import Job
 from tests.state.test_state_model import KEY_KINDS, Checker, Model, between_epochs
 
@@ -69,7 +70,7 @@ class NamespaceChecker(Checker):
 @pytest.mark.parametrize("keep", [True, False])
 def test_states_are_as_their_model(kind: str, keep: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     source = random.Random(f"{kind}-{keep}")
-    monkeypatch.setattr("headrace.state.inline_merge.INLINE_ROWS", source.choice([4, 1 << 18]))
+    monkeypatch.setattr("headrace.state.runs.merging.INLINE_ROWS", source.choice([4, 1 << 18]))
     monkeypatch.setattr("headrace.state.compaction.INLINE_ROWS", 1)
     type_, key_of = KEY_KINDS[kind]
     job = Job(KeyCodec.for_type(type_), inline_threshold=source.choice([0, 20_000, 1 << 20]), keep=keep)
@@ -136,10 +137,10 @@ def test_what_earlier_versions_stored_for_keys_and_windows_is_taken_over(
     parallelism: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as earlier:
-        earlier.setattr("headrace.state.keyed_backend.NAMESPACED_PREFIX", "window state of ")
-        earlier.setattr("headrace.state.keyed_backend.take_over", lambda *_: None)
-        earlier.setattr("headrace.state.keyed_backend.namespaced", lambda _: pair_codec().to_json())
-        earlier.setattr("headrace.state.namespaces._hashes", lambda of_keys, pairs: of_keys)
+        earlier.setattr("headrace.state.keyed.backend.NAMESPACED_PREFIX", "window state of ")
+        earlier.setattr("headrace.state.keyed.backend.take_over", lambda *_: None)
+        earlier.setattr("headrace.state.keyed.backend.namespaced", lambda _: pair_codec().to_json())
+        earlier.setattr("headrace.state.keyed.namespaces._hashes", lambda of_keys, pairs: of_keys)
         job = Job()
         job.on_keys(job.begin(), range(100), touch)
         job.end()

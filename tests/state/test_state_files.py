@@ -16,7 +16,7 @@ from headrace.state.backend import StateOwner
 from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from headrace.state.keys import KeyCodec
 from headrace.state.runs import ALL_HASHES, RunStore
-from headrace.state.sections import BLOCK, Section
+from headrace.state.runs.sections import BLOCK, Section
 from headrace.state.task_state import TaskState
 from headrace.state.version import VersionRef
 from headrace.storage.folder import Folder

@@ -186,7 +186,7 @@ KEY_KINDS: dict[str, tuple[TypeInformation, Callable[[int], Any]]] = {
 def test_states_are_as_their_model(kind: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     source = random.Random(f"{kind}-{seed}")
     # Small limits, so that the background has something to do.
-    monkeypatch.setattr("headrace.state.inline_merge.INLINE_ROWS", source.choice([4, 20, 1 << 18]))
+    monkeypatch.setattr("headrace.state.runs.merging.INLINE_ROWS", source.choice([4, 20, 1 << 18]))
     monkeypatch.setattr("headrace.state.compaction.INLINE_ROWS", 1)
     type_, key_of = KEY_KINDS[kind]
     job = Job(KeyCodec.for_type(type_), inline_threshold=source.choice([0, 20_000, 1 << 20]), keep=seed % 2 == 1)

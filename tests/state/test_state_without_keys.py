@@ -21,10 +21,10 @@ from headrace.state.descriptors import (
     StateTtlConfig,
     ValueStateDescriptor,
 )
-from headrace.state.inline_merge import MAX_RUNS
 from headrace.state.keys import KeyCodec
 from headrace.state.kinds import KEYED, StateKind
 from headrace.state.redistribution import Redistribution
+from headrace.state.runs.merging import MAX_RUNS
 from headrace.state.task_state import TaskState
 from tests.state.harness import MAX_PARALLELISM, UID, MemoryFolder
 
@@ -344,7 +344,7 @@ def test_declarations_that_are_refused() -> None:
         store.list_state(MAP)  # type: ignore[arg-type]
     with pytest.raises(InvalidProgramError, match="broadcast state has no time to live, so 'rules'"):
         store.broadcast_state(with_ttl(MAP))  # type: ignore[arg-type]
-    with pytest.raises(InvalidTypeError, match="None cannot be an element"):
+    with pytest.raises(InvalidTypeError, match=r"^list state 'first': the element cannot be None"):
         store.list_state(FIRST).add(None)
     with pytest.raises(InvalidTypeError, match=r"^list state 'first': the element: got 'text'"):
         store.list_state(FIRST).add("text")

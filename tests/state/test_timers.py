@@ -205,7 +205,7 @@ def test_timers_of_other_keys_cannot_be_taken_over() -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_timers_are_as_their_model(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     source = random.Random(seed)
-    monkeypatch.setattr("headrace.state.inline_merge.INLINE_ROWS", source.choice([4, 50, 1 << 18]))
+    monkeypatch.setattr("headrace.state.runs.merging.INLINE_ROWS", source.choice([4, 50, 1 << 18]))
     monkeypatch.setattr("headrace.state.compaction.INLINE_ROWS", 1)
     monkeypatch.setattr("headrace.state.timer_runs.FIRST_PROBE", source.choice([1, 3, 1024]))
     codec = KeyCodec.for_type(source.choice([Types.LONG(), Types.PICKLED_BYTE_ARRAY()]))

@@ -193,7 +193,7 @@ def test_a_time_to_live_can_be_turned_on_and_off_again(make: Callable[[], Any]) 
 @pytest.mark.parametrize("make", KINDS)
 def test_merges_drop_what_has_expired(make: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.state.compaction.INLINE_ROWS", 0)
-    monkeypatch.setattr("headrace.state.inline_merge.INLINE_ROWS", 0)
+    monkeypatch.setattr("headrace.state.runs.merging.INLINE_ROWS", 0)
     epochs = Epochs(make, config())
     epochs.write(0, 1)
     epochs.write(10, 2)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from headrace.checkpoint.files import probe
+from headrace.checkpoint.directory import probe
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.store import CheckpointStore
 from headrace.common.errors import CheckpointError, CheckpointStorageError, InfrastructureError, JobSupersededError

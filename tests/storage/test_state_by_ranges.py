@@ -153,7 +153,7 @@ def test_small_files_are_fetched_whole_in_at_most_two_requests(ranges: Ranges, j
 def test_other_parallelism_and_compaction(
     ranges: Ranges, job: Job, monkeypatch: pytest.MonkeyPatch, parallelism: int
 ) -> None:
-    for module in ("inline_merge", "compaction"):
+    for module in ("runs.merging", "compaction"):
         monkeypatch.setattr(f"headrace.state.{module}.INLINE_ROWS", 1000)
     job.parallelism = 2
     write(job, range(2 * KEYS))

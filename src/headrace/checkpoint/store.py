@@ -3,32 +3,25 @@
 Layout: ``manifests/<number>.json``, ``state/<file>``, ``sources/<uid>/…``, ``generations/<number>``. The manifest with
 the largest number is the state of the job. A manifest is created exclusively, so two job managers cannot both write
 number ``n + 1``: who comes second has been superseded, and so has whoever finds a younger generation than its own.
-``manifests/newest`` holds the largest number there was, so that a manifest that somebody removed is missed.
 """
 
 from __future__ import annotations
 
 import logging
-import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
-from zlib import crc32
+from typing import TYPE_CHECKING
 
-from headrace.checkpoint.files import folder_name, probe
-from headrace.checkpoint.manifest import Manifest
+from headrace.checkpoint.directory import folder_name, probe, warn_if_open_to_others
+from headrace.checkpoint.manifest_folder import ManifestFolder
 from headrace.checkpoint.ownership import Generations
 from headrace.common.errors import CheckpointError, InfrastructureError, JobSupersededError
 from headrace.state.state_file import CompactedName, VersionName
 
 if TYPE_CHECKING:
+    from headrace.checkpoint.manifest import Manifest
     from headrace.storage.folder import Folder
 
 logger = logging.getLogger(__name__)
-
-_MANIFEST: Final = re.compile(r"([0-9]{12})\.json")
-
-NEWEST: Final = "newest"
-"""The name of the note beside the manifests."""
 
 
 class CheckpointStore:
@@ -50,13 +43,13 @@ class CheckpointStore:
         self.storage = storage
         self._num_retained = max(1, num_retained)
         probe(storage)
-        _warn_of_strangers(storage)
-        self._manifests = storage.folder("manifests")
+        warn_if_open_to_others(storage)
         self.state = storage.folder("state")
         self._sources = storage.folder("sources")
-        for folder in (self._manifests, self.state, self._sources):
+        for folder in (self.state, self._sources):
             folder.make()
         self._generations = Generations(storage.folder("generations"))
+        self._manifests = ManifestFolder(storage, self._generations)
         self._retained: dict[int, frozenset[str]] = {}
 
     def source_folder(self, uid: str) -> Folder:
@@ -69,19 +62,7 @@ class CheckpointStore:
         Raises:
             CheckpointError: naming the manifest, when it is damaged, has been removed, or is of another job.
         """
-        gone = 0
-        while numbers := self._complete_numbers():
-            newest = numbers[-1]
-            try:
-                return self._read(newest)
-            except FileNotFoundError as error:
-                if newest == gone:  # else its owner is alive: it has written the next one and forgotten this
-                    raise CheckpointError(
-                        f"manifest {self._located(newest)} is listed, but cannot be found (a link that leads nowhere, "
-                        "say): put back the file that belongs there, or remove the name if it is none of the job's"
-                    ) from error
-                gone = newest
-        return None
+        return self._manifests.latest()
 
     def begin(self, first: Manifest) -> Manifest | None:
         """Become the owner of a directory without manifest; None when somebody has just written one.
@@ -131,22 +112,13 @@ class CheckpointStore:
             mine = replace(newest, epoch=newest.epoch + 1, generation=generation)
             if self._commit(mine):
                 break
-        older = {number: self._read_older(number) for number in self._numbers() if number < mine.epoch}
+        older = {n: self._manifests.read_older(n) for n in self._manifests.numbers() if n < mine.epoch}
         # Every start makes one more of the same content: the first and the last of them will do.
         same = [number for number, old in older.items() if old is not None and _is_copy(mine, old)]
-        self._manifests.remove_all([name_of(number) for number in same[1:]])
+        self._manifests.remove(same[1:])
         kept = {number: old for number, old in older.items() if number not in same[1:]} | {mine.epoch: mine}
         self._retained = {n: frozenset() if old is None else frozenset(old.state_files()) for n, old in kept.items()}
         return mine
-
-    def _read_older(self, number: int) -> Manifest | None:
-        try:
-            return self._read(number)
-        except CheckpointError as error:
-            logger.warning("an older manifest is of no use and goes with the next epochs: %s", error)
-        except FileNotFoundError:  # the owner before has just forgotten it
-            pass
-        return None
 
     def is_owned_by(self, generation: int) -> bool:
         """Whether no younger job manager has taken over."""
@@ -162,7 +134,7 @@ class CheckpointStore:
         """
         if not self._commit(manifest):
             raise InfrastructureError(
-                f"manifest {self._located(manifest.epoch)} has just been written by an older job manager"
+                f"manifest {self._manifests.locate(manifest.epoch)} has just been written by an older job manager"
             )
         self._retained[manifest.epoch] = frozenset(manifest.state_files())
 
@@ -172,17 +144,17 @@ class CheckpointStore:
         Raises:
             JobSupersededError: when another job manager has taken over the directory.
         """
-        created = self._create(manifest)
+        created = self._manifests.create(manifest)
         try:
             self._check_owner(manifest)
         except JobSupersededError:
             # Nobody was told of it. As the newest one it stays, and whoever comes next goes on from there, which is as
             # good: a number that came free again could be given to two manifests, one of which others have read.
-            if created and manifest.epoch < max(self._numbers(), default=0):
-                self._manifests.remove(name_of(manifest.epoch))
+            if created and manifest.epoch < max(self._manifests.numbers(), default=0):
+                self._manifests.remove([manifest.epoch])
             raise
         if created:
-            self._note(manifest.epoch)
+            self._manifests.note(manifest.epoch)
         return created
 
     def collect_garbage(self) -> list[str]:
@@ -194,7 +166,7 @@ class CheckpointStore:
         forgotten = sorted(self._retained)[: -self._num_retained]
         candidates = {file for number in forgotten for file in self._retained.pop(number)}
         needed = frozenset().union(*self._retained.values())
-        self._manifests.remove_all([name_of(number) for number in forgotten])
+        self._manifests.remove(forgotten)
         deleted = sorted(candidates - needed)
         self.state.remove_all(deleted)
         return deleted
@@ -205,15 +177,11 @@ class CheckpointStore:
         Returns:
             The names of the deleted files.
         """
-        newest = max(self._retained, default=0)
-        self._manifests.remove_unfinished(lambda name: name == NEWEST or 0 < number_of(name) <= newest)
+        self._manifests.remove_unfinished(max(self._retained, default=0))
         self.state.remove_unfinished(lambda name: _is_state_before(name, generation))
         needed = frozenset().union(*self._retained.values())
         left = (name for name in self.state.names() if name not in needed)
         return self.state.remove_all([name for name in left if _is_state_before(name, generation)])
-
-    def _create(self, manifest: Manifest) -> bool:
-        return self._manifests.create(name_of(manifest.epoch), manifest.to_bytes())
 
     def _check_owner(self, manifest: Manifest) -> None:
         if not self.is_owned_by(manifest.generation):
@@ -225,78 +193,8 @@ class CheckpointStore:
             f"published nothing of epoch {manifest.epoch}"
         )
 
-    def _note(self, number: int) -> None:
-        """Leave a note that there was a manifest; lost or outdated it only means less certainty."""
-        text = b"%d %08x\n" % (number, crc32(b"%d" % number))
-        self._manifests.write(NEWEST, [text], durable=False)
-
-    def _noted(self) -> int:
-        try:
-            number, check = self._manifests.read(NEWEST).split()
-        except FileNotFoundError:
-            return 0
-        except IsADirectoryError as error:
-            note = self._manifests.locate(NEWEST)
-            raise CheckpointError(f"{note} is a folder, or something else that is no file: remove it") from error
-        except ValueError:
-            number = check = b""
-        if not number or check != b"%08x" % crc32(number):
-            note = self._manifests.locate(NEWEST)
-            logger.warning("%s is damaged: whether a manifest is missing cannot be told", note)
-            return 0
-        return int(number)
-
-    def _complete_numbers(self) -> list[int]:
-        """The numbers of the manifests, the newest of which is really the newest there was."""
-        noted = self._noted()
-        numbers = self._numbers()
-        if noted > max(numbers, default=0):
-            raise CheckpointError(
-                f"manifest {self._located(noted)} is missing: output of epochs that are not in {self.storage} has "
-                "been published, going on without it would publish them again; put it back, or start with a fresh "
-                "checkpoint directory and a fresh output"
-            )
-        return numbers
-
-    def _located(self, number: int) -> str:
-        return self._manifests.locate(name_of(number))
-
-    def _numbers(self) -> list[int]:
-        return manifest_numbers(self._manifests)
-
-    def _read(self, number: int) -> Manifest:
-        path = self._located(number)
-        try:
-            manifest = Manifest.from_bytes(self._manifests.read(name_of(number)), path)
-        except IsADirectoryError as error:
-            raise CheckpointError(
-                f"{path} is a folder, or something else that is no file: the place is that of the manifest of epoch "
-                f"{number}"
-            ) from error
-        if manifest.epoch != number:
-            raise CheckpointError(f"manifest {path} is that of epoch {manifest.epoch} under another name: put it back")
-        self._generations.check(manifest.generation, manifest.job_id, path)
-        return manifest
-
     def close(self) -> None:
         """Nothing is held open."""
-
-
-def name_of(number: int) -> str:
-    """The name of a manifest's file."""
-    return f"{number:012d}.json"
-
-
-def manifest_numbers(folder: Folder) -> list[int]:
-    """The numbers of the manifests in a folder, in their order."""
-    numbers = (number_of(name) for name in folder.names())
-    return sorted(number for number in numbers if number)
-
-
-def number_of(name: str) -> int:
-    """The number of the manifest that has a file name; 0 when it is the name of something else."""
-    found = _MANIFEST.fullmatch(name)
-    return int(found[1]) if found else 0
 
 
 def _is_copy(manifest: Manifest, older: Manifest) -> bool:
@@ -308,13 +206,3 @@ def _is_state_before(name: str, generation: int) -> bool:
     """Whether a name is that of a state file, or of the outcome of a compaction, which an older generation wrote."""
     parsed = VersionName.parse(name) or CompactedName.parse(name)
     return parsed is not None and parsed.generation < generation
-
-
-def _warn_of_strangers(storage: Folder) -> None:
-    way_to_close = storage.open_to_others()
-    if way_to_close is not None:
-        logger.warning(
-            "others may write to the checkpoint directory %s, and so decide what the job unpickles: %s",
-            storage,
-            way_to_close,
-        )

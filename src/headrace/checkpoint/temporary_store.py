@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from headrace.checkpoint.files import folder_name
+from headrace.checkpoint.directory import folder_name
 from headrace.common.temporary import TemporaryFolder
 from headrace.storage.posix import PosixFolder
 

@@ -11,7 +11,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from headrace.checkpoint.manifest import Manifest, SplitSnapshot
-from headrace.checkpoint.store import manifest_numbers, name_of
+from headrace.checkpoint.manifest_folder import manifest_numbers, name_of
 from headrace.cli.failures import FAILED, OK
 from headrace.cli.progress import wording
 from headrace.cli.progress.job_progress import skipped_files

@@ -6,7 +6,6 @@ import contextlib
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
@@ -14,21 +13,13 @@ from rich.console import Console
 
 from headrace.cli.failures import FAILED, OK, report
 from headrace.cli.script import run_script
+from headrace.cli.settings import Format
 from headrace.client.defaults import CapturedGraph, GraphCaptured, capture_graphs
 from headrace.graph.diagram import graph_diagram
 from headrace.graph.diagram_mermaid import draw_mermaid
 from headrace.graph.diagram_text import draw_text
 from headrace.graph.execution_plan import graph_document
 from headrace.plan.explain import plan_diagram, plan_document
-
-
-class Format(StrEnum):
-    """How a job is shown."""
-
-    TEXT = "text"
-    MERMAID = "mermaid"
-    JSON = "json"
-
 
 _DRAWN: Final = {Format.TEXT: draw_text, Format.MERMAID: draw_mermaid}
 

@@ -11,9 +11,7 @@ from typing import Any, Self
 
 from headrace.client import running
 
-_STOPPING = "stopping at the end of the running epoch; {again} to give it up"
 _AGAIN = {signal.SIGINT: "press Ctrl-C again", signal.SIGTERM: "send SIGTERM again"}
-_CANCELLING = "giving up the running epoch; it will be run again when the job goes on"
 
 
 class InterruptGuard:
@@ -81,11 +79,7 @@ class InterruptGuard:
     def _pressed(self, number: int) -> None:
         self.presses += 1
         self.exit_code = 128 + number
-        if self.presses == 1 and running.stop_all():
-            self._say(_STOPPING.format(again=_AGAIN[signal.Signals(number)]))
-        elif self.presses == 2 and running.cancel_all():
-            self._say(_CANCELLING)
-        else:
+        if not running.end_all(self.presses, _AGAIN[signal.Signals(number)], self._say):
             self._own_signals += 1
             self._raises.set()
             signal.pthread_kill(threading.main_thread().ident or 0, number)

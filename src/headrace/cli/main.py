@@ -1,4 +1,7 @@
-"""The ``headrace`` command: its sub-commands and their options."""
+"""The ``headrace`` command: its sub-commands and their options.
+
+Each imports what it needs when it runs, so that ``run`` has Java started before anything else is imported.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,7 @@ import typer
 from rich.console import Console
 
 import headrace
-from headrace.cli.checkpoints import run_checkpoints
-from headrace.cli.doctor import run_doctor
-from headrace.cli.explain import Format, explain_program
-from headrace.cli.failures import report
-from headrace.cli.run import run_program
-from headrace.cli.settings import job_settings, spark_settings
+from headrace.cli.settings import Format, job_settings, spark_settings
 from headrace.common.configuration import Configuration
 from headrace.common.errors import HeadraceError
 
@@ -78,6 +76,8 @@ def run(  # noqa: PLR0913, PLR0917 - an option is an argument
     traceback: Traceback = False,
 ) -> None:
     """Run a program. Ctrl-C or SIGTERM stops its jobs at the end of an epoch; the same command goes on from there."""
+    from headrace.cli.run import run_program
+
     settings = _settings(
         define, properties_file, parallelism, master, runtime, checkpoint_dir, allow_non_restored_state
     )
@@ -98,6 +98,8 @@ def explain(  # noqa: PLR0913, PLR0917 - as above
     traceback: Traceback = False,
 ) -> None:
     """Show the job that a program would run, without running it."""
+    from headrace.cli.explain import explain_program
+
     settings = _settings(define, properties_file, parallelism)
     raise typer.Exit(explain_program(script, args or [], settings, fmt=fmt, logical=logical, full_traceback=traceback))
 
@@ -105,6 +107,8 @@ def explain(  # noqa: PLR0913, PLR0917 - as above
 @app.command()
 def doctor(define: Definitions = None, properties_file: PropertiesFile = None, master: Master = None) -> None:
     """Look whether headrace can run here, and say what to do where it cannot."""
+    from headrace.cli.doctor import run_doctor
+
     settings = _settings(define, properties_file)
     raise typer.Exit(run_doctor(spark_settings(settings), master))
 
@@ -116,6 +120,8 @@ def checkpoints(
     properties_file: PropertiesFile = None,
 ) -> None:
     """Show what a checkpoint directory holds."""
+    from headrace.cli.checkpoints import run_checkpoints
+
     configuration = Configuration.from_dict(_settings(define, properties_file))
     raise typer.Exit(run_checkpoints(directory, configuration.storage_options()))
 
@@ -147,6 +153,8 @@ def _settings(
             allow_non_restored_state=allow_non_restored_state,
         )
     except HeadraceError as error:
+        from headrace.cli.failures import report
+
         raise typer.Exit(report(error, Console(stderr=True))) from None
 
 

@@ -13,7 +13,9 @@ from headrace.cli.progress.listener import ProgressListener, listener_for
 from headrace.cli.script import run_script
 from headrace.client.defaults import submission_defaults
 from headrace.common import options
+from headrace.common.configuration import Configuration
 from headrace.common.errors import JobCancelledError
+from headrace.runtime.spark.java_process import EarlyJava
 
 
 def run_program(
@@ -38,13 +40,14 @@ def run_program(
     Returns:
         The exit code.
     """
+    early_java = EarlyJava.for_program(script, Configuration.from_dict(settings))
     console = console or Console(stderr=True)
     listener = listener_for(console, progress=progress)
     error: BaseException | None = None
     with InterruptGuard(listener.say) as guard:
         listener.on_start = guard.job_started
         try:
-            with submission_defaults(settings, listener):
+            with submission_defaults(settings, listener, early_java):
                 run_script(script, arguments)
         except BaseException as raised:
             error = raised

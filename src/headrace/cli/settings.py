@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
 
 import typer
@@ -11,6 +12,14 @@ from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError
 from headrace.runtime.spark.settings import read_spark_defaults
+
+
+class Format(StrEnum):
+    """How ``explain`` shows a job."""
+
+    TEXT = "text"
+    MERMAID = "mermaid"
+    JSON = "json"
 
 
 def job_settings(

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from headrace.graph.stream_graph import StreamGraph
     from headrace.jobmanager.progress import JobListener
     from headrace.plan.job_plan import JobPlan
+    from headrace.runtime.spark.java_process import EarlyJava
 
 
 class GraphCaptured(BaseException):
@@ -35,11 +36,13 @@ class SubmissionDefaults:
         settings: configuration that wins over the program's own: the command line is nearer to the user than the code.
         listener: is told what jobs do.
         captured: where graphs go instead of being run.
+        early_java: a Java that starts meanwhile.
     """
 
     settings: Mapping[str, str] = field(default_factory=dict)
     listener: JobListener | None = None
     captured: list[CapturedGraph] | None = None
+    early_java: EarlyJava | None = None
 
 
 _stack: list[SubmissionDefaults] = [SubmissionDefaults()]
@@ -52,18 +55,23 @@ def current_defaults() -> SubmissionDefaults:
 
 
 @contextmanager
-def submission_defaults(settings: Mapping[str, str], listener: JobListener | None = None) -> Iterator[None]:
+def submission_defaults(
+    settings: Mapping[str, str], listener: JobListener | None = None, early_java: EarlyJava | None = None
+) -> Iterator[None]:
     """Inside, every job is submitted with these settings and this listener.
 
     Args:
         settings: configuration; it wins over the program's own, as Flink's ``-D`` does.
         listener: is told what jobs do.
+        early_java: for the first Spark session that is started; ended with the others if it is not wanted.
     """
-    _stack.append(SubmissionDefaults(dict(settings), listener, None))
+    _stack.append(SubmissionDefaults(dict(settings), listener, early_java=early_java))
     try:
         yield
     finally:
         _stack.pop()
+        if early_java is not None:
+            early_java.discard()
 
 
 @contextmanager

@@ -1,9 +1,31 @@
-"""The jobs of this process that run now, so that a signal can stop them at an epoch boundary."""
+"""The jobs of this process that run now, and how signals end them.
+
+The first signal stops every job where it can go on, at the end of its epoch; the second one gives the epochs up.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import signal
 import threading
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from headrace.common.errors import JobCancelledError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+    from headrace.client.job_client import JobClient
+    from headrace.common.job_execution_result import JobExecutionResult
+
+logger = logging.getLogger(__name__)
+
+TERMINATED: Final = 128 + signal.SIGTERM
+"""What a shell gives for a program that ended by SIGTERM."""
+
+_LOOK_SECONDS: Final = 0.2
 
 
 class Job(Protocol):
@@ -32,19 +54,90 @@ def unregister(client: Job) -> None:
         _running.discard(client)
 
 
-def stop_all() -> int:
-    """Ask every job to stop at the end of its epoch; how many there are."""
-    with _lock:
-        clients = list(_running)
-    for client in clients:
+def stop_all() -> None:
+    """Ask every job to stop at the end of its epoch."""
+    for client in _clients():
         client.stop()
-    return len(clients)
 
 
-def cancel_all() -> int:
-    """Give up the epochs that run; how many jobs there are."""
-    with _lock:
-        clients = list(_running)
-    for client in clients:
+def cancel_all() -> None:
+    """Give up the epochs that run."""
+    for client in _clients():
         client.cancel()
-    return len(clients)
+
+
+def end_all(signals: int, again: str, say: Callable[[str], None]) -> bool:
+    """Do what a signal asks for.
+
+    Args:
+        signals: how many of them there were, with this one.
+        again: how the next one is sent, for the user.
+        say: tells the user what happens, before it happens.
+
+    Returns:
+        False when nothing is left to do for it: no job runs, or their epochs are being given up already.
+    """
+    if signals > len(_STEPS) or not _clients():
+        return False
+    step, what = _STEPS[signals - 1]
+    say(what.format(again=again))
+    step()
+    return True
+
+
+_STEPS: Final = (
+    (stop_all, "stopping at the end of the running epoch; {again} to give it up"),
+    (cancel_all, "giving up the running epoch; it will be run again when the job goes on"),
+)
+
+
+def result_of(client: JobClient) -> JobExecutionResult:
+    """Wait for a job in a program without the command line around it; meanwhile SIGTERM ends the jobs that run.
+
+    Then the program ends. Who has a handler of its own for SIGTERM keeps it.
+
+    Raises:
+        SystemExit: after SIGTERM, when the job has ended.
+        JobExecutionError: when the job failed.
+    """
+    is_ours = (
+        threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    )
+    if not is_ours:
+        return client.get_job_execution_result().result()
+    received: list[int] = []
+
+    def terminate(number: int, _frame: FrameType | None) -> None:
+        received.append(number)  # no more: what a handler interrupts may hold the locks that stopping takes
+
+    signal.signal(signal.SIGTERM, terminate)
+    try:
+        _wait(client, received)
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    result = client.get_job_execution_result()
+    if not received:
+        return result.result()
+    error = result.exception()
+    if isinstance(error, JobCancelledError):
+        logger.warning("the job ended by SIGTERM: %s", error)
+    elif error is not None:
+        logger.error("the job failed while it was being stopped by SIGTERM", exc_info=error)
+    raise SystemExit(TERMINATED)
+
+
+def _wait(client: JobClient, received: list[int]) -> None:
+    """Until the job has ended, do what signals ask for; nothing wakes the main thread when another one gets them."""
+    result = client.get_job_execution_result()
+    answered = 0
+    while not result.done():
+        with contextlib.suppress(TimeoutError):
+            result.exception(_LOOK_SECONDS)
+        while answered < len(received):
+            answered += 1
+            end_all(answered, "send SIGTERM again", lambda text: logger.warning("SIGTERM: %s", text))
+
+
+def _clients() -> list[Job]:
+    with _lock:
+        return list(_running)

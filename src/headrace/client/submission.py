@@ -176,6 +176,7 @@ def open_runtime(configuration: Configuration) -> tuple[Runtime, int]:
         configuration.get(options.SPARK_MASTER),
         configuration.get(options.PYTHON_EXECUTABLE),
         uses_class_archive=configuration.get(options.SPARK_CLASS_ARCHIVE),
+        early=current_defaults().early_java,
     )
     for warning in handle.warnings:
         logger.warning("%s", warning)

@@ -30,6 +30,7 @@ _SYMBOLS = {
     RowKind.UPDATE_AFTER: "+U",
     RowKind.DELETE: "-D",
 }
+_INSERT = RowKind.INSERT
 
 
 class Row:
@@ -39,6 +40,7 @@ class Row:
 
         row = Row(name="Alice", age=11)         # named
         row["name"], row.age, row[1]            # 'Alice', 11, 11
+        row.age = row["age"] + 1                # a row can be changed
         "name" in row                           # True: with names, `in` looks among the names
         Row("Alice", 11)[0]                     # by position only
         Person = Row("name", "age")             # a row of strings called like a class ...
@@ -58,11 +60,15 @@ class Row:
     _values: list[Any]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        if args and kwargs:
+        if not kwargs:
+            _set_fields(self, None)
+            _set_values(self, list(args))
+        elif args:
             raise InvalidTypeError("a Row takes its values either by position or by name, not both")
-        self._fields = tuple(kwargs) if kwargs else None
-        self._values = list(kwargs.values()) if kwargs else list(args)
-        self._row_kind = RowKind.INSERT
+        else:
+            _set_fields(self, tuple(kwargs))
+            _set_values(self, list(kwargs.values()))
+        _set_row_kind(self, _INSERT)
 
     @staticmethod
     def of_kind(row_kind: RowKind, *args: Any, **kwargs: Any) -> Row:
@@ -88,7 +94,7 @@ class Row:
 
     def set_row_kind(self, row_kind: RowKind) -> None:
         """Sets what the row does in a changelog."""
-        self._row_kind = row_kind
+        _set_row_kind(self, row_kind)
 
     def set_field_names(self, field_names: Sequence[str]) -> None:
         """Gives the values names.
@@ -99,7 +105,7 @@ class Row:
         names = tuple(field_names)
         if len(names) != len(self._values) or len(set(names)) != len(names):
             raise InvalidTypeError(f"a row of {len(self._values)} values needs as many different names, not {names}")
-        self._fields = names
+        _set_fields(self, names)
 
     def get_fields_by_names(self, names: Sequence[str]) -> list[Any]:
         """The values of the named fields in that order; all values when the row has no names.
@@ -120,7 +126,7 @@ class Row:
             raise InvalidTypeError(f"{self!r} names {len(self._values)} fields but got {len(args)} values")
         row = Row(*args)
         row.set_field_names(self._values)
-        row._row_kind = self._row_kind
+        _set_row_kind(row, self._row_kind)
         return row
 
     def __getitem__(self, key: int | slice | str) -> Any:
@@ -148,8 +154,18 @@ class Row:
             raise AttributeError(name)
         fields = self._fields
         if fields is None or name not in fields:
-            raise AttributeError(f"the row has no field {name!r}: its fields are {fields or 'without names'}")
+            known = f"its fields are {', '.join(fields)}" if fields else "its fields have no names"
+            raise AttributeError(f"the row has no field {name!r}: {known}")
         return self._values[fields.index(name)]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        fields = self._fields
+        if fields is None or name not in fields:
+            known = f"its fields are {', '.join(fields)}" if fields else "its fields have no names: write row[0] = ..."
+            raise AttributeError(f"the row has no field {name!r}: {known}")
+        if name.startswith("_") or hasattr(Row, name):
+            raise AttributeError(f"the field {name!r} is reached as row[{name!r}]")
+        self._values[fields.index(name)] = value
 
     def __contains__(self, item: object) -> bool:
         return item in (self._values if self._fields is None else self._fields)
@@ -193,6 +209,10 @@ class Row:
         return make_row, (self._fields, self._values, self._row_kind)
 
 
+# `__setattr__` is for the users' fields: what a row consists of is set by the slots' own setters, which are in C.
+_set_fields, _set_row_kind, _set_values = (Row.__dict__[slot].__set__ for slot in Row.__slots__)
+
+
 @lru_cache(maxsize=256)
 def _positional(count: int) -> tuple[str, ...]:
     """The names that stand for none: ``f0``, ``f1``, and so on."""
@@ -202,20 +222,19 @@ def _positional(count: int) -> tuple[str, ...]:
 def make_row(fields: tuple[str, ...] | None, values: Sequence[Any], row_kind: RowKind = RowKind.INSERT) -> Row:
     """A row of names that are known to be good; nothing is checked."""
     row = Row.__new__(Row)
-    row._fields = fields
-    row._values = list(values)
-    row._row_kind = row_kind
+    _set_fields(row, fields)
+    _set_values(row, list(values))
+    _set_row_kind(row, row_kind)
     return row
 
 
 def make_rows(fields: tuple[str, ...] | None, values: Iterable[Sequence[Any]], count: int) -> list[Row]:
     """Many INSERT rows of names that are known to be good, made without a call of Python code for each."""
     rows = list(map(Row.__new__, repeat(Row, count)))
-    # Only the slots' own setters run; a deque of length 0 exhausts an iterator in C.
-    set_fields, set_kind, set_values = (Row.__dict__[name].__set__ for name in Row.__slots__)
-    deque(map(set_fields, rows, repeat(fields)), 0)
-    deque(map(set_kind, rows, repeat(RowKind.INSERT)), 0)
-    deque(map(set_values, rows, map(list, values)), 0)
+    # A deque of length 0 exhausts an iterator in C.
+    deque(map(_set_fields, rows, repeat(fields)), 0)
+    deque(map(_set_row_kind, rows, repeat(_INSERT)), 0)
+    deque(map(_set_values, rows, map(list, values)), 0)
     return rows
 
 

@@ -12,7 +12,7 @@ from headrace.common.config_options import ConfigOption
 from headrace.common.errors import ConfigurationError, UnsupportedOperationError
 from headrace.common.plugins import Plugin, PluginGroup
 from headrace.common.typeinfo import Types
-from headrace.formats.format import create_decoding_format, create_encoding_format
+from headrace.formats.format import FORMATS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from headrace.connectors.source import Source
     from headrace.formats.encoders import BulkWriterFactory
     from headrace.formats.file_format import FileFormat
+    from headrace.formats.format import Format
 
 FORMAT: Final = ConfigOption[str | None](
     "format", str, None, "The name of the format; its options begin with this name and a dot."
@@ -51,7 +52,8 @@ class ConnectorContext:
             InvalidTypeError: when the type does not fit, or has to be declared.
             UnsupportedOperationError: when the format can only be written.
         """
-        return create_decoding_format(self._format, self.record_type, self._format_options())
+        plugin, options = self._format()
+        return plugin.create_decoding_format(self.record_type, options)
 
     def encoding_format(self) -> Encoder | BulkWriterFactory:
         """The writing half of the format that the option ``format`` names.
@@ -60,19 +62,19 @@ class ConnectorContext:
             ConfigurationError: when there is no such format, or its options are wrong.
             UnsupportedOperationError: when the format can only be read.
         """
-        return create_encoding_format(self._format, self._format_options())
+        plugin, options = self._format()
+        return plugin.create_encoding_format(options)
 
-    @property
-    def _format(self) -> str:
+    def _format(self) -> tuple[Format, Configuration]:
+        """The format that is named, and its options."""
         name = self.options.get(FORMAT)
         if name is None:
             raise ConfigurationError("the option 'format' has to name the format of the records")
-        return name
-
-    def _format_options(self) -> dict[str, str]:
-        start = f"{self._format}."
+        start = f"{name}."
         given = self.options.to_dict()
-        return {key.removeprefix(start): value for key, value in given.items() if key.startswith(start)}
+        plugin = FORMATS.load(name)
+        options = {key.removeprefix(start): value for key, value in given.items() if key.startswith(start)}
+        return plugin, plugin.read_options(options)
 
 
 class Connector(Plugin):
@@ -125,9 +127,8 @@ def create_source(
         InvalidTypeError: when the type does not fit, or has to be declared.
         UnsupportedOperationError: when the connector has no source.
     """
-    plugin = CONNECTORS.load(connector)
-    kind = None if record_type is None else Types.of(record_type)
-    return plugin.create_source(ConnectorContext(_checked(plugin, options), kind))
+    plugin, checked = _loaded(connector, options)
+    return plugin.create_source(ConnectorContext(checked, None if record_type is None else Types.of(record_type)))
 
 
 def create_sink(connector: str, options: Mapping[str, Any] | None = None) -> Sink:
@@ -141,9 +142,11 @@ def create_sink(connector: str, options: Mapping[str, Any] | None = None) -> Sin
         ConfigurationError: when there is no such connector, or the options are wrong; the message says which there are.
         UnsupportedOperationError: when the connector has no sink.
     """
+    plugin, checked = _loaded(connector, options or {})
+    return plugin.create_sink(ConnectorContext(checked))
+
+
+def _loaded(connector: str, options: Mapping[str, Any]) -> tuple[Connector, Configuration]:
+    """The connector of a name, and its options; those of its format are left for that one to check."""
     plugin = CONNECTORS.load(connector)
-    return plugin.create_sink(ConnectorContext(_checked(plugin, options or {})))
-
-
-def _checked(plugin: Connector, options: Mapping[str, Any]) -> Configuration:
-    return plugin.read_options(options, nested=options.get(FORMAT.key))
+    return plugin, plugin.read_options(options, nested=options.get(FORMAT.key))

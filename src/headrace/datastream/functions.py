@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from headrace.operators.functions import does_nothing
 from headrace.operators.runtime_context import RuntimeContext
-from headrace.state.keyed_state_store import KeyedStateStore
+from headrace.state.interfaces import KeyedStateStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -16,12 +16,12 @@ from headrace.connectors.source import Boundedness, Source
 from headrace.datastream.checkpoint_config import CheckpointConfig
 from headrace.datastream.dependencies import Dependencies
 from headrace.datastream.execution_config import ExecutionConfig
-from headrace.datastream.streams.checks import declared_type, expect, refused
+from headrace.datastream.streams.checks import expect, refused
 from headrace.datastream.streams.handle import checked_text
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_ENVIRONMENTS
 from headrace.datastream.streams.source_stream import DataStreamSource
 from headrace.datastream.streams.timestamps import check_strategy
-from headrace.datastream.streams.type_origin import TypeOrigin
+from headrace.datastream.streams.types import TypeOrigin, declared_type
 from headrace.datastream.transformations import Transformations
 from headrace.graph.specs import SourceSpec
 from headrace.time.watermark_strategy import WatermarkStrategy
@@ -260,7 +260,7 @@ class StreamExecutionEnvironment(Dependencies):
             InvalidProgramError: when nothing was built, or what was built cannot be run.
             JobExecutionError: when the job fails; a ``UserFunctionError`` when a function of the program raised.
         """
-        from headrace.client.termination import result_of
+        from headrace.client.running import result_of
 
         client = self.execute_async(job_name)
         try:

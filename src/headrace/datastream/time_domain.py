@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from headrace.time.time_domain import TimeDomain
+from headrace.operators.timer_service import TimeDomain
 
 __all__ = ["TimeDomain"]

@@ -8,7 +8,6 @@ from headrace.common.errors import InvalidProgramError
 from headrace.graph.stream_graph import StreamGraph
 
 if TYPE_CHECKING:
-    from headrace.common.typeinfo import TypeInformation
     from headrace.graph.nodes import Edge, Node
     from headrace.graph.specs import OperatorSpec
 
@@ -27,22 +26,13 @@ class Transformations:
         self.graph = StreamGraph()
         self._pending: set[int] = set()
 
-    def add_source(
-        self,
-        spec: OperatorSpec,
-        name: str,
-        output_type: TypeInformation,
-        inputs: tuple[Edge, ...] = (),
-        side_types: tuple[tuple[str, TypeInformation], ...] = (),
-    ) -> Node:
+    def add_source(self, spec: OperatorSpec, name: str, inputs: tuple[Edge, ...] = ()) -> Node:
         """Add a source, or a part of one: it belongs to a job only when something reads from it."""
-        return self.graph.add(spec, name, inputs, output_type, side_types)
+        return self.graph.add(spec, name, inputs)
 
-    def add(
-        self, spec: OperatorSpec, name: str, inputs: tuple[Edge, ...], output_type: TypeInformation | None = None
-    ) -> Node:
-        """Add an operator or, without an output type, a sink."""
-        node = self.graph.add(spec, name, inputs, output_type)
+    def add(self, spec: OperatorSpec, name: str, inputs: tuple[Edge, ...]) -> Node:
+        """Add an operator that is no source."""
+        node = self.graph.add(spec, name, inputs)
         self._pending.add(node.id)
         return node
 

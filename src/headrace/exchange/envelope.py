@@ -64,12 +64,6 @@ SCHEMA = pa.schema(
 SORT_COLUMNS = ("piece", "watermark", "edge", "channel", "sequence")
 """The order in which a task receives its envelopes."""
 
-DDL = (
-    "stage int, partition int, piece int, watermark long, edge int, channel int, sequence long, kind int, "
-    "payload binary"
-)
-"""The same schema in Spark's words."""
-
 MAX_CELL_BYTES = 4 << 20
 """The largest payload that an envelope should have."""
 

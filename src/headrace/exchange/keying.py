@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 
 from headrace.common.errors import EvaluationError, InvalidTypeError
 from headrace.expressions import evaluate
-from headrace.graph.labels import key_label
 from headrace.operators.keyed import KeyedBatch
+from headrace.operators.user_code import RecordError
 
 if TYPE_CHECKING:
     from headrace.common.batch import Batch
@@ -19,24 +19,12 @@ if TYPE_CHECKING:
     from headrace.state.keys import KeyColumn
 
 
-class KeyFunctionError(Exception):
-    """A record has no key: the user's key function raised, say; the cause says what.
-
-    Attributes:
-        record: the record that it was called with.
-    """
-
-    def __init__(self, record: Any) -> None:
-        super().__init__("the key function failed")
-        self.record = record
-
-
 def keys_of(batch: Batch, key: KeySelection) -> KeyColumn:
     """The keys of a batch.
 
     Raises:
         InvalidTypeError: when a key does not fit the declared key type.
-        KeyFunctionError: when the user's key function raises, an expression has no value, or a key is null.
+        RecordError: when the user's key function raises, an expression has no value, or a key is null.
     """
     if key.is_attached:
         assert isinstance(batch, KeyedBatch)
@@ -52,8 +40,8 @@ def keys_of(batch: Batch, key: KeySelection) -> KeyColumn:
 def _of_column(batch: Batch, key: KeySelection, column: pa.Array) -> KeyColumn:
     if column.null_count:
         row = pc.index(column.is_null(), pa.scalar(True)).as_py()
-        raise KeyFunctionError(batch.slice(row, row + 1).rows[0]) from InvalidTypeError(
-            f"the key {key_label(key)} of key_by ({key.call_site}) is null: leave such records out with filter(...), "
+        raise RecordError(batch.slice(row, row + 1).rows[0]) from InvalidTypeError(
+            f"the key {key.label} of key_by ({key.call_site}) is null: leave such records out with filter(...), "
             "or give them a key with coalesce(...)"
         )
     return key.codec.from_array(column)
@@ -64,7 +52,7 @@ def _computed(batch: Batch, expression: Bound) -> pa.Array:
     try:
         return evaluate((expression,), columns)[0]
     except EvaluationError as error:
-        raise KeyFunctionError(batch.slice(error.row, error.row + 1).rows[0]) from error
+        raise RecordError(batch.slice(error.row, error.row + 1).rows[0]) from error
 
 
 def _selected(batch: Batch, key: KeySelection) -> list[Any]:
@@ -75,5 +63,5 @@ def _selected(batch: Batch, key: KeySelection) -> list[Any]:
         for row in batch.rows:
             append(select(row))
     except BaseException as error:
-        raise KeyFunctionError(row) from error
+        raise RecordError(row) from error
     return keys

@@ -87,7 +87,7 @@ class FileFormat(ABC):
             list_files: lists the files that are there now.
 
         Raises:
-            InvalidTypeError: when the files do not tell the type.
+            InvalidTypeError: when the files do not tell the type; the source adds where it looked.
         """
         return self
 

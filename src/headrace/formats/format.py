@@ -5,14 +5,12 @@ A distribution adds one as an entry point of the group ``headrace.formats``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import UnsupportedOperationError
 from headrace.common.plugins import Plugin, PluginGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from headrace.common.configuration import Configuration
     from headrace.common.serialization import Encoder
     from headrace.common.typeinfo import TypeInformation
@@ -61,26 +59,3 @@ FORMATS: Final = PluginGroup(
     },
 )
 """All formats that are there."""
-
-
-def create_decoding_format(name: str, record_type: TypeInformation | None, options: Mapping[str, Any]) -> FileFormat:
-    """The reading half of the format of a name.
-
-    Raises:
-        ConfigurationError: when there is no such format, or the options are wrong.
-        InvalidTypeError: when the type does not fit, or has to be declared.
-        UnsupportedOperationError: when the format can only be written.
-    """
-    plugin = FORMATS.load(name)
-    return plugin.create_decoding_format(record_type, plugin.read_options(options))
-
-
-def create_encoding_format(name: str, options: Mapping[str, Any]) -> Encoder | BulkWriterFactory:
-    """The writing half of the format of a name.
-
-    Raises:
-        ConfigurationError: when there is no such format, or the options are wrong.
-        UnsupportedOperationError: when the format can only be read.
-    """
-    plugin = FORMATS.load(name)
-    return plugin.create_encoding_format(plugin.read_options(options))

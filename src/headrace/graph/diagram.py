@@ -8,10 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.graph.labels import count_of, role_of, ship_label
-
 if TYPE_CHECKING:
-    from headrace.graph.nodes import Node
+    from headrace.graph.nodes import KeySelection, Node
+    from headrace.graph.partitioning import Partitioning
     from headrace.graph.stream_graph import StreamGraph
 
 
@@ -80,13 +79,24 @@ class Diagram:
 
 def graph_diagram(graph: StreamGraph) -> Diagram:
     """The logical graph: what the program asked for."""
-    boxes = tuple(Box(node.id, node.name, role_of(node), _notes(node)) for node in graph)
+    boxes = tuple(Box(node.id, node.name, node.role, _notes(node)) for node in graph)
     arrows = tuple(
         Arrow(edge.source, node.id, ship_label(edge.partitioning, edge.key, edge.side_output))
         for node in graph
         for edge in node.inputs
     )
     return Diagram(count_of(len(graph), "operator"), (Frame(None, boxes),), arrows)
+
+
+def ship_label(partitioning: Partitioning, key: KeySelection | None, side_output: str | None) -> str:
+    """How records travel: ``HASH(card)``, ``FORWARD``, ``FORWARD, side output late``."""
+    label = partitioning.label if key is None else f"{partitioning.label}({key.label})"
+    return label if side_output is None else f"{label}, side output {side_output}"
+
+
+def count_of(number: int, noun: str) -> str:
+    """``1 stage``, ``2 stages``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _notes(node: Node) -> tuple[str, ...]:

@@ -18,8 +18,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from headrace.graph.labels import role_of
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -58,7 +56,7 @@ def node_document(node: Node, inputs: Iterable[_Input], parallelism: int | None,
     document: dict[str, Any] = {
         "id": node.id,
         "type": node.name,
-        "pact": role_of(node),
+        "pact": node.role,
         "contents": node.description or node.name,
         "parallelism": parallelism,
         "predecessors": [_predecessor(edge) for edge in inputs],

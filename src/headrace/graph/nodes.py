@@ -6,13 +6,17 @@ edges, as in Flink's stream graph: they move records, they do not work on them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.call_site import UNKNOWN_CALL_SITE, CallSite
 from headrace.graph.partitioning import FORWARD
+from headrace.graph.specs import SinkSpec
 
 if TYPE_CHECKING:
+    from headrace.common.output_tag import OutputTag
     from headrace.common.typeinfo import TypeInformation
     from headrace.expressions import Bound
     from headrace.graph.partitioning import Partitioning
@@ -48,6 +52,22 @@ class KeySelection:
     is_attached: bool = False
     only_routes: bool = False
 
+    @property
+    def label(self) -> str:
+        """What records are keyed by: the fields, the expression, or the name of the function."""
+        if self.fields is not None:
+            return ", ".join(map(str, self.fields))
+        return _selector_name(self.selector) if self.expression is None else self.expression.text
+
+
+def _selector_name(selector: Any) -> str:
+    if isinstance(found := getattr(selector, "field", None), str | int):
+        return str(found)
+    if inspect.ismethod(selector):
+        return type(selector.__self__).__name__
+    name = str(getattr(selector, "__name__", type(selector).__name__))
+    return "lambda" if name == "<lambda>" else name
+
 
 @dataclass(frozen=True, slots=True)
 class Edge:
@@ -69,6 +89,19 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True)
+class OutputSchema:
+    """The types of a node's outputs.
+
+    Attributes:
+        output_type: that of the main output; None for a sink.
+        side_types: those of the side outputs, by tag id.
+    """
+
+    output_type: TypeInformation | None = None
+    side_types: Mapping[str, TypeInformation] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
     """One operator of the job.
 
@@ -77,26 +110,26 @@ class Node:
         spec: what the operator does.
         name: shown to the user.
         inputs: where its records come from; empty for a source.
-        output_type: the type of its main output; None for a sink.
-        side_types: the types of its side outputs by tag id.
+        tags: the side outputs that the program asked for beside those that the operator has by itself.
         uid: the stable identity that the user gave; None when there is none.
         parallelism: how many subtasks; None for the job's default.
         max_parallelism: how many key groups; None for the job's default.
         call_site: the line of the user's program that asked for it.
         description: a longer text for the user.
+        outputs: what the spec makes of the inputs; the graph that takes the node finds it out, anew each time.
     """
 
     id: int
     spec: OperatorSpec
     name: str
     inputs: tuple[Edge, ...] = ()
-    output_type: TypeInformation | None = None
-    side_types: tuple[tuple[str, TypeInformation], ...] = ()
+    tags: tuple[OutputTag, ...] = ()
     uid: str | None = None
     parallelism: int | None = None
     max_parallelism: int | None = None
     call_site: CallSite = UNKNOWN_CALL_SITE
     description: str | None = None
+    outputs: OutputSchema = field(default=OutputSchema(), compare=False)
 
     @property
     def is_source(self) -> bool:
@@ -106,16 +139,18 @@ class Node:
     @property
     def is_sink(self) -> bool:
         """Whether nothing follows the node."""
-        return self.output_type is None
+        return isinstance(self.spec, SinkSpec)
 
     @property
-    def key(self) -> KeySelection | None:
-        """How the node's input is keyed; None when it is not."""
-        return next((edge.key for edge in self.inputs if edge.key is not None), None)
+    def role(self) -> str:
+        """What Flink's plan calls a ``pact``: ``Data Source``, ``Operator`` or ``Data Sink``."""
+        if self.is_source:
+            return "Data Source"
+        return "Data Sink" if self.is_sink else "Operator"
 
     def type_of(self, side_output: str | None) -> TypeInformation:
         """The type of one of the node's outputs."""
         if side_output is not None:
-            return dict(self.side_types)[side_output]
-        assert self.output_type is not None, f"{self.name} is a sink and has no output"
-        return self.output_type
+            return self.outputs.side_types[side_output]
+        assert self.outputs.output_type is not None, f"{self.name} is a sink and has no output"
+        return self.outputs.output_type

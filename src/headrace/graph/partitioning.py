@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
-from headrace.state.key_groups import key_groups, partition_of
+from headrace.state.keys.groups import key_groups, partition_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,38 +1,89 @@
 """What an operator does, as data: one small immutable class for each kind.
 
-A spec holds the user's function as it was given; the planner picks the operator that runs it.
+A spec holds the user's function as it was given, and says all that the graph, the planner and the tasks have to know of
+the operator: what it wants its inputs to be, which state it may hold, and of which types its outputs are.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from headrace.common.typeinfo import Types
 from headrace.state.kinds import KEYED, NO_STATE
 
 if TYPE_CHECKING:
-    from headrace.common.output_tag import OutputTag
+    from collections.abc import Mapping, Sequence
+
+    from headrace.common.typeinfo import TypeInformation
     from headrace.connectors.sink import Sink
     from headrace.connectors.source import Source
     from headrace.expressions import Bound
+    from headrace.graph.nodes import KeySelection
     from headrace.state.kinds import StateKinds
     from headrace.time.watermark_strategy import WatermarkStrategy
-    from headrace.time.windows import AlignedWindows
+
+DEAD_LETTER_TYPE: Final = Types.ROW_NAMED(["where", "raw", "reason"], [Types.STRING(), Types.STRING(), Types.STRING()])
+"""What is known of a row that a source could not read."""
+
+
+class InputKind(Enum):
+    """What an operator wants one of its inputs to be."""
+
+    ANY = "records"
+    KEYED = "keyed records"
 
 
 @dataclass(frozen=True, slots=True)
-class OperatorSpec:
+class InputSchema:
+    """One input of an operator in its graph.
+
+    Attributes:
+        record_type: the type of its records.
+        key: how they are keyed; None when they are not.
+    """
+
+    record_type: TypeInformation
+    key: KeySelection | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSpec(ABC):
     """The root of all specs.
 
     Class attributes:
         kind: the kind of operator, as shown in plans.
-        state_kinds: the kinds of state that the operator may hold.
+        inputs: what each of its inputs has to be; empty for a source.
+        state_kinds: the kinds of state that the operator may hold; keyed state belongs to the keys of its keyed inputs.
         is_timeless: whether it does the same whatever the event time is.
     """
 
     kind: ClassVar[str] = "Operator"
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.ANY,)
     state_kinds: ClassVar[StateKinds] = NO_STATE
     is_timeless: ClassVar[bool] = False
+
+    @abstractmethod
+    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+        """The type of the main output; None for a sink.
+
+        Args:
+            inputs: as many as :attr:`inputs`.
+
+        Raises:
+            InvalidTypeError: when the operator has no use for such records.
+        """
+
+    def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
+        """The types of the side outputs that the operator has by itself, by tag id."""
+        return {}
+
+    @property
+    def emits_to_tags(self) -> bool:
+        """Whether the operator has every side output that the program asks for, of the type that the tag says."""
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +91,15 @@ class SourceSpec(OperatorSpec):
     """Reads records."""
 
     kind: ClassVar[str] = "Source"
+    inputs: ClassVar[tuple[InputKind, ...]] = ()
     source: Source
+
+    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+        return self.source.produced_type
+
+    def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
+        tag = self.source.dead_letter
+        return {} if tag is None else {tag.tag_id: DEAD_LETTER_TYPE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +110,21 @@ class SinkSpec(OperatorSpec):
     is_timeless: ClassVar[bool] = True
     sink: Sink
 
+    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+        return None
+
+
+class PassingSpec(OperatorSpec):
+    """The root of operators whose results are of the type of their records."""
+
+    __slots__ = ()
+
+    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+        return inputs[0].record_type
+
 
 @dataclass(frozen=True, slots=True)
-class TimestampsSpec(OperatorSpec):
+class TimestampsSpec(PassingSpec):
     """Assigns timestamps and makes watermarks."""
 
     kind: ClassVar[str] = "Timestamps/Watermarks"
@@ -61,25 +132,7 @@ class TimestampsSpec(OperatorSpec):
 
 
 @dataclass(frozen=True, slots=True)
-class MapSpec(OperatorSpec):
-    """One record for each record."""
-
-    kind: ClassVar[str] = "Map"
-    is_timeless: ClassVar[bool] = True
-    function: Any
-
-
-@dataclass(frozen=True, slots=True)
-class FlatMapSpec(OperatorSpec):
-    """Any number of records for each record."""
-
-    kind: ClassVar[str] = "FlatMap"
-    is_timeless: ClassVar[bool] = True
-    function: Any
-
-
-@dataclass(frozen=True, slots=True)
-class FilterSpec(OperatorSpec):
+class FilterSpec(PassingSpec):
     """Keeps the records for which a function is true."""
 
     kind: ClassVar[str] = "Filter"
@@ -88,7 +141,7 @@ class FilterSpec(OperatorSpec):
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnFilterSpec(OperatorSpec):
+class ColumnFilterSpec(PassingSpec):
     """Keeps the records for which an expression is true."""
 
     kind: ClassVar[str] = "Filter"
@@ -97,55 +150,17 @@ class ColumnFilterSpec(OperatorSpec):
 
 
 @dataclass(frozen=True, slots=True)
-class SelectSpec(OperatorSpec):
-    """One record of expressions for each record.
-
-    Attributes:
-        columns: an expression for each field, or one for the whole record.
-    """
-
-    kind: ClassVar[str] = "Map"
-    is_timeless: ClassVar[bool] = True
-    columns: tuple[Bound, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class MapBatchesSpec(OperatorSpec):
-    """An Arrow batch for each Arrow batch."""
-
-    kind: ClassVar[str] = "MapBatches"
-    is_timeless: ClassVar[bool] = True
-    function: Any
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessSpec(OperatorSpec):
-    """A ``ProcessFunction``: any number of records for each record, side outputs, no state and no timers."""
-
-    kind: ClassVar[str] = "Process"
-    function: Any
-
-
-@dataclass(frozen=True, slots=True)
-class KeyedProcessSpec(OperatorSpec):
-    """A ``KeyedProcessFunction``: with state and timers."""
-
-    kind: ClassVar[str] = "KeyedProcess"
-    state_kinds: ClassVar[StateKinds] = KEYED
-    function: Any
-
-
-@dataclass(frozen=True, slots=True)
-class RollingReduceSpec(OperatorSpec):
+class RollingReduceSpec(PassingSpec):
     """Folds the records of a key with a function; emits each new value (streaming) or the last one (batch)."""
 
     kind: ClassVar[str] = "Reduce"
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED,)
     state_kinds: ClassVar[StateKinds] = KEYED
     function: Any
 
 
 @dataclass(frozen=True, slots=True)
-class RollingAggregateSpec(OperatorSpec):
+class RollingAggregateSpec(PassingSpec):
     """A rolling ``sum``, ``min``, ``max``, ``min_by`` or ``max_by`` over one field.
 
     Attributes:
@@ -154,62 +169,89 @@ class RollingAggregateSpec(OperatorSpec):
     """
 
     kind: ClassVar[str] = "Aggregate"
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED,)
     state_kinds: ClassVar[StateKinds] = KEYED
     aggregation: str
     field: str | int | None
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnarWindowSpec(OperatorSpec):
-    """Built-in aggregates over windows, column by column.
+class SelectSpec(OperatorSpec):
+    """One record of expressions for each record.
 
     Attributes:
-        assigner: puts records into windows.
-        aggregates: the built-in aggregates.
-        allowed_lateness: milliseconds.
-        late_tag: the side output for records that come too late; None drops and counts them.
+        columns: an expression for each field, or one for the whole record.
+        result_type: the type of the new records.
     """
 
-    kind: ClassVar[str] = "Window"
-    state_kinds: ClassVar[StateKinds] = KEYED
-    assigner: AlignedWindows
-    aggregates: tuple[Any, ...]
-    allowed_lateness: int = 0
-    late_tag: OutputTag | None = None
+    kind: ClassVar[str] = "Map"
+    is_timeless: ClassVar[bool] = True
+    columns: tuple[Bound, ...]
+    result_type: TypeInformation
+
+    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+        return self.result_type
 
 
 @dataclass(frozen=True, slots=True)
-class RowWindowSpec(OperatorSpec):
-    """Functions of the user over windows.
+class FunctionSpec(OperatorSpec):
+    """The root of operators that make what a function gives.
 
     Attributes:
-        assigner: puts records into windows.
-        reduce_function: folds two records into one, if the window is reduced.
-        aggregate_function: an ``AggregateFunction``, if the window is aggregated.
-        window_function: a ``WindowFunction`` or ``ProcessWindowFunction`` over the contents, if there is one.
-        accumulator_type: the type of the accumulator of ``aggregate_function``.
-        allowed_lateness: milliseconds.
-        late_tag: the side output for records that come too late; None drops and counts them.
+        function: the user's.
+        result_type: the type of its results, as the program declares it or as its annotations say.
     """
 
-    kind: ClassVar[str] = "Window"
-    state_kinds: ClassVar[StateKinds] = KEYED
-    assigner: AlignedWindows
-    reduce_function: Any = None
-    aggregate_function: Any = None
-    window_function: Any = None
-    accumulator_type: Any = None
-    allowed_lateness: int = 0
-    late_tag: OutputTag | None = None
+    function: Any
+    result_type: TypeInformation
+
+    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+        return self.result_type
 
 
 @dataclass(frozen=True, slots=True)
-class LocalWindowSpec(OperatorSpec):
-    """The sender's half of a two-phase window aggregation; put in by the planner.
+class MapSpec(FunctionSpec):
+    """One record for each record."""
 
-    Attributes:
-        window: the receiver's half.
-    """
+    kind: ClassVar[str] = "Map"
+    is_timeless: ClassVar[bool] = True
 
-    kind: ClassVar[str] = "LocalWindow"
-    window: ColumnarWindowSpec
+
+@dataclass(frozen=True, slots=True)
+class FlatMapSpec(FunctionSpec):
+    """Any number of records for each record."""
+
+    kind: ClassVar[str] = "FlatMap"
+    is_timeless: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True)
+class MapBatchesSpec(FunctionSpec):
+    """An Arrow batch for each Arrow batch."""
+
+    kind: ClassVar[str] = "MapBatches"
+    is_timeless: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSpec(FunctionSpec):
+    """A ``ProcessFunction``: any number of records for each record, side outputs, no state and no timers."""
+
+    kind: ClassVar[str] = "Process"
+
+    @property
+    def emits_to_tags(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedProcessSpec(FunctionSpec):
+    """A ``KeyedProcessFunction``: with state and timers."""
+
+    kind: ClassVar[str] = "KeyedProcess"
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED,)
+    state_kinds: ClassVar[StateKinds] = KEYED
+
+    @property
+    def emits_to_tags(self) -> bool:
+        return True

@@ -1,68 +1,65 @@
-"""The graph of one job while the program builds it."""
+"""The graph of one job while the program builds it, and while the planner rewrites it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.common.call_site import caller
-from headrace.graph.nodes import Edge, Node
+from headrace.common.errors import InvalidProgramError, InvalidTypeError
+from headrace.graph.nodes import Edge, Node, OutputSchema
+from headrace.graph.specs import InputKind, InputSchema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.graph.specs import OperatorSpec
 
-Rule = Callable[[Node, "Iterator[int]"], "Iterable[Node]"]
+T = TypeVar("T")
+
+Rule = Callable[[Node, "StreamGraph"], "Iterable[Node]"]
 """Makes nodes of a node: itself, changed or not, and others before or behind it, producers first.
 
-It also gets ids that no node has. Those that read from the node go on reading from the one that keeps its id.
+It also gets the graph made so far, in which all that the node reads from is as the rule has left it, and which has ids
+for new nodes. Those that read from the node go on reading from the one that keeps its id.
 """
 
 
 class StreamGraph:
-    """Nodes by id, in the order in which they were asked for; a node's inputs always come before it."""
+    """Nodes by id, in the order in which they were asked for; a node's inputs always come before it.
+
+    Whatever is known of all nodes is found by :meth:`annotate`, whatever changes nodes is done by :meth:`transform`:
+    one step each way, node by node.
+    """
 
     def __init__(self) -> None:
         self._nodes: dict[int, Node] = {}
+        self._next_id = 0
 
-    @classmethod
-    def of(cls, nodes: Iterable[Node]) -> StreamGraph:
-        """A graph of these nodes; the inputs of each must come before it."""
-        graph = cls()
-        graph._nodes = {node.id: node for node in nodes}
-        return graph
+    def add(self, spec: OperatorSpec, name: str, inputs: tuple[Edge, ...] = (), parallelism: int | None = None) -> Node:
+        """Add an operator, and remember the line of the user's program that asked for it.
 
-    def add(
-        self,
-        spec: OperatorSpec,
-        name: str,
-        inputs: tuple[Edge, ...] = (),
-        output_type: TypeInformation | None = None,
-        side_types: tuple[tuple[str, TypeInformation], ...] = (),
-        parallelism: int | None = None,
-    ) -> Node:
-        """Add an operator, and remember the line of the user's program that asked for it."""
-        node = Node(
-            id=max(self._nodes, default=-1) + 1,
-            spec=spec,
-            name=name,
-            inputs=inputs,
-            output_type=output_type,
-            side_types=side_types,
-            parallelism=parallelism,
-            call_site=caller(),
-        )
-        self._nodes[node.id] = node
-        return node
+        Raises:
+            InvalidTypeError: when the operator has no use for records of the types that reach it.
+            InvalidProgramError: when its inputs are not what its spec wants.
+        """
+        call_site = caller()
+        node = Node(self.new_id(), spec, name, inputs, parallelism=parallelism, call_site=call_site)
+        try:
+            return self._take(node)
+        except (InvalidTypeError, InvalidProgramError) as error:
+            raise type(error)(f"{error}\n  at {call_site}") from None
+
+    def new_id(self) -> int:
+        """An id for a new node."""
+        self._next_id += 1
+        return self._next_id - 1
 
     def update(self, node_id: int, **changes: Any) -> Node:
-        """Replace attributes of a node (its name, its uid, …)."""
-        self._nodes[node_id] = replace(self._nodes[node_id], **changes)
-        return self._nodes[node_id]
+        """Replace attributes of a node (its name, its uid, …) that leave the types of its outputs as they are."""
+        return self._take(replace(self._nodes[node_id], **changes))
 
     def __getitem__(self, node_id: int) -> Node:
         return self._nodes[node_id]
@@ -81,13 +78,47 @@ class StreamGraph:
         """The type of the records on an edge, as the node declares it that makes them."""
         return self._nodes[edge.source].type_of(edge.side_output)
 
+    def input_schemas(self, node: Node) -> tuple[InputSchema, ...]:
+        """What reaches each input of a node.
+
+        Raises:
+            InvalidProgramError: when that is not what its spec wants.
+        """
+        found = {edge.input_index: InputSchema(self.record_type(edge), edge.key) for edge in reversed(node.inputs)}
+        wanted = node.spec.inputs
+        if found.keys() != set(range(len(wanted))):
+            numbers = ", ".join(map(str, sorted(found))) or "none"
+            raise InvalidProgramError(
+                f"operator {node.name!r} has {len(wanted)} inputs, but records for these (from 0): {numbers}"
+            )
+        _check_keys(node, found)
+        return tuple(found[number] for number in range(len(wanted)))
+
+    def annotate(self, rule: Callable[[Node, Mapping[int, T]], T]) -> dict[int, T]:
+        """What a rule says of each node, by id, producers first; it also gets what it said of all nodes before."""
+        found: dict[int, T] = {}
+        for node in self:
+            found[node.id] = rule(node, found)
+        return found
+
     def transform(self, rule: Rule) -> StreamGraph:
         """The graph in which each node is replaced by what a rule makes of it."""
-        free = count(max(self._nodes, default=-1) + 1)
-        return StreamGraph.of(made for node in self for made in rule(node, free))
+        made = StreamGraph()
+        made._next_id = max(self._nodes, default=-1) + 1
+        for node in self:
+            for replacement in rule(node, made):
+                made._take(replacement)
+        return made
 
-    def subgraph(self, node_ids: set[int]) -> StreamGraph:
-        """The part of the graph that ``node_ids`` need: themselves and all that comes before them."""
+    def subgraph(self, node_ids: Iterable[int]) -> StreamGraph:
+        """The part of the graph that some nodes need: themselves and all that comes before them."""
+        found, needed = StreamGraph(), self.needed_by(node_ids)
+        found._nodes = {node.id: node for node in self if node.id in needed}
+        found._next_id = self._next_id
+        return found
+
+    def needed_by(self, node_ids: Iterable[int]) -> set[int]:
+        """The ids of some nodes and of all that comes before them."""
         needed: set[int] = set()
         stack = list(node_ids)
         while stack:
@@ -95,4 +126,32 @@ class StreamGraph:
             if node_id not in needed:
                 needed.add(node_id)
                 stack.extend(edge.source for edge in self._nodes[node_id].inputs)
-        return StreamGraph.of(node for node in self if node.id in needed)
+        return needed
+
+    def _take(self, node: Node) -> Node:
+        """Keep a node, with the types of its outputs, which follow from its spec and its inputs."""
+        inputs = self.input_schemas(node)
+        by_tags = {tag.tag_id: tag.type_info for tag in node.tags}
+        side_types = {**node.spec.side_types(inputs), **by_tags}
+        made = replace(node, outputs=OutputSchema(node.spec.output_type(inputs), side_types))
+        self._nodes[node.id] = made
+        return made
+
+
+def _check_keys(node: Node, inputs: Mapping[int, InputSchema]) -> None:
+    """Refuse inputs without keys where keys are wanted, and keys of different types: state belongs to the key."""
+    key_types = []
+    for number, kind in enumerate(node.spec.inputs):
+        key = inputs[number].key
+        if kind is InputKind.KEYED and key is None:
+            raise InvalidProgramError(
+                f"input {number} of operator {node.name!r} takes keyed records: call key_by(...) first"
+            )
+        if kind is InputKind.KEYED and key is not None:
+            key_types.append(key.codec.type)
+    different = next((found for found in key_types if found != key_types[0]), None)
+    if different is not None:
+        raise InvalidProgramError(
+            f"the inputs of operator {node.name!r} have keys of different types, {key_types[0]} and {different}: give "
+            "key_by(...) the same key_type, since state belongs to the key"
+        )

@@ -52,7 +52,7 @@ class CommitCoordinator:
         sleep: waits between two attempts; tests pass their own.
         restored: what was to be committed before; :meth:`start` commits it.
         check_owner: raises a ``JobSupersededError`` when the job is another job manager's now.
-        cancelled: set when the job is cancelled: then nobody waits for sinks any more.
+        cancelled: set when the job is cancelled: then nothing waits for sinks any more.
     """
 
     def __init__(

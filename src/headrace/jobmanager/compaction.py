@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.common.errors import HeadraceError
-from headrace.runtime.task.compaction import compact
+from headrace.runtime.task.background import compact
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

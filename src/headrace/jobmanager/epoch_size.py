@@ -26,7 +26,8 @@ _COLD: Final = 4.0
 the next one take longer than so many times the target does that have fewer."""
 
 _LEAST_RECORDS: Final = 1_000
-"""No epoch is made smaller than this, however slow the records are: its fixed cost would be all that is left."""
+"""No epoch is made smaller than this, or its fixed cost would be all that is left. Only where records are so slow that
+so many would take longer than an epoch should, there are fewer."""
 
 _LEAST_SHARE: Final = 0.02
 """The share of an epoch's time that its records take at least: measurements are noisy."""
@@ -199,7 +200,11 @@ class EpochSizer:
         if records < self._admitted // 2:
             return  # the input was the limit, so nothing calls for another size
         wanted = self._after_cold_start(seconds) if is_cold else self._by_cost(records, seconds)
-        self._records = int(min(max(wanted, _LEAST_RECORDS), self._limits.max_records))
+        self._records = int(min(max(wanted, self._least(records, seconds)), self._limits.max_records))
+
+    def _least(self, records: int, seconds: float) -> int:
+        """How many records no epoch has less than, after one of so many that took so long."""
+        return max(1, int(min(_LEAST_RECORDS, records * self._limits.target_seconds / seconds)))
 
     def _after_cold_start(self, seconds: float) -> float:
         target = self._limits.target_seconds

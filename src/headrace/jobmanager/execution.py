@@ -74,8 +74,8 @@ class JobServices:
 class JobExecution:
     """Runs the epochs of a job, one after the other.
 
-    Its memory follows from a manifest, and may be ahead of the manifests after a failure: then it is left, and another
-    execution is restored from the newest one.
+    Its memory follows from a manifest, and may be ahead of the manifests after a failure: then it is
+    abandoned, and another execution is restored from the newest one.
 
     Args:
         job: what all executions share.
@@ -151,12 +151,24 @@ class JobExecution:
         reports = EpochRun(job.runtime, job.epoch_timeout_seconds, job.cancelled).run(planned)
         raise_reported(reports)
         ran = time.monotonic()
-        self._checkpoint(planned, reports)
+        read = records_read(job.plan, reports)
+        manifest = self._checkpoint(planned, reports, read)
         done = time.monotonic()
-        job.sizer.observe(records_read(job.plan, reports), planned.seconds + done - started)
-        return self._statistics(reports, planned.seconds, ran - started, done - ran)
+        job.sizer.observe(read, planned.seconds + done - started)
+        return EpochStatistics(
+            epoch=manifest.epoch,
+            records=read,
+            planning=planned.seconds,
+            running=ran - started,
+            checkpointing=done - ran,
+            watermark=min((source.watermark() for source in self.sources), default=0),
+            processing_time=manifest.processing_time,
+            state_bytes=sum(report.state.size for report in reports),
+            counters=manifest.counters,
+            pending_commits=self.commits.waiting_epochs,
+        )
 
-    def _checkpoint(self, planned: EpochPlan, reports: list[TaskReport]) -> None:
+    def _checkpoint(self, planned: EpochPlan, reports: list[TaskReport], read: int) -> Manifest:
         """The first phase is over: the manifest is the one commit point; then the second phase begins."""
         job, context, before = self._job, planned.context, self._job.checkpoints.known()
         for source in self.sources:
@@ -174,7 +186,7 @@ class JobExecution:
             reports,
             sources={source.planned.uid: source.snapshot() for source in self.sources},
             sinks=replace(output, commits=self.commits.pending(output.commits)),
-            read=records_read(job.plan, reports),
+            read=read,
         )
         self._write(manifest, output.commits)
         self._planner.epoch_completed(context.epoch)
@@ -182,9 +194,14 @@ class JobExecution:
             source.checkpoint_completed()
         job.compaction.epoch_completed(manifest)
         job.store.collect_garbage()
+        return manifest
 
     def _write(self, manifest: Manifest, commits: Sequence[PendingCommit]) -> None:
-        """Write a manifest and have done what it makes due, unless nobody waits for the job any more."""
+        """Write a manifest and commit what it makes due, unless the job was cancelled.
+
+        Raises:
+            JobCancelledError: when it was.
+        """
         if self._job.cancelled.is_set():
             raise JobCancelledError(f"manifest {manifest.epoch} was not written")
         self._job.checkpoints.write(manifest, commits)
@@ -212,8 +229,8 @@ class JobExecution:
 
     # --- its end -----------------------------------------------------------------------------------------------------
 
-    def leave(self) -> list[PendingCommit]:
-        """Let go of all that may be ahead of the manifests, so that another execution can begin.
+    def abandon(self) -> list[PendingCommit]:
+        """End without closing the job: another execution goes on from the newest manifest.
 
         Returns:
             What has yet to be committed and no manifest holds.
@@ -226,31 +243,14 @@ class JobExecution:
         return self.commits.transient()
 
     def close(self) -> None:
-        """Let go of everything; a commit that hangs is left behind."""
+        """Close sources and sinks; a commit that hangs is left behind."""
         self._close_sources()
         self.commits.close()
 
     def _close_sources(self) -> None:
-        """Let go of the enumerators; nobody minds any more what they fail with."""
+        """Close the enumerators; what they fail with is logged."""
         for source in self.sources:
             try:
                 source.close()
             except Exception:
                 logger.warning("closing source %r failed", source.planned.node.name, exc_info=True)
-
-    def _statistics(
-        self, reports: list[TaskReport], planning: float, running: float, checkpointing: float
-    ) -> EpochStatistics:
-        manifest = self._job.checkpoints.known()
-        return EpochStatistics(
-            epoch=manifest.epoch,
-            records=records_read(self._job.plan, reports),
-            planning=planning,
-            running=running,
-            checkpointing=checkpointing,
-            watermark=min((source.watermark() for source in self.sources), default=0),
-            processing_time=manifest.processing_time,
-            state_bytes=sum(report.state.size for report in reports),
-            counters=manifest.counters,
-            pending_commits=self.commits.waiting_epochs,
-        )

@@ -152,27 +152,7 @@ class JobManager:
         """Restore or begin, take the directory over, commit what is pending."""
         restored = self._checkpoints.restore()
         manifest = self._checkpoints.known()
-        clock = self._clock or SystemClock(manifest.processing_time)
-        self._failures = FailureHandler(
-            self._settings.restart.begin(clock, random.Random(manifest.job_id)),
-            self._listener,
-            self._stop,
-            restarts_functions=self._settings.restarts_functions,
-        )
-        self._runtime.start(self._blob)
-        self._services = JobServices(
-            plan=self.plan,
-            runtime=self._runtime,
-            store=self._store,
-            checkpoints=self._checkpoints,
-            sinks=self._sinks,
-            sizer=EpochSizer(self._settings.limits),
-            compaction=CompactionCoordinator(self._runtime, self._store.state, self.plan.state_backend),
-            clock=clock,
-            cancelled=self._cancelled,
-            epoch_timeout_seconds=self._settings.epoch_timeout_seconds,
-            storage_options=self._blob.storage_options,
-        )
+        self._prepare(manifest)
         restored_epoch = None if restored is None else restored.epoch
         self._listener.job_started(
             JobStart(self.plan.name, manifest.job_id, restored_epoch, manifest.generation, manifest.finished)
@@ -211,7 +191,7 @@ class JobManager:
         return next(source for source in self._running().sources if source.planned.uid == uid)
 
     def close(self) -> None:
-        """Let go of everything; what is not committed stays in the manifest."""
+        """Close execution, runtime and store; what is not committed stays in the manifest."""
         if self._cancelled.is_set():
             self._runtime.cancel()  # what runs beside the epochs
         execution = () if self._execution is None else (self._execution.close,)
@@ -219,7 +199,7 @@ class JobManager:
             try:
                 close()
             except Exception:
-                logger.warning("job %r: letting go of it failed", self.plan.name, exc_info=True)
+                logger.warning("job %r: closing it failed", self.plan.name, exc_info=True)
 
     # --- the loop ----------------------------------------------------------------------------------------------------
 
@@ -277,6 +257,31 @@ class JobManager:
             self._restart()
         self._running().complete_commits()
 
+    def _prepare(self, manifest: Manifest) -> None:
+        """Make what lasts from here to the end of the run, whatever fails meanwhile."""
+        clock = self._clock or SystemClock(manifest.processing_time)
+        settings = self._settings
+        self._failures = FailureHandler(
+            settings.restart.begin(clock, random.Random(manifest.job_id)),
+            self._listener,
+            self._stop,
+            restarts_functions=settings.restarts_functions,
+        )
+        self._runtime.start(self._blob)
+        self._services = JobServices(
+            plan=self.plan,
+            runtime=self._runtime,
+            store=self._store,
+            checkpoints=self._checkpoints,
+            sinks=self._sinks,
+            sizer=EpochSizer(settings.limits),
+            compaction=CompactionCoordinator(self._runtime, self._store.state, self.plan.state_backend),
+            clock=clock,
+            cancelled=self._cancelled,
+            epoch_timeout_seconds=settings.epoch_timeout_seconds,
+            storage_options=self._blob.storage_options,
+        )
+
     def _running(self) -> JobExecution:
         assert self._execution is not None, "open() comes first"
         return self._execution
@@ -305,7 +310,7 @@ class JobManager:
             Exception: what ends the job.
         """
         while True:
-            with contextlib.suppress(OSError):  # nobody can tell while the directory cannot be read
+            with contextlib.suppress(OSError):  # it cannot be told while the directory cannot be read
                 self._checkpoints.check_owner()
             if not self._failures.await_restart(failure, self._checkpoints.known().epoch + 1):
                 return False
@@ -317,9 +322,9 @@ class JobManager:
                 return True
 
     def _restart(self) -> None:
-        """Leave the execution, which may be ahead of the manifests, and begin another from the newest one."""
+        """Abandon the execution, which may be ahead of the manifests, and begin another from the newest one."""
         if self._execution is not None:
-            self._transient = self._execution.leave()
+            self._transient = self._execution.abandon()
             self._execution = None
         self._transient += self._checkpoints.restart()
         self._begin_execution(recovers=True)

@@ -14,7 +14,6 @@ from headrace.checkpoint.manifest import (
     SourceSnapshot,
     StageSnapshot,
 )
-from headrace.runtime.task.failures import restore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,7 +33,7 @@ def raise_reported(reports: Sequence[TaskReport]) -> None:
     if failed:
         first = min(failed, key=lambda report: (report.stage, report.partition))
         assert first.error is not None
-        raise restore(first.error)
+        raise first.error.to_error()
 
 
 def records_read(plan: JobPlan, reports: Sequence[TaskReport]) -> int:
@@ -53,7 +52,7 @@ def committables_by_sink(plan: JobPlan, reports: Sequence[TaskReport]) -> dict[s
 
 
 def first_manifest(plan: JobPlan) -> Manifest:
-    """What a job begins with that nobody has run before; it is not written."""
+    """What a job begins with that has never run before; it is not written."""
     return Manifest(
         epoch=0,
         generation=0,

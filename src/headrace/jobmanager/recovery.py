@@ -12,7 +12,7 @@ from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import StateMigrationError
 from headrace.graph.specs import SinkSpec
 from headrace.runtime.task.messages import PartitionContext
-from headrace.state.key_groups import hash_bounds_of_partition
+from headrace.state.keys.groups import hash_bounds_of_partition
 from headrace.state.kinds import KEYED, StateKind
 from headrace.state.redistribution import Redistribution
 

@@ -195,7 +195,7 @@ class SourceCoordinator:
         return min(times, default=None)
 
     def close(self) -> None:
-        """Let go of the enumerator."""
+        """Close the enumerator."""
         self._enumerator.close()
 
     def assignments(self, planned: SplitPlan) -> list[SplitAssignment]:

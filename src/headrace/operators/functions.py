@@ -1,8 +1,12 @@
-"""How a user function is called: an object with a named method, or a plain callable."""
+"""Functions of the user, objects with named methods or plain callables; and operators that call them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from headrace.operators.base import Operator, OperatorContext, Output
+from headrace.operators.runtime_context import RuntimeContext
+from headrace.operators.user_code import calling_user_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,3 +47,26 @@ def close_function(function: Any) -> None:
     """Call ``close`` where there is one."""
     if callable(getattr(function, "close", None)):
         function.close()
+
+
+class FunctionOperator(Operator):
+    """An operator whose functions of the user are opened and closed with it.
+
+    Args:
+        functions: objects with or without an ``open`` and a ``close``, callables, None.
+    """
+
+    def __init__(self, *functions: Any) -> None:
+        super().__init__()
+        self._functions = functions
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        super().open(context, output)
+        with calling_user_code(context):
+            for function in self._functions:
+                open_function(function, RuntimeContext(context))
+
+    def close(self) -> None:
+        with calling_user_code(self.context):
+            for function in self._functions:
+                close_function(function)

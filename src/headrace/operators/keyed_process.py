@@ -9,55 +9,21 @@ from typing import TYPE_CHECKING, Any, cast
 
 from headrace.common.constants import MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.output_tag import OutputTag
-from headrace.operators.base import EpochScope, Operator, OperatorContext, Output
 from headrace.operators.collector import RowCollector
-from headrace.operators.functions import close_function, open_function
-from headrace.operators.runtime_context import RuntimeContext
-from headrace.operators.user_code import calling_user_code, user_error
-from headrace.state.key_entries import NO_KEY
-from headrace.time.time_domain import TimeDomain
+from headrace.operators.functions import FunctionOperator
+from headrace.operators.timer_service import KeyedTimerService, TimeDomain
+from headrace.operators.user_code import user_error
+from headrace.state.keys.entries import NO_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
+    from headrace.operators.base import EpochScope, OperatorContext, Output
     from headrace.operators.keyed import KeyedBatch
-    from headrace.state.backend import KeyedStates, Timers
+    from headrace.state.backend import KeyedStates
     from headrace.state.timers import Timer
-
-
-class TimerService:
-    """Tells the time and keeps timers of the current key."""
-
-    def __init__(self, timers: Timers) -> None:
-        self._timers = timers
-        self.watermark = MIN_WATERMARK
-        self.processing_time = 0
-
-    def current_watermark(self) -> int:
-        """The event time that the operator has reached, in milliseconds."""
-        return self.watermark
-
-    def current_processing_time(self) -> int:
-        """The clock's reading for this epoch, in milliseconds."""
-        return self.processing_time
-
-    def register_event_time_timer(self, timestamp: int) -> None:
-        """Call ``on_timer`` for the current key when the watermark reaches ``timestamp``; once, however often asked."""
-        self._timers.event.register(timestamp)
-
-    def register_processing_time_timer(self, timestamp: int) -> None:
-        """Call ``on_timer`` for the current key when the clock reaches ``timestamp``; once, however often asked."""
-        self._timers.processing.register(timestamp)
-
-    def delete_event_time_timer(self, timestamp: int) -> None:
-        """Take a timer of the current key back; nothing happens when there is none."""
-        self._timers.event.delete(timestamp)
-
-    def delete_processing_time_timer(self, timestamp: int) -> None:
-        """Take a timer of the current key back; nothing happens when there is none."""
-        self._timers.processing.delete(timestamp)
 
 
 class KeyedProcessContext:
@@ -65,7 +31,7 @@ class KeyedProcessContext:
 
     __slots__ = ("_backend", "_domain", "_timer_service", "_timestamp")
 
-    def __init__(self, backend: KeyedStates, timer_service: TimerService) -> None:
+    def __init__(self, backend: KeyedStates, timer_service: KeyedTimerService) -> None:
         self._backend = backend
         self._timer_service = timer_service
         self._timestamp = NO_TIMESTAMP
@@ -79,7 +45,7 @@ class KeyedProcessContext:
         """The record's event time, or the timer's time, in milliseconds; None when the record has none."""
         return None if self._timestamp == NO_TIMESTAMP else self._timestamp
 
-    def timer_service(self) -> TimerService:
+    def timer_service(self) -> KeyedTimerService:
         """Tells the time and keeps timers."""
         return self._timer_service
 
@@ -88,7 +54,7 @@ class KeyedProcessContext:
         return self._domain
 
 
-class KeyedProcessOperator(Operator):
+class KeyedProcessOperator(FunctionOperator):
     """Calls ``process_element`` for each record and ``on_timer`` for each due timer.
 
     Args:
@@ -98,24 +64,18 @@ class KeyedProcessOperator(Operator):
     """
 
     def __init__(self, function: Any, output_type: TypeInformation, side_types: Mapping[str, TypeInformation]) -> None:
-        super().__init__()
+        super().__init__(function)
         self._function = function
         self._collector = RowCollector(output_type, side_types)
         self._watermark = MIN_WATERMARK
 
     def open(self, context: OperatorContext, output: Output) -> None:
-        super().open(context, output)
         assert context.state is not None
         self._backend = context.state.keyed
         self._timers = context.state.timers
-        self._service = TimerService(self._timers)
+        self._service = KeyedTimerService(self._timers)
         self._context = KeyedProcessContext(self._backend, self._service)
-        with calling_user_code(context):
-            open_function(self._function, RuntimeContext(context))
-
-    def close(self) -> None:
-        with calling_user_code(self.context):
-            close_function(self._function)
+        super().open(context, output)
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._watermark = self._service.watermark = scope.watermark

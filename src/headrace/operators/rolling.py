@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any, cast
 from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.row import Row, make_row
-from headrace.operators.base import EpochScope, Operator, OperatorContext, Output
-from headrace.operators.functions import close_function, method_of, open_function
-from headrace.operators.runtime_context import RuntimeContext
-from headrace.operators.user_code import calling_user_code, user_error
+from headrace.operators.functions import FunctionOperator, method_of
+from headrace.operators.user_code import user_error
 from headrace.state.descriptors import ValueStateDescriptor
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
+    from headrace.operators.base import EpochScope, OperatorContext, Output
     from headrace.operators.keyed import KeyedBatch
 
 Fold = Callable[[Any, Any], Any]
@@ -121,7 +120,7 @@ def _put_into_copy(row: Any, index: int, name: str, value: Any) -> Any:
     return changed
 
 
-class RollingOperator(Operator):
+class RollingOperator(FunctionOperator):
     """Keeps one value for each key.
 
     Args:
@@ -131,26 +130,18 @@ class RollingOperator(Operator):
     """
 
     def __init__(self, rolling: Rolling, type_: TypeInformation, *, is_batch: bool) -> None:
-        super().__init__()
-        self._rolling = rolling
+        super().__init__(rolling.function)
+        self._fold = rolling.fold
         self._type = type_
         self._is_batch = is_batch
 
     def open(self, context: OperatorContext, output: Output) -> None:
-        super().open(context, output)
         assert context.state is not None
         self._keyed = context.state.keyed
         self._timers = context.state.timers
         self._state = self._keyed.state(ValueStateDescriptor("value", self._type))
-        self._first = self._keyed.state(ValueStateDescriptor("timestamp", int))
-        if self._rolling.function is not None:
-            with calling_user_code(context):
-                open_function(self._rolling.function, RuntimeContext(context))
-
-    def close(self) -> None:
-        if self._rolling.function is not None:
-            with calling_user_code(self.context):
-                close_function(self._rolling.function)
+        self._timestamp = self._keyed.state(ValueStateDescriptor("timestamp", int))
+        super().open(context, output)
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._watermark = scope.watermark
@@ -158,7 +149,7 @@ class RollingOperator(Operator):
     def process(self, input_index: int, batch: Batch) -> None:
         keyed = cast("KeyedBatch", batch)
         values: list[Any] = []
-        backend, state, fold = self._keyed, self._state, self._rolling.fold
+        backend, state, fold = self._keyed, self._state, self._fold
         row = None
         try:
             for row, entry in zip(batch.rows, backend.bind(keyed.keys), strict=True):
@@ -184,7 +175,7 @@ class RollingOperator(Operator):
         """The result carries the timestamp of the key's last record."""
         for entry, timestamp in zip(self._keyed.bind(batch.keys), batch.timestamps.tolist(), strict=True):
             self._keyed.current = entry
-            self._first.update(timestamp)
+            self._timestamp.update(timestamp)
             self._timers.event.register(_BATCH_TIMER)
 
     def _emit_all(self) -> None:
@@ -193,7 +184,7 @@ class RollingOperator(Operator):
         for timer in self._timers.event.pop_due(MAX_WATERMARK):
             self._keyed.current = timer.entry
             rows.append(self._state.value())
-            timestamps.append(cast("int", self._first.value()))
+            timestamps.append(cast("int", self._timestamp.value()))
         if rows:
             watermarks = [self._watermark] * len(rows)
             self.output.emit(Batch.of_rows(self._type, rows, timestamps, watermarks))

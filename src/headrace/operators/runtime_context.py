@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from headrace.common.errors import InvalidProgramError, UnsupportedOperationError
-from headrace.state.keyed_state_store import KeyedStateStore
+from headrace.state.interfaces import KeyedStateStore
 
 if TYPE_CHECKING:
     from headrace.operators.base import OperatorContext

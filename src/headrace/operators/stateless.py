@@ -9,10 +9,8 @@ import pyarrow as pa
 
 from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidTypeError
-from headrace.operators.base import Operator, OperatorContext, Output
-from headrace.operators.functions import close_function, method_of, open_function
-from headrace.operators.runtime_context import RuntimeContext
-from headrace.operators.user_code import calling_user_code, user_error
+from headrace.operators.functions import FunctionOperator, method_of
+from headrace.operators.user_code import user_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
 
 
-class FunctionOperator(Operator):
+class _StatelessOperator(FunctionOperator):
     """An operator around one function of the user.
 
     Args:
@@ -31,22 +29,12 @@ class FunctionOperator(Operator):
     """
 
     def __init__(self, function: Any, method: str, output_type: TypeInformation) -> None:
-        super().__init__()
-        self._function = function
+        super().__init__(function)
         self._call: Callable[..., Any] = method_of(function, method)
         self._output_type = output_type
 
-    def open(self, context: OperatorContext, output: Output) -> None:
-        super().open(context, output)
-        with calling_user_code(context):
-            open_function(self._function, RuntimeContext(context))
 
-    def close(self) -> None:
-        with calling_user_code(self.context):
-            close_function(self._function)
-
-
-class MapOperator(FunctionOperator):
+class MapOperator(_StatelessOperator):
     """One record for each record, with its timestamp."""
 
     def __init__(self, function: Any, output_type: TypeInformation) -> None:
@@ -64,7 +52,7 @@ class MapOperator(FunctionOperator):
         self.output.emit(batch.replaced(self._output_type, rows=rows))
 
 
-class FlatMapOperator(FunctionOperator):
+class FlatMapOperator(_StatelessOperator):
     """Any number of records for each record, with its timestamp."""
 
     def __init__(self, function: Any, output_type: TypeInformation) -> None:
@@ -89,7 +77,7 @@ class FlatMapOperator(FunctionOperator):
             self.output.emit(batch.replaced(self._output_type, rows=rows, sources=sources))
 
 
-class FilterOperator(FunctionOperator):
+class FilterOperator(_StatelessOperator):
     """The records for which the function is true."""
 
     def __init__(self, function: Any, output_type: TypeInformation) -> None:
@@ -111,7 +99,7 @@ class FilterOperator(FunctionOperator):
             self.output.emit(batch.filter(mask))
 
 
-class MapBatchesOperator(FunctionOperator):
+class MapBatchesOperator(_StatelessOperator):
     """An Arrow batch for each Arrow batch; as many rows, or as many as a column of row numbers says."""
 
     def __init__(self, function: Any, output_type: TypeInformation) -> None:

@@ -31,6 +31,18 @@ _NO_EXIT: Final = "a function cannot end the process, which is not its own: rais
 _NO_RESULTS: Final = "the function has to yield its results, or return a list of them or None"
 
 
+class RecordError(Exception):
+    """What is wrong with one record, where it is not known which operator it belongs to; the cause says what.
+
+    Attributes:
+        record: the record.
+    """
+
+    def __init__(self, record: Any) -> None:
+        super().__init__("a record has failed")
+        self.record = record
+
+
 def user_error(error: BaseException, context: OperatorContext, record: Any = NO_RECORD) -> BaseException:
     """The failure of a user function, told so that its author can mend it; what is none is given back as it is.
 
@@ -41,6 +53,8 @@ def user_error(error: BaseException, context: OperatorContext, record: Any = NO_
     """
     if isinstance(error, UserFunctionError | StateCorruptedError) or is_interruption(error):
         return error
+    if isinstance(error, RecordError):
+        return user_error(error.__cause__ or error, context, error.record)
     site = of_traceback(error.__traceback__)
     lines = [
         f"operator {context.name!r} (uid {context.uid}, subtask {context.subtask}) failed",
@@ -112,12 +126,9 @@ class UserCodeGuard:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None and not isinstance(error, self._passes):
-            told = self._told(error)
+            told = user_error(error, self._context, self._record)
             if told is not error:
                 raise told from error
-
-    def _told(self, error: BaseException) -> BaseException:
-        return user_error(error, self._context, self._record)
 
 
 def calling_user_code(context: OperatorContext) -> UserCodeGuard:

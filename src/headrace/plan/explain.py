@@ -25,9 +25,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headrace.graph.diagram import Arrow, Box, Diagram, Frame
+from headrace.graph.diagram import Arrow, Box, Diagram, Frame, count_of, ship_label
 from headrace.graph.execution_plan import node_document
-from headrace.graph.labels import count_of, key_label, role_of, ship_label
 from headrace.state.kinds import names_of
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ def _frame(stage: Stage) -> Frame:
 
 
 def _box(operator: PlannedOperator, stage: Stage) -> Box:
-    return Box(operator.node.id, operator.node.name, role_of(operator.node), tuple(_notes(operator, stage)))
+    return Box(operator.node.id, operator.node.name, operator.node.role, tuple(_notes(operator, stage)))
 
 
 def _notes(operator: PlannedOperator, stage: Stage) -> Iterator[str]:
@@ -98,18 +97,18 @@ def _stage(stage: Stage) -> dict[str, Any]:
 
 
 def _operator(operator: PlannedOperator) -> dict[str, Any]:
-    node = operator.node
+    node, output_type = operator.node, operator.node.outputs.output_type
     return {
         "id": node.id,
         "name": node.name,
         "kind": node.spec.kind,
-        "pact": role_of(node),
+        "pact": node.role,
         "uid": operator.uid,
         "uid_derived": not operator.has_explicit_uid,
         "parallelism": operator.parallelism,
         "max_parallelism": operator.max_parallelism,
         "state": names_of(operator.state_kinds),
-        "output_type": None if node.output_type is None else str(node.output_type),
+        "output_type": None if output_type is None else str(output_type),
         "call_site": str(node.call_site),
     }
 
@@ -121,6 +120,6 @@ def _edge(edge: PlannedEdge) -> dict[str, Any]:
         "input": edge.input_index,
         "ship_strategy": edge.partitioning.label,
         "exchange": edge.is_exchange,
-        "key": None if edge.key is None else key_label(edge.key),
+        "key": None if edge.key is None else edge.key.label,
         "side_output": edge.side_output,
     }

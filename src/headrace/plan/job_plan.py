@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from headrace.graph.specs import InputSchema
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -87,6 +89,27 @@ class PlannedOperator:
     def state_kinds(self) -> StateKinds:
         """The kinds of state that it may hold."""
         return self.node.spec.state_kinds
+
+    @property
+    def output_type(self) -> TypeInformation:
+        """The type of its main output; it is no sink."""
+        return self.node.type_of(None)
+
+    @property
+    def side_types_read(self) -> dict[str, TypeInformation]:
+        """The types of those of its side outputs that something reads, by tag id."""
+        read = {edge.side_output for edge in self.outputs}
+        return {tag_id: type_ for tag_id, type_ in self.node.outputs.side_types.items() if tag_id in read}
+
+    @property
+    def key(self) -> KeySelection:
+        """How its records are keyed; some of them are."""
+        return next(edge.key for edge in self.inputs if edge.key is not None)
+
+    def input_schema(self, index: int) -> InputSchema:
+        """What reaches one of its inputs."""
+        edge = next(edge for edge in self.inputs if edge.input_index == index)
+        return InputSchema(edge.record_type, edge.key)
 
 
 @dataclass(frozen=True, slots=True)

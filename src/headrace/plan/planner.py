@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from headrace.common.constants import UPPER_BOUND_MAX_PARALLELISM
 from headrace.common.errors import InvalidProgramError
 from headrace.graph.partitioning import Receivers
+from headrace.graph.specs import SinkSpec
 from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, Stage
-from headrace.plan.rewrites import REWRITES
-from headrace.plan.stage_cut import StageCut
-from headrace.plan.validation import validate, validate_parallelism
+from headrace.plan.rewrites import with_parallelism, with_two_phase_windows, with_uids
+from headrace.plan.stage_cut import stages_of
 from headrace.state.backend import DEFAULT_BACKEND
 from headrace.state.task_state import HashMapStateBackend
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
-    from headrace.graph.nodes import Edge, Node
+    from headrace.graph.nodes import Node
     from headrace.graph.stream_graph import StreamGraph
     from headrace.state.backend import StateBackend
 
@@ -53,124 +53,89 @@ def plan_job(graph: StreamGraph, settings: PlanSettings) -> JobPlan:
 
     Raises:
         InvalidProgramError: when the graph cannot be run; the message names the operator and the user's line.
+        InvalidTypeError: when a sink cannot write what reaches it.
     """
-    validate(graph, settings.max_parallelism)
+    _validate(graph, settings.max_parallelism)
     explicit = frozenset(node.id for node in graph if node.uid is not None)
-    uids = assign_uids(graph)
-    graph = graph.transform(lambda node, _: (replace(node, uid=uids[node.id]),))
-    for rewrite in REWRITES:
-        graph = rewrite(graph)
-    return _Planner(graph, settings, explicit).plan()
+    graph = with_two_phase_windows(with_uids(graph))
+    graph = with_parallelism(graph, settings.parallelism, settings.max_parallelism)
+    return JobPlan(
+        name=settings.name,
+        stages=_stages(graph, stages_of(graph, is_batch=settings.is_batch), explicit),
+        max_parallelism=settings.max_parallelism,
+        state_backend=settings.state_backend,
+        is_batch=settings.is_batch,
+        parameters=settings.parameters,
+        fresh_instances=settings.fresh_instances,
+        inline_threshold=settings.inline_threshold,
+    )
 
 
-class _Planner:
-    def __init__(self, graph: StreamGraph, settings: PlanSettings, explicit: frozenset[int]) -> None:
-        self.graph = graph
-        self.settings = settings
-        self.explicit = explicit
-        self.parallelism: dict[int, int] = {}
-        self.cut = StageCut(graph, self.parallelism, is_batch=settings.is_batch)
-
-    def plan(self) -> JobPlan:
-        for node in self.graph:
-            self.parallelism[node.id] = self._parallelism_of(node)
-            validate_parallelism(node, self.parallelism[node.id], self._max_parallelism_of(node))
-            self.cut.add(node)
-        edges = self._plan_edges()
-        operators = [self._plan_operator(node, edges) for node in self.graph]
-        return JobPlan(
-            name=self.settings.name,
-            stages=self._cut(operators),
-            max_parallelism=self.settings.max_parallelism,
-            state_backend=self.settings.state_backend,
-            is_batch=self.settings.is_batch,
-            parameters=self.settings.parameters,
-            fresh_instances=self.settings.fresh_instances,
-            inline_threshold=self.settings.inline_threshold,
+def _validate(graph: StreamGraph, max_parallelism: int) -> None:
+    if not len(graph):
+        raise InvalidProgramError("the job has no operators: build a stream and end it in a sink, then call execute()")
+    if not 1 <= max_parallelism <= UPPER_BOUND_MAX_PARALLELISM:
+        raise InvalidProgramError(
+            f"max parallelism must lie between 1 and {UPPER_BOUND_MAX_PARALLELISM}, it is {max_parallelism}"
         )
+    if not any(node.is_sink for node in graph):
+        raise InvalidProgramError("the job has no sink, so nothing would see its results: call print() or sink_to()")
+    for node in graph:
+        if isinstance(node.spec, SinkSpec):
+            for edge in node.inputs:
+                node.spec.sink.validate(graph.record_type(edge))
 
-    def _parallelism_of(self, node: Node) -> int:
-        """What the node says; else that of what it is chained to, so that records stay where they are."""
-        if node.parallelism is not None:
-            return node.parallelism
-        if node.inputs and not any(edge.partitioning.redistributes for edge in node.inputs):
-            return max(self.parallelism[edge.source] for edge in node.inputs)
-        return self.settings.parallelism
 
-    def _max_parallelism_of(self, node: Node) -> int:
-        return node.max_parallelism or self.settings.max_parallelism
+def _stages(graph: StreamGraph, stage_of: Mapping[int, int], explicit: Collection[int]) -> tuple[Stage, ...]:
+    """The operators stage by stage, wired.
 
-    def _plan_edges(self) -> list[PlannedEdge]:
-        found = [(node, edge) for node in self.graph for edge in node.inputs]
-        return [self._plan_edge(number, node, edge) for number, (node, edge) in enumerate(found)]
+    Args:
+        graph: the graph after all rewrites.
+        stage_of: by node id, the stage.
+        explicit: the ids of the nodes whose uid the user gave.
+    """
+    inputs: dict[int, list[PlannedEdge]] = {node.id: [] for node in graph}
+    outputs: dict[int, list[PlannedEdge]] = {node.id: [] for node in graph}
+    for edge in _planned_edges(graph, stage_of):
+        inputs[edge.target].append(edge)
+        outputs[edge.source].append(edge)
+    stages: list[list[PlannedOperator]] = [[] for _ in range(1 + max(stage_of.values()))]
+    for node in graph:
+        assert node.uid is not None, "planning begins with the uids"
+        size = _size(node)
+        planned = PlannedOperator(
+            node=node,
+            uid=node.uid,
+            has_explicit_uid=node.id in explicit,
+            stage=stage_of[node.id],
+            parallelism=size.parallelism,
+            max_parallelism=size.max_parallelism,
+            inputs=tuple(inputs[node.id]),
+            outputs=tuple(outputs[node.id]),
+        )
+        stages[planned.stage].append(planned)
+    return tuple(Stage(index, max(op.parallelism for op in ops), tuple(ops)) for index, ops in enumerate(stages))
 
-    def _plan_edge(self, number: int, node: Node, edge: Edge) -> PlannedEdge:
-        depth = self.cut.depth
-        return PlannedEdge(
+
+def _planned_edges(graph: StreamGraph, stage_of: Mapping[int, int]) -> Iterator[PlannedEdge]:
+    edges = ((node, edge) for node in graph for edge in node.inputs)
+    for number, (node, edge) in enumerate(edges):
+        yield PlannedEdge(
             id=number,
             source=edge.source,
             target=node.id,
             input_index=edge.input_index,
             side_output=edge.side_output,
-            record_type=self.graph.record_type(edge),
+            record_type=graph.record_type(edge),
             key=edge.key,
-            is_exchange=depth[edge.source] != depth[node.id],
-            partitioning=self.cut.partitioning(node, edge),
-            target_stage=depth[node.id],
-            receivers=Receivers(self.parallelism[node.id], self._max_parallelism_of(node)),
+            is_exchange=stage_of[edge.source] != stage_of[node.id],
+            partitioning=edge.partitioning,
+            target_stage=stage_of[node.id],
+            receivers=_size(node),
         )
 
-    def _plan_operator(self, node: Node, edges: list[PlannedEdge]) -> PlannedOperator:
-        return PlannedOperator(
-            node=node,
-            uid=uid_of(node),
-            has_explicit_uid=node.id in self.explicit,
-            stage=self.cut.depth[node.id],
-            parallelism=self.parallelism[node.id],
-            max_parallelism=self._max_parallelism_of(node),
-            inputs=tuple(edge for edge in edges if edge.target == node.id),
-            outputs=tuple(edge for edge in edges if edge.source == node.id),
-        )
 
-    def _cut(self, operators: list[PlannedOperator]) -> tuple[Stage, ...]:
-        stages = []
-        for index in range(max(self.cut.depth.values()) + 1):
-            members = tuple(op for op in operators if op.stage == index)
-            stages.append(Stage(index, max(op.parallelism for op in members), members))
-        return tuple(stages)
-
-
-def uid_of(node: Node) -> str:
-    """The identity that the node was given at the start of planning."""
-    assert node.uid is not None
-    return node.uid
-
-
-def assign_uids(graph: StreamGraph) -> dict[int, str]:
-    """The identity of each operator: the user's uid, else a digest of its kind and of what comes before it.
-
-    Raises:
-        InvalidProgramError: when two operators have the same uid.
-    """
-    uids: dict[int, str] = {}
-    taken: dict[str, Node] = {}
-    for node in graph:
-        uid = node.uid or _derived_uid(node, uids, taken)
-        if uid in taken:
-            raise InvalidProgramError(
-                f"two operators have the uid {uid!r}: {taken[uid].name!r} ({taken[uid].call_site}) and {node.name!r} "
-                f"({node.call_site}); state is found by uid, so give each its own"
-            )
-        taken[uid] = node
-        uids[node.id] = uid
-    return uids
-
-
-def _derived_uid(node: Node, uids: Mapping[int, str], taken: Mapping[str, Node]) -> str:
-    parts = [node.spec.kind, *(f"{uids[edge.source]}/{edge.side_output}/{edge.input_index}" for edge in node.inputs)]
-    digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-    uid, number = digest, 1
-    while uid in taken:
-        number += 1
-        uid = f"{digest}-{number}"
-    return uid
+def _size(node: Node) -> Receivers:
+    assert node.parallelism is not None, "all operators were given theirs"
+    assert node.max_parallelism is not None, "all operators were given theirs"
+    return Receivers(node.parallelism, node.max_parallelism)

@@ -2,73 +2,131 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from headrace.common.errors import InvalidProgramError
 from headrace.graph.nodes import Edge, Node
 from headrace.graph.partitioning import FORWARD
-from headrace.graph.specs import ColumnarWindowSpec, LocalWindowSpec
-from headrace.operators.window.layout import WindowLayout
+from headrace.graph.window_specs import ColumnarWindowSpec, GlobalWindowSpec, LocalWindowSpec
 from headrace.operators.window.local import ACCUMULATORS_TAG
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Collection, Iterator
 
     from headrace.graph.stream_graph import StreamGraph
 
 
-def two_phase_windows(graph: StreamGraph) -> StreamGraph:
+def with_uids(graph: StreamGraph) -> StreamGraph:
+    """Give each operator an identity: the user's uid, else a digest of its kind and of what comes before it.
+
+    Raises:
+        InvalidProgramError: when two operators have the same uid.
+    """
+    taken: dict[str, Node] = {}
+
+    def identify(node: Node, made: StreamGraph) -> Iterator[Node]:
+        uid = node.uid or _derived_uid(node, made, taken)
+        if uid in taken:
+            raise InvalidProgramError(
+                f"two operators have the uid {uid!r}: {taken[uid].name!r} ({taken[uid].call_site}) and {node.name!r} "
+                f"({node.call_site}); state is found by uid, so give each its own"
+            )
+        taken[uid] = node
+        yield replace(node, uid=uid)
+
+    return graph.transform(identify)
+
+
+def _derived_uid(node: Node, made: StreamGraph, taken: Collection[str]) -> str:
+    inputs = (f"{made[edge.source].uid}/{edge.side_output}/{edge.input_index}" for edge in node.inputs)
+    digest = hashlib.sha256("\n".join([node.spec.kind, *inputs]).encode()).hexdigest()[:16]
+    uid, number = digest, 1
+    while uid in taken:
+        number += 1
+        uid = f"{digest}-{number}"
+    return uid
+
+
+def with_two_phase_windows(graph: StreamGraph) -> StreamGraph:
     """Sum up before the shuffle what a window with built-in aggregates would sum up behind it.
 
     Only where it changes nothing: without allowed lateness and without a side output for late records, which both want
     records as they came, and for aggregates that do not depend on the order of records.
     """
 
-    def split(node: Node, free: Iterator[int]) -> Iterator[Node]:
+    def split(node: Node, made: StreamGraph) -> Iterator[Node]:
         spec = node.spec
-        if isinstance(spec, ColumnarWindowSpec) and _can_be_split(graph, node, spec):
-            found = enumerate(node.inputs)
-            local = [(_local_window(graph, node, spec, edge, next(free), number), edge) for number, edge in found]
-            yield from (window for window, _ in local)
-            node = replace(node, inputs=tuple(edge for one in local for edge in _edges(*one)))
+        if isinstance(spec, ColumnarWindowSpec) and _can_be_split(spec, node, made):
+            local = [_local_window(spec, node, number, made.new_id()) for number in range(len(node.inputs))]
+            yield from local
+            edges = zip(local, node.inputs, strict=True)
+            inputs = tuple(edge for window, given in edges for edge in _edges_between(window, given))
+            node = replace(node, spec=GlobalWindowSpec(spec), inputs=inputs)
         yield node
 
     return graph.transform(split)
 
 
-REWRITES: tuple[Callable[[StreamGraph], StreamGraph], ...] = (two_phase_windows,)
-"""All rewrites, in the order in which they are done."""
+def _can_be_split(spec: ColumnarWindowSpec, node: Node, made: StreamGraph) -> bool:
+    (records,) = made.input_schemas(node)
+    return spec.allowed_lateness == 0 and spec.late_tag is None and not spec.layout(records).is_ordered
 
 
-def _can_be_split(graph: StreamGraph, node: Node, spec: ColumnarWindowSpec) -> bool:
-    is_plain = spec.allowed_lateness == 0 and spec.late_tag is None
-    return is_plain and not any(_layout(graph, edge, spec).is_ordered for edge in node.inputs)
-
-
-def _layout(graph: StreamGraph, edge: Edge, spec: ColumnarWindowSpec) -> WindowLayout:
-    assert edge.key is not None
-    record_type = graph.record_type(edge)
-    return WindowLayout.of(record_type, edge.key.codec, spec.aggregates, edge.key.fields, edge.key.names)
-
-
-def _local_window(
-    graph: StreamGraph, node: Node, spec: ColumnarWindowSpec, edge: Edge, node_id: int, number: int
-) -> Node:
+def _local_window(spec: ColumnarWindowSpec, node: Node, number: int, node_id: int) -> Node:
     return Node(
         id=node_id,
         spec=LocalWindowSpec(spec),
         name=f"Local {node.name}",
-        inputs=(replace(edge, partitioning=FORWARD),),
-        output_type=graph.record_type(edge),
-        side_types=((ACCUMULATORS_TAG, _layout(graph, edge, spec).accumulator_type),),
+        inputs=(replace(node.inputs[number], partitioning=FORWARD),),
         uid=f"{node.uid}/local-{number}",
         call_site=node.call_site,
     )
 
 
-def _edges(local: Node, edge: Edge) -> Iterator[Edge]:
+def _edges_between(local: Node, given: Edge) -> Iterator[Edge]:
     """Raw records on the first input, accumulators on the second; both by the key that the records have."""
-    assert edge.key is not None
-    key = replace(edge.key, is_attached=True)
-    yield Edge(local.id, edge.partitioning, None, 0, key)
-    yield Edge(local.id, edge.partitioning, ACCUMULATORS_TAG, 1, replace(key, only_routes=True))
+    assert given.key is not None
+    key = replace(given.key, is_attached=True)
+    yield Edge(local.id, given.partitioning, None, 0, key)
+    yield Edge(local.id, given.partitioning, ACCUMULATORS_TAG, 1, replace(key, only_routes=True))
+
+
+def with_parallelism(graph: StreamGraph, parallelism: int, max_parallelism: int) -> StreamGraph:
+    """Give each operator its numbers of subtasks and key groups, and each edge the partitioning that follows from them.
+
+    An operator that does not say has as many subtasks as what it is chained to, so that records stay where they are.
+
+    Args:
+        graph: the graph.
+        parallelism: the job's number of subtasks.
+        max_parallelism: the job's number of key groups.
+
+    Raises:
+        InvalidProgramError: when there are more subtasks than key groups.
+    """
+
+    def place(node: Node, made: StreamGraph) -> Iterator[Node]:
+        producers = [_subtasks(made[edge.source]) for edge in node.inputs]
+        is_chained = bool(node.inputs) and not any(edge.partitioning.redistributes for edge in node.inputs)
+        inherited = max(producers) if is_chained else parallelism
+        subtasks = inherited if node.parallelism is None else node.parallelism
+        groups = node.max_parallelism or max_parallelism
+        if not 1 <= subtasks <= groups:
+            raise InvalidProgramError(
+                f"operator {node.name!r} ({node.call_site}) has parallelism {subtasks}; it must lie between 1 and "
+                f"the max parallelism, {groups}"
+            )
+        edges = zip(node.inputs, producers, strict=True)
+        inputs = tuple(
+            replace(edge, partitioning=edge.partitioning.between(number, node.parallelism)) for edge, number in edges
+        )
+        yield replace(node, inputs=inputs, parallelism=subtasks, max_parallelism=groups)
+
+    return graph.transform(place)
+
+
+def _subtasks(node: Node) -> int:
+    assert node.parallelism is not None, "producers are placed first"
+    return node.parallelism

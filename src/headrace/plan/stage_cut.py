@@ -8,72 +8,63 @@ time does not matter for, a sink say, does without.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from headrace.graph.nodes import Edge, Node
-    from headrace.graph.partitioning import Partitioning
     from headrace.graph.stream_graph import StreamGraph
 
-    Root = tuple[int, str | None]
+Root = tuple[int, str | None]
+"""An output: the id of its node, and the side output if it is one."""
 
 
-class StageCut:
-    """Cuts a graph into stages, operator by operator, producers before consumers.
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an operator runs.
 
-    Args:
-        graph: the graph.
-        parallelism: by node id, the number of subtasks; of all operators that were added.
-        is_batch: in batch mode nothing is late, so no merging is needed.
+    Attributes:
+        stage: how many shuffles are on the deepest path from a source to it.
+        roots: the outputs within its stage that its records are made of; empty when they come from outside or through
+            a shuffle, so that they set out from the operator itself.
     """
 
-    def __init__(self, graph: StreamGraph, parallelism: Mapping[int, int], *, is_batch: bool) -> None:
-        self.depth: dict[int, int] = {}
-        self._parallelism = parallelism
-        self._is_merging = not is_batch
-        self._timeless = _timeless(graph)
-        self._roots: dict[int, frozenset[Root]] = {}
-
-    def add(self, node: Node) -> None:
-        """The next operator."""
-        depth = max((self._depth_behind(node, edge) for edge in node.inputs), default=0)
-        if depth and self._has_to_merge(node, depth):
-            depth = 1 + max(self.depth[edge.source] for edge in node.inputs)
-        self.depth[node.id] = depth
-        self._roots[node.id] = self._roots_of(node)
-
-    def partitioning(self, node: Node, edge: Edge) -> Partitioning:
-        """How the records of an edge are spread, with the numbers of subtasks that there are."""
-        return edge.partitioning.between(self._parallelism[edge.source], node.parallelism)
-
-    def _depth_behind(self, node: Node, edge: Edge) -> int:
-        return self.depth[edge.source] + self.partitioning(node, edge).redistributes
-
-    def _has_to_merge(self, node: Node, depth: int) -> bool:
-        """Whether records come by several ways within the task that do not start from one batch."""
-        if not self._is_merging or node.id in self._timeless:
-            return False
-        ways: set[Root | None] = set()
-        for edge in node.inputs:
-            ways |= self._roots_behind(edge) if self.depth[edge.source] == depth else {None}
-        return len(ways) > 1
-
-    def _roots_of(self, node: Node) -> frozenset[Root]:
-        """Where the records set out that an operator makes its own of; empty when from the operator itself."""
-        if any(self.depth[edge.source] != self.depth[node.id] for edge in node.inputs):
-            return frozenset()
-        return frozenset().union(*(self._roots_behind(edge) for edge in node.inputs))
-
-    def _roots_behind(self, edge: Edge) -> frozenset[Root]:
-        return self._roots[edge.source] or frozenset({(edge.source, edge.side_output)})
+    stage: int
+    roots: frozenset[Root]
 
 
-def _timeless(graph: StreamGraph) -> frozenset[int]:
-    """The operators for which event time does not matter, nor for anything behind them."""
-    found: set[int] = set()
-    for node in reversed(list(graph)):
-        if node.spec.is_timeless and all(consumer.id in found for consumer, _ in graph.consumers(node.id)):
-            found.add(node.id)
-    return frozenset(found)
+def stages_of(graph: StreamGraph, *, is_batch: bool) -> dict[int, int]:
+    """The stage of each operator, by node id.
+
+    Args:
+        graph: the graph, with the partitionings that follow from the numbers of subtasks.
+        is_batch: in batch mode nothing is late, so no merging is needed.
+    """
+    timed = graph.needed_by(node.id for node in graph if not node.spec.is_timeless)
+
+    def place(node: Node, places: Mapping[int, Place]) -> Place:
+        producers = [places[edge.source].stage for edge in node.inputs]
+        behind = zip(producers, node.inputs, strict=True)
+        stage = max((number + edge.partitioning.redistributes for number, edge in behind), default=0)
+        is_merging = bool(stage) and not is_batch and node.id in timed
+        if is_merging and _ways(node, stage, places) > 1:
+            stage = 1 + max(producers)
+        is_first = any(number != stage for number in producers)
+        roots = () if is_first else (_roots_behind(edge, places) for edge in node.inputs)
+        return Place(stage, frozenset().union(*roots))
+
+    return {node_id: found.stage for node_id, found in graph.annotate(place).items()}
+
+
+def _ways(node: Node, stage: int, places: Mapping[int, Place]) -> int:
+    """By how many ways that do not start from one batch records come within the task; all exchanges are one."""
+    ways: set[Root | None] = set()
+    for edge in node.inputs:
+        ways |= _roots_behind(edge, places) if places[edge.source].stage == stage else {None}
+    return len(ways)
+
+
+def _roots_behind(edge: Edge, places: Mapping[int, Place]) -> frozenset[Root]:
+    return places[edge.source].roots or frozenset({(edge.source, edge.side_output)})

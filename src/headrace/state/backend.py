@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from headrace.state import descriptors as d
     from headrace.state.interfaces import ListState, MapState
-    from headrace.state.key_entries import AnyKeyEntry, NoKey
+    from headrace.state.keyed.namespaces import Namespace
     from headrace.state.keys import KeyCodec, KeyColumn
+    from headrace.state.keys.entries import AnyKeyEntry, NoKey
     from headrace.state.kinds import StateKinds
-    from headrace.state.namespaces import Namespace
     from headrace.state.runs import RunStore
     from headrace.state.timers import Timer
     from headrace.state.version import VersionRef
@@ -33,7 +33,7 @@ DEFAULT_BACKEND: Final = "hashmap"
 
 
 class KeyedStates(Protocol):
-    """The keyed states of one operator; :class:`headrace.state.key_scope.KeyScope` has all but the states themselves.
+    """The keyed states of one operator; :class:`headrace.state.keyed.scope.KeyScope` has all but the states themselves.
 
     Attributes:
         codec: how keys are stored.

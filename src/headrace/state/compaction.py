@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from headrace.common.errors import StateCorruptedError
-from headrace.state.inline_merge import GROWTH, INLINE_ROWS, MANY_RUNS
-from headrace.state.mergers import merge_runs
-from headrace.state.runs import Run, weight_of
-from headrace.state.sections import Section
+from headrace.state.runs import Run
+from headrace.state.runs.merging import GROWTH, INLINE_ROWS, MANY_RUNS, merge_runs
+from headrace.state.runs.run import weight_of
+from headrace.state.runs.sections import Section
 from headrace.state.state_file import CompactedName, ImageWriter, read_index
 from headrace.state.timer_runs import FLOOR, LOW, NEXT, TIMERS, due_rows
 from headrace.storage.folder import MappedFile

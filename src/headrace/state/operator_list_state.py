@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from headrace.common.errors import InvalidTypeError, StateMigrationError
 from headrace.common.values import handler_of
 from headrace.state.copying import copy_value
-from headrace.state.inline_merge import merge_small_runs
 from headrace.state.interfaces import ListState
-from headrace.state.run_layout import KIND, VALUE
-from headrace.state.state_table import Elements
+from headrace.state.keyed.table import Elements
+from headrace.state.runs.layout import KIND, SUBTASK_LIST, VALUE
+from headrace.state.runs.merging import merge_small_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from headrace.state.descriptors import ListStateDescriptor
     from headrace.state.runs import RunStore
-
-ELEMENTS: Final = "elements"
-"""The kind of these runs: a row is an element, and merging puts the rows one after the other."""
 
 
 class OperatorListState(ListState[Any]):
@@ -40,7 +37,7 @@ class OperatorListState(ListState[Any]):
         self._elements = Elements(descriptor.element_type, expires=False)
         self._coerce = handler_of(descriptor.element_type).coerce
         self._subject = f"{descriptor.label}: the element"
-        self._meta = {KIND: ELEMENTS, "types": descriptor.stored_types()}
+        self._meta = {KIND: SUBTASK_LIST, "types": descriptor.stored_types()}
         self._added: list[Any] = []
         self._cleared = False
         for run in store.runs:
@@ -79,7 +76,7 @@ class OperatorListState(ListState[Any]):
 
     def _stored(self, value: Any) -> Any:
         if value is None:
-            raise InvalidTypeError("None cannot be an element of a ListState")
+            raise InvalidTypeError(f"{self._subject} cannot be None")
         return copy_value(self._coerce(value, self._subject))
 
     def _read(self) -> list[Any]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, StateError
-from headrace.state.keyed_backend import KeyedStateBackend
+from headrace.state.keyed.backend import KeyedStateBackend
 from headrace.state.kinds import KEYED
 from headrace.state.operator_state_store import OperatorStateStore
 from headrace.state.timers import TimerService

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.common.errors import InvalidProgramError, StateError, StateMigrationError
 from headrace.common.typeinfo import Types
 from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor
-from headrace.state.keyed_backend import STORE_PREFIX, KeyedStateBackend
+from headrace.state.keyed.backend import STORE_PREFIX, KeyedStateBackend
 from headrace.state.keys import KeyCodec
 from headrace.state.kinds import StateKind
 from headrace.state.operator_list_state import OperatorListState

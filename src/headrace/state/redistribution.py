@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.state.kinds import StateKind
 from headrace.state.runs import Run
-from headrace.state.sections import Section
+from headrace.state.runs.sections import Section
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
 from headrace.common.errors import StateCorruptedError
-from headrace.state.sections import ALIGNMENT
+from headrace.state.runs.sections import ALIGNMENT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyarrow as pa
 
-    from headrace.state.sections import Section
+    from headrace.state.runs.sections import Section
     from headrace.state.version import VersionRef
     from headrace.storage.folder import MappedFile
 

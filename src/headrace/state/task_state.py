@@ -9,11 +9,11 @@ import pyarrow as pa
 from headrace.common.errors import StateCorruptedError
 from headrace.state.backend import StateBackend
 from headrace.state.compaction import plan_compaction, run_compaction
-from headrace.state.key_groups import hash_bounds_of_partition
+from headrace.state.keys.groups import hash_bounds_of_partition
 from headrace.state.operator_state import OperatorState
 from headrace.state.redistribution import Redistribution, kind_of_store
 from headrace.state.runs import ALL_HASHES, Run, RunStore
-from headrace.state.sections import Section
+from headrace.state.runs.sections import Section
 from headrace.state.state_file import ImageWriter, VersionName, read_index
 from headrace.state.version import VersionRef
 from headrace.storage.folder import MappedFile

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.state.merge_input import MergeInput, concat, lasts_of, same_values
-from headrace.state.run_layout import KEY
 from headrace.state.runs import HASH, SORT
+from headrace.state.runs.layout import KEY
+from headrace.state.runs.merge_input import MergeInput, concat, lasts_of, same_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,18 +18,18 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import InvalidTypeError, StateMigrationError
 from headrace.common.garbage import gc_paused
 from headrace.state import timer_runs as t
-from headrace.state.inline_merge import merge_small_runs
+from headrace.state.keyed.namespaces import namespace_of, ordered_bytes
 from headrace.state.keys import KeyColumn
-from headrace.state.namespaces import namespace_of, ordered_bytes
-from headrace.state.run_layout import KEY
 from headrace.state.runs import HASH
+from headrace.state.runs.layout import KEY
+from headrace.state.runs.merging import merge_small_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from headrace.state.key_entries import AnyKeyEntry
-    from headrace.state.key_scope import KeyScope
-    from headrace.state.namespaces import Namespace
+    from headrace.state.keyed.namespaces import Namespace
+    from headrace.state.keyed.scope import KeyScope
+    from headrace.state.keys.entries import AnyKeyEntry
     from headrace.state.runs import Run, RunStore
 
 NO_TIMER: Final = 1 << 63

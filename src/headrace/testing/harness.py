@@ -155,11 +155,11 @@ class JobHarness:
         source = ManualSource(found, splits)
         self._sources[name] = (source, isinstance(strategy.generator, NoWatermarks))
         graph = self.env.transformations
-        reader = graph.add_source(SourceSpec(source), name, found)
+        reader = graph.add_source(SourceSpec(source), name)
         graph.graph.update(reader.id, uid=name)
-        times = graph.add_source(TimestampsSpec(strategy), f"{name} Watermarks", found, (Edge(reader.id),))
+        times = graph.add_source(TimestampsSpec(strategy), f"{name} Watermarks", (Edge(reader.id),))
         graph.graph.update(times.id, uid=f"{name}-watermarks")
-        return DataStream(self.env, (Edge(times.id),), found)
+        return DataStream(self.env, (Edge(times.id),))
 
     def add_sink(self, name: str, stream: DataStream) -> DataStreamSink:
         """Keep the records of a stream (a side output, say) for :meth:`results`; for the ``build`` function.

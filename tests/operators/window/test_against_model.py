@@ -19,8 +19,8 @@ from headrace.operators.window.columnar import ColumnarWindowOperator
 from headrace.operators.window.layout import WindowLayout
 from headrace.operators.window.row_layout import RowWindowLayout
 from headrace.operators.window.row_window import RowWindowOperator
-from headrace.state.hashing import hash_array
 from headrace.state.keys import KeyCodec
+from headrace.state.keys.hashing import hash_array
 from headrace.time.windows import AlignedWindows
 
 CODEC = KeyCodec.for_type(Types.LONG())

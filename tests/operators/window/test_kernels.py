@@ -15,7 +15,7 @@ from headrace.operators.window.accumulators import Accumulators
 from headrace.operators.window.assign import assign, cleanup_time, cleanup_times
 from headrace.operators.window.kernels import Groups, Segments, group_ends, group_rows
 from headrace.operators.window.merging import merge_blocks
-from headrace.state.hashing import hash_array
+from headrace.state.keys.hashing import hash_array
 from headrace.time.windows import AlignedWindows
 
 LOW_BITS = 1 << 63  # hashes that agree in all but their lowest bits land in one prefix

@@ -20,8 +20,8 @@ from headrace.operators.window.row_layout import RowWindowLayout
 from headrace.operators.window.row_window import RowWindowOperator
 from headrace.operators.window.window_functions import ProcessCall, window_call
 from headrace.state.descriptors import ListStateDescriptor, ValueStateDescriptor
+from headrace.state.keyed.table import StateTable
 from headrace.state.keys import KeyCodec
-from headrace.state.state_table import StateTable
 from headrace.time.windows import AlignedWindows
 
 ANY = Types.PICKLED_BYTE_ARRAY()

@@ -12,10 +12,10 @@ from window_harness import Driver, context
 from window_model import MAX, Record
 
 from headrace.operators.window import merging
-from headrace.state.hashing import hash_array
-from headrace.state.mergers import merge_runs
+from headrace.state.keys.hashing import hash_array
 from headrace.state.operator_state import OperatorState
 from headrace.state.runs import RunStore
+from headrace.state.runs.merging import merge_runs
 from headrace.time.windows import AlignedWindows
 
 MAKES = pytest.mark.parametrize("make", [columnar, row_apply, row_fold])
@@ -80,7 +80,7 @@ def test_many_small_runs_become_few(make: Any, fresh: bool) -> None:
 def test_compaction(make: Any, is_known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs may be merged at any time, by the window's own merger or, where that is unknown, by keeping all rows."""
     if not is_known:
-        monkeypatch.setattr("headrace.state.mergers._MERGERS", {})
+        monkeypatch.setattr("headrace.state.runs.merging._MERGERS", {})
     plain, compacted = (driver(make, AlignedWindows(30, 15), lateness=20) for _ in range(2))
     rng = np.random.default_rng(5)
     for i in range(12):

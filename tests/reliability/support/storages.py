@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.checkpoint.manifest import Manifest
-from headrace.checkpoint.store import manifest_numbers, name_of
+from headrace.checkpoint.manifest_folder import manifest_numbers, name_of
 from headrace.storage.locations import open_storage
 from tests.reliability.support.checkpoints import left_overs
 

@@ -16,8 +16,8 @@ from headrace.common import options
 from headrace.common.errors import StateMigrationError, UserFunctionError
 from headrace.common.typeinfo import Types
 from headrace.connectors.sequence import NumberSequenceSource
-from headrace.state.key_groups import partitions_of_hashes
 from headrace.state.keys import KeyCodec
+from headrace.state.keys.groups import partitions_of_hashes
 from headrace.state.kinds import StateKind
 from headrace.testing import JobHarness
 from headrace.testing.checkpoint import Checkpoint

@@ -16,9 +16,10 @@ import pytest
 
 from headrace.client.submission import open_runtime
 from headrace.common.configuration import Configuration
-from headrace.runtime.spark import class_archive, session
+from headrace.runtime.spark import class_archive, session, session_start
 from headrace.runtime.spark.class_archive import ClassArchive
 from headrace.runtime.spark.java import JavaRuntime
+from headrace.runtime.spark.session_start import SessionStart
 
 JAVA = JavaRuntime(Path("/opt/java"), 17, "test", "17.0.15+6")
 
@@ -126,6 +127,27 @@ def test_it_is_made_by_one_process_and_tried_once_a_day(tmp_path: Path, spark_ho
     assert archive.begin_making()
 
 
+def test_of_two_that_find_an_attempt_of_yesterday_one_makes_it(
+    tmp_path: Path, spark_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = archive_of(tmp_path, spark_home)
+    assert archive is not None
+    assert archive.begin_making()
+    yesterday = time.time() - 25 * 3600
+    os.utime(archive.folder / "making.log", (yesterday, yesterday))
+    others: list[bool] = []
+    remove = Path.unlink
+
+    def remove_after_another_has_looked(path: Path, missing_ok: bool = False) -> None:
+        monkeypatch.setattr(Path, "unlink", remove)
+        others.append(archive.begin_making())
+        remove(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", remove_after_another_has_looked)
+    assert archive.begin_making()
+    assert others == [False]
+
+
 def test_a_cache_that_cannot_be_written_is_no_failure(tmp_path: Path, spark_home: Path) -> None:
     (tmp_path / "cache").write_text("a file")
     archive = archive_of(tmp_path, spark_home)
@@ -225,13 +247,13 @@ def test_a_process_of_its_own_makes_it(tmp_path: Path, spark_home: Path, monkeyp
 def test_java_is_told_of_it_unless_the_user_tunes_java_or_forbids_it(
     monkeypatch: pytest.MonkeyPatch, uses: bool, user_options: str, found: bool, expected: str
 ) -> None:
-    started: list[dict[str, str]] = []
+    started: list[SessionStart] = []
     later: list[object] = []
     archive = ClassArchive(Path("/nowhere"))
     monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
     monkeypatch.setattr(session, "running_session", lambda: None)
-    monkeypatch.setattr(session, "_start", started.append)
-    monkeypatch.setattr(session, "find_java", lambda environment, bundled: JAVA)
+    monkeypatch.setattr(session, "_start", lambda start, java: started.append(start))
+    monkeypatch.setattr(session_start, "find_java", lambda environment, bundled: JAVA)
     monkeypatch.setattr(session.atexit, "register", later.append)
     monkeypatch.setattr(ClassArchive, "of", staticmethod(lambda java, spark_home, environment: archive))
     monkeypatch.setattr(ClassArchive, "find", lambda self: Path("/archive") if found else None)
@@ -239,8 +261,8 @@ def test_java_is_told_of_it_unless_the_user_tunes_java_or_forbids_it(
     settings = {"spark.driver.extraJavaOptions": user_options} if user_options else {}
     session.acquire_session(settings, master="local[1]", uses_class_archive=uses)
 
-    (chosen,) = started
-    options = [word for word in chosen.get("spark.driver.defaultJavaOptions", "").split() if "Archive" in word]
+    (start,) = started
+    options = [word for word in start.settings.get("spark.driver.defaultJavaOptions", "").split() if "Archive" in word]
     assert " ".join(options) == expected
     assert later == ([archive.make_in_background] if uses and not found else [])
 
@@ -251,7 +273,7 @@ def test_the_option_reaches_the_session(monkeypatch: pytest.MonkeyPatch) -> None
     class Told(Exception):
         pass
 
-    def acquire(settings: Any, master: Any, python: Any, *, uses_class_archive: bool) -> None:
+    def acquire(settings: Any, master: Any, python: Any, *, uses_class_archive: bool, early: Any) -> None:
         asked.append(uses_class_archive)
         raise Told
 

@@ -21,6 +21,8 @@ CRASHED = (
 LOST = ABORTED.format(why="ExecutorLostFailure (executor 1 exited)")
 DEFECT = "[PYTHON_EXCEPTION] Traceback (most recent call last):\n  File \"x.py\", line 1\nKeyError: 'owned'\n"
 
+NO_MODULE = "[PYTHON_EXCEPTION] Traceback (most recent call last):\nModuleNotFoundError: No module named 'helpers'\n"
+
 
 @pytest.mark.parametrize(
     ("error", "kind", "said"),
@@ -29,10 +31,15 @@ DEFECT = "[PYTHON_EXCEPTION] Traceback (most recent call last):\n  File \"x.py\"
         (Py4JError(CRASHED), InfrastructureError, "epoch 3 failed in Spark: a Python worker has died"),
         (Py4JError(LOST), InfrastructureError, "ExecutorLostFailure (executor 1 exited)"),
         (PySparkException(DEFECT), JobExecutionError, "KeyError: 'owned'"),
+        (
+            PySparkException(NO_MODULE),
+            JobExecutionError,
+            "No module named 'helpers': the executors' Python does not have",
+        ),
         (Py4JNetworkError("no answer"), JobExecutionError, "the Java process of Spark's driver has ended"),
         (ConnectionRefusedError(), JobExecutionError, "the Java process of Spark's driver has ended"),
     ],
-    ids=["worker", "worker-untranslated", "executor", "defect", "java-gone", "java-refuses"],
+    ids=["worker", "worker-untranslated", "executor", "defect", "module", "java-gone", "java-refuses"],
 )
 def test_what_spark_raises_is_told_in_a_sentence(error: Exception, kind: type[HeadraceError], said: str) -> None:
     assert isinstance(error, SPARK_ERRORS)

@@ -9,7 +9,7 @@ from headrace.common.errors import FunctionRefusedError, StateCorruptedError, St
 from headrace.common.time import Time
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.window import TumblingEventTimeWindows
-from headrace.runtime.task.failures import describe, restore
+from headrace.runtime.task.failures import TaskFailure
 from headrace.testing import JobHarness
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
@@ -36,7 +36,7 @@ def test_the_operator_is_named_whose_state_does_not_fit() -> None:
 
 
 def test_a_damaged_state_file_is_told_with_its_folder_and_what_to_do() -> None:
-    error = restore(describe(StateCorruptedError("the state file 1.state is damaged"), "/checkpoints/state"))
+    error = TaskFailure.of(StateCorruptedError("the state file 1.state is damaged"), "/checkpoints/state").to_error()
     assert isinstance(error, StateCorruptedError)
     assert str(error).startswith("the state file 1.state is damaged (in /checkpoints/state). Put it back as it was")
 

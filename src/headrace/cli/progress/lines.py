@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from headrace.cli.progress import wording
 from headrace.common.errors import JobCancelledError
-from headrace.graph.labels import count_of
+from headrace.graph.diagram import count_of
 
 if TYPE_CHECKING:
     from headrace.cli.progress.job_progress import JobProgress

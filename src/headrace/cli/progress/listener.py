@@ -71,7 +71,7 @@ class ProgressListener:
         job = self._job()
         if job is not None:
             job.failed(epoch, error, retry_in)
-            self.stumbled(job)
+            self.retried(job)
 
     def job_ended(self, epoch: int, error: BaseException | None) -> None:
         """The last line; nothing when the job never started."""
@@ -101,7 +101,7 @@ class ProgressListener:
     def advanced(self, job: JobProgress) -> None:
         """A job has completed an epoch."""
 
-    def stumbled(self, job: JobProgress) -> None:
+    def retried(self, job: JobProgress) -> None:
         """A job runs an epoch again."""
 
     def ended(self) -> None:
@@ -115,7 +115,7 @@ class ProgressListener:
 class QuietListener(ProgressListener):
     """Says how jobs begin and end, and what goes wrong; nothing in between."""
 
-    def stumbled(self, job: JobProgress) -> None:
+    def retried(self, job: JobProgress) -> None:
         self.say(f"{job.name}: {job.note}")
 
 

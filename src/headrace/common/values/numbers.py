@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from decimal import Decimal, InvalidOperation
 from math import isnan
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.typeinfo import BasicType
-from headrace.common.values.basic import BasicHandler, decoded_numbers
+from headrace.common.values.basic import BasicHandler, with_nulls
 from headrace.common.values.handler import NOT_COERCED
 
 if TYPE_CHECKING:
@@ -38,21 +38,35 @@ def _integer(value: Any) -> int:
     raise ValueError(value)
 
 
-class BooleanHandler(BasicHandler):
+class _NumpyHandler(BasicHandler):
+    """Handles what numpy makes of an array ten times as fast as pyarrow does, one by one.
+
+    Attributes:
+        in_place_of_null: what numpy is given for a missing value.
+    """
+
+    __slots__ = ()
+    in_place_of_null: ClassVar[Any] = 0
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        present = array.fill_null(self.in_place_of_null) if array.null_count else array
+        values: list[Any] = present.to_numpy(zero_copy_only=False).tolist()
+        return with_nulls(values, array) if array.null_count else values
+
+
+class BooleanHandler(_NumpyHandler):
     """BOOLEAN: booleans, also numpy's; numbers are not truth values."""
 
     __slots__ = ()
     value_class = bool
     expected = "a bool"
     from_equal = bool
+    in_place_of_null = False
 
     def convert(self, value: Any) -> bool:
         if isinstance(value, np.bool_):
             return bool(value)
         raise ValueError(value)
-
-    def decode(self, array: pa.Array) -> list[Any]:
-        return decoded_numbers(array, zero=False)
 
     def text_of_present(self, value: Any) -> str:
         return "true" if value else "false"
@@ -63,7 +77,7 @@ class BooleanHandler(BasicHandler):
         return text.lower() == "true"
 
 
-class IntegerHandler(BasicHandler):
+class IntegerHandler(_NumpyHandler):
     """BYTE, SHORT, INT, LONG: integers of 8 to 64 bits."""
 
     __slots__ = ("_high", "_low", "expected")
@@ -79,9 +93,6 @@ class IntegerHandler(BasicHandler):
     def convert(self, value: Any) -> int:
         return _integer(value)
 
-    def decode(self, array: pa.Array) -> list[Any]:
-        return decoded_numbers(array)
-
     def add_check(self, source: CheckSource, value: str) -> str:
         first, number = source.bind(value)
         return f"type({first}) is int and {self._low} <= {number} <= {self._high}"
@@ -96,7 +107,7 @@ class IntegerHandler(BasicHandler):
         return int(text)
 
 
-class DoubleHandler(BasicHandler):
+class DoubleHandler(_NumpyHandler):
     """DOUBLE: floats, also numpy's, and integers that a double holds exactly."""
 
     __slots__ = ()
@@ -114,9 +125,6 @@ class DoubleHandler(BasicHandler):
         if int(float(whole)) != whole:
             raise ValueError(value)
         return float(whole)
-
-    def decode(self, array: pa.Array) -> list[Any]:
-        return decoded_numbers(array)
 
     def coerce_fast(self, value: Any) -> Any:
         return float(value) if type(value) is int and -_EXACT_DOUBLES <= value <= _EXACT_DOUBLES else NOT_COERCED
@@ -180,10 +188,10 @@ class BigIntHandler(BasicHandler):
         return _integer(value)
 
     def encode_exact(self, values: Sequence[Any]) -> pa.Array:
-        return pa.array([None if value is None else _digits(value) for value in values], self.storage)
+        return pa.array(_each(_digits, values), self.storage)
 
     def decode(self, array: pa.Array) -> list[Any]:
-        return [None if digits is None else int(digits, 0) for digits in array.to_pylist()]
+        return _each(_from_digits, array.to_pylist())
 
     def parse(self, text: str) -> int:
         return int(text)
@@ -192,6 +200,10 @@ class BigIntHandler(BasicHandler):
 def _digits(value: int) -> str:
     # Python may refuse to write or read integers of more than 640 digits in base 10, but not in base 16.
     return str(value) if value.bit_length() <= _BITS_AS_DECIMAL else hex(value)
+
+
+def _from_digits(digits: str) -> int:
+    return int(digits, 0)
 
 
 class BigDecHandler(BasicHandler):
@@ -206,10 +218,10 @@ class BigDecHandler(BasicHandler):
         return Decimal(value) if isinstance(value, Decimal) else Decimal(_integer(value))
 
     def encode_exact(self, values: Sequence[Any]) -> pa.Array:
-        return pa.array([None if value is None else str(value) for value in values], self.storage)
+        return pa.array(_each(str, values), self.storage)
 
     def decode(self, array: pa.Array) -> list[Any]:
-        return [None if digits is None else Decimal(digits) for digits in array.to_pylist()]
+        return _each(Decimal, array.to_pylist())
 
     def parse(self, text: str) -> Decimal:
         try:
@@ -219,6 +231,11 @@ class BigDecHandler(BasicHandler):
 
     def from_json(self, value: Any) -> Any:
         return self.parse(value) if isinstance(value, str) else value
+
+
+def _each(convert: Callable[[Any], Any], values: Sequence[Any]) -> list[Any]:
+    """What becomes of each value that is there."""
+    return [None if value is None else convert(value) for value in values]
 
 
 def _java_number(digits: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.values.basic import BasicHandler, decoded_objects
+from headrace.common.values.basic import BasicHandler
 
 if TYPE_CHECKING:
     from headrace.common.values.checks import CheckSource
@@ -26,9 +26,6 @@ class StringHandler(BasicHandler):
         if isinstance(value, str):
             return str.__str__(value)
         raise ValueError(value)
-
-    def decode(self, array: pa.Array) -> list[Any]:
-        return decoded_objects(array)
 
     def parse(self, text: str) -> str:
         return text
@@ -65,9 +62,6 @@ class BytesHandler(BasicHandler):
         if isinstance(value, bytes | bytearray | memoryview):
             return bytes(value)
         raise ValueError(value)
-
-    def decode(self, array: pa.Array) -> list[Any]:
-        return decoded_objects(array)
 
     def parse(self, text: str) -> bytes:
         return base64.b64decode(text, validate=True)

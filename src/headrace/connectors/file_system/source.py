@@ -13,7 +13,7 @@ from headrace.connectors.file_system.reader import FileReader
 from headrace.connectors.file_system.tolerance import STRICT, Tolerance
 from headrace.connectors.source import Boundedness, Source
 from headrace.formats.file_format import FileFormat
-from headrace.storage.files import InputFile
+from headrace.storage.files import InputFile, shown
 
 if TYPE_CHECKING:
     import datetime
@@ -187,7 +187,10 @@ class FileSourceBuilder:
         Raises:
             InvalidTypeError: when the files have to tell the type of the records but do not.
         """
-        fmt = self._format.resolve(self._find)
+        try:
+            fmt = self._format.resolve(self._find)
+        except InvalidTypeError as error:
+            raise InvalidTypeError(f"{', '.join(map(shown, self._paths))}: {error}") from None
         return FileSource(
             fmt, self._paths, self._watch, self._dead_letter, self._tolerance, splittable=self._splittable
         )

@@ -7,13 +7,15 @@ On a keyed stream the ``open`` of a ``MapFunction`` may ask for state. What is o
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.datastream.functions import Function, KeyedProcessFunction, RuntimeContext
-from headrace.graph.specs import FilterSpec, FlatMapSpec, MapSpec
+from headrace.graph.specs import FilterSpec, FlatMapSpec, FunctionSpec, KeyedProcessSpec, MapSpec, OperatorSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from headrace.common.typeinfo import TypeInformation
 
 
 def is_opened(function: Any) -> bool:
@@ -67,7 +69,24 @@ class KeyedFilter(_KeyedFunction):
         return (value,) if self.function.filter(value) else None
 
 
-ADAPTERS: dict[type[Any], type[_KeyedFunction]] = {
+def with_keyed_state(spec: OperatorSpec, record_type: TypeInformation) -> OperatorSpec:
+    """The spec for a stream with keys; another one where its function may ask for state.
+
+    Args:
+        spec: the spec for a stream without keys.
+        record_type: the type of the records.
+    """
+    adapter = _ADAPTERS.get(type(spec))
+    if adapter is None:
+        return spec
+    assert isinstance(spec, FunctionSpec | FilterSpec)
+    if not is_opened(spec.function):
+        return spec
+    result_type = spec.result_type if isinstance(spec, FunctionSpec) else record_type
+    return KeyedProcessSpec(adapter(spec.function), result_type)
+
+
+_ADAPTERS: Final[dict[type[OperatorSpec], type[_KeyedFunction]]] = {
     MapSpec: KeyedMap,
     FlatMapSpec: KeyedFlatMap,
     FilterSpec: KeyedFilter,

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.common.call_site import caller
 from headrace.common.errors import HeadraceError, InvalidProgramError, InvalidTypeError
-from headrace.common.type_inference import Role, infer_from_hint
-from headrace.common.typeinfo import TypeInformation, Types
 
 if TYPE_CHECKING:
     from headrace.datastream.functions import Function
@@ -69,22 +67,3 @@ def check_instance(function: Any, base: type[Function]) -> None:
 
 def _with_article(kind: type) -> str:
     return f"{'an' if kind.__name__[0] in 'AEIO' else 'a'} {kind.__name__}"
-
-
-def declared_type(declared: Any) -> TypeInformation:
-    """The type that a user declared; a list of types stands for a row, as in PyFlink.
-
-    Raises:
-        InvalidTypeError: when it is no type at all.
-    """
-    return Types.ROW(declared) if isinstance(declared, list) else Types.of(declared)
-
-
-def result_type(declared: Any, function: Any, role: Role = Role.ONE) -> TypeInformation:
-    """The type of what a function gives: declared, else by its annotations, else pickled objects."""
-    return infer_from_hint(function, role) if declared is None else declared_type(declared)
-
-
-def is_untyped(type_info: TypeInformation) -> bool:
-    """Whether nothing is known about the values."""
-    return type_info.arrow_type is None

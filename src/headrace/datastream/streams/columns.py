@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import RowTypeInfo, TupleTypeInfo, Types
-from headrace.datastream.streams.checks import declared_type, refused
+from headrace.datastream.streams.checks import refused
+from headrace.datastream.streams.types import declared_type
 from headrace.expressions import Column, Expression, bind, col
 
 if TYPE_CHECKING:
@@ -34,6 +35,23 @@ def bound(expression: Expression, record_type: TypeInformation, method: str) -> 
         return bind(expression, record_type)
     except InvalidTypeError as error:
         raise refused(f"{method}: {error}", InvalidTypeError) from None
+
+
+def type_of_field(record_type: TypeInformation, field: str | int, asked_by: str) -> TypeInformation:
+    """The type of a field of records that have some.
+
+    Args:
+        record_type: the type of the records.
+        field: its name or position.
+        asked_by: what asks for it, for messages.
+
+    Raises:
+        InvalidTypeError: when there is no such field.
+    """
+    try:
+        return record_type.field_types[record_type.field_index(field)]
+    except InvalidTypeError as error:
+        raise refused(f"{asked_by}: {error}", InvalidTypeError) from None
 
 
 def bound_condition(expression: Expression, record_type: TypeInformation, method: str) -> Bound:

@@ -21,16 +21,8 @@ from headrace.datastream.functions import (
     ProcessFunction,
     ReduceFunction,
 )
-from headrace.datastream.streams.adapters import ADAPTERS, is_opened
-from headrace.datastream.streams.checks import (
-    check_function,
-    check_object,
-    declared_type,
-    expect,
-    is_untyped,
-    refused,
-    result_type,
-)
+from headrace.datastream.streams.adapters import with_keyed_state
+from headrace.datastream.streams.checks import check_function, check_object, expect, refused
 from headrace.datastream.streams.columns import (
     as_column,
     bound,
@@ -48,10 +40,18 @@ from headrace.datastream.streams.other_names import (
     OTHER_NAMES,
     OTHER_NAMES_OF_KEYED_STREAMS,
 )
+from headrace.datastream.streams.results import CloseableIterator, collected, to_dataframe
 from headrace.datastream.streams.rolling import checked_field
-from headrace.datastream.streams.side_outputs import add_side_output
 from headrace.datastream.streams.timestamps import check_strategy
-from headrace.datastream.streams.type_origin import TypeOrigin, origin_of, unchanged, weakest
+from headrace.datastream.streams.types import (
+    TypeOrigin,
+    declared_type,
+    is_untyped,
+    origin_of,
+    result_type,
+    unchanged,
+    weakest,
+)
 from headrace.expressions import Expression
 from headrace.graph import specs
 from headrace.graph.nodes import Edge
@@ -64,7 +64,6 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
     from headrace.datastream.execution_config import ExecutionConfig
     from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
-    from headrace.datastream.streams.collecting import CloseableIterator
     from headrace.datastream.streams.windowed_stream import WindowedStream
     from headrace.graph.nodes import KeySelection, Node
     from headrace.graph.specs import OperatorSpec
@@ -81,22 +80,20 @@ class DataStream(OperatorHandle):
     Args:
         environment: where the stream belongs.
         edges: where its records come from; several are a union.
-        type_info: the type of its records.
-        origin: where that type comes from.
+        origin: where the type of its records comes from.
     """
 
     def __init__(
         self,
         environment: StreamExecutionEnvironment,
         edges: tuple[Edge, ...],
-        type_info: TypeInformation,
         *,
         origin: TypeOrigin = TypeOrigin.DECLARED,
     ) -> None:
         super().__init__(environment.transformations)
         self._environment = environment
         self._edges = edges
-        self._type = type_info
+        self._type = self._transformations.graph.record_type(edges[0])
         self._type_origin = origin
 
     # --- what it is --------------------------------------------------------------------------------------------------
@@ -135,9 +132,10 @@ class DataStream(OperatorHandle):
         if isinstance(func, Expression):
             value = bound(func, self._type, "map")
             check_same_type("map", value, output_type)
-            return self._apply(specs.SelectSpec((value,)), titled("Map", func), value.type, origin=TypeOrigin.DECLARED)
+            spec = specs.SelectSpec((value,), value.type)
+            return self._apply(spec, titled("Map", func), origin=TypeOrigin.DECLARED)
         check_function(func, MapFunction, "map")
-        return self._transform(self._function_spec(specs.MapSpec, func), "Map", func, output_type, Role.ONE)
+        return self._transform(specs.MapSpec, "Map", func, output_type, Role.ONE)
 
     def flat_map(self, func: Callable[[Any], Any] | FlatMapFunction, output_type: Any = None) -> DataStream:
         """Makes any number of records of each record.
@@ -147,7 +145,7 @@ class DataStream(OperatorHandle):
             output_type: as for :meth:`map`; the annotation is ``Iterable[X]`` or the like.
         """
         check_function(func, FlatMapFunction, "flat_map")
-        return self._transform(self._function_spec(specs.FlatMapSpec, func), "FlatMap", func, output_type)
+        return self._transform(specs.FlatMapSpec, "FlatMap", func, output_type)
 
     def filter(self, func: Callable[[Any], bool] | FilterFunction | Expression) -> DataStream:
         """Keeps the records for which a ``FilterFunction``, a function of a record or an expression is true.
@@ -156,9 +154,9 @@ class DataStream(OperatorHandle):
         """
         if isinstance(func, Expression):
             condition = bound_condition(func, self._type, "filter")
-            return self._apply(specs.ColumnFilterSpec(condition), titled("Filter", func), self._type)
+            return self._apply(specs.ColumnFilterSpec(condition), titled("Filter", func))
         check_function(func, FilterFunction, "filter")
-        return self._apply(self._function_spec(specs.FilterSpec, func), "Filter", self._type)
+        return self._apply(specs.FilterSpec(func), "Filter")
 
     def select(self, *columns: Expression | str | int) -> DataStream:
         """Makes a row of some expressions of each record: ``select("user", (col("amount") * 2).alias("double"))``.
@@ -174,7 +172,7 @@ class DataStream(OperatorHandle):
         values, names = bound_columns(expressions, self._type)
         row_type = Types.ROW_NAMED(names, [value.type for value in values])
         name = titled("Select", *expressions)
-        return self._apply(specs.SelectSpec(values), name, row_type, origin=TypeOrigin.DECLARED)
+        return self._apply(specs.SelectSpec(values, row_type), name, origin=TypeOrigin.DECLARED)
 
     def project(self, *field_indexes: int) -> DataStream:
         """Keeps some fields of tuples, in the order that is given: ``project(2, 0)``.
@@ -183,8 +181,8 @@ class DataStream(OperatorHandle):
             InvalidTypeError: when the records are no tuples, or there is no such field.
         """
         values = projected(field_indexes, self._type)
-        name = titled("Projection", *field_indexes)
-        return self._apply(specs.SelectSpec(values), name, Types.TUPLE([value.type for value in values]))
+        tuple_type = Types.TUPLE([value.type for value in values])
+        return self._apply(specs.SelectSpec(values, tuple_type), titled("Projection", *field_indexes))
 
     def process(self, func: Any, output_type: Any = None) -> DataStream:
         """Applies a ``ProcessFunction``, which may write to side outputs.
@@ -196,7 +194,7 @@ class DataStream(OperatorHandle):
         check_object(func, ProcessFunction, "process_element")
         if not isinstance(func, ProcessFunction) and callable(getattr(func, "on_timer", None)):
             raise refused(f"{type(func).__name__} has timers, which belong to keys: call key_by(...) first")
-        return self._transform(specs.ProcessSpec(func), "Process", func, output_type)
+        return self._transform(specs.ProcessSpec, "Process", func, output_type)
 
     def map_batches(self, func: Callable[[Any], Any], output_type: Any) -> DataStream:
         """Applies a function to Arrow record batches, some ten thousand records at a time.
@@ -218,7 +216,7 @@ class DataStream(OperatorHandle):
                     f"map_batches needs columns, but the {role} are pickled objects: give their type, as output_type",
                     InvalidTypeError,
                 )
-        return self._apply(specs.MapBatchesSpec(func), "MapBatches", found, origin=TypeOrigin.DECLARED)
+        return self._apply(specs.MapBatchesSpec(func, found), "MapBatches", origin=TypeOrigin.DECLARED)
 
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
         """Takes event time from records; timestamps and watermarks from before are replaced.
@@ -226,7 +224,7 @@ class DataStream(OperatorHandle):
         Directly after a source this works on each split of it, as a strategy given to ``from_source`` does.
         """
         check_strategy(watermark_strategy, self._type)
-        return self._apply(specs.TimestampsSpec(watermark_strategy), "Timestamps/Watermarks", self._type)
+        return self._apply(specs.TimestampsSpec(watermark_strategy), "Timestamps/Watermarks")
 
     # --- streams to streams ------------------------------------------------------------------------------------------
 
@@ -245,9 +243,7 @@ class DataStream(OperatorHandle):
         Raises:
             InvalidTypeError: when there is no such field, or values of the type cannot be keys.
         """
-        key = key_of(self._type, key_selector, more, key_type)
-        edges = tuple(Edge(edge.source, HASH, edge.side_output, key=key) for edge in self._edges)
-        return KeyedStream(self._environment, edges, self._type, self)
+        return KeyedStream(self, key_of(self._type, key_selector, more, key_type))
 
     def union(self, *streams: DataStream) -> DataStream:
         """This stream and others of the same type together, in no particular order; a stream may take part twice.
@@ -270,7 +266,7 @@ class DataStream(OperatorHandle):
                 raise refused(f"a union of {self._type} and {differing}: types must be the same", InvalidTypeError)
             members = [stream._untyped() for stream in members]
         edges = [edge for stream in members for edge in stream._unkeyed_edges()]
-        return DataStream(self._environment, tuple(edges), members[0]._type, origin=origin)
+        return DataStream(self._environment, tuple(edges), origin=origin)
 
     def get_side_output(self, output_tag: OutputTag) -> DataStream:
         """The records that the operator directly before wrote to a side output.
@@ -280,12 +276,10 @@ class DataStream(OperatorHandle):
             InvalidTypeError: when the same side output was asked for with another type.
         """
         expect(output_tag, OutputTag, "get_side_output")
-        node = self._operator()
-        type_info = add_side_output(self._transformations.graph, node, output_tag)
-        edges = (Edge(node.id, side_output=output_tag.tag_id),)
+        edges = (Edge(self._with_side_output(output_tag).id, side_output=output_tag.tag_id),)
         if is_untyped(output_tag.type_info):
-            return DataStream(self._environment, edges, type_info, origin=TypeOrigin.ANNOTATED)
-        return DataStream(self._environment, edges, type_info)._converted(output_tag.type_info)
+            return DataStream(self._environment, edges, origin=TypeOrigin.ANNOTATED)
+        return DataStream(self._environment, edges)._converted(output_tag.type_info)
 
     # --- ends --------------------------------------------------------------------------------------------------------
 
@@ -329,15 +323,7 @@ class DataStream(OperatorHandle):
             A list of at most ``limit`` records; without a limit an iterator over all of them while the job runs. Use
             it in a ``with`` statement, or close it: that ends the job.
         """
-        from headrace.connectors.collect import CollectSink
-        from headrace.datastream.streams.collecting import CloseableIterator, Handover, first_records
-
-        if limit is not None and limit < 1:
-            raise refused(f"limit is a number of records above zero, not {limit!r}")
-        handover = Handover()
-        self._end(CollectSink(handover.put), "Collect")
-        records = CloseableIterator(handover, self._environment.execute_async(job_execution_name))
-        return records if limit is None else first_records(records, limit)
+        return collected(self, job_execution_name, limit)
 
     def to_dataframe(self, job_name: str | None = None) -> Any:
         """Runs the bounded job, with everything else that was built, and gives its records as a Spark DataFrame.
@@ -346,32 +332,42 @@ class DataStream(OperatorHandle):
             InvalidProgramError: when a source is unbounded.
             UnsupportedOperationError: when the runtime has no DataFrames.
         """
-        from headrace.datastream.streams.dataframes import to_dataframe
-
         return to_dataframe(self, job_name)
 
     # --- for the classes of this package -----------------------------------------------------------------------------
 
-    def _apply(
-        self, spec: OperatorSpec, name: str, output_type: TypeInformation, *, origin: TypeOrigin | None = None
-    ) -> DataStream:
-        """The stream behind a new operator; its type comes from where that of this one does, unless it is said."""
-        node = self._transformations.add(spec, name, self._edges, output_type)
+    def _apply(self, spec: OperatorSpec, name: str, *more: DataStream, origin: TypeOrigin | None = None) -> DataStream:
+        """The stream behind a new operator.
+
+        Args:
+            spec: what the operator does.
+            name: its name.
+            more: what its other inputs read; this stream is the first.
+            origin: where the type of the results comes from; where that of this stream does, unless it is said.
+        """
+        streams = enumerate((self, *more))
+        edges = tuple(replace(edge, input_index=index) for index, stream in streams for edge in stream._edges)
+        node = self._transformations.add(spec, name, edges)
         found = self._type_origin if origin is None else origin
-        return DataStream(self._environment, (Edge(node.id),), output_type, origin=found)
+        return DataStream(self._environment, (Edge(node.id),), origin=found)
 
     def _transform(
-        self, spec: OperatorSpec, name: str, function: Any, output_type: Any, role: Role = Role.MANY
+        self,
+        kind: Callable[[Any, TypeInformation], OperatorSpec],
+        name: str,
+        function: Any,
+        output_type: Any,
+        role: Role = Role.MANY,
     ) -> DataStream:
-        """The stream of what a function makes of the records."""
+        """The stream of what a function makes of the records; ``kind`` makes a spec of it and of its results' type."""
         found = result_type(output_type, function, role)
-        return self._apply(spec, name, found, origin=origin_of(output_type))
+        return self._apply(kind(function, found), name, origin=origin_of(output_type))
 
     def _converted(self, type_info: TypeInformation) -> DataStream:
         """The same records under another type."""
         if type_info == self._type:
             return self
-        return DataStream._apply(self, specs.MapSpec(unchanged), "Map", type_info)
+        return self._apply(specs.MapSpec(unchanged, type_info), "Map")
 
     def _untyped(self) -> DataStream:
         """The same records; nothing is known of them."""
@@ -380,10 +376,6 @@ class DataStream(OperatorHandle):
     def _end(self, sink: Sink, name: str) -> DataStreamSink:
         node = self._transformations.add(specs.SinkSpec(sink), name, self._edges)
         return DataStreamSink(self._transformations, node.id)
-
-    def _function_spec(self, kind: type[Any], function: Any) -> OperatorSpec:
-        spec: OperatorSpec = kind(function)
-        return spec
 
     def _unkeyed_edges(self) -> tuple[Edge, ...]:
         return tuple(Edge(edge.source, FORWARD, edge.side_output) for edge in self._edges)
@@ -406,21 +398,15 @@ class KeyedStream(DataStream):
     so it has neither name nor uid nor parallelism.
 
     Args:
-        environment: where the stream belongs.
-        edges: where its records come from, with their partitioning.
-        type_info: the type of its records.
-        origin: the stream that was keyed.
+        origin: the stream that is keyed.
+        key: by what.
     """
 
-    def __init__(
-        self,
-        environment: StreamExecutionEnvironment,
-        edges: tuple[Edge, ...],
-        type_info: TypeInformation,
-        origin: DataStream,
-    ) -> None:
-        super().__init__(environment, edges, type_info, origin=origin._type_origin)
+    def __init__(self, origin: DataStream, key: KeySelection) -> None:
+        edges = tuple(Edge(edge.source, HASH, edge.side_output, key=key) for edge in origin._edges)
+        super().__init__(origin._environment, edges, origin=origin._type_origin)
         self._origin = origin
+        self._key = key
 
     def get_key_type(self) -> TypeInformation:
         """The type of the keys."""
@@ -438,7 +424,7 @@ class KeyedStream(DataStream):
             output_type: the type of what it yields; taken from its annotations when left out.
         """
         check_object(func, KeyedProcessFunction, "process_element")
-        return self._transform(specs.KeyedProcessSpec(func), "KeyedProcess", func, output_type)
+        return self._transform(specs.KeyedProcessSpec, "KeyedProcess", func, output_type)
 
     def reduce(self, func: Callable[[Any, Any], Any] | ReduceFunction) -> DataStream:
         """Combines the records of a key, one after the other, into one of the same type.
@@ -446,8 +432,7 @@ class KeyedStream(DataStream):
         In streaming mode each record gives one result, the combination up to it; in batch mode each key gives one.
         """
         check_function(func, ReduceFunction, "reduce")
-        keyed = self._for_any_result()
-        return keyed._apply(specs.RollingReduceSpec(func), "Reduce", keyed._type)
+        return self._for_any_result()._apply(specs.RollingReduceSpec(func), "Reduce")
 
     def sum(self, position_to_sum: int | str = 0) -> DataStream:
         """The records of a key so far as one: the first of them, with the sum in a field of numbers.
@@ -497,30 +482,19 @@ class KeyedStream(DataStream):
 
     # --- for the classes of this package -----------------------------------------------------------------------------
 
-    @property
-    def _key(self) -> KeySelection:
-        key = self._edges[0].key
-        assert key is not None, "the edges of a keyed stream say how they are keyed"
-        return key
-
     def _for_any_result(self) -> KeyedStream:
         """This stream for a function whose results are of the same type, if the type is more than an observation."""
         if self._type_origin is not TypeOrigin.OBSERVED or is_untyped(self._type) or self._key.selector is None:
             return self
-        plain = self._origin._untyped()
-        key = replace(self._key, fields=None, is_single=True, expression=None)
-        edges = tuple(Edge(edge.source, HASH, edge.side_output, key=key) for edge in plain._edges)
-        return KeyedStream(self._environment, edges, plain._type, plain)
+        return KeyedStream(self._origin._untyped(), replace(self._key, fields=None, is_single=True, expression=None))
 
     def _roll(self, aggregation: str, position: int | str) -> DataStream:
         field = checked_field(self._type, aggregation, position)
         name = "".join(map(str.capitalize, aggregation.split("_")))
-        return self._apply(specs.RollingAggregateSpec(aggregation, field), name, self._type)
+        return self._apply(specs.RollingAggregateSpec(aggregation, field), name)
 
-    def _function_spec(self, kind: type[Any], function: Any) -> OperatorSpec:
-        if is_opened(function):
-            return specs.KeyedProcessSpec(ADAPTERS[kind](function))
-        return super()._function_spec(kind, function)
+    def _apply(self, spec: OperatorSpec, name: str, *more: DataStream, origin: TypeOrigin | None = None) -> DataStream:
+        return super()._apply(with_keyed_state(spec, self._type), name, *more, origin=origin)
 
     def _operator(self) -> NoReturn:
         raise not_an_operator("a keyed stream")

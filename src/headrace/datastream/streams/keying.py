@@ -10,8 +10,9 @@ from headrace.common.selectors import field_of_selector
 from headrace.common.type_inference import infer_from_hint
 from headrace.common.typeinfo import DataclassTypeInfo, DictTypeInfo, TypeInformation, Types
 from headrace.datastream.functions import Function, KeySelector
-from headrace.datastream.streams.checks import check_function, declared_type, refused
-from headrace.datastream.streams.columns import bound, check_same_type, name_of
+from headrace.datastream.streams.checks import check_function, refused
+from headrace.datastream.streams.columns import bound, check_same_type, name_of, type_of_field
+from headrace.datastream.streams.types import declared_type
 from headrace.expressions import Column, Expression, bind_tuple, col
 from headrace.graph.nodes import KeySelection
 from headrace.state.keys import KeyCodec
@@ -149,10 +150,7 @@ def _checked_field(record_type: TypeInformation, field: str | int) -> Fields | N
         if record_type.arrow_type is None:
             return None  # what the records are is known when they come
         raise refused(f"key_by({field!r}): records of type {record_type} have no fields", InvalidTypeError)
-    try:
-        record_type.field_index(field)
-    except InvalidTypeError as error:
-        raise refused(f"key_by({field!r}): {error}", InvalidTypeError) from None
+    type_of_field(record_type, field, f"key_by({field!r})")
     return (field,)
 
 

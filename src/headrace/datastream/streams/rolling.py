@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import BasicType, BasicTypeInfo
-from headrace.datastream.streams.checks import is_untyped, refused
+from headrace.datastream.streams.checks import refused
+from headrace.datastream.streams.columns import type_of_field
+from headrace.datastream.streams.types import is_untyped
 from headrace.expressions import Column, Expression
 
 if TYPE_CHECKING:
@@ -52,11 +54,8 @@ def checked_field(record_type: TypeInformation, aggregation: str, position: Any)
             )
         _check_values(record_type, f"{aggregation}()", aggregation)
         return None
-    try:
-        field_type = record_type.field_types[record_type.field_index(position)]
-    except InvalidTypeError as error:
-        raise refused(f"{aggregation}({position!r}): {error}", InvalidTypeError) from None
-    _check_values(field_type, f"{aggregation}({position!r})", aggregation)
+    call = f"{aggregation}({position!r})"
+    _check_values(type_of_field(record_type, position, call), call, aggregation)
     return position
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.datastream.streams.data_stream import DataStream
-from headrace.datastream.streams.side_outputs import source_side_types
 from headrace.datastream.streams.timestamps import is_needed
-from headrace.datastream.streams.type_origin import TypeOrigin
+from headrace.datastream.streams.types import TypeOrigin
 from headrace.graph.nodes import Edge
 from headrace.graph.specs import SourceSpec, TimestampsSpec
 
@@ -42,15 +41,11 @@ class DataStreamSource(DataStream):
         origin: TypeOrigin = TypeOrigin.DECLARED,
     ) -> None:
         transformations = environment.transformations
-        type_info = source.produced_type
-        node = transformations.add_source(SourceSpec(source), name, type_info, side_types=source_side_types(source))
+        node = transformations.add_source(SourceSpec(source), name)
         self._source_id = last = node.id
         if is_needed(strategy):
-            followers = transformations.add_source(
-                TimestampsSpec(strategy), _watermarks_name(name), type_info, (Edge(node.id),)
-            )
-            last = followers.id
-        super().__init__(environment, (Edge(last),), type_info, origin=origin)
+            last = transformations.add_source(TimestampsSpec(strategy), _watermarks_name(name), (Edge(node.id),)).id
+        super().__init__(environment, (Edge(last),), origin=origin)
 
     def _operator(self) -> Node:
         return self._transformations.graph[self._source_id]

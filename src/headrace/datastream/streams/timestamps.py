@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import BasicType, BasicTypeInfo
-from headrace.datastream.streams.checks import is_untyped, refused
-from headrace.datastream.streams.columns import bound
+from headrace.datastream.streams.checks import refused
+from headrace.datastream.streams.columns import bound, type_of_field
+from headrace.datastream.streams.types import is_untyped
 from headrace.time.watermark_strategy import ExpressionTimestamps, FieldTimestamps, WatermarkStrategy
 from headrace.time.watermarks import NoWatermarks
 
@@ -49,13 +50,8 @@ def _check_field(field: str | int, record_type: TypeInformation) -> None:
             "where they are made, or take the time with a function",
             InvalidTypeError,
         )
-    found = record_type
-    if record_type.is_composite:
-        try:
-            found = record_type.field_types[record_type.field_index(field)]
-        except InvalidTypeError as error:
-            raise refused(f"event time from field {field!r}: {error}", InvalidTypeError) from None
-    _check_time(found, f"event time from field {field!r}")
+    asked_by = f"event time from field {field!r}"
+    _check_time(type_of_field(record_type, field, asked_by) if record_type.is_composite else record_type, asked_by)
 
 
 def _check_time(found: TypeInformation, what: str) -> None:

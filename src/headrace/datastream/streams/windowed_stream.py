@@ -10,12 +10,11 @@ from headrace.common.output_tag import OutputTag
 from headrace.common.time import Duration, Time, to_millis
 from headrace.common.type_inference import Role
 from headrace.datastream.functions import AggregateFunction, ProcessWindowFunction, ReduceFunction, WindowFunction
-from headrace.datastream.streams.checks import check_function, check_object, declared_type, expect, refused, result_type
+from headrace.datastream.streams.checks import check_function, check_object, expect, refused
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_WINDOWED_STREAMS, WINDOWED_STREAM
-from headrace.datastream.streams.type_origin import TypeOrigin, origin_of
-from headrace.graph.specs import ColumnarWindowSpec, RowWindowSpec
+from headrace.datastream.streams.types import TypeOrigin, declared_type, origin_of, result_type
+from headrace.graph.window_specs import ColumnarWindowSpec, RowWindowSpec
 from headrace.operators.window.aggregates import Aggregate
-from headrace.operators.window.layout import WindowLayout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,14 +91,15 @@ class WindowedStream:
         """
         check_function(reduce_function, ReduceFunction, "reduce")
         keyed = self._keyed_stream._for_any_result()
-        spec = self._row_spec(reduce_function=reduce_function, window_function=window_function)
+        origin: TypeOrigin | None = origin_of(output_type)
         if window_function is not None:
             found = self._type_of_window_function(window_function, output_type)
         elif output_type is not None:
             found = declared_type(output_type)
         else:
-            return keyed._apply(spec, "Window", keyed.get_type())
-        return keyed._apply(spec, "Window", found, origin=origin_of(output_type))
+            found, origin = keyed.get_type(), None
+        spec = self._row_spec(found, reduce_function=reduce_function, window_function=window_function)
+        return keyed._apply(spec, "Window", origin=origin)
 
     def aggregate(
         self,
@@ -151,8 +151,7 @@ class WindowedStream:
             output_type: the type of the results; taken from annotations when left out.
         """
         check_function(window_function, WindowFunction, "apply")
-        spec = self._row_spec(window_function=window_function)
-        return self._keyed_stream._transform(spec, "Window", window_function, output_type)
+        return self._keyed_stream._transform(self._applied, "Window", window_function, output_type)
 
     def process(
         self, process_window_function: ProcessWindowFunction[Any, Any, Any, Any], output_type: Any = None
@@ -164,8 +163,7 @@ class WindowedStream:
             output_type: the type of the results; taken from annotations when left out.
         """
         check_object(process_window_function, ProcessWindowFunction, "process")
-        spec = self._row_spec(window_function=process_window_function)
-        return self._keyed_stream._transform(spec, "Window", process_window_function, output_type)
+        return self._keyed_stream._transform(self._applied, "Window", process_window_function, output_type)
 
     def _aggregate_columns(self, aggregates: tuple[Any, ...], named: dict[str, Any]) -> DataStream:
         surplus = [name for name, value in named.items() if value is not None]
@@ -175,14 +173,7 @@ class WindowedStream:
             if not isinstance(aggregate, Aggregate):
                 raise refused(f"built-in aggregates go with others such as count(), sum('field'), not {aggregate!r}")
         spec = ColumnarWindowSpec(self._assigner, aggregates, self._lateness, self._late_tag)
-        return self._keyed_stream._apply(spec, "Window", self._type_of_columns(aggregates), origin=TypeOrigin.DECLARED)
-
-    def _type_of_columns(self, aggregates: tuple[Aggregate, ...]) -> TypeInformation:
-        key = self._keyed_stream._key
-        try:
-            return WindowLayout.of(self.get_input_type(), key.codec, aggregates, key.fields, key.names).output_type
-        except InvalidTypeError as error:
-            raise refused(str(error), InvalidTypeError) from None
+        return self._keyed_stream._apply(spec, "Window", origin=TypeOrigin.DECLARED)
 
     def _aggregate_rows(
         self, function: AggregateFunction, window_function: Any, accumulator_type: Any, output_type: Any
@@ -193,9 +184,9 @@ class WindowedStream:
             found = self._type_of_window_function(window_function, output_type)
         accumulators = None if accumulator_type is None else declared_type(accumulator_type)
         spec = self._row_spec(
-            aggregate_function=function, window_function=window_function, accumulator_type=accumulators
+            found, aggregate_function=function, window_function=window_function, accumulator_type=accumulators
         )
-        return self._keyed_stream._apply(spec, "Window", found, origin=origin_of(output_type))
+        return self._keyed_stream._apply(spec, "Window", origin=origin_of(output_type))
 
     def _type_of_window_function(self, window_function: Any, output_type: Any) -> TypeInformation:
         if not isinstance(window_function, WindowFunction | ProcessWindowFunction):
@@ -203,8 +194,13 @@ class WindowedStream:
             raise refused(text, InvalidTypeError)
         return result_type(output_type, window_function, Role.MANY)
 
-    def _row_spec(self, **functions: Any) -> RowWindowSpec:
-        return RowWindowSpec(self._assigner, allowed_lateness=self._lateness, late_tag=self._late_tag, **functions)
+    def _applied(self, window_function: Any, found: TypeInformation) -> RowWindowSpec:
+        return self._row_spec(found, window_function=window_function)
+
+    def _row_spec(self, found: TypeInformation, **functions: Any) -> RowWindowSpec:
+        return RowWindowSpec(
+            self._assigner, found, allowed_lateness=self._lateness, late_tag=self._late_tag, **functions
+        )
 
 
 def _by_position(values: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:

@@ -32,6 +32,10 @@ _COMMENT = re.compile(rb"(?m)^#.*(?:\n|\Z)")
 _BLANK = re.compile(rb"(?m)^\r?$")
 _LONE_RETURN = re.compile(rb"\r(?!\n)")
 _UNCLOSED = "a quote is not closed"
+_BAD_VALUE = re.compile(
+    r"(?s)^In CSV column #(?P<column>\d+): (?:Row #\d+: )?CSV conversion error to [^:]*: (?P<why>.*)$"
+)
+_BAD_COUNT = re.compile(r"^CSV parse error: (?:Row #\d+: )?Expected (?P<expected>\d+) columns, got (?P<found>\d+)")
 _BY_ARROW = frozenset(
     BasicTypeInfo(kind)
     for kind in (
@@ -95,6 +99,14 @@ class CsvReaderFormat(LineFormat):
         names = [column.name for column in self._schema.columns]
         found = self._names_of(path, header) if self._schema.header and header else names
         return _CsvDecoder(self._schema, found, self.boundary if self._multiline else None)
+
+    def hint_at_first_line(self, line: bytes) -> str:
+        cells = [cell.strip() for cell in _cells(line, self._schema)]
+        names = {column.name.lower() for column in self._schema.columns}
+        are_words = len(cells) == len(names) and all(map(str.isidentifier, cells))
+        if self.header_lines or not (are_words or names <= {cell.lower() for cell in cells}):
+            return ""
+        return ", which seems to name the columns: then say header=True, or set_use_header() where a schema is built"
 
     def _names_of(self, path: str, header: bytes) -> list[str]:
         """The names of a file's columns, by its first line."""
@@ -187,12 +199,25 @@ class _CsvDecoder:
             return Decoded(_empty(self._arrow_schema))
         guarded, guards = self._guarded(data)
         options = csv.ReadOptions(use_threads=False, column_names=self._file_columns, block_size=len(guarded) + 1)
-        table = csv.read_csv(
-            pa.py_buffer(guarded), read_options=options, parse_options=self._parse, convert_options=self._convert
-        )
+        try:
+            table = csv.read_csv(
+                pa.py_buffer(guarded), read_options=options, parse_options=self._parse, convert_options=self._convert
+            )
+        except pa.ArrowInvalid as error:
+            raise ValueError(self._reason(str(error))) from error
         if table.num_rows != expected + guards:
             raise ValueError(_UNCLOSED)
         return Decoded(self._finish(table.slice(0, expected)))
+
+    def _reason(self, message: str) -> str:
+        """What Arrow says of a line: columns by name, and without its own count of rows, which begins at some block."""
+        if (value := _BAD_VALUE.search(message)) is not None:
+            name = self._file_columns[int(value["column"])]
+            kind = next(column.kind for column in self._schema.columns if column.name == name)
+            return f"column {name!r}: {value['why']} for {kind}"
+        if (count := _BAD_COUNT.search(message)) is not None:
+            return f"expected {count['expected']} columns, got {count['found']}"
+        return message
 
     def _guarded(self, data: bytes) -> tuple[bytes, int]:
         """The lines in a form in which a quote that is not closed shows in the number of records.

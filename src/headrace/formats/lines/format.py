@@ -81,6 +81,17 @@ class LineFormat(FileFormat):
             CorruptFileError: when the header does not fit.
         """
 
+    def hint_at_first_line(self, line: bytes) -> str:
+        """What to do about the first line of a file, which cannot be read.
+
+        Args:
+            line: the line, in the charset of the file where that leaves ASCII characters as they are, else in UTF-8.
+
+        Returns:
+            The end of a sentence; empty where there is nothing to say.
+        """
+        return ""
+
     def extent(self, file: InputFile) -> FileExtent:
         compressed = compression_of(file.path) is not None
         divisible = not compressed and isinstance(self.boundary, Newlines) and is_line_safe(self._charset)
@@ -129,6 +140,7 @@ class _LineReader:
 
     def __init__(self, fmt: LineFormat, file: InputFile, charset: str, header: bytes, *, reject: bool) -> None:
         self._shown = shown(file.path)
+        self._format = fmt
         self._boundary = fmt.boundary
         self._charset = charset if is_line_safe(charset) else "utf-8"
         self._header = len(header)
@@ -180,8 +192,9 @@ class _LineReader:
         """What to hand over about a bad line that starts ``before`` bytes into the block."""
         line = self._numbers.line_at(block.offset) + block.data[:before].count(b"\n")
         if not self._reject:
+            hint = self._format.hint_at_first_line(raw) if line == 1 else ""
             raise BadRecordError(
-                f"{self._shown}:{line}: {reason}; the line is {shorten(raw)!r}. To go on without such lines, call "
-                "set_dead_letter() on the builder of the source"
+                f"{self._shown}:{line}: {reason}; the line is {shorten(raw)!r}{hint}. To go on without such lines, "
+                "call set_dead_letter() on the builder of the source"
             )
         return f"{self._shown}:{line}", shorten(raw), reason

@@ -29,7 +29,7 @@ from headrace.operators.window.assign import (
 from headrace.operators.window.firing import Emission, result_batch, running_accumulators
 from headrace.operators.window.panes import Panes
 from headrace.operators.window.window_store import WindowStore
-from headrace.state.hashing import hash_array
+from headrace.state.keys.hashing import hash_array
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -16,12 +16,12 @@ from headrace.operators.window.accumulators import Accumulators
 from headrace.operators.window.aggregators import AggregatorList
 from headrace.operators.window.kernels import group_rows
 from headrace.operators.window.window_tables import description
-from headrace.state.mergers import register_merger
+from headrace.state.runs.merging import register_merger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from headrace.state.merge_input import MergeInput
+    from headrace.state.runs.merge_input import MergeInput
 
 ACCUMULATORS_KIND: Final = "window-partials"
 """The kind of runs that hold accumulators: those of a key and window are merged."""

@@ -22,7 +22,7 @@ from headrace.operators.window.assign import LateRecords, assign, check_timestam
 from headrace.operators.window.row_contents import RowContents
 from headrace.operators.window.window_functions import PassContents, WindowContext
 from headrace.state.copying import copy_value
-from headrace.state.key_entries import NO_KEY
+from headrace.state.keys.entries import NO_KEY
 from headrace.time.windows import TimeWindow
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from headrace.operators.window.assign import Assignment
     from headrace.operators.window.folds import Fold
     from headrace.operators.window.row_layout import RowWindowLayout
-    from headrace.state.key_entries import AnyKeyEntry
     from headrace.state.keys import KeyColumn
+    from headrace.state.keys.entries import AnyKeyEntry
 
     Longs = npt.NDArray[np.int64]
 

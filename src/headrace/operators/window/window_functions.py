@@ -6,14 +6,14 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from headrace.operators.functions import has_own
-from headrace.state.keyed_state_store import KeyedStateStore
+from headrace.state.interfaces import KeyedStateStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from headrace.state.backend import KeyedStates
     from headrace.state.descriptors import StateDescriptor
-    from headrace.state.key_entries import AnyKeyEntry
+    from headrace.state.keys.entries import AnyKeyEntry
     from headrace.time.windows import TimeWindow
 
 

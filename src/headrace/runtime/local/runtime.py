@@ -64,7 +64,7 @@ class LocalRuntime:
         return [pickle.loads(envelope.payload) for envelope in envelopes if envelope.kind == Kind.REPORT]
 
     def run_background(self, work: Callable[[T], R], items: Sequence[T]) -> Future[list[R]]:
-        """Do it at once: there is nobody to wait. All of it is pickled, as it would be for another process."""
+        """Do it at once. All of it is pickled, as it would be for another process."""
         done: Future[list[R]] = Future()
         try:
             pickled = cloudpickle.dumps(work)

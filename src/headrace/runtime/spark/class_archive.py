@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_LAYOUT: Final = 2
+_LAYOUT: Final = 3
 """Goes up when archives have to be made in another way."""
 
 _ARCHIVE: Final = re.compile(r"classes-([0-9a-f]{8})\.jsa")
@@ -102,8 +102,12 @@ class ClassArchive:
             make_folder(self.folder, Permissions.OWNER)
             if not _is_trustworthy(self.folder) or self._archives():
                 return False
-            if log.exists() and log.stat().st_mtime < time.time() - _RETRY_SECONDS:
-                log.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                begun = log.stat().st_mtime_ns
+                if begun < time.time_ns() - _RETRY_SECONDS * 10**9:
+                    # Of those that find it out of date, one alone removes it: the next that has the name is new.
+                    (self.folder / f"{_LOG}.{begun}").open("x").close()
+                    log.unlink()
             log.open("x").close()
         except OSError:
             return False
@@ -140,7 +144,8 @@ class ClassArchive:
         target = self.folder / f"classes-{_checksum(file):08x}.jsa"
         move(file, target)
         sync_folder(self.folder)
-        (self.folder / _LOG).unlink(missing_ok=True)  # if it is damaged one day, it may be made again
+        for log in self.folder.glob(f"{_LOG}*"):  # if it is damaged one day, it may be made again
+            log.unlink(missing_ok=True)
         _remove_unused(self.folder.parent)
         return target
 

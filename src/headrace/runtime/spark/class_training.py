@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Final
 from pyspark import SparkContext
 from pyspark.sql import functions as sql
 
-from headrace.exchange.envelope import DDL, SORT_COLUMNS
+from headrace.exchange.envelope import SORT_COLUMNS
 from headrace.runtime.spark.class_archive import ClassArchive
+from headrace.runtime.spark.runtime import ENVELOPES
 from headrace.runtime.spark.session import acquire_session, session_of_epochs
 from headrace.runtime.spark.settings import DEFAULT_JAVA_OPTIONS, FRUGAL_JAVA
 
@@ -70,10 +71,10 @@ def _train(classes: Path) -> list[str]:
 def _query(session: SparkSession) -> None:
     query = (
         session.range(0, 2, 1, 2)
-        .mapInArrow(_nothing, DDL)
+        .mapInArrow(_nothing, ENVELOPES)
         .repartitionById(2, sql.col("partition"))
         .sortWithinPartitions(*SORT_COLUMNS)
-        .mapInArrow(_same, DDL)
+        .mapInArrow(_same, ENVELOPES)
     )
     session.conf.set("spark.headrace.training", "")
     for _ in range(2):

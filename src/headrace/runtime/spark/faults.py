@@ -30,6 +30,8 @@ _DEFECTS: Final = re.compile(
 """Errors that no other machine would do better on: a defect of headrace, an executor without it, a job that somebody
 has changed."""
 
+_NO_MODULE: Final = re.compile(r"^ModuleNotFoundError: No module named ", re.MULTILINE)
+
 _CRASHED: Final = "Python worker exited unexpectedly"
 
 
@@ -46,7 +48,17 @@ def failure(what: str, error: Exception) -> HeadraceError:
             "directory it goes on where it was"
         )
     kind = JobExecutionError if is_defect(error) else InfrastructureError
-    return kind(f"{what} failed in Spark: {first_line(error)}")
+    return kind(f"{what} failed in Spark: {first_line(error)}{_remedy(error)}")
+
+
+def _remedy(error: Exception) -> str:
+    """What to do about it, where that is known."""
+    if _NO_MODULE.search(str(error)) is None:
+        return ""
+    return (
+        ": the executors' Python does not have the module, which the driver's has: install it there, or bring it along "
+        "with env.add_python_file()"
+    )
 
 
 def is_defect(error: Exception) -> bool:

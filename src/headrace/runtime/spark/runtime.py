@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import cloudpickle
 from pyspark.sql import functions as sql
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from headrace.common.errors import CheckpointStorageError, JobExecutionError
-from headrace.exchange.envelope import DDL, SORT_COLUMNS, Kind
+from headrace.exchange.envelope import SCHEMA, SORT_COLUMNS, Kind
 from headrace.runtime.spark.faults import SPARK_ERRORS, failure
 from headrace.runtime.spark.session import session_of_epochs
 from headrace.runtime.spark.shipping import Parts, ShippedFiles
@@ -51,6 +52,8 @@ _BACKGROUND_QUERIES: Final = 4
 INLINE_JOB_BYTES = 512 * 1024
 """A larger job lies in a file: PySpark broadcasts closures above 1 MiB, and leaves a file behind each time."""
 
+ENVELOPES: Final = from_arrow_schema(SCHEMA)
+"""The schema of envelopes in Spark's words; as text it would have to be parsed, a third of a second the first time."""
 
 _PROBE: Final = re.compile(r"\.probe-[0-9a-f]{32}")
 
@@ -177,12 +180,12 @@ class SparkRuntime:
     def _build(self) -> DataFrame:
         assert self._job is not None, "start() comes first"
         tasks = self._parallelism[0]
-        query = self._session.range(0, tasks, 1, tasks).mapInArrow(SourceStage(self._job, self._context_key), DDL)
+        query = self._session.range(0, tasks, 1, tasks).mapInArrow(SourceStage(self._job, self._context_key), ENVELOPES)
         for stage in range(1, len(self._parallelism)):
             query = (
                 query.repartitionById(self._parallelism[stage], sql.col("partition"))
                 .sortWithinPartitions(*SORT_COLUMNS)
-                .mapInArrow(LaterStage(self._job, stage), DDL)
+                .mapInArrow(LaterStage(self._job, stage), ENVELOPES)
             )
         return query
 

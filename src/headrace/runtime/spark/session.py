@@ -5,46 +5,43 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import shlex
 import shutil
-import sys
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from threading import Thread
+from typing import TYPE_CHECKING
 
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException, PySparkRuntimeError
-from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
 from headrace.common.errors import ConfigurationError
-from headrace.runtime.spark.class_archive import QUIET, ClassArchive
-from headrace.runtime.spark.java import JavaRuntime, bundled_java_home, find_java
-from headrace.runtime.spark.launch import SubmitArguments, settings_by_file
+from headrace.runtime.spark.java_process import JavaProcess
+from headrace.runtime.spark.session_start import (
+    GATEWAY_PORT,
+    PYTHON,
+    SessionRequest,
+    given_to_spark,
+    prepare,
+    with_interpreter,
+)
 from headrace.runtime.spark.settings import (
     CHECKED_SETTINGS,
-    DEFAULT_JAVA_OPTIONS,
     EPOCH_QUERY_SETTINGS,
     SettingMismatch,
     SparkSetting,
-    is_local,
-    quiet_logging,
-    read_spark_defaults,
     runs_tasks_in_driver,
-    settings_of_own_session,
 )
-from headrace.runtime.spark.worker_daemon import daemon_settings, start_early
+from headrace.runtime.spark.worker_daemon import start_early
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-logger = logging.getLogger(__name__)
+    from headrace.runtime.spark.java_process import EarlyJava
+    from headrace.runtime.spark.session_start import SessionStart
 
-_PYTHON: Final = "spark.pyspark.python"
-_GATEWAY_PORT: Final = "PYSPARK_GATEWAY_PORT"
-"""Set where ``spark-submit`` has started the JVM already."""
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +52,13 @@ class SessionHandle:
         session: the session to run epochs in.
         owned: whether headrace started it.
         warnings: settings of a session that was there before which are not as headrace wants them.
+        beginning: what is still to be done for it, and has to be done before it is stopped.
     """
 
     session: SparkSession
     owned: bool
     warnings: tuple[SettingMismatch, ...] = ()
+    beginning: Thread | None = None
 
     @property
     def default_parallelism(self) -> int:
@@ -73,6 +72,8 @@ class SessionHandle:
 
     def stop(self) -> None:
         """Stops the session if headrace started it; leaves the user's alone."""
+        if self.beginning is not None:
+            self.beginning.join()
         if self.owned:
             self.session.stop()
 
@@ -83,6 +84,7 @@ def acquire_session(
     python: str | None = None,
     *,
     uses_class_archive: bool = True,
+    early: EarlyJava | None = None,
 ) -> SessionHandle:
     """The session that is running, else a new one.
 
@@ -94,6 +96,7 @@ def acquire_session(
         master: the master URL; ``local[*]`` when neither this, nor ``settings``, nor Spark's own configuration has one.
         python: the interpreter of the workers; Spark's own choice when left out.
         uses_class_archive: whether a local session's Java starts from an archive of its classes, and has one made.
+        early: a Java that has been started for the session already, if it is this one.
 
     Raises:
         ConfigurationError: when ``settings`` are not settings of Spark or contradict ``master`` or ``python``, or the
@@ -102,8 +105,10 @@ def acquire_session(
     """
     running = running_session()
     if running is None:
-        settings = with_interpreter(settings, python)
-        return SessionHandle(_start_session(settings, master, uses_class_archive=uses_class_archive), owned=True)
+        request = SessionRequest(dict(with_interpreter(settings, python)), master, uses_class_archive)
+        return _start_session(request, early)
+    if early:
+        early.discard()
     if python is not None:
         check_interpreter(running, python)
     asked = dict(settings) | ({"spark.master": master} if master else {})
@@ -129,20 +134,6 @@ def running_session() -> SparkSession | None:
         return SparkSession.builder.getOrCreate() if SparkContext._active_spark_context else None
 
 
-def with_interpreter(settings: Mapping[str, str], python: str | None) -> Mapping[str, str]:
-    """The settings of a session whose workers have the interpreter ``python``.
-
-    Raises:
-        ConfigurationError: when the settings name another one.
-    """
-    if python is None:
-        return settings
-    theirs = settings.get(_PYTHON, python)
-    if theirs != python:
-        raise ConfigurationError(f"the interpreter is given twice: {python!r} and {_PYTHON}={theirs!r}; keep one")
-    return {**settings, _PYTHON: python}
-
-
 def check_interpreter(session: SparkSession, python: str) -> None:
     """Refuse a session whose workers have another interpreter than ``python``: it cannot be changed any more.
 
@@ -153,7 +144,7 @@ def check_interpreter(session: SparkSession, python: str) -> None:
     if (shutil.which(theirs) or theirs) != (shutil.which(python) or python):
         raise ConfigurationError(
             f"python.executable = {python!r}, but the Spark session that is running has workers with {theirs!r}: set "
-            f"{_PYTHON} where the session is made, or let headrace start one"
+            f"{PYTHON} where the session is made, or let headrace start one"
         )
 
 
@@ -176,38 +167,16 @@ def _value_in(session: SparkSession, setting: SparkSetting) -> str:
         return setting.spark_default
 
 
-def _start_session(settings: Mapping[str, str], master: str | None, *, uses_class_archive: bool) -> SparkSession:
-    given = _given_to_spark(os.environ)
-    chosen = settings_of_own_session(settings, master, given)
-    if runs_tasks_in_driver(chosen["spark.master"]):
-        chosen |= daemon_settings({**given, **settings})
-    variables = _interpreters(chosen)
-    if _GATEWAY_PORT not in os.environ:
-        chosen |= quiet_logging(given | chosen, _configuration_directory(os.environ))
-        java = find_java(os.environ, bundled_java_home())
-        variables["JAVA_HOME"] = str(java.home)
-        if uses_class_archive and DEFAULT_JAVA_OPTIONS not in {**given, **settings}:
-            chosen |= _from_archive(chosen, java)
-    with _environment(variables):
-        return _uninterrupted(lambda: _start(chosen))
+def _start_session(request: SessionRequest, early: EarlyJava | None) -> SessionHandle:
+    taken = early.take(request) if early else None
+    start, java = taken or (prepare(request, _given_to_spark(request.environment)), None)
+    if start.archive:
+        atexit.register(start.archive.make_in_background)
+    with _environment(start.variables):
+        return _uninterrupted(lambda: _start(start, java))
 
 
-def _from_archive(chosen: Mapping[str, str], java: JavaRuntime) -> dict[str, str]:
-    """The setting that has Java start from its class archive; where there is none yet, one is made later.
-
-    The archive fits headrace's own options for Java, so it is used together with them or not at all.
-    """
-    options = chosen.get(DEFAULT_JAVA_OPTIONS)
-    archive = ClassArchive.of(java, Path(_find_spark_home()), os.environ) if options else None
-    if archive is None:
-        return {}
-    if file := archive.find():
-        return {DEFAULT_JAVA_OPTIONS: f"{options} {QUIET} -XX:SharedArchiveFile={shlex.quote(str(file))}"}
-    atexit.register(archive.make_in_background)
-    return {}
-
-
-def _uninterrupted(start: Callable[[], SparkSession]) -> SparkSession:
+def _uninterrupted(start: Callable[[], SessionHandle]) -> SessionHandle:
     """Start a session in a thread of its own, which goes on to its end whatever signal comes.
 
     A signal half-way would leave a Java process behind for good, and in the main thread PySpark would replace the
@@ -227,52 +196,34 @@ def _uninterrupted(start: Callable[[], SparkSession]) -> SparkSession:
     return starting.result()
 
 
-def _stop_started(starting: Future[SparkSession]) -> None:
+def _stop_started(starting: Future[SessionHandle]) -> None:
     if starting.exception() is None:
         starting.result().stop()
 
 
-def _start(settings: Mapping[str, str]) -> SparkSession:
-    _start_java(settings)
-    start_early(SparkContext.getOrCreate(SparkConf().setAll([*settings.items()])))
-    return SparkSession.builder.config(map={**settings}).getOrCreate()
+def _start(start: SessionStart, java: JavaProcess | None) -> SessionHandle:
+    settings = start.settings
+    if GATEWAY_PORT not in os.environ and SparkContext._gateway is None:
+        _connect(java or JavaProcess(start, os.environ))
+    beginning = start_early(SparkContext.getOrCreate(SparkConf().setAll([*settings.items()])))
+    session = SparkSession.builder.config(map={**settings}).getOrCreate()
+    return SessionHandle(session, owned=True, beginning=beginning)
 
 
-def _start_java(settings: Mapping[str, str]) -> None:
-    """Start the Java process, unless there is one already; left to itself PySpark would tell everybody the settings."""
-    if _GATEWAY_PORT in os.environ or SparkContext._gateway is not None:
-        return
-    with settings_by_file(settings, os.environ) as variables, _environment(variables):
+def _connect(java: JavaProcess) -> None:
+    """Have PySpark use a Java; one that it starts itself would tell everybody the settings."""
+    with _environment(java.wait()):
         SparkContext._ensure_initialized()
+    assert SparkContext._gateway is not None
+    SparkContext._gateway.proc = java.process
 
 
 def _given_to_spark(environment: Mapping[str, str]) -> dict[str, str]:
     """The settings that the user gave to Spark itself rather than to headrace."""
-    if _GATEWAY_PORT in environment:
+    if GATEWAY_PORT in environment:
         SparkContext._ensure_initialized()  # connects to the JVM, which knows what spark-submit was told
         return dict(SparkConf().getAll())
-    arguments = SubmitArguments.of(environment)
-    directory = _configuration_directory(environment)
-    defaults = directory / "spark-defaults.conf" if directory and arguments.reads_defaults else None
-    found = read_spark_defaults(defaults.read_text()) if defaults and defaults.is_file() else {}
-    return found | read_spark_defaults(arguments.text())
-
-
-def _configuration_directory(environment: Mapping[str, str]) -> Path | None:
-    if directory := environment.get("SPARK_CONF_DIR"):
-        return Path(directory)
-    home = environment.get("SPARK_HOME")
-    return Path(home) / "conf" if home else None
-
-
-def _interpreters(chosen: Mapping[str, str]) -> dict[str, str]:
-    """The environment variables in which PySpark looks for the interpreter of its workers."""
-    if python := chosen.get(_PYTHON):
-        return {"PYSPARK_PYTHON": python}
-    if is_local(chosen["spark.master"]):
-        # The workers have to be this very interpreter, with its packages
-        return {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
-    return {}
+    return given_to_spark(environment)
 
 
 @contextmanager

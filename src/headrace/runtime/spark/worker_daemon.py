@@ -16,12 +16,15 @@ import sys
 import threading
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark import SparkContext
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 logger = logging.getLogger(__name__)
 
@@ -63,10 +66,18 @@ def daemon_settings(theirs: Mapping[str, str]) -> dict[str, str]:
     return dict(_SETTINGS)
 
 
-def start_early(context: SparkContext) -> None:
-    """Have Spark start the daemon now, beside what this thread does next; nothing where it is not to use this one."""
-    if context.getConf().get(_MODULE) == _SETTINGS[_MODULE]:
-        threading.Thread(target=_run_small_job, args=(context,), name="headrace-daemon-start", daemon=True).start()
+def start_early(context: SparkContext) -> threading.Thread | None:
+    """Have Spark start the daemon now, beside what this thread does next.
+
+    Returns:
+        The thread that does it, to be waited for before the context is stopped: Spark would log errors else. None where
+        Spark is not to use this daemon.
+    """
+    if context.getConf().get(_MODULE) != _SETTINGS[_MODULE]:
+        return None
+    thread = threading.Thread(target=_run_small_job, args=(context,), name="headrace-daemon-start")
+    thread.start()
+    return thread
 
 
 def _run_small_job(context: SparkContext) -> None:
@@ -112,12 +123,24 @@ def main() -> None:
     """Prepare, then do what PySpark's daemon does."""
     os.setpgid(0, 0)  # as PySpark's does, only earlier: Ctrl-C is for the driver
     prepare_forks()
-    from pyspark.daemon import manager
+    from pyspark import daemon
 
-    try:
-        manager()
-    except BrokenPipeError:  # Java has ended meanwhile
-        sys.exit(0)
+    # Java closes the connections of idle workers before it ends the daemon, and each worker that has just noticed
+    # would print a traceback at the end of the user's program
+    daemon.worker = _without_broken_pipes(daemon.worker)
+    _without_broken_pipes(daemon.manager)()
+
+
+def _without_broken_pipes(run: Callable[P, R]) -> Callable[P, R]:
+    """The same function, but the process ends quietly where Java is not there any more to be told anything."""
+
+    def run_quietly(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return run(*args, **kwargs)
+        except BrokenPipeError:
+            os._exit(1)
+
+    return run_quietly
 
 
 if __name__ == "__main__":

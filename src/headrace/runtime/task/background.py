@@ -1,16 +1,23 @@
-"""Work beside the epochs: what a task does with an item, on every runtime."""
+"""Work beside the epochs: what a task does with an item, on every runtime; and compaction, which is such work."""
 
 from __future__ import annotations
 
+import logging
 import pickle
 import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from headrace.common.errors import EXITS, JobExecutionError
+import headrace.operators.window.merging  # noqa: F401 - tells compaction how runs of windows are merged
+from headrace.common.errors import EXITS, JobExecutionError, StateCorruptedError, StateError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from headrace.state.backend import CompactionOutcome, CompactionWork, StateBackend
+    from headrace.storage.folder import Folder
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +62,18 @@ def attempt(work: Callable[[Any], Any], item: Any) -> Outcome:
         return Outcome(error=error)
     except EXITS as error:
         return Outcome(error=_told(error))
+
+
+def compact(backend: StateBackend, storage: Folder, work: CompactionWork) -> CompactionOutcome | None:
+    """Do what the backend has planned; None when it cannot be done: its files have gone meanwhile, say."""
+    try:
+        return backend.run_compaction(storage, work)
+    except StateCorruptedError as error:
+        # A file that is really damaged is found by the epoch that needs it, and fails the job there.
+        logger.info("compaction of partition %d of stage %d is given up: %s", work.partition, work.stage, error)
+    except StateError as error:
+        logger.warning("partition %d of stage %d is not compacted: %s", work.partition, work.stage, error)
+    return None
 
 
 def _is_portable(error: Exception) -> bool:

@@ -1,13 +1,14 @@
-"""Instances that a process keeps from one epoch to the next, and when it must not go on with one."""
+"""The operator chains of a process: kept from one epoch to the next, and made anew where one must not go on."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+from headrace.runtime.task.operator_chain import OperatorChain
+
 if TYPE_CHECKING:
-    from headrace.runtime.task.messages import EpochContext, PartitionContext
-    from headrace.runtime.task.operator_chain import OperatorChain
+    from headrace.runtime.task.messages import EpochContext, JobBlob
 
     Task = tuple[int, int]
     """A stage, and a task of it."""
@@ -36,29 +37,34 @@ class ChainCache:
     An epoch is known by its number, yet it may have been run more than once: what a task here did may be superseded by
     what the same task did elsewhere, and functions need not be deterministic. So a chain has to hold the very state
     that the next epoch begins with.
+
+    Args:
+        blob: the job.
+        keeps: whether chains are kept; else every epoch has new ones.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, blob: JobBlob, *, keeps: bool) -> None:
+        self._blob = blob
+        self._keeps = keeps
         self._chains: dict[Task, tuple[OperatorChain, _Mark]] = {}
 
-    def take(self, task: Task, context: EpochContext, start: PartitionContext | None) -> OperatorChain | None:
-        """The chain that can go on with an epoch; None when a new one has to be made.
-
-        Args:
-            task: which task.
-            context: the epoch.
-            start: the state that it begins with; None where there is none.
-        """
+    def take(self, stage: int, partition: int, context: EpochContext) -> OperatorChain:
+        """The chain that can go on with an epoch of a task, or a new one."""
         self._close_stale(context)
-        chain, mark = self._chains.pop(task, (None, None))
-        if chain is None or (mark == _Mark.before(context) and chain.stands_at(start)):
-            return chain
-        chain.drop()
-        return None
+        start = context.partitions.get((stage, partition))
+        chain, mark = self._chains.pop((stage, partition), (None, None))
+        if chain is not None:
+            if mark == _Mark.before(context) and chain.stands_at(start):
+                return chain
+            chain.drop()
+        return OperatorChain(self._blob, context.job_id, context.generation, stage, partition, start)
 
-    def keep(self, task: Task, context: EpochContext, chain: OperatorChain) -> None:
-        """Keep a chain that has done an epoch."""
-        self._chains[task] = (chain, _Mark.of(context))
+    def put_back(self, chain: OperatorChain, context: EpochContext) -> None:
+        """Takes back a chain that has done an epoch; it is closed when there is nothing more for it to do."""
+        if self._keeps and not context.is_last:
+            self._chains[chain.stage.index, chain.partition] = (chain, _Mark.of(context))
+        else:
+            chain.close()
 
     def close(self) -> None:
         """Close them all; nobody waits for them any more."""

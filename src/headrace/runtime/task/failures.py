@@ -7,11 +7,11 @@ machine may do better next time (a read error, a lost file, a lost envelope) is 
 from __future__ import annotations
 
 import traceback
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headrace.common import errors
 from headrace.operators.user_code import text_of
-from headrace.runtime.task.messages import TaskFailure
 
 if TYPE_CHECKING:
     from headrace.storage.folder import Folder
@@ -35,23 +35,37 @@ _HOW_TO_REPAIR: Final = (
 )
 
 
-def describe(error: BaseException, state: Folder) -> TaskFailure:
-    """An error in a form that travels.
+@dataclass(frozen=True, slots=True)
+class TaskFailure:
+    """A failure of the user's code or input, on its way to the driver.
 
-    Args:
-        error: what was raised.
-        state: where the state files are, which errors know by their names only.
+    Attributes:
+        error: name of the class in :mod:`headrace.common.errors`.
+        message: what was wrong, where, and what to do.
+        details: the traceback inside the task.
     """
-    kind = next((cls.__name__ for cls in type(error).__mro__ if hasattr(errors, cls.__name__)), "JobExecutionError")
-    details = "".join(traceback.format_exception(error))
-    message = text_of(error) or type(error).__name__
-    if isinstance(error, errors.StateCorruptedError):
-        message += _HOW_TO_REPAIR.format(state)
-    return TaskFailure(kind, message, details)
 
+    error: str
+    message: str
+    details: str
 
-def restore(failure: TaskFailure) -> errors.HeadraceError:
-    """The error that :func:`describe` described, to be raised in the driver."""
-    error: errors.HeadraceError = getattr(errors, failure.error)(failure.message)
-    error.add_note(f"in the task:\n{failure.details.rstrip()}")
-    return error
+    @staticmethod
+    def of(error: BaseException, state: Folder) -> TaskFailure:
+        """An error in a form that travels.
+
+        Args:
+            error: what was raised.
+            state: where the state files are, which errors know by their names only.
+        """
+        kind = next((cls.__name__ for cls in type(error).__mro__ if hasattr(errors, cls.__name__)), "JobExecutionError")
+        details = "".join(traceback.format_exception(error))
+        message = text_of(error) or type(error).__name__
+        if isinstance(error, errors.StateCorruptedError):
+            message += _HOW_TO_REPAIR.format(state)
+        return TaskFailure(kind, message, details)
+
+    def to_error(self) -> errors.HeadraceError:
+        """The error, to be raised in the driver."""
+        error: errors.HeadraceError = getattr(errors, self.error)(self.message)
+        error.add_note(f"in the task:\n{self.details.rstrip()}")
+        return error

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.plan.forks import PlannedFork
     from headrace.plan.job_plan import PlannedEdge, Stage
-    from headrace.runtime.task.outputs import BroadcastingOutput, ChainedOperator, ChainingOutput
+    from headrace.runtime.task.operator_chain import ChainedOperator
+    from headrace.runtime.task.outputs import BroadcastingOutput, ChainingOutput
     from headrace.runtime.task.watermark_valve import WatermarkValve
 
     EdgeOutput = ChainingOutput | ExchangeOutput

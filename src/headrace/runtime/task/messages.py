@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from headrace.runtime.task.dependencies import Dependencies
+    from headrace.runtime.task.failures import TaskFailure
     from headrace.state.backend import CompactionOutcome
     from headrace.state.version import VersionRef
     from headrace.storage.folder import Folder
@@ -92,6 +93,14 @@ class PartitionContext:
     outputs: Mapping[int, int] = field(default_factory=dict)
     adoptions: tuple[CompactionOutcome, ...] = ()
     dealt: Mapping[str, int] = field(default_factory=dict)
+
+    def watermark_of(self, node: int) -> int:
+        """The event time that an operator has reached."""
+        return self.watermarks.get(node, MIN_WATERMARK)
+
+    def output_of(self, node: int) -> int:
+        """The watermark that an operator has passed on."""
+        return self.outputs.get(node, MIN_WATERMARK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,18 +222,3 @@ class TaskReport:
     def watermark_of(self, node: int) -> int:
         """The event time that an operator has reached."""
         return self.watermarks.get(node, MIN_WATERMARK)
-
-
-@dataclass(frozen=True, slots=True)
-class TaskFailure:
-    """A failure of the user's code or input, on its way to the driver.
-
-    Attributes:
-        error: name of the class in :mod:`headrace.common.errors`.
-        message: what was wrong, where, and what to do.
-        details: the traceback inside the task.
-    """
-
-    error: str
-    message: str
-    details: str

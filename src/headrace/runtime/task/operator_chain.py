@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import pickle
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,28 +22,91 @@ from headrace.exchange.sender import EdgeSender
 from headrace.graph.specs import SourceSpec
 from headrace.operators.base import EpochScope, OperatorContext
 from headrace.operators.sink import SinkOperator
+from headrace.operators.user_code import calling_user_code
 from headrace.runtime.task.forks import wire_forks
 from headrace.runtime.task.messages import StateReport, TaskReport
 from headrace.runtime.task.operator_table import OperatorMaker
 from headrace.runtime.task.outputs import (
     BroadcastingOutput,
-    ChainedOperator,
     ChainingOutput,
     ExchangeOutput,
-    calling_key_function,
 )
 from headrace.runtime.task.watermark_valve import WatermarkValve
 from headrace.state.backend import StateOwner
 from headrace.state.kinds import StateKind
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from headrace.connectors.source import SourceReader
     from headrace.exchange.envelope import Envelope
-    from headrace.plan.job_plan import JobPlan, PlannedOperator
+    from headrace.operators.base import Operator
+    from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator
     from headrace.runtime.task.messages import EpochContext, JobBlob, PartitionContext
     from headrace.state.backend import OperatorStates, TaskStates
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class Chained:
+    """A source or an operator of a chain.
+
+    Attributes:
+        planned: what the plan says of it.
+        context: what it knows for its whole life.
+        output: takes what it emits.
+        senders: those of its edges that lead to other tasks.
+    """
+
+    planned: PlannedOperator
+    context: OperatorContext
+    output: BroadcastingOutput
+    senders: list[EdgeSender] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class ChainedSource(Chained):
+    """A source.
+
+    Attributes:
+        reader_context: what its reader is opened with.
+        records: how many it has read in the epoch.
+        counters: those of the epoch.
+    """
+
+    reader_context: ReaderContext
+    records: int = 0
+    counters: dict[str, int] = field(default_factory=dict)
+    _reader: SourceReader | None = None
+
+    def reader(self) -> SourceReader:
+        """The reader, which is opened when it is first asked for."""
+        if self._reader is None:
+            spec = self.planned.node.spec
+            assert isinstance(spec, SourceSpec)
+            reader = spec.source.create_reader()
+            reader.open(self.reader_context)
+            self._reader = reader
+        return self._reader
+
+    def close(self) -> None:
+        """Closes the reader, if there is one."""
+        if self._reader is not None:
+            self._reader.close()
+
+
+@dataclass(slots=True, kw_only=True)
+class ChainedOperator(Chained):
+    """An operator with inputs.
+
+    Attributes:
+        operator: the operator.
+        valve: what its input comes through.
+    """
+
+    operator: Operator
+    valve: WatermarkValve
 
 
 class OperatorChain:
@@ -55,6 +119,10 @@ class OperatorChain:
         stage: the stage.
         partition: which task of the stage.
         start: what the task starts from; None for a stage 0 that holds no state.
+
+    Attributes:
+        sources: by node id; none but in stage 0.
+        members: the operators that are in this task, by node id, in topological order.
     """
 
     def __init__(
@@ -64,35 +132,42 @@ class OperatorChain:
         self.plan = plan
         self.stage = plan.stages[stage]
         self.partition = partition
-        self.outbox: list[Envelope] = []
+        self._outbox: list[Envelope] = []
         self._summaries = SummaryBook(partition)
         self.state = None if start is None or not self.stage.holds_state else self._open_state(blob, start)
+        self.sources: dict[int, ChainedSource] = {}
         self.members: dict[int, ChainedOperator] = {}
-        self._storage_options = blob.storage_options
         maker = OperatorMaker(plan, job_id, generation, partition, blob.storage_options)
+        reader_context = ReaderContext(blob.storage_options)
         for planned in self.stage.operators:
-            if partition < planned.parallelism and planned.node.inputs:
-                operator = maker.make(planned)
-                self.members[planned.node.id] = ChainedOperator(
-                    planned, operator, WatermarkValve(operator), BroadcastingOutput(self._context_of(planned))
-                )
-        self.sources = {
-            op.node.id: BroadcastingOutput(self._context_of(op)) for op in self.stage.operators if not op.node.inputs
-        }
-        self._readers: dict[int, SourceReader] = {}
-        self.source_senders: dict[int, list[EdgeSender]] = {}
-        self._edges: dict[int, ChainingOutput | ExchangeOutput] = {}
+            if not planned.node.inputs:
+                self.sources[planned.node.id] = self._source(planned, reader_context)
+            elif partition < planned.parallelism:
+                self.members[planned.node.id] = self._member(planned, maker)
         self._wire()
-        outputs = {**self.sources, **{node: member.output for node, member in self.members.items()}}
-        wire_forks(self.stage, self.members, outputs, self._edges)
         for member in self.members.values():
             self._open(member)
 
+    def _source(self, planned: PlannedOperator, reader_context: ReaderContext) -> ChainedSource:
+        context = self._context_of(planned)
+        output = BroadcastingOutput(context)
+        return ChainedSource(planned=planned, context=context, output=output, reader_context=reader_context)
+
+    def _member(self, planned: PlannedOperator, maker: OperatorMaker) -> ChainedOperator:
+        context, operator = self._context_of(planned), maker.make(planned)
+        return ChainedOperator(
+            planned=planned,
+            context=context,
+            output=BroadcastingOutput(context),
+            operator=operator,
+            valve=WatermarkValve(operator),
+        )
+
     def _open(self, member: ChainedOperator) -> None:
-        context = self._context_of(member.planned)
         try:
-            member.operator.open(context, member.output)
+            member.operator.open(member.context, member.output)
         except StateMigrationError as error:
+            context = member.context
             raise StateMigrationError(f"operator {context.name!r} (uid {context.uid}): {error}") from error
 
     def begin_epoch(self, context: EpochContext, watermarks: dict[int, int]) -> None:
@@ -100,12 +175,15 @@ class OperatorChain:
         if self.state is not None:
             for adoption in context.partitions[self.stage.index, self.partition].adoptions:
                 self.state.adopt(adoption)
+        for source in self.sources.values():
+            source.counters.clear()
+            source.records = 0
         for node, member in self.members.items():
             member.operator.counters.clear()
             member.valve.records = 0
-            if member.operator.context.state is not None:
+            if member.context.state is not None:
                 watermark = watermarks.get(node, MIN_WATERMARK)
-                member.operator.context.state.begin_epoch(watermark, context.processing_time)
+                member.context.state.begin_epoch(watermark, context.processing_time)
         # Consumers first: a due timer emits at once, and what it emits belongs to the new epoch everywhere.
         for node, member in reversed(self.members.items()):
             scope = EpochScope(
@@ -116,16 +194,6 @@ class OperatorChain:
             )
             member.operator.begin_epoch(scope)
 
-    def reader(self, source: PlannedOperator) -> SourceReader:
-        """The reader of a source of stage 0."""
-        node = source.node
-        if node.id not in self._readers:
-            assert isinstance(node.spec, SourceSpec)
-            reader = node.spec.source.create_reader()
-            reader.open(ReaderContext(self._storage_options))
-            self._readers[node.id] = reader
-        return self._readers[node.id]
-
     def end_epoch(self, context: EpochContext) -> None:
         """All records and watermarks of the epoch have come: end the input if it has ended, then the epoch."""
         if context.is_last:
@@ -134,21 +202,35 @@ class OperatorChain:
         for member in self.members.values():
             member.operator.end_epoch()
 
+    def drain(self) -> Sequence[Envelope]:
+        """What was sent since the last call."""
+        if not self._outbox:
+            return ()
+        envelopes = self._outbox[:]
+        self._outbox.clear()
+        return envelopes
+
     def seal_summaries(self) -> None:
         """All channels have ended: what receivers have to know of them goes into the outbox."""
-        self.outbox.extend(self._summaries.seal())
+        self._outbox.extend(self._summaries.seal())
 
     def report(self, context: EpochContext) -> TaskReport:
         """Write the state, and say what all kinds of tasks have to say."""
-        members = self.members.items()
+        members, sources = self.members.items(), self.sources.items()
         sinks = ((node, member.operator) for node, member in members if isinstance(member.operator, SinkOperator))
         return TaskReport(
             stage=self.stage.index,
             partition=self.partition,
             state=self._snapshot(context),
             committables={node: sink.committables for node, sink in sinks if sink.committables},
-            counters={node: dict(member.operator.counters) for node, member in members},
-            records={node: member.valve.records for node, member in members},
+            counters={
+                **{node: dict(member.operator.counters) for node, member in members},
+                **{node: dict(source.counters) for node, source in sources if source.counters},
+            },
+            records={
+                **{node: member.valve.records for node, member in members},
+                **{node: source.records for node, source in sources if source.records},
+            },
         )
 
     def _snapshot(self, context: EpochContext) -> StateReport:
@@ -164,8 +246,7 @@ class OperatorChain:
 
     def _operator_states(self) -> list[OperatorStates]:
         """The state of each operator that has some."""
-        contexts = (member.operator.context for member in self.members.values())
-        return [context.state for context in contexts if context.state is not None]
+        return [member.context.state for member in self.members.values() if member.context.state is not None]
 
     def stands_at(self, start: PartitionContext | None) -> bool:
         """Whether what it holds in memory is what an epoch starts from."""
@@ -182,8 +263,8 @@ class OperatorChain:
     def close(self) -> None:
         """End of the chain's life: functions, readers and state are closed, also when one of them raises."""
         with ExitStack() as stack:
-            for reader in self._readers.values():
-                stack.callback(reader.close)
+            for source in self.sources.values():
+                stack.callback(source.close)
             if self.state is not None:
                 stack.callback(self.state.close)
             for member in reversed(self.members.values()):
@@ -214,35 +295,32 @@ class OperatorChain:
         )
 
     def _wire(self) -> None:
-        for planned in self.stage.operators:
-            if planned.node.id in self.members:
-                member = self.members[planned.node.id]
-                self._wire_outputs(planned, member.output, member.senders)
-            elif not planned.node.inputs:
-                senders = self.source_senders.setdefault(planned.node.id, [])
-                self._wire_outputs(planned, self.sources[planned.node.id], senders)
+        """Connects the outputs with the operators and senders behind them."""
+        edges: dict[int, ChainingOutput | ExchangeOutput] = {}
+        chained: dict[int, Chained] = {**self.sources, **self.members}
+        for each in chained.values():
+            for edge in each.planned.outputs:
+                if edge.is_exchange:
+                    edges[edge.id] = self._exchange_output(each, edge)
+                elif edge.target in self.members:
+                    edges[edge.id] = ChainingOutput(self.members[edge.target].valve, edge, each.context)
+                else:
+                    continue
+                each.output.add(edge.side_output, edges[edge.id])
+        wire_forks(self.stage, self.members, {node: each.output for node, each in chained.items()}, edges)
 
-    def _wire_outputs(self, planned: PlannedOperator, output: BroadcastingOutput, senders: list[EdgeSender]) -> None:
-        for edge in planned.outputs:
-            context = self._context_of(planned)
-            if edge.is_exchange:
-                guard = partial(calling_key_function, context)
-                sender = EdgeSender(edge, self.outbox.append, self._summaries, guard)
-                senders.append(sender)
-                self._edges[edge.id] = ExchangeOutput(sender)
-            elif edge.target in self.members:
-                self._edges[edge.id] = ChainingOutput(self.members[edge.target].valve, edge, context)
-            else:
-                continue
-            output.add(edge.side_output, self._edges[edge.id])
+    def _exchange_output(self, chained: Chained, edge: PlannedEdge) -> ExchangeOutput:
+        guard = partial(calling_user_code, chained.context)
+        sender = EdgeSender(edge, self._outbox.append, self._summaries, guard)
+        chained.senders.append(sender)
+        return ExchangeOutput(sender)
 
     def _context_of(self, planned: PlannedOperator) -> OperatorContext:
         state = None
         if self.state is not None and planned.state_kinds:
             state = self.state.operator(planned.uid)
         if state is not None and StateKind.KEYED in planned.state_kinds:
-            key = next(edge.key for edge in planned.inputs if edge.key is not None)
-            state.bind_key_codec(key.codec)
+            state.bind_key_codec(planned.key.codec)
         return OperatorContext(
             name=planned.node.name,
             uid=planned.uid,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from headrace.connectors.sink import WriterContext
 from headrace.graph import specs
+from headrace.graph.window_specs import ColumnarWindowSpec, GlobalWindowSpec, LocalWindowSpec, RowWindowSpec
+from headrace.operators.base import Operator
 from headrace.operators.columns import ColumnFilterOperator, SelectOperator
 from headrace.operators.keyed_process import KeyedProcessOperator
 from headrace.operators.process import ProcessOperator
@@ -14,18 +17,15 @@ from headrace.operators.sink import SinkOperator
 from headrace.operators.stateless import FilterOperator, FlatMapOperator, MapBatchesOperator, MapOperator
 from headrace.operators.timestamps import TimestampsOperator
 from headrace.operators.window.columnar import ColumnarWindowOperator
-from headrace.operators.window.layout import WindowLayout
 from headrace.operators.window.local import LocalWindowAggregate
 from headrace.operators.window.row_layout import RowWindowLayout
 from headrace.operators.window.row_window import RowWindowOperator
+from headrace.plan.job_plan import PlannedOperator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.graph.nodes import KeySelection
-    from headrace.operators.base import Operator
-    from headrace.plan.job_plan import JobPlan, PlannedOperator
+    from headrace.plan.job_plan import JobPlan
 
 
 class OperatorMaker:
@@ -53,39 +53,38 @@ class OperatorMaker:
         return _MAKERS[type(planned.node.spec)](self, planned, planned.node.spec)
 
     def _map(self, planned: PlannedOperator, spec: specs.MapSpec) -> Operator:
-        return MapOperator(spec.function, _output_type(planned))
+        return MapOperator(spec.function, planned.output_type)
 
     def _flat_map(self, planned: PlannedOperator, spec: specs.FlatMapSpec) -> Operator:
-        return FlatMapOperator(spec.function, _output_type(planned))
+        return FlatMapOperator(spec.function, planned.output_type)
 
     def _filter(self, planned: PlannedOperator, spec: specs.FilterSpec) -> Operator:
-        return FilterOperator(spec.function, _output_type(planned))
+        return FilterOperator(spec.function, planned.output_type)
 
     def _column_filter(self, planned: PlannedOperator, spec: specs.ColumnFilterSpec) -> Operator:
         return ColumnFilterOperator(spec.condition)
 
     def _select(self, planned: PlannedOperator, spec: specs.SelectSpec) -> Operator:
-        return SelectOperator(spec.columns, _output_type(planned))
+        return SelectOperator(spec.columns, planned.output_type)
 
     def _map_batches(self, planned: PlannedOperator, spec: specs.MapBatchesSpec) -> Operator:
-        return MapBatchesOperator(spec.function, _output_type(planned))
+        return MapBatchesOperator(spec.function, planned.output_type)
 
     def _timestamps(self, planned: PlannedOperator, spec: specs.TimestampsSpec) -> Operator:
         return TimestampsOperator(spec.strategy, is_batch=self._plan.is_batch)
 
     def _process(self, planned: PlannedOperator, spec: specs.ProcessSpec) -> Operator:
-        return ProcessOperator(spec.function, _output_type(planned), dict(planned.node.side_types))
+        return ProcessOperator(spec.function, planned.output_type, planned.side_types_read)
 
     def _keyed_process(self, planned: PlannedOperator, spec: specs.KeyedProcessSpec) -> Operator:
-        return KeyedProcessOperator(spec.function, _output_type(planned), dict(planned.node.side_types))
+        return KeyedProcessOperator(spec.function, planned.output_type, planned.side_types_read)
 
     def _reduce(self, planned: PlannedOperator, spec: specs.RollingReduceSpec) -> Operator:
-        return RollingOperator(rolling_reduce(spec.function), _output_type(planned), is_batch=self._plan.is_batch)
+        return RollingOperator(rolling_reduce(spec.function), planned.output_type, is_batch=self._plan.is_batch)
 
     def _aggregate(self, planned: PlannedOperator, spec: specs.RollingAggregateSpec) -> Operator:
-        output_type = _output_type(planned)
-        fold = rolling_aggregate(spec.aggregation, spec.field, output_type)
-        return RollingOperator(fold, output_type, is_batch=self._plan.is_batch)
+        fold = rolling_aggregate(spec.aggregation, spec.field, planned.output_type)
+        return RollingOperator(fold, planned.output_type, is_batch=self._plan.is_batch)
 
     def _sink(self, planned: PlannedOperator, spec: specs.SinkSpec) -> Operator:
         context = WriterContext(
@@ -94,24 +93,28 @@ class OperatorMaker:
             generation=self._generation,
             subtask=self._subtask,
             parallelism=planned.parallelism,
-            input_type=planned.inputs[0].record_type,
+            input_type=planned.input_schema(0).record_type,
             storage_options=self._storage_options,
         )
         return SinkOperator(spec.sink, context)
 
-    def _columnar_window(self, planned: PlannedOperator, spec: specs.ColumnarWindowSpec) -> Operator:
+    def _columnar_window(self, planned: PlannedOperator, spec: ColumnarWindowSpec) -> Operator:
         tag = None if spec.late_tag is None else spec.late_tag.tag_id
-        return ColumnarWindowOperator(_window_layout(planned, spec), spec.assigner, spec.allowed_lateness, tag)
+        layout = spec.layout(planned.input_schema(0))
+        return ColumnarWindowOperator(layout, spec.assigner, spec.allowed_lateness, tag)
 
-    def _local_window(self, planned: PlannedOperator, spec: specs.LocalWindowSpec) -> Operator:
-        return LocalWindowAggregate(_window_layout(planned, spec.window), spec.window.assigner)
+    def _local_window(self, planned: PlannedOperator, spec: LocalWindowSpec) -> Operator:
+        return LocalWindowAggregate(spec.window.layout(planned.input_schema(0)), spec.window.assigner)
 
-    def _row_window(self, planned: PlannedOperator, spec: specs.RowWindowSpec) -> Operator:
+    def _global_window(self, planned: PlannedOperator, spec: GlobalWindowSpec) -> Operator:
+        return self._columnar_window(planned, spec.window)
+
+    def _row_window(self, planned: PlannedOperator, spec: RowWindowSpec) -> Operator:
         layout = RowWindowLayout(
             assigner=spec.assigner,
-            codec=_key(planned).codec,
-            input_type=planned.inputs[0].record_type,
-            output_type=planned.node.type_of(None),
+            codec=planned.key.codec,
+            input_type=planned.input_schema(0).record_type,
+            output_type=planned.output_type,
             reduce_function=spec.reduce_function,
             aggregate_function=spec.aggregate_function,
             window_function=spec.window_function,
@@ -119,26 +122,21 @@ class OperatorMaker:
             is_keyed=True,
             lateness=spec.allowed_lateness,
             late_tag=None if spec.late_tag is None else spec.late_tag.tag_id,
-            side_types=dict(planned.node.side_types),
+            side_types=planned.side_types_read,
         )
         return RowWindowOperator(layout)
 
 
-def _output_type(planned: PlannedOperator) -> TypeInformation:
-    return planned.node.type_of(None)
+Make = Callable[[OperatorMaker, PlannedOperator, Any], Operator]
+"""Makes the operator of one subtask: of its place in the plan, and of its spec."""
 
 
-def _window_layout(planned: PlannedOperator, spec: specs.ColumnarWindowSpec) -> WindowLayout:
-    key = _key(planned)
-    records = next(edge for edge in planned.inputs if edge.input_index == 0)
-    return WindowLayout.of(records.record_type, key.codec, spec.aggregates, key.fields, key.names)
+def register_operator(kind: type[specs.OperatorSpec], make: Make) -> None:
+    """Have ``make`` make the operators of a spec; for the module of the spec, which workers import with it."""
+    _MAKERS[kind] = make
 
 
-def _key(planned: PlannedOperator) -> KeySelection:
-    return next(edge.key for edge in planned.inputs if edge.key is not None)
-
-
-_MAKERS: dict[type[specs.OperatorSpec], Callable[[OperatorMaker, PlannedOperator, Any], Operator]] = {
+_MAKERS: dict[type[specs.OperatorSpec], Make] = {
     specs.MapSpec: OperatorMaker._map,
     specs.FlatMapSpec: OperatorMaker._flat_map,
     specs.FilterSpec: OperatorMaker._filter,
@@ -151,7 +149,8 @@ _MAKERS: dict[type[specs.OperatorSpec], Callable[[OperatorMaker, PlannedOperator
     specs.RollingReduceSpec: OperatorMaker._reduce,
     specs.RollingAggregateSpec: OperatorMaker._aggregate,
     specs.SinkSpec: OperatorMaker._sink,
-    specs.ColumnarWindowSpec: OperatorMaker._columnar_window,
-    specs.LocalWindowSpec: OperatorMaker._local_window,
-    specs.RowWindowSpec: OperatorMaker._row_window,
+    ColumnarWindowSpec: OperatorMaker._columnar_window,
+    LocalWindowSpec: OperatorMaker._local_window,
+    GlobalWindowSpec: OperatorMaker._global_window,
+    RowWindowSpec: OperatorMaker._row_window,
 }

@@ -2,40 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.common.constants import MIN_WATERMARK
-from headrace.exchange.keying import KeyFunctionError, keys_of
+from headrace.exchange.keying import keys_of
 from headrace.operators.keyed import KeyedBatch
-from headrace.operators.user_code import UserCodeGuard, user_error
+from headrace.operators.user_code import calling_user_code, user_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from headrace.common.batch import Batch
     from headrace.exchange.sender import EdgeSender
-    from headrace.operators.base import Operator, OperatorContext
-    from headrace.plan.job_plan import PlannedEdge, PlannedOperator
+    from headrace.operators.base import OperatorContext
+    from headrace.plan.job_plan import PlannedEdge
     from headrace.runtime.task.forks import Fork, Merge, WatermarkLog
     from headrace.runtime.task.watermark_valve import WatermarkValve
-
-
-class _KeyFunctionGuard(UserCodeGuard):
-    """Knows the record that a key function failed with."""
-
-    __slots__ = ()
-
-    def _told(self, error: BaseException) -> BaseException:
-        if isinstance(error, KeyFunctionError):
-            return user_error(error.__cause__ or error, self._context, error.record)
-        return super()._told(error)
-
-
-def calling_key_function(context: OperatorContext) -> UserCodeGuard:
-    """Turns what a key function raises, and keys or records that do not fit, into an error that names the operator."""
-    return _KeyFunctionGuard(context)
 
 
 class Target(Protocol):
@@ -69,7 +52,7 @@ class ChainingOutput:
 
     def accept(self, batch: Batch) -> None:
         if self.edge.key is not None:
-            with calling_key_function(self._context):
+            with calling_user_code(self._context):
                 batch = KeyedBatch.of(batch, keys_of(batch, self.edge.key))
         if self.merge is None:
             self._valve.accept(self.edge.id, self.edge, batch)
@@ -162,14 +145,3 @@ class BroadcastingOutput:
             target.accept(batch)
         if fork is not None:
             fork.end()
-
-
-@dataclass(slots=True)
-class ChainedOperator:
-    """One operator of a chain with its input and its outputs."""
-
-    planned: PlannedOperator
-    operator: Operator
-    valve: WatermarkValve
-    output: BroadcastingOutput
-    senders: list[EdgeSender] = field(default_factory=list)

@@ -9,9 +9,8 @@ from headrace.common.constants import MIN_WATERMARK
 from headrace.common.garbage import gc_relaxed
 from headrace.exchange.envelope import Envelope, Kind
 from headrace.runtime.task.chain_cache import ChainCache
-from headrace.runtime.task.failures import REPORTED, describe
-from headrace.runtime.task.messages import EpochContext, JobBlob, PartitionContext, TaskReport, hands_on
-from headrace.runtime.task.operator_chain import OperatorChain
+from headrace.runtime.task.failures import REPORTED, TaskFailure
+from headrace.runtime.task.messages import EpochContext, JobBlob, TaskReport, hands_on
 from headrace.runtime.task.source_task import SourceTask
 from headrace.runtime.task.stage_task import StageTask
 
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from headrace.plan.job_plan import JobPlan
+    from headrace.runtime.task.operator_chain import OperatorChain
+    from headrace.storage.folder import Folder
 
 _CONTEXT_EDGE = -1
 
@@ -32,11 +33,9 @@ class TaskRunner:
 
     def __init__(self, blob: JobBlob) -> None:
         self.blob = blob
-        self._cache = ChainCache()
         plan: JobPlan = pickle.loads(blob.plan)
-        self._stages = len(plan.stages)
         self._parallelism = [stage.parallelism for stage in plan.stages]
-        self._fresh = plan.fresh_instances
+        self._cache = ChainCache(blob, keeps=not plan.fresh_instances)
 
     def run_source_task(self, subtask: int, context: EpochContext) -> Iterator[Envelope]:
         """One task of stage 0, which also hands its share of the later tasks what they start from.
@@ -47,27 +46,21 @@ class TaskRunner:
         """
         with gc_relaxed():
             yield from self._contexts(subtask, context)
-            attempt = _Attempt(self, 0)
+            attempt = _Attempt(self._cache, self.blob.state, 0)
             yield from attempt.run(_source_work(attempt, subtask, context))
-            yield from attempt.reported()
+            yield from self._results(attempt)
 
     def run_stage_task(self, stage: int, envelopes: Iterable[Envelope]) -> Iterator[Envelope]:
         """One task of a later stage; what is for stages beyond passes through."""
         with gc_relaxed():
-            attempt, rest = _Attempt(self, stage), iter(envelopes)
+            attempt, rest = _Attempt(self._cache, self.blob.state, stage), iter(envelopes)
             yield from attempt.run(_stage_work(attempt, stage, rest))
             yield from (envelope for envelope in rest if envelope.stage != stage)  # some are left where it has failed
-            yield from attempt.reported()
+            yield from self._results(attempt)
 
     def close(self) -> None:
         """Close every chain."""
         self._cache.close()
-
-    def _fail_later_stages(self, stage: int) -> Iterator[Envelope]:
-        """Tell every later task, before any record, that the epoch has failed: its input is not whole."""
-        for later in range(stage + 1, self._stages):
-            for partition in range(self._parallelism[later]):
-                yield Envelope(later, partition, -1, MIN_WATERMARK, _CONTEXT_EDGE, 1, 0, Kind.FAILURE, b"")
 
     def _contexts(self, subtask: int, context: EpochContext) -> Iterator[Envelope]:
         for stage, partition in context.partitions:
@@ -75,59 +68,61 @@ class TaskRunner:
                 payload = context.for_partition(stage, partition).to_bytes()
                 yield Envelope(stage, partition, -1, MIN_WATERMARK, _CONTEXT_EDGE, 0, 0, Kind.CONTEXT, payload)
 
-    def _take(self, stage: int, partition: int, context: EpochContext, start: PartitionContext | None) -> OperatorChain:
-        """The chain that did the epoch before, or a new one."""
-        kept = self._cache.take((stage, partition), context, start)
-        return kept or OperatorChain(self.blob, context.job_id, context.generation, stage, partition, start)
-
-    def _keep(self, stage: int, partition: int, context: EpochContext, chain: OperatorChain) -> None:
-        if context.is_last or self._fresh:
-            chain.close()
-        else:
-            self._cache.keep((stage, partition), context, chain)
-
-    def _report(self, partition: int, report: TaskReport) -> Envelope:
+    def _results(self, attempt: _Attempt) -> Iterator[Envelope]:
+        """The report, to the driver; and of a failure every later task is told, before any record."""
+        report = attempt.report
+        if report is None:  # Spark has made a partition that nobody addressed
+            return
+        if report.error is not None:
+            for later in range(report.stage + 1, len(self._parallelism)):
+                for partition in range(self._parallelism[later]):
+                    yield Envelope(later, partition, -1, MIN_WATERMARK, _CONTEXT_EDGE, 1, 0, Kind.FAILURE, b"")
+        driver, target = len(self._parallelism), report.partition % self._parallelism[-1]
         payload = pickle.dumps(report, protocol=5)
-        target = partition % self._parallelism[-1]
-        return Envelope(self._stages, target, 0, 0, _CONTEXT_EDGE, partition, report.stage, Kind.REPORT, payload)
+        yield Envelope(driver, target, 0, 0, _CONTEXT_EDGE, report.partition, report.stage, Kind.REPORT, payload)
 
 
 class _Attempt:
-    """One run of a task in one epoch: it takes up a chain and keeps it when all went well; else the chain is dropped.
+    """One run of a task in one epoch: its chain goes back when all went well, else it is dropped.
 
     Args:
-        runner: the runner of the task's process.
+        chains: those of the process.
+        state: where the state files are.
         stage: the task's stage.
+
+    Attributes:
+        report: what the driver is to be told; None until then.
     """
 
-    def __init__(self, runner: TaskRunner, stage: int) -> None:
-        self._runner = runner
+    def __init__(self, chains: ChainCache, state: Folder, stage: int) -> None:
+        self._chains = chains
+        self._state = state
         self._stage = stage
         self._partition = 0
         self._context: EpochContext | None = None
         self._chain: OperatorChain | None = None
-        self._report: TaskReport | None = None
+        self.report: TaskReport | None = None
 
-    def open(self, partition: int, context: EpochContext, start: PartitionContext | None) -> OperatorChain:
-        """Take up the chain that did the epoch before, or a new one."""
+    def open(self, partition: int, context: EpochContext) -> OperatorChain:
+        """The chain that the work is done with."""
         self._partition, self._context = partition, context
-        self._chain = self._runner._take(self._stage, partition, context, start)
+        self._chain = self._chains.take(self._stage, partition, context)
         return self._chain
 
     def complete(self, report: TaskReport) -> None:
         """The work is done."""
         assert self._context is not None, "open() comes first"
         assert self._chain is not None, "open() comes first"
-        self._runner._keep(self._stage, self._partition, self._context, self._chain)
-        self._chain, self._report = None, report
+        self._chains.put_back(self._chain, self._context)
+        self._chain, self.report = None, report
 
     def give_up(self) -> None:
         """Another task has failed, which is what the driver will hear of."""
         self._drop()
-        self._report = TaskReport(stage=self._stage, partition=self._partition)
+        self.report = TaskReport(stage=self._stage, partition=self._partition)
 
     def run(self, work: Iterator[Envelope]) -> Iterator[Envelope]:
-        """What the work gives; of a failure that is to be reported later stages are told at once.
+        """What the work gives; a failure that is to be reported ends it.
 
         Args:
             work: opens the attempt, and completes it or gives it up.
@@ -136,17 +131,11 @@ class _Attempt:
             yield from work
         except REPORTED as error:
             self._drop()
-            failure = describe(error, self._runner.blob.state)
-            self._report = TaskReport(stage=self._stage, partition=self._partition, error=failure)
-            yield from self._runner._fail_later_stages(self._stage)
+            failure = TaskFailure.of(error, self._state)
+            self.report = TaskReport(stage=self._stage, partition=self._partition, error=failure)
         except BaseException:
             self._drop()
             raise
-
-    def reported(self) -> Iterator[Envelope]:
-        """The report; nothing of a partition that Spark made but nobody addressed."""
-        if self._report is not None:
-            yield self._runner._report(self._partition, self._report)
 
     def _drop(self) -> None:
         if self._chain is not None:
@@ -156,11 +145,11 @@ class _Attempt:
 
 def _source_work(attempt: _Attempt, subtask: int, context: EpochContext) -> Iterator[Envelope]:
     """What a task of stage 0 does."""
-    chain = attempt.open(subtask, context, context.partitions.get((0, subtask)))
+    chain = attempt.open(subtask, context)
     task = SourceTask(chain, context)
     for _ in task.run():
-        yield from _emptied(chain)
-    yield from _emptied(chain)
+        yield from chain.drain()
+    yield from chain.drain()
     attempt.complete(task.report())
 
 
@@ -176,22 +165,14 @@ def _stage_work(attempt: _Attempt, stage: int, envelopes: Iterator[Envelope]) ->
             return
         elif envelope.kind == Kind.CONTEXT:
             context = EpochContext.from_bytes(bytes(envelope.payload))
-            chain = attempt.open(envelope.partition, context, context.partitions[stage, envelope.partition])
+            chain = attempt.open(envelope.partition, context)
             task = StageTask(chain, context)
         elif task is None or chain is None:
             raise RuntimeError(f"stage {stage}: an envelope came before the context of its epoch")
         else:
             task.take(envelope)
-            yield from _emptied(chain)
+            yield from chain.drain()
     if task is not None and chain is not None:
         task.end()
-        yield from _emptied(chain)
+        yield from chain.drain()
         attempt.complete(task.report())
-
-
-def _emptied(chain: OperatorChain) -> Iterator[Envelope]:
-    """What waits in the outbox."""
-    if chain.outbox:
-        envelopes = chain.outbox[:]
-        chain.outbox.clear()
-        yield from envelopes

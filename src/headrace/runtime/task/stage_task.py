@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headrace.common.constants import MIN_WATERMARK
 from headrace.exchange.channel import ChannelStatus, summaries_of
 from headrace.exchange.envelope import Kind
 from headrace.exchange.receiver import ExchangeReceiver
@@ -15,14 +14,12 @@ from headrace.runtime.task.messages import PartitionContext
 from headrace.runtime.task.watermark_valve import EXCHANGE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
-    from headrace.common.batch import Batch
     from headrace.exchange.envelope import Envelope
     from headrace.plan.job_plan import PlannedEdge
     from headrace.runtime.task.messages import EpochContext, TaskReport
-    from headrace.runtime.task.operator_chain import OperatorChain
-    from headrace.runtime.task.outputs import ChainedOperator
+    from headrace.runtime.task.operator_chain import ChainedOperator, OperatorChain
 
 
 class StageTask:
@@ -41,7 +38,15 @@ class StageTask:
         self._of_edge: dict[int, ExchangeReceiver] = {}
         self._has_begun = False
         for node, member in chain.members.items():
-            self._add_receiver(node, member)
+            edges = [edge for edge in member.planned.inputs if edge.is_exchange]
+            if edges:
+                receiver = self._receivers[node] = self._receiver(node, member, edges)
+                self._of_edge.update((edge.id, receiver) for edge in edges)
+
+    def _receiver(self, node: int, member: ChainedOperator, edges: Sequence[PlannedEdge]) -> ExchangeReceiver:
+        deliver = partial(member.valve.accept, EXCHANGE)
+        is_stalled = node in self._context.stalled
+        return ExchangeReceiver(edges, self._start.watermark_of(node), deliver, is_stalled=is_stalled)
 
     def take(self, envelope: Envelope) -> None:
         """Records; or, before the first of these, how channels fare."""
@@ -74,42 +79,21 @@ class StageTask:
             outputs={node: member.output.watermark for node, member in members.items()},
         )
 
-    def _add_receiver(self, node: int, member: ChainedOperator) -> None:
-        edges = [edge for edge in member.planned.inputs if edge.is_exchange]
-        if not edges:
-            return
-        receiver = ExchangeReceiver(
-            edges,
-            self._start.watermarks.get(node, MIN_WATERMARK),
-            self._deliverer(member),
-            is_stalled=node in self._context.stalled,
-        )
-        self._receivers[node] = receiver
-        for edge in edges:
-            self._of_edge[edge.id] = receiver
-
-    def _deliverer(self, member: ChainedOperator) -> Callable[[PlannedEdge, Batch], None]:
-        return partial(member.valve.accept, EXCHANGE)
-
     def _begin(self) -> None:
         """Set every valve to where the last epoch ended, then start the operators (due timers fire)."""
         if self._has_begun:
             return
         self._has_begun = True
-        for node, member in self._chain.members.items():
-            reached = self._start.watermarks.get(node, MIN_WATERMARK)
+        chain, start = self._chain, self._start
+        watermarks: dict[int, int] = {}
+        for node, member in chain.members.items():
+            reached, output = start.watermark_of(node), start.output_of(node)
+            watermarks[node] = output if isinstance(member.operator, TimestampsOperator) else reached
             member.valve.begin(self._inputs(member, reached), reached)
-            output = self._start.outputs.get(node, MIN_WATERMARK)
             member.output.watermark = output
             for sender in member.senders:
-                sender.begin_channel(self._chain.partition, 0, output)
-        members = self._chain.members
-        makers = {node for node, member in members.items() if isinstance(member.operator, TimestampsOperator)}
-        watermarks = {
-            node: (self._start.outputs if node in makers else self._start.watermarks).get(node, MIN_WATERMARK)
-            for node in self._chain.members
-        }
-        self._chain.begin_epoch(self._context, watermarks)
+                sender.begin_channel(chain.partition, 0, output)
+        chain.begin_epoch(self._context, watermarks)
 
     def _inputs(self, member: ChainedOperator, reached: int) -> dict[int, int]:
         """The operator's inputs that are not idle, each with what it has reached; all of them when all are idle.
@@ -125,7 +109,7 @@ class StageTask:
             elif edge.source not in self._chain.members:
                 continue
             else:
-                key, watermark = edge.id, self._start.outputs.get(edge.source, MIN_WATERMARK)
+                key, watermark = edge.id, self._start.output_of(edge.source)
                 status = self._status_of(edge.source)
             inputs[key] = watermark
             if status is not ChannelStatus.IDLE:

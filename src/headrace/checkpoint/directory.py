@@ -1,0 +1,72 @@
+"""A checkpoint directory as a place: whether it keeps the promises that exactness rests on, and who may write to it."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import time
+import uuid
+from typing import TYPE_CHECKING, Final
+
+from headrace.common.errors import CheckpointStorageError
+
+if TYPE_CHECKING:
+    from headrace.storage.folder import Folder
+
+logger = logging.getLogger(__name__)
+
+_PROBE: Final = re.compile(r"\.probe-(?:([0-9]+)-)?[0-9a-f]{32}")
+
+_PROBE_LIFE_SECONDS: Final = 3600
+"""A file of a start that is this old is not one that somebody is just trying the folder with."""
+
+
+def folder_name(uid: str) -> str:
+    """The name of an operator's folder: readable, and another one for every uid, whatever is in it."""
+    readable = re.sub(r"[^A-Za-z0-9_-]", "_", uid)[:60]
+    return f"{readable}-{hashlib.blake2b(uid.encode(), digest_size=8).hexdigest()}"
+
+
+def probe(folder: Folder) -> None:
+    """Make the folder if it is missing, and try what will be relied on.
+
+    Raises:
+        CheckpointStorageError: when the folder cannot be written or does not create files exclusively.
+    """
+    try:
+        folder.make()
+        _remove_left_probes(folder)
+        name = f".probe-{time.time():.0f}-{uuid.uuid4().hex}"
+        try:
+            if not folder.create(name, b"1") or folder.create(name, b"2") or folder.read(name) != b"1":
+                raise CheckpointStorageError(
+                    f"checkpoint directory {folder} does not create files exclusively: two job managers could both "
+                    "believe that they own the job; use a file system with hard links, or a store with conditional puts"
+                )
+            if name not in folder.names() or folder.size(f"{name}-missing") is not None:
+                raise CheckpointStorageError(f"checkpoint directory {folder} does not list the files that are there")
+        finally:
+            folder.remove(name)
+    except OSError as error:
+        if isinstance(error, CheckpointStorageError):
+            raise
+        raise CheckpointStorageError(f"checkpoint directory {folder} cannot be used: {error}") from error
+
+
+def warn_if_open_to_others(directory: Folder) -> None:
+    """Warn when other users may write to a checkpoint directory."""
+    way_to_close = directory.open_to_others()
+    if way_to_close is not None:
+        logger.warning(
+            "others may write to the checkpoint directory %s, and so decide what the job unpickles: %s",
+            directory,
+            way_to_close,
+        )
+
+
+def _remove_left_probes(folder: Folder) -> None:
+    """Remove what starts have left that were killed while they tried the folder."""
+    oldest = time.time() - _PROBE_LIFE_SECONDS
+    found = ((name, _PROBE.fullmatch(name)) for name in folder.names())
+    folder.remove_all([name for name, probe in found if probe and int(probe[1] or 0) < oldest])

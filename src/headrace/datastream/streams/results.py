@@ -1,0 +1,170 @@
+"""The records of a stream in the program that runs the job: as an iterator or a list while it runs, as a DataFrame."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from headrace.connectors.collect import CollectSink
+from headrace.connectors.source import Boundedness
+from headrace.datastream.streams.checks import refused
+from headrace.graph.specs import SourceSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headrace.client.job_client import JobClient
+    from headrace.common.completable_future import CompletableFuture
+    from headrace.common.job_execution_result import JobExecutionResult
+    from headrace.datastream.streams.data_stream import DataStream
+
+_EPOCHS_HELD: Final = 4
+"""How many epochs' records wait for the program before the job waits for it."""
+
+_NO_RECORD: Final = object()
+
+
+def collected(stream: DataStream, job_name: str | None, limit: int | None) -> CloseableIterator | list[Any]:
+    """Runs the job of a stream's environment, with a sink at the stream's end that hands its records over.
+
+    Returns:
+        An iterator over all records, or a list of at most ``limit``; the job is cancelled when these are there.
+    """
+    if limit is not None and limit < 1:
+        raise refused(f"limit is a number of records above zero, not {limit!r}")
+    handover = Handover()
+    stream._end(CollectSink(handover.put), "Collect")
+    records = CloseableIterator(handover, stream.get_execution_environment().execute_async(job_name))
+    if limit is None:
+        return records
+    with records:
+        return list(islice(records, limit))
+
+
+def to_dataframe(stream: DataStream, job_name: str | None) -> Any:
+    """Runs the job of a stream's environment, and reads what it wrote for the stream.
+
+    Raises:
+        InvalidProgramError: when a source of the stream is unbounded.
+        InvalidTypeError: when the records have no columns.
+        UnsupportedOperationError: when the runtime has no DataFrames.
+    """
+    from headrace.client.dataframe import DataFrameTarget  # not at the top: most programs need no Parquet
+
+    _check_bounded(stream)
+    environment = stream.get_execution_environment()
+    target = DataFrameTarget(stream.get_type(), environment.get_configuration())
+    stream.sink_to(target.sink)
+    environment.execute(job_name)
+    return target.dataframe()
+
+
+def _check_bounded(stream: DataStream) -> None:
+    graph = stream.get_execution_environment().transformations.graph
+    for node in graph.subgraph({edge.source for edge in stream._edges}):
+        if isinstance(node.spec, SourceSpec) and node.spec.source.boundedness is not Boundedness.BOUNDED:
+            raise refused(
+                f"to_dataframe() needs a job that ends, but source {node.name!r} is unbounded: use sink_to(...)"
+            )
+
+
+class Handover:
+    """Takes records from the job's thread to the program's; the job waits when the program is slow."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._epochs: deque[list[Any]] = deque()
+        self._is_ended = False
+        self._is_closed = False
+        self._error: BaseException | None = None
+
+    def put(self, records: list[Any]) -> None:
+        """Hand over the records of an epoch; waits for the program unless it wants no more."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_closed or len(self._epochs) < _EPOCHS_HELD)
+            if not self._is_closed:
+                self._epochs.append(records)
+                self._changed.notify_all()
+
+    def end(self, result: CompletableFuture[JobExecutionResult]) -> None:
+        """The job is over: nothing follows what was handed over."""
+        with self._changed:
+            self._error = result.exception()
+            self._is_ended = True
+            self._changed.notify_all()
+
+    def take(self) -> list[Any] | None:
+        """The records of the next epoch that has any; None when there will be none.
+
+        Raises:
+            JobExecutionError: when the job has failed; or whatever else ended it.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._epochs or self._is_ended or self._is_closed)
+            if self._epochs and not self._is_closed:
+                records = self._epochs.popleft()
+                self._changed.notify_all()
+                return records
+            if self._error is not None and not self._is_closed:
+                raise self._error
+            return None
+
+    def close(self) -> None:
+        """The program wants no more: the job never waits for it again."""
+        with self._changed:
+            self._is_closed = True
+            self._epochs.clear()
+            self._changed.notify_all()
+
+
+class CloseableIterator:
+    """The records of a job, epoch by epoch while it runs; to be closed, best by a ``with`` statement.
+
+    Iterating raises what made the job fail, after the records of the epochs before.
+
+    Args:
+        handover: where the job's sink puts the records.
+        client: the job.
+    """
+
+    def __init__(self, handover: Handover, client: JobClient) -> None:
+        self._handover = handover
+        self._client = client
+        client.get_job_execution_result().add_done_callback(handover.end)
+        self._records: Iterator[Any] = iter(())
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        record = next(self._records, _NO_RECORD)
+        while record is _NO_RECORD:
+            records = self._handover.take()
+            if records is None:
+                raise StopIteration
+            self._records = iter(records)
+            record = next(self._records, _NO_RECORD)
+        return record
+
+    def next(self) -> Any:
+        """The next record, as PyFlink names it."""
+        return next(self)
+
+    def get_job_client(self) -> JobClient:
+        """The job."""
+        return self._client
+
+    def close(self) -> None:
+        """Cancels the job if it runs, and waits for its end; a second time does nothing."""
+        self._handover.close()
+        self._records = iter(())
+        if not self._client.get_job_execution_result().done():
+            self._client.cancel().result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,61 @@
+"""The types of streams: what a program says, what is found out, and how far that can be relied on.
+
+PyFlink knows the type of a stream only when the program declares it, and lets records of all other streams be anything.
+headrace finds types out; a program that PyFlink runs must not fail because of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import Any
+
+from headrace.common.type_inference import Role, infer_from_hint
+from headrace.common.typeinfo import TypeInformation, Types
+
+
+class TypeOrigin(IntEnum):
+    """Where the type of a stream comes from, the most reliable first."""
+
+    DECLARED = 0
+    """The program says it, or the source or the operator always gives it."""
+
+    ANNOTATED = 1
+    """It follows from the annotations of a function, or there are none and nothing is known."""
+
+    OBSERVED = 2
+    """It is what the elements of a collection are; what a function makes of them may be something else."""
+
+
+def origin_of(declared: Any) -> TypeOrigin:
+    """Where the type of a function's results comes from, given what the program declares."""
+    return TypeOrigin.ANNOTATED if declared is None else TypeOrigin.DECLARED
+
+
+def weakest(origins: Iterable[TypeOrigin]) -> TypeOrigin:
+    """The least reliable of some."""
+    return max(origins)
+
+
+def unchanged(record: Any) -> Any:
+    """The same record; a function for streams whose records stay while their type does not."""
+    return record
+
+
+def declared_type(declared: Any) -> TypeInformation:
+    """The type that a user declared; a list of types stands for a row, as in PyFlink.
+
+    Raises:
+        InvalidTypeError: when it is no type at all.
+    """
+    return Types.ROW(declared) if isinstance(declared, list) else Types.of(declared)
+
+
+def result_type(declared: Any, function: Any, role: Role = Role.ONE) -> TypeInformation:
+    """The type of what a function gives: declared, else by its annotations, else pickled objects."""
+    return infer_from_hint(function, role) if declared is None else declared_type(declared)
+
+
+def is_untyped(type_info: TypeInformation) -> bool:
+    """Whether nothing is known about the values."""
+    return type_info.arrow_type is None

@@ -1,0 +1,135 @@
+"""What operators with windows do, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from headrace.graph.specs import InputKind, OperatorSpec, PassingSpec
+from headrace.operators.window.layout import WindowLayout
+from headrace.operators.window.local import ACCUMULATORS_TAG
+from headrace.state.kinds import KEYED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from headrace.common.output_tag import OutputTag
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.graph.specs import InputSchema
+    from headrace.operators.window.aggregates import Aggregate
+    from headrace.state.kinds import StateKinds
+    from headrace.time.windows import AlignedWindows
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnarWindowSpec(OperatorSpec):
+    """Built-in aggregates over windows, column by column.
+
+    Attributes:
+        assigner: puts records into windows.
+        aggregates: the built-in aggregates.
+        allowed_lateness: milliseconds.
+        late_tag: the side output for records that come too late; None drops and counts them.
+    """
+
+    kind: ClassVar[str] = "Window"
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED,)
+    state_kinds: ClassVar[StateKinds] = KEYED
+    assigner: AlignedWindows
+    aggregates: tuple[Aggregate, ...]
+    allowed_lateness: int = 0
+    late_tag: OutputTag | None = None
+
+    def layout(self, records: InputSchema) -> WindowLayout:
+        """The columns of the window over such records.
+
+        Raises:
+            InvalidTypeError: when an aggregate does not fit the records.
+            InvalidProgramError: when two columns of the output have the same name.
+        """
+        key = records.key
+        assert key is not None, "the graph takes keyed records only"
+        return WindowLayout.of(records.record_type, key.codec, self.aggregates, key.fields, key.names)
+
+    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+        return self.layout(inputs[0]).output_type
+
+    def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
+        return _late_type(self.late_tag, inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalWindowSpec(PassingSpec):
+    """The sender's half of a two-phase window aggregation; put in by the planner.
+
+    Records that it does not sum up leave by the main output, accumulators by a side output.
+
+    Attributes:
+        window: the window as the program asked for it.
+    """
+
+    kind: ClassVar[str] = "LocalWindow"
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED,)
+    window: ColumnarWindowSpec
+
+    def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
+        return {ACCUMULATORS_TAG: self.window.layout(inputs[0]).accumulator_type}
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalWindowSpec(OperatorSpec):
+    """The receiver's half: records on the first input, accumulators on the second.
+
+    Attributes:
+        window: the window as the program asked for it.
+    """
+
+    kind: ClassVar[str] = ColumnarWindowSpec.kind
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED, InputKind.KEYED)
+    state_kinds: ClassVar[StateKinds] = KEYED
+    window: ColumnarWindowSpec
+
+    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+        return self.window.output_type(inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class RowWindowSpec(OperatorSpec):
+    """Functions of the user over windows.
+
+    Attributes:
+        assigner: puts records into windows.
+        result_type: the type of what is emitted.
+        reduce_function: folds two records into one, if the window is reduced.
+        aggregate_function: an ``AggregateFunction``, if the window is aggregated.
+        window_function: a ``WindowFunction`` or ``ProcessWindowFunction`` over the contents, if there is one.
+        accumulator_type: the type of the accumulator of ``aggregate_function``; None pickles it.
+        allowed_lateness: milliseconds.
+        late_tag: the side output for records that come too late; None drops and counts them.
+    """
+
+    kind: ClassVar[str] = "Window"
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED,)
+    state_kinds: ClassVar[StateKinds] = KEYED
+    assigner: AlignedWindows
+    result_type: TypeInformation
+    reduce_function: Any = None
+    aggregate_function: Any = None
+    window_function: Any = None
+    accumulator_type: TypeInformation | None = None
+    allowed_lateness: int = 0
+    late_tag: OutputTag | None = None
+
+    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+        return self.result_type
+
+    def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
+        return _late_type(self.late_tag, inputs)
+
+    @property
+    def emits_to_tags(self) -> bool:
+        return self.window_function is not None
+
+
+def _late_type(tag: OutputTag | None, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
+    return {} if tag is None else {tag.tag_id: inputs[0].record_type}

@@ -1,0 +1,125 @@
+"""Timers as functions of the user see them: the two times, and who tells them and keeps timers."""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from headrace.common.constants import MIN_WATERMARK
+from headrace.common.errors import InvalidProgramError
+
+if TYPE_CHECKING:
+    from headrace.state.backend import Timers
+
+
+class TimeDomain(enum.Enum):
+    """Which time a timer belongs to."""
+
+    EVENT_TIME = 0
+    PROCESSING_TIME = 1
+
+
+class TimerService(ABC):
+    """Tells the time and, on keyed streams, keeps timers of the key that is being processed.
+
+    All times are milliseconds since the epoch. Timers are part of the state: they survive restarts. On a stream that is
+    not keyed, setting or deleting one raises an ``InvalidProgramError``.
+    """
+
+    @abstractmethod
+    def current_processing_time(self) -> int:
+        """The clock's reading; it stands still within an epoch, so that an epoch that is run again sees the same."""
+
+    @abstractmethod
+    def current_watermark(self) -> int:
+        """The event time that has been reached."""
+
+    @abstractmethod
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        """Calls ``on_timer`` when the clock reaches ``timestamp``; once, however often it is asked for."""
+
+    @abstractmethod
+    def register_event_time_timer(self, timestamp: int) -> None:
+        """Calls ``on_timer`` when the watermark reaches ``timestamp``; once, however often it is asked for."""
+
+    @abstractmethod
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        """Takes a timer back; nothing happens when there is none or it has fired."""
+
+    @abstractmethod
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        """Takes a timer back; nothing happens when there is none or it has fired."""
+
+
+class _OperatorTimerService(TimerService):
+    """Tells the time of an operator.
+
+    Attributes:
+        watermark: the operator's event time; the operator sets it before it calls a function.
+        processing_time: the clock's reading for this epoch.
+    """
+
+    def __init__(self) -> None:
+        self.watermark = MIN_WATERMARK
+        self.processing_time = 0
+
+    def current_processing_time(self) -> int:
+        return self.processing_time
+
+    def current_watermark(self) -> int:
+        return self.watermark
+
+
+class KeyedTimerService(_OperatorTimerService):
+    """That of an operator on a keyed stream.
+
+    Args:
+        timers: those of the operator.
+    """
+
+    def __init__(self, timers: Timers) -> None:
+        super().__init__()
+        self._timers = timers
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        self._timers.processing.register(timestamp)
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        self._timers.event.register(timestamp)
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        self._timers.processing.delete(timestamp)
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        self._timers.event.delete(timestamp)
+
+
+class ReadOnlyTimerService(_OperatorTimerService):
+    """That of an operator on a stream without keys, which has no timers.
+
+    Args:
+        name: the operator's name.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._name = name
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        raise self._no_timers("register_processing_time_timer")
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        raise self._no_timers("register_event_time_timer")
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        raise self._no_timers("delete_processing_time_timer")
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        raise self._no_timers("delete_event_time_timer")
+
+    def _no_timers(self, method: str) -> InvalidProgramError:
+        return InvalidProgramError(
+            f"{method} in {self._name!r}: timers exist only on a keyed stream; call key_by(...) first and use a "
+            "KeyedProcessFunction"
+        )

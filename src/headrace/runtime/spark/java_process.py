@@ -1,0 +1,178 @@
+"""The Java process of a session: started, waited for, handed over to PySpark; or ended when nobody wants it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import struct
+import subprocess
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from headrace.common import options
+from headrace.common.errors import ConfigurationError, HeadraceError, JobExecutionError
+from headrace.common.temporary import TemporaryFolder
+from headrace.runtime.spark.launch import SUBMIT_ARGUMENTS, settings_by_file
+from headrace.runtime.spark.session_start import GATEWAY_PORT, SessionRequest, given_to_spark, prepare, spark_home
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headrace.common.configuration import Configuration
+    from headrace.runtime.spark.session_start import SessionStart
+
+_CONNECTION_FILE: Final = "_PYSPARK_DRIVER_CONN_INFO_PATH"
+"""Names the file in which Java says how to reach it."""
+
+_DECIDES_ITSELF: Final = ("pyspark", options.RUNTIME.key)
+
+_LENGTH: Final = struct.Struct(">i")
+_LOOK_SECONDS: Final = 0.01
+
+
+class JavaProcess:
+    """A Java that runs PySpark's gateway.
+
+    Args:
+        start: what it is started with.
+        environment: the variables of this process.
+
+    Attributes:
+        process: the process; it ends when its standard input is closed, and so with this one.
+
+    Raises:
+        OSError: when it cannot be started at all.
+    """
+
+    def __init__(self, start: SessionStart, environment: Mapping[str, str]) -> None:
+        self._files = ExitStack()
+        try:
+            self._connection = self._new_folder() / "connection"
+            submit = self._files.enter_context(settings_by_file(start.settings, environment))
+            program = str(spark_home(environment) / "bin" / "spark-submit")
+            self.process = subprocess.Popen(
+                [program, *shlex.split(submit[SUBMIT_ARGUMENTS])],
+                stdin=subprocess.PIPE,
+                process_group=0,  # Ctrl-C is for this process, which ends Java when it has stopped its jobs
+                env={
+                    **environment,
+                    **start.variables,
+                    "SPARK_CONNECT_MODE": "0",
+                    _CONNECTION_FILE: str(self._connection),
+                },
+            )
+        except BaseException:
+            self._files.close()
+            raise
+
+    def _new_folder(self) -> Path:
+        folder = TemporaryFolder("java-")
+        self._files.callback(folder.remove)
+        return folder.path
+
+    def wait(self) -> dict[str, str]:
+        """Wait until it can be reached; there is no limit, since Spark may have packages to download first.
+
+        Returns:
+            The environment variables from which PySpark learns how.
+
+        Raises:
+            JobExecutionError: when it ends instead.
+        """
+        try:
+            while not self._connection.exists():
+                if (code := self.process.poll()) is not None:
+                    raise JobExecutionError(
+                        f"Java ended with code {code} before Spark was up; what it said is above. If it said nothing, "
+                        "see `headrace doctor`"
+                    )
+                time.sleep(_LOOK_SECONDS)
+            content = self._connection.read_bytes()
+        finally:
+            self._files.close()
+        (port,) = _LENGTH.unpack_from(content)
+        secret = content[2 * _LENGTH.size :].decode()
+        return {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+
+    def end(self) -> None:
+        """End it, whatever it does, with the processes that were to become it."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self._files.close()
+
+
+class EarlyJava:
+    """A Java that starts while the program is still being imported, for the session that it will probably want.
+
+    Args:
+        request: that session.
+    """
+
+    @staticmethod
+    def for_program(script: Path, configuration: Configuration) -> EarlyJava | None:
+        """One for a program, by the configuration that it is run with.
+
+        Returns:
+            None where there is a Java already, or the program may not want one: it is run locally, its text says that
+            it decides that itself, or that it makes a session of its own.
+        """
+        if GATEWAY_PORT in os.environ or configuration.get(options.RUNTIME) == "local":
+            return None
+        try:
+            text = script.read_text(errors="replace")
+            request = SessionRequest.of(configuration)
+        except (OSError, ConfigurationError):  # told when the program runs
+            return None
+        return None if any(word in text for word in _DECIDES_ITSELF) else EarlyJava(request)
+
+    def __init__(self, request: SessionRequest) -> None:
+        self._request = request
+        self._lock = threading.Lock()
+        self._process: JavaProcess | None = None
+        self._is_wanted = True
+        executor = ThreadPoolExecutor(1, "headrace-java-start")
+        self._started: Future[tuple[SessionStart, JavaProcess] | None] = executor.submit(self._start)
+        executor.shutdown(wait=False)
+
+    def take(self, request: SessionRequest) -> tuple[SessionStart, JavaProcess] | None:
+        """The process, once, and what it was started with.
+
+        Returns:
+            None where another session is wanted, and where it did not come up: who starts one then is told why.
+        """
+        if request != self._request:
+            self.discard()
+            return None
+        found = self._started.result()
+        with self._lock:
+            is_wanted, self._is_wanted = self._is_wanted, False
+        return found if is_wanted else None
+
+    def discard(self) -> None:
+        """End the process, unless somebody has taken it."""
+        with self._lock:
+            if not self._is_wanted:
+                return
+            self._is_wanted = False
+            process = self._process
+        if process is not None:
+            process.end()
+
+    def _start(self) -> tuple[SessionStart, JavaProcess] | None:
+        environment = self._request.environment
+        try:
+            start = prepare(self._request, given_to_spark(environment))
+            with self._lock:
+                if not self._is_wanted:
+                    return None
+                self._process = JavaProcess(start, environment)
+            return start, self._process
+        except (OSError, HeadraceError):  # whoever wants a session starts it anew, and is told
+            return None

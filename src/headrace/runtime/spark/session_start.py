@@ -1,0 +1,174 @@
+"""What a session of headrace's own is started with: settings, environment variables, Java.
+
+Imports no PySpark, so that Java can start before it is imported.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shlex
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from headrace.common import options
+from headrace.common.errors import ConfigurationError
+from headrace.runtime.spark.class_archive import QUIET, ClassArchive
+from headrace.runtime.spark.java import JavaRuntime, bundled_java_home, find_java
+from headrace.runtime.spark.launch import SubmitArguments
+from headrace.runtime.spark.settings import (
+    DEFAULT_JAVA_OPTIONS,
+    is_local,
+    quiet_logging,
+    read_spark_defaults,
+    runs_tasks_in_driver,
+    settings_of_own_session,
+)
+from headrace.runtime.spark.worker_daemon import daemon_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headrace.common.configuration import Configuration
+
+PYTHON: Final = "spark.pyspark.python"
+GATEWAY_PORT: Final = "PYSPARK_GATEWAY_PORT"
+"""Set where ``spark-submit`` has started the JVM already."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRequest:
+    """All that decides how a session is started; equal ones are started alike.
+
+    Attributes:
+        settings: settings of Spark that the user asked headrace for.
+        master: the master URL, if any.
+        uses_class_archive: whether a local session's Java starts from an archive of its classes, and has one made.
+        environment: the variables of this process.
+        folder: its working directory.
+    """
+
+    settings: Mapping[str, str]
+    master: str | None
+    uses_class_archive: bool
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    folder: Path = field(default_factory=Path.cwd)
+
+    @staticmethod
+    def of(configuration: Configuration) -> SessionRequest:
+        """What the configuration of a job asks for.
+
+        Raises:
+            ConfigurationError: when it names two interpreters.
+        """
+        settings = with_interpreter(configuration.spark_options(), configuration.get(options.PYTHON_EXECUTABLE))
+        archive = configuration.get(options.SPARK_CLASS_ARCHIVE)
+        return SessionRequest(dict(settings), configuration.get(options.SPARK_MASTER), archive)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStart:
+    """What a session is started with.
+
+    Attributes:
+        settings: all of its settings.
+        variables: environment variables for PySpark and Java, which the user's own sessions do not see.
+        archive: the class archive to make later, where there is none yet.
+    """
+
+    settings: Mapping[str, str]
+    variables: Mapping[str, str]
+    archive: ClassArchive | None = None
+
+
+def prepare(request: SessionRequest, given: Mapping[str, str]) -> SessionStart:
+    """Work out what a session is started with.
+
+    Args:
+        request: what is asked for.
+        given: the settings that the user gave to Spark itself rather than to headrace.
+
+    Raises:
+        ConfigurationError: when settings are not those of Spark or contradict each other.
+        JavaNotFoundError: when there is no usable Java.
+    """
+    settings, environment = request.settings, request.environment
+    chosen = settings_of_own_session(settings, request.master, given)
+    if runs_tasks_in_driver(chosen["spark.master"]):
+        chosen |= daemon_settings({**given, **settings})
+    variables = _interpreters(chosen)
+    if GATEWAY_PORT in environment:
+        return SessionStart(chosen, variables)
+    chosen |= quiet_logging({**given, **chosen}, _configuration_directory(environment))
+    java = find_java(environment, bundled_java_home())
+    variables["JAVA_HOME"] = str(java.home)
+    archive = None
+    if request.uses_class_archive and DEFAULT_JAVA_OPTIONS not in {**given, **settings}:
+        archive = _archive(chosen, java, environment)
+    file = archive and archive.find()
+    if file:
+        options = f"{chosen[DEFAULT_JAVA_OPTIONS]} {QUIET} -XX:SharedArchiveFile={shlex.quote(str(file))}"
+        return SessionStart(chosen | {DEFAULT_JAVA_OPTIONS: options}, variables)
+    return SessionStart(chosen, variables, archive)
+
+
+def _archive(chosen: Mapping[str, str], java: JavaRuntime, environment: Mapping[str, str]) -> ClassArchive | None:
+    """The class archive fits headrace's own options for Java, so it is used together with them or not at all."""
+    if not chosen.get(DEFAULT_JAVA_OPTIONS):
+        return None
+    return ClassArchive.of(java, spark_home(environment), environment)
+
+
+def given_to_spark(environment: Mapping[str, str]) -> dict[str, str]:
+    """The settings that the user gave to a Spark that has not been started yet: in files and in arguments."""
+    arguments = SubmitArguments.of(environment)
+    directory = _configuration_directory(environment)
+    defaults = directory / "spark-defaults.conf" if directory and arguments.reads_defaults else None
+    found = read_spark_defaults(defaults.read_text()) if defaults and defaults.is_file() else {}
+    return found | read_spark_defaults(arguments.text())
+
+
+def with_interpreter(settings: Mapping[str, str], python: str | None) -> Mapping[str, str]:
+    """The settings of a session whose workers have the interpreter ``python``.
+
+    Raises:
+        ConfigurationError: when the settings name another one.
+    """
+    if python is None:
+        return settings
+    theirs = settings.get(PYTHON, python)
+    if theirs != python:
+        raise ConfigurationError(f"the interpreter is given twice: {python!r} and {PYTHON}={theirs!r}; keep one")
+    return {**settings, PYTHON: python}
+
+
+def spark_home(environment: Mapping[str, str]) -> Path:
+    """Where Spark is; found as PySpark finds it, in the usual cases without importing PySpark."""
+    if theirs := environment.get("SPARK_HOME"):
+        return Path(theirs)
+    spec = importlib.util.find_spec("pyspark")
+    for folder in (spec and spec.submodule_search_locations) or ():
+        if (Path(folder) / "bin" / "spark-submit").is_file() and not (Path(folder) / "spark-distribution").exists():
+            return Path(folder)
+    from pyspark.find_spark_home import _find_spark_home
+
+    return Path(_find_spark_home())
+
+
+def _configuration_directory(environment: Mapping[str, str]) -> Path | None:
+    if directory := environment.get("SPARK_CONF_DIR"):
+        return Path(directory)
+    home = environment.get("SPARK_HOME")
+    return Path(home) / "conf" if home else None
+
+
+def _interpreters(chosen: Mapping[str, str]) -> dict[str, str]:
+    """The environment variables in which PySpark looks for the interpreter of its workers."""
+    if python := chosen.get(PYTHON):
+        return {"PYSPARK_PYTHON": python}
+    if is_local(chosen["spark.master"]):
+        # The workers have to be this very interpreter, with its packages
+        return {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    return {}

@@ -1,0 +1,187 @@
+"""``KeyedStateBackend``: the states of one operator, by key and by key and namespace."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from headrace.common.errors import InvalidProgramError
+from headrace.state.keyed.folding_state import FoldedAggregatingState, FoldedReducingState
+from headrace.state.keyed.list_state import ColumnarListState
+from headrace.state.keyed.map_state import ColumnarMapState
+from headrace.state.keyed.namespaces import NamespaceScope, namespaced, take_over
+from headrace.state.keyed.scope import KeyScope
+from headrace.state.keyed.table import StateTable
+from headrace.state.keyed.value_state import ElementCells, value_state
+from headrace.state.keys.entries import NO_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from headrace.common.typeinfo import Json
+    from headrace.state import descriptors as d
+    from headrace.state.keyed.namespaces import Namespace
+    from headrace.state.keyed.scope import StateScope
+    from headrace.state.keys import KeyCodec
+    from headrace.state.keys.entries import AnyKeyEntry
+    from headrace.state.runs import RunStore
+
+STORE_PREFIX: Final = "state/"
+"""Stores of states by key are called so, followed by the name of the state."""
+
+NAMESPACED_PREFIX: Final = "namespaced/"
+"""The same of states by key and namespace."""
+
+_WINDOW_STATE: Final = "window state of "
+"""The same of states by key and window that earlier versions have stored."""
+
+
+class _Cells(Protocol):
+    """What a state holds in memory during an epoch."""
+
+    def forget_keys(self) -> None: ...
+
+    def end_epoch(self) -> None: ...
+
+
+def _value(scope: StateScope, table: StateTable, descriptor: d.ValueStateDescriptor) -> tuple[Any, _Cells]:
+    cells = ElementCells(scope, table, descriptor)
+    return value_state(scope, cells, descriptor), cells
+
+
+def _reducing(scope: StateScope, table: StateTable, descriptor: d.ReducingStateDescriptor) -> tuple[Any, _Cells]:
+    cells = ElementCells(scope, table, descriptor)
+    return FoldedReducingState(scope, cells, descriptor), cells
+
+
+def _aggregating(scope: StateScope, table: StateTable, descriptor: d.AggregatingStateDescriptor) -> tuple[Any, _Cells]:
+    cells = ElementCells(scope, table, descriptor)
+    return FoldedAggregatingState(scope, cells, descriptor), cells
+
+
+def _list(scope: StateScope, table: StateTable, descriptor: d.ListStateDescriptor) -> tuple[Any, _Cells]:
+    state = ColumnarListState(scope, table, descriptor)
+    return state, state
+
+
+def _map(scope: StateScope, table: StateTable, descriptor: d.MapStateDescriptor) -> tuple[Any, _Cells]:
+    state = ColumnarMapState(scope, table, descriptor)
+    return state, state
+
+
+_KINDS: Final[dict[str, Callable[[Any, StateTable, Any], tuple[Any, _Cells]]]] = {
+    "value": _value,
+    "list": _list,
+    "map": _map,
+    "reducing": _reducing,
+    "aggregating": _aggregating,
+}
+"""What makes the state of a descriptor, by the descriptor's ``kind``."""
+
+
+class _States:
+    """States by name that are kept by the same keys.
+
+    Args:
+        scope: which is the current one.
+        keys: how keys are stored, as JSON.
+        store: gives the runs of a state by its name.
+    """
+
+    def __init__(self, scope: StateScope, keys: Json, store: Callable[[str], RunStore]) -> None:
+        self._scope = scope
+        self._keys = keys
+        self._store = store
+        self._declared: dict[str, tuple[d.StateDescriptor, Any]] = {}
+        self._cells: list[_Cells] = []
+
+    def of(self, descriptor: d.StateDescriptor) -> Any:
+        known = self._declared.get(descriptor.name)
+        if known is not None:
+            _check_same(known[0], descriptor)
+            return known[1]
+        table = StateTable(self._store(descriptor.name), descriptor, self._keys)
+        state, cells = _KINDS[descriptor.kind](self._scope, table, descriptor)
+        self._declared[descriptor.name] = (descriptor, state)
+        self._cells.append(cells)
+        return state
+
+    def forget_keys(self) -> None:
+        for cells in self._cells:
+            cells.forget_keys()
+
+    def end_epoch(self) -> None:
+        for cells in self._cells:
+            cells.end_epoch()
+
+
+class KeyedStateBackend(KeyScope):
+    """The keyed state of one operator in one task.
+
+    Args:
+        codec: how keys are stored.
+        store: gives runs by the name of their store.
+    """
+
+    def __init__(self, codec: KeyCodec, store: Callable[[str], RunStore]) -> None:
+        super().__init__(codec)
+        self._store = store
+        self._pairs = NamespaceScope(self)
+        self._of_keys = _States(self, codec.to_json(), lambda name: store(STORE_PREFIX + name))
+        self._of_pairs = _States(self._pairs, namespaced(codec), self._namespaced_store)
+
+    def state(self, descriptor: d.StateDescriptor) -> Any:
+        """The state of a descriptor, for the current key.
+
+        Raises:
+            StateMigrationError: when something else is stored under its name.
+            InvalidProgramError: when the program declares the name twice, differently.
+        """
+        return self._of_keys.of(descriptor)
+
+    def namespaced_state(self, descriptor: d.StateDescriptor) -> Any:
+        """The state of a descriptor, for the current key and namespace; errors as in :meth:`state`.
+
+        A state with the same name that is kept by the key alone is another one.
+        """
+        return self._of_pairs.of(descriptor)
+
+    def enter_namespace(self, namespace: Namespace, keys: Iterable[AnyKeyEntry]) -> None:
+        """Sets the current namespace. The state that ``keys`` have in it is read together, once one of them asks."""
+        self.namespace = namespace
+        self._pairs.upcoming = keys
+
+    def begin_epoch(self, clock: int) -> None:
+        """Starts an epoch without any keys."""
+        self.clock = clock
+        self.forget_keys()
+
+    def forget_keys(self) -> None:
+        """Lets go of the keys of the epoch and of their state in memory."""
+        super().forget_keys()
+        self._pairs.forget_keys()
+        self._of_keys.forget_keys()
+        self._of_pairs.forget_keys()
+
+    def end_epoch(self) -> None:
+        """Writes what has changed into runs.
+
+        Raises:
+            InvalidTypeError: when a key of a map's entry cannot be one, which shows here first; it names the state.
+        """
+        self.current = NO_KEY
+        self._of_keys.end_epoch()
+        self._of_pairs.end_epoch()
+
+    def _namespaced_store(self, name: str) -> RunStore:
+        store = self._store(NAMESPACED_PREFIX + name)
+        take_over(self._store(_WINDOW_STATE + name), store, self.codec)
+        return store
+
+
+def _check_same(declared: d.StateDescriptor, descriptor: d.StateDescriptor) -> None:
+    if declared is descriptor or declared.describes_same(descriptor):
+        return
+    raise InvalidProgramError(
+        f"the operator declares the state {descriptor.name!r} twice: as {declared.kind} of {declared.type_info} "
+        f"and as {descriptor.kind} of {descriptor.type_info}, or with another time to live"
+    )

@@ -1,0 +1,121 @@
+"""``ReducingState`` and ``AggregatingState``: one element per key that every added value is folded into."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.common.errors import InvalidTypeError
+from headrace.state.copying import copy_value
+from headrace.state.interfaces import AggregatingState, ReducingState
+from headrace.state.keyed.value_state import CHANGED, UNLOADED, ElementCells
+
+if TYPE_CHECKING:
+    from headrace.state.descriptors import AggregatingStateDescriptor, ReducingStateDescriptor
+    from headrace.state.keyed.scope import StateScope
+
+
+class _Folded:
+    """The element of the current key, with or without a time to live."""
+
+    __slots__ = ("_cells", "_is_immutable", "_scope")
+
+    def __init__(self, scope: StateScope, cells: ElementCells, *, is_immutable: bool) -> None:
+        self._scope = scope
+        self._cells = cells
+        self._is_immutable = is_immutable
+
+    def read(self) -> Any:
+        """The element; None when there is none (any more)."""
+        ordinal = self._scope.current.ordinal
+        now = self._cells.now
+        element = now[ordinal] if ordinal < len(now) else UNLOADED
+        if element is UNLOADED:
+            element = self._cells.load(ordinal)
+        ttl = self._cells.table.ttl
+        if ttl is None or element is None:
+            return element
+        value, expiry = element
+        clock = self._scope.clock
+        if expiry is not None and expiry <= clock:
+            now[ordinal] = None
+            return value if ttl.return_expired else None
+        if ttl.on_read and expiry != ttl.expiry(clock):
+            now[ordinal] = (value, ttl.expiry(clock))
+        return value
+
+    def live(self) -> Any:
+        """The element that a new value is to be folded into: an expired one never is."""
+        ttl = self._cells.table.ttl
+        value = self.read()
+        return value if ttl is None or self._cells.now[self._scope.current.ordinal] is not None else None
+
+    def write(self, value: Any) -> None:
+        """Replaces the element, which may be the old one, changed in place."""
+        ordinal = self._scope.current.ordinal
+        ttl = self._cells.table.ttl
+        value = self._cells.handler.coerce(value, self._cells.subject)
+        if ttl is None or value is None:
+            self._cells.now[ordinal] = value
+        else:
+            self._cells.now[ordinal] = (value, ttl.expiry(self._scope.clock))
+        if not self._is_immutable:
+            self._cells.stored[ordinal] = CHANGED
+
+    def clear(self) -> None:
+        """Removes the element."""
+        ordinal = self._scope.current.ordinal
+        if ordinal >= len(self._cells.now):
+            self._cells.grow()
+        self._cells.now[ordinal] = None
+
+    def copy(self, value: Any) -> Any:
+        """``value``, or a copy of it if it can be changed in place."""
+        return value if self._is_immutable else copy_value(value)
+
+
+class FoldedReducingState(ReducingState[Any]):
+    """The values added so far, reduced to one."""
+
+    __slots__ = ("_folded", "_label", "_reduce")
+
+    def __init__(self, scope: StateScope, cells: ElementCells, descriptor: ReducingStateDescriptor) -> None:
+        self._folded = _Folded(scope, cells, is_immutable=descriptor.type_info.is_immutable)
+        self._label = descriptor.label
+        self._reduce = descriptor.reduce
+
+    def get(self) -> Any:
+        return self._folded.copy(self._folded.read())
+
+    def add(self, value: Any) -> None:
+        if value is None:
+            raise InvalidTypeError(f"{self._label}: the value that is added cannot be None")
+        old = self._folded.live()
+        value = self._folded.copy(value)
+        self._folded.write(value if old is None else self._reduce(old, value))
+
+    def clear(self) -> None:
+        self._folded.clear()
+
+
+class FoldedAggregatingState(AggregatingState[Any, Any]):
+    """The values added so far, folded into an accumulator."""
+
+    __slots__ = ("_folded", "_function")
+
+    def __init__(self, scope: StateScope, cells: ElementCells, descriptor: AggregatingStateDescriptor) -> None:
+        self._folded = _Folded(scope, cells, is_immutable=descriptor.type_info.is_immutable)
+        self._function = descriptor.get_agg_function()
+
+    def get(self) -> Any:
+        accumulator = self._folded.read()
+        # The result may be the accumulator itself, which user code must not get hold of.
+        return None if accumulator is None else self._folded.copy(self._function.get_result(accumulator))
+
+    def add(self, value: Any) -> None:
+        accumulator = self._folded.live()
+        if accumulator is None:
+            accumulator = self._function.create_accumulator()
+        self._folded.write(self._function.add(self._folded.copy(value), accumulator))
+
+    def clear(self) -> None:
+        self._folded.clear()

@@ -1,0 +1,332 @@
+"""``MapState`` over columnar runs: only entries that change are written, and the order of insertion is kept.
+
+The map of a key is read as a whole when it is small, or when all of it is asked for. Of a large one, entries are looked
+up one by one, until so many have been that reading all of it would have cost little more.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.errors import InvalidTypeError
+from headrace.common.values import handler_of
+from headrace.common.values.checks import CheckSource
+from headrace.state.copying import copy_value
+from headrace.state.interfaces import MapState
+from headrace.state.keyed.map_cell import GONE, UNKNOWN, MapCell
+from headrace.state.keyed.map_entries import MAX_INT64, MIN_INT64, EntryRange, Happened, MapEntries
+from headrace.state.keyed.nested_cells import NestedCells
+from headrace.state.keys.nan import nan_replacer
+from headrace.state.keys.typed import is_integer_type
+from headrace.state.runs import ELEMENT_COUNT
+from headrace.state.runs.layout import ACTION, CLEAR, REMOVED
+from headrace.state.runs.list_columns import sorted_lists, with_sorted_entries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from headrace.common.values import TypeHandler
+    from headrace.state.descriptors import MapStateDescriptor
+    from headrace.state.keyed.scope import StateScope
+    from headrace.state.keyed.table import Match, StateTable
+
+SMALL_MAP: Final = 256
+"""Up to so many entries are read together, which takes little longer than looking one up."""
+
+LOOK_UP_COST: Final = 64
+"""Looking up an entry takes so long as reading so many entries of a whole map, or less."""
+
+
+class ColumnarMapState(MapState[Any, Any]):
+    """A dict per key. Elements are kept as they are stored: with a time to live, pairs of value and expiry."""
+
+    def __init__(self, scope: StateScope, table: StateTable, descriptor: MapStateDescriptor) -> None:
+        self._label = descriptor.label
+        self._key_subject = f"{self._label}: the key of an entry"
+        self._value_subject = f"{self._label}: the value of an entry"
+        self._key_type = descriptor.key_type
+        self._has_integer_keys = is_integer_type(descriptor.key_type)
+        self._scope = scope
+        self._table = table
+        self._entries = MapEntries(descriptor, expires=table.ttl is not None)
+        keys, values = handler_of(descriptor.key_type), handler_of(descriptor.value_type)
+        self._same_nan = nan_replacer(descriptor.key_type)
+        self._coerce_key, self._is_coerced_key = keys.coerce, _key_check(keys, self._same_nan)
+        self._coerce_value, self._is_coerced_value = values.coerce, values.is_coerced
+        self._copies = not descriptor.value_type.is_immutable
+        self._cells = NestedCells(scope, table, MapCell, self._read)
+        _sort_entries_of_earlier_versions(table)
+
+    def get(self, key: Any) -> Any:
+        cell: MapCell = self._cells.read()
+        if not self._is_coerced_key(key):
+            key = self._wanted(key)
+        element = GONE if key is GONE else cell.entries.get(key, cell.missing)
+        if element is UNKNOWN:
+            element = self._look_up(cell, key)
+        if element is GONE:
+            return None
+        if self._table.ttl is not None:
+            return self._alive(cell, key, element)
+        return copy_value(element) if self._copies else element
+
+    def contains(self, key: Any) -> bool:
+        cell: MapCell = self._cells.read()
+        if not self._is_coerced_key(key):
+            key = self._wanted(key)
+        element = GONE if key is GONE else cell.entries.get(key, cell.missing)
+        if element is UNKNOWN:
+            element = self._look_up(cell, key)
+        return element is not GONE and (self._table.ttl is None or self._is_seen(element))
+
+    def put(self, key: Any, value: Any) -> None:
+        if not self._is_coerced_key(key):
+            key = self._key(key)
+        self._cells.current().put(key, self._stored(value))
+
+    def put_all(self, dict_value: Mapping[Any, Any]) -> None:
+        cell: MapCell = self._cells.current()
+        for key, value in dict_value.items():
+            cell.put(self._key(key), self._stored(value))
+
+    def remove(self, key: Any) -> None:
+        self._cells.current().remove(self._key(key))
+
+    def clear(self) -> None:
+        self._cells.current().clear()
+
+    def items(self) -> list[tuple[Any, Any]]:
+        cell = self._loaded()
+        if self._table.ttl is not None:
+            alive = [(key, element) for key, element in list(cell.entries.items()) if self._is_seen(element)]
+            return [(key, self._alive(cell, key, element)) for key, element in alive]
+        if self._copies:
+            return [(key, copy_value(value)) for key, value in cell.entries.items()]
+        return list(cell.entries.items())
+
+    def items_between(self, low: int | None, high: int | None) -> list[tuple[Any, Any]]:
+        if not self._has_integer_keys:
+            raise InvalidTypeError(
+                f"{self._label}: items_between() needs entries with integers as keys, and these are of type "
+                f"{self._key_type}; declare them as BYTE, SHORT, INT or LONG"
+            )
+        start = MIN_INT64 if low is None else max(self._bound(low), MIN_INT64)
+        stop = MAX_INT64 + 1 if high is None else min(self._bound(high), MAX_INT64 + 1)
+        if start >= stop:
+            return []
+        cell: MapCell = self._cells.read()
+        elements = self._between(cell, start, stop)
+        keys = sorted(elements)
+        if self._table.ttl is not None:
+            alive = [key for key in keys if self._is_seen(elements[key])]
+            return [(key, self._alive(cell, key, elements[key])) for key in alive]
+        if self._copies:
+            return [(key, copy_value(elements[key])) for key in keys]
+        return [(key, elements[key]) for key in keys]
+
+    def _bound(self, bound: Any) -> int:
+        if isinstance(bound, bool) or not hasattr(bound, "__index__"):
+            raise InvalidTypeError(
+                f"{self._label}: items_between() takes integers, or None for an open end; got {bound!r} "
+                f"({type(bound).__name__})"
+            )
+        return operator.index(bound)
+
+    def _between(self, cell: MapCell, low: int, high: int) -> dict[int, Any]:
+        """The elements of the entries with keys from ``low`` up to ``high``."""
+        elements: dict[int, Any] = {}
+        for place in cell.ranges:
+            happened = self._entries.read_between(place, low, high)
+            happened.repeat([elements], np.array([len(happened.keys)]))
+        if elements and cell.actions:
+            elements = {key: element for key, element in elements.items() if key not in cell.actions}
+        for key in cell.keys_not_stored().between(low, high):
+            element = cell.entries.get(key, GONE)
+            if element is not GONE:
+                elements[key] = element
+        return elements
+
+    def keys(self) -> list[Any]:
+        cell = self._loaded()
+        if self._table.ttl is not None:
+            return [key for key, element in cell.entries.items() if self._is_seen(element)]
+        return list(cell.entries)
+
+    def values(self) -> list[Any]:
+        return [value for _, value in self.items()]
+
+    def is_empty(self) -> bool:
+        cell: MapCell = self._cells.read()
+        if not cell.is_loaded and any(map(self.contains, self._some_keys(cell))):
+            return False
+        return not self.keys()
+
+    def _key(self, key: Any) -> Any:
+        """The key as it comes back from storage."""
+        if self._is_coerced_key(key):
+            return key
+        coerced = self._coerce_key(key, self._key_subject)
+        if coerced is None:
+            raise InvalidTypeError(f"{self._key_subject} cannot be None")
+        return coerced if self._same_nan is None else self._same_nan(coerced)
+
+    def _wanted(self, key: Any) -> Any:
+        """The same for a key that is looked for; GONE for one that does not fit the type, so that it is not there.
+
+        A dict would find 1 when 1.0 is looked for; how an entry is looked for must not depend on the size of the map.
+        """
+        try:
+            return self._key(key)
+        except InvalidTypeError:
+            return GONE
+
+    def _stored(self, value: Any) -> Any:
+        if not self._is_coerced_value(value):
+            value = self._coerce_value(value, self._value_subject)
+        value = copy_value(value) if self._copies else value
+        ttl = self._table.ttl
+        return value if ttl is None else (value, ttl.expiry(self._scope.clock))
+
+    def _is_alive(self, element: Any) -> bool:
+        # A value of None that was stored before there was a time to live has no expiry to be paired with.
+        return element is None or element[1] is None or element[1] > self._scope.clock
+
+    def _is_seen(self, element: Any) -> bool:
+        ttl = self._table.ttl
+        assert ttl is not None
+        return ttl.return_expired or self._is_alive(element)
+
+    def _alive(self, cell: MapCell, key: Any, element: Any) -> Any:
+        """The value of an entry if it is to be seen; drops the entry when it has expired, or prolongs its life."""
+        ttl, now = self._table.ttl, self._scope.clock
+        assert ttl is not None
+        if element is None:
+            return None
+        if not self._is_alive(element):
+            cell.remove(key)
+            return copy_value(element[0]) if ttl.return_expired else None
+        if ttl.on_read and element[1] != ttl.expiry(now):
+            cell.put(key, (element[0], ttl.expiry(now)))
+        return copy_value(element[0])
+
+    def _some_keys(self, cell: MapCell) -> list[Any]:
+        """Keys of entries that are likely to be there."""
+        return self._entries.some_keys(max(cell.ranges, key=lambda place: place.stop - place.start))
+
+    def _loaded(self) -> MapCell:
+        """The cell of the current key, with all its entries."""
+        cell: MapCell = self._cells.read()
+        if not cell.is_loaded:
+            self._load(cell)
+        return cell
+
+    def _look_up(self, cell: MapCell, key: Any) -> Any:
+        """The element of an entry of which nothing is known yet."""
+        cell.look_ups += 1
+        if cell.look_ups * LOOK_UP_COST > cell.size:
+            self._load(cell)
+            return cell.entries.get(key, GONE)
+        element = cell.entries[key] = self._found(cell, key)
+        return element
+
+    def _found(self, cell: MapCell, key: Any) -> Any:
+        """What the newest run that knows the entry says about it."""
+        try:
+            probe = self._entries.probe(key)
+        except InvalidTypeError:
+            return GONE
+        for place in reversed(cell.ranges):
+            row = probe.find(place)
+            if row is not None:
+                is_gone = self._entries.action(place.section, row) == REMOVED
+                return GONE if is_gone else self._entries.element(place.section, row)
+        return GONE
+
+    def _load(self, cell: MapCell) -> None:
+        """Reads all entries of a map."""
+        entries = cell.stored()
+        for place in cell.ranges:
+            starts, stops = np.array([place.start]), np.array([place.stop])
+            self._entries.read(place.section, starts, stops).repeat([entries], stops - starts)
+        cell.load(entries)
+
+    def _read(self, matches: list[Match], cells: list[MapCell]) -> None:
+        """Reads the maps that are small; of others it is noted where their entries are.
+
+        A cell that is loaded was cleared: what is stored for it is void.
+        """
+        found = [(match, *match.run.section.extents(ACTION, match.rows)) for match in matches]
+        sizes = np.zeros(len(cells), dtype=np.int64)
+        for match, starts, stops in found:
+            sizes[match.positions] += stops - starts
+        maps = [cell.stored() for cell in cells]
+        for match, starts, stops in found:
+            section, positions = match.run.section, match.positions
+            small = sizes[positions] <= SMALL_MAP
+            if small.any():
+                read = self._entries.read(section, starts[small], stops[small])
+                read.repeat([maps[position] for position in positions[small].tolist()], (stops - starts)[small])
+            for index in np.flatnonzero(~small).tolist():
+                cell = cells[positions[index]]
+                if not cell.is_loaded:
+                    cell.ranges += (EntryRange(section, int(starts[index]), int(stops[index])),)
+        for cell, size, entries in zip(cells, sizes.tolist(), maps, strict=True):
+            cell.size = size
+            if size <= SMALL_MAP and not cell.is_loaded:
+                cell.load(entries)
+
+    def forget_keys(self) -> None:
+        """Lets go of what is in memory."""
+        self._cells.forget_keys()
+
+    def end_epoch(self) -> None:
+        """Writes the entries that have changed, and where older entries are void."""
+        changed = self._cells.changed()
+        if changed is not None:
+            keys, cells = changed
+            lengths = np.array([len(cell.actions) for cell in cells], dtype=np.int64)
+            lists = sorted_lists(lengths, self._columns(_happened(cells)))
+            cleared = pa.array([cell.cleared for cell in cells], pa.bool_())
+            self._table.append(keys, {CLEAR: cleared, **lists}, {ELEMENT_COUNT: int(lengths.sum())})
+        self._table.merge_small_runs(self._scope.clock)
+
+    def _columns(self, happened: Happened) -> dict[str, pa.Array]:
+        try:
+            return self._entries.to_columns(happened)
+        except InvalidTypeError as error:
+            raise InvalidTypeError(f"{self._label}: {error}") from error
+
+
+def _happened(cells: list[MapCell]) -> Happened:
+    """What happened to the entries of several keys."""
+    keys: list[Any] = []
+    actions: list[int] = []
+    elements: list[Any] = []
+    for cell in cells:
+        keys.extend(cell.actions)
+        actions.extend(cell.actions.values())
+        elements.extend(map(cell.entries.get, cell.actions))
+    happened = np.array(actions, dtype=np.int8)
+    for index in np.flatnonzero(happened == REMOVED).tolist():
+        elements[index] = None
+    return Happened(keys, happened, elements)
+
+
+def _sort_entries_of_earlier_versions(table: StateTable) -> None:
+    """Rewrites, once, the runs of versions that kept the entries of a map in the order of insertion."""
+    for run in table.store.runs:
+        if ELEMENT_COUNT not in run.meta:
+            batch = with_sorted_entries(run.batch)
+            table.store.replace([run], batch, {**run.meta, ELEMENT_COUNT: len(batch.column(ACTION).flatten())})
+
+
+def _key_check(handler: TypeHandler, same_nan: Callable[[Any], Any] | None) -> Callable[[Any], bool]:
+    """Whether a key is as it comes back from storage, every NaN in it the one object that stands for all."""
+    is_coerced = CheckSource.compiled(handler, takes_none=False)
+    if same_nan is None:
+        return is_coerced
+    return lambda key: is_coerced(key) and same_nan(key) is key

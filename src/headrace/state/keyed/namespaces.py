@@ -1,0 +1,182 @@
+"""Namespaces: state of a key that is kept apart for each window, say, of the key.
+
+State of a (key, namespace) is stored as state of a key is: in rows with a hash and a key in canonical form. That key is
+the pair. The upper half of its hash is that of the key alone, and so decides the same key group, at any parallelism;
+the lower half tells the namespaces of a key apart, so that a key may have many.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.errors import StateError
+from headrace.state.keys import KeyColumn
+from headrace.state.keys.encoding import ClassRegistry, KeyEncoder
+from headrace.state.keys.hashing import hash_array
+from headrace.state.runs import HASH
+from headrace.state.runs.layout import KEY
+from headrace.state.runs.lookup import order_of_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import numpy.typing as npt
+
+    from headrace.common.typeinfo import Json
+    from headrace.state.keyed.scope import KeyScope
+    from headrace.state.keys import KeyCodec
+    from headrace.state.keys.entries import AnyKeyEntry, NoKey
+    from headrace.state.runs import RunStore
+
+Namespace = bytes | int | None
+"""What states and timers of one key are told apart by: the end of a window, say. None: by nothing."""
+
+_SIGN: Final = 1 << 63
+_UPPER_HALF: Final = np.uint64(0xFFFFFFFF00000000)
+_LOWER_HALF: Final = np.uint64(0xFFFFFFFF)
+
+
+class NamespacedKey:
+    """A pair of key and namespace in one epoch.
+
+    Attributes:
+        key: the entry of the key.
+        namespace: the namespace.
+        ordinal: the place of the pair among those of the epoch.
+    """
+
+    __slots__ = ("key", "namespace", "ordinal")
+
+    def __init__(self, key: AnyKeyEntry, namespace: bytes | int, ordinal: int) -> None:
+        self.key = key
+        self.namespace = namespace
+        self.ordinal = ordinal
+
+
+class NamespacedKeys:
+    """All pairs that were met in one epoch, numbered in the order in which they were met."""
+
+    def __init__(self) -> None:
+        self.all: list[NamespacedKey] = []
+        self._known: dict[tuple[int, bytes | int], NamespacedKey] = {}
+        self._encoder = KeyEncoder(ClassRegistry())
+        self._columns: list[KeyColumn] = []
+        self._encoded = 0
+
+    def pair(self, key: AnyKeyEntry | NoKey, namespace: Namespace) -> NamespacedKey:
+        """The entry of a pair.
+
+        Raises:
+            StateError: when there is no key, or no namespace.
+        """
+        identity = (key.ordinal, _given(namespace))
+        found = self._known.get(identity)
+        if found is None:
+            found = self._known[identity] = NamespacedKey(key, identity[1], len(self.all))  # type: ignore[arg-type]
+            self.all.append(found)
+        return found
+
+    def columns(self, start: int, stop: int) -> KeyColumn:
+        """The pairs with the ordinals from ``start`` up to ``stop``, in canonical form."""
+        if self._encoded < len(self.all):
+            self._columns.append(self._encode(self.all[self._encoded :]))
+            self._encoded = len(self.all)
+        if len(self._columns) > 1:
+            self._columns = [KeyColumn.concat(self._columns)]
+        return self._columns[0].slice(start, stop)
+
+    def take(self, ordinals: npt.NDArray[np.int64]) -> KeyColumn:
+        """The pairs with these ordinals."""
+        return self.columns(0, len(self.all)).take(ordinals)
+
+    def _encode(self, pairs: list[NamespacedKey]) -> KeyColumn:
+        encode = self._encoder.encode
+        values = pa.array([encode((pair.key.raw, pair.namespace)) for pair in pairs], pa.binary())
+        return KeyColumn(values, _hashes(np.array([pair.key.hash for pair in pairs], np.uint64), values))
+
+
+class NamespaceScope:
+    """The pairs of key and namespace of an epoch, and the current one.
+
+    Attributes:
+        entries: the pairs.
+        upcoming: keys whose state will be used in the current namespace: it is read together, once one of them asks.
+
+    Args:
+        keys: the keys of the operator, the current one, and the current namespace.
+    """
+
+    def __init__(self, keys: KeyScope) -> None:
+        self._keys = keys
+        self._last: NamespacedKey | None = None
+        self.entries = NamespacedKeys()
+        self.upcoming: Iterable[AnyKeyEntry] = ()
+
+    @property
+    def current(self) -> NamespacedKey:
+        """The current key with the current namespace."""
+        key, namespace, last = self._keys.current, self._keys.namespace, self._last
+        if last is None or last.key is not key or last.namespace != namespace:
+            upcoming, self.upcoming = self.upcoming, ()
+            for other in upcoming:
+                self.entries.pair(other, namespace)
+            last = self._last = self.entries.pair(key, namespace)
+        return last
+
+    @property
+    def clock(self) -> int:
+        """The processing time of the epoch, in milliseconds."""
+        return self._keys.clock
+
+    def forget_keys(self) -> None:
+        """Lets go of the pairs of the epoch."""
+        self._last = None
+        self.entries = NamespacedKeys()
+        self.upcoming = ()
+
+
+def namespaced(codec: KeyCodec) -> Json:
+    """What has to be the same for stored pairs of such keys and namespaces to be readable."""
+    return {"key": codec.to_json(), "namespace": True}
+
+
+def take_over(earlier: RunStore, store: RunStore, codec: KeyCodec) -> None:
+    """Moves, once, what earlier versions stored: all pairs of a key had the hash of the key, in a store of its own."""
+    for run in list(earlier.runs):
+        batch = run.batch
+        values = batch.column(KEY)
+        keys = KeyColumn(values, _hashes(batch.column(HASH).to_numpy(), values))
+        order = order_of_keys(keys)
+        batch = batch.take(pa.array(order))
+        renewed = batch.set_column(batch.schema.get_field_index(HASH), HASH, pa.array(keys.hashes[order]))
+        store.append(renewed, {**run.meta, "keys": namespaced(codec)})
+        earlier.drop(run)
+
+
+def ordered_bytes(namespace: bytes | int) -> bytes:
+    """A namespace as bytes that are ordered as integers, or bytes, are."""
+    if isinstance(namespace, bytes):
+        return b"b" + namespace
+    # The sign bit is turned over so that the bytes are ordered as the integers are.
+    return b"i" + (namespace + _SIGN).to_bytes(8, "big")
+
+
+def namespace_of(data: bytes) -> Namespace:
+    """The namespace that :func:`ordered_bytes` gave, or None for no bytes."""
+    if not data:
+        return None
+    return data[1:] if data[:1] == b"b" else int.from_bytes(data[1:], "big") - _SIGN
+
+
+def _hashes(of_keys: npt.NDArray[np.uint64], pairs: pa.Array) -> npt.NDArray[np.uint64]:
+    hashes: npt.NDArray[np.uint64] = (of_keys & _UPPER_HALF) | (hash_array(pairs) & _LOWER_HALF)
+    return hashes
+
+
+def _given(namespace: Any) -> bytes | int:
+    if type(namespace) is int or type(namespace) is bytes:
+        return namespace
+    raise StateError(f"state of a key and namespace is used while the namespace is {namespace!r}, not an int or bytes")

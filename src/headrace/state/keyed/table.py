@@ -1,0 +1,173 @@
+"""What the kinds of keyed state have in common: their runs, reading many keys at once, writing what has changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.columns import array_to_values, values_to_array
+from headrace.common.errors import StateMigrationError
+from headrace.state.runs import HASH, SORT
+from headrace.state.runs.layout import EXPIRY, KEY, KEY_ORDER, KIND, VALUE
+from headrace.state.runs.lookup import find_rows, order_of_keys
+from headrace.state.runs.merging import merge_small_runs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy.typing as npt
+
+    from headrace.common.typeinfo import Json, TypeInformation
+    from headrace.state.descriptors import StateDescriptor
+    from headrace.state.keyed.scope import Entries
+    from headrace.state.keys import KeyColumn
+    from headrace.state.runs import Run, RunStore
+    from headrace.state.ttl import TtlPolicy
+
+    Indices = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Rows of one run that belong to some of the keys that were asked for.
+
+    Attributes:
+        run: the run.
+        positions: which of the keys.
+        rows: the row of each in the run's section.
+    """
+
+    run: Run
+    positions: Indices
+    rows: Indices
+
+    def column(self, name: str) -> pa.Array:
+        """The values of the rows in one column."""
+        return self.run.section.take(name, self.rows)
+
+    def has(self, name: str) -> bool:
+        """Whether the run has that column."""
+        return name in self.run.section.schema.names
+
+
+class StateTable:
+    """The stored side of one keyed state.
+
+    Args:
+        store: its runs.
+        descriptor: what the program says about it.
+        keys: how the keys are stored that it is kept by, as JSON.
+
+    Raises:
+        StateMigrationError: when what is stored does not fit the descriptor or the key's type.
+    """
+
+    def __init__(self, store: RunStore, descriptor: StateDescriptor, keys: Json) -> None:
+        self.store = store
+        self.ttl: TtlPolicy | None = descriptor.ttl
+        self._meta: dict[str, Any] = {
+            KIND: descriptor.kind,
+            SORT: KEY_ORDER,
+            "types": descriptor.stored_types(),
+            "keys": keys,
+        }
+        if self.ttl is not None:
+            self._meta["ttl"] = True
+        for run in store.runs:
+            self._check(run.meta, descriptor)
+
+    def _check(self, stored: dict[str, Any], descriptor: StateDescriptor) -> None:
+        for entry, what in ((KIND, "kind"), ("types", "type"), ("keys", "key type")):
+            if stored.get(entry) != self._meta[entry]:
+                raise StateMigrationError(
+                    f"the state {descriptor.name!r} was stored with another {what}: stored {stored.get(entry)}, "
+                    f"declared {self._meta[entry]}; give the state another name, or restore the old declaration"
+                )
+
+    def find(self, keys: KeyColumn, stops: Callable[[Match], npt.NDArray[np.bool_]] | None = None) -> list[Match]:
+        """Where the keys are in the runs, oldest run first.
+
+        Runs are searched from the newest to the oldest; a key is not searched for in older runs than one in which
+        ``stops`` is true for its row (by default, in which it was found).
+        """
+        order = order_of_keys(keys)
+        remaining = keys.take(order)
+        matches = []
+        for run in reversed(self.store.runs):
+            if not len(order):
+                break
+            found, rows = find_rows(run, remaining)
+            if not len(found):
+                continue
+            match = Match(run, order[found], rows)
+            matches.append(match)
+            keep = np.ones(len(order), dtype=bool)
+            keep[found if stops is None else found[stops(match)]] = False
+            remaining, order = remaining.take(np.flatnonzero(keep)), order[keep]
+        return matches[::-1]
+
+    def append(self, keys: KeyColumn, columns: dict[str, pa.Array], more_meta: dict[str, Any] | None = None) -> None:
+        """Writes a run of rows that are sorted by key already."""
+        arrays = {HASH: pa.array(keys.hashes), KEY: keys.values, **columns}
+        self.store.append(pa.RecordBatch.from_pydict(arrays), {**self._meta, **(more_meta or {})})
+
+    def merge_small_runs(self, now: int) -> None:
+        """Merges runs when they have piled up; bounded work. ``now`` is the epoch's processing time."""
+        merge_small_runs(self.store, now)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is stored for any key."""
+        return not self.store.runs
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """How the elements of a state become columns and back.
+
+    With a time to live an element is kept in memory as a pair of value and expiry (ms of processing time; None for one
+    that was stored before the state had a time to live), else as the value itself.
+    """
+
+    type: TypeInformation
+    expires: bool
+
+    def to_columns(self, elements: Sequence[Any]) -> dict[str, pa.Array]:
+        """The columns of the elements; None, or a pair with None in front, is null."""
+        if not self.expires:
+            return {VALUE: values_to_array(self.type, elements)}
+        values = [None if element is None else element[0] for element in elements]
+        expiries = [None if element is None else element[1] for element in elements]
+        return {VALUE: values_to_array(self.type, values), EXPIRY: pa.array(expiries, pa.int64())}
+
+    def from_columns(self, values: pa.Array, expiries: pa.Array | None) -> list[Any]:
+        """The elements of columns; a null without expiry is None."""
+        elements = array_to_values(self.type, values)
+        if not self.expires:
+            return elements
+        times = [None] * len(elements) if expiries is None else expiries.to_pylist()
+        pairs = zip(elements, times, strict=True)
+        return [None if value is None and expiry is None else (value, expiry) for value, expiry in pairs]
+
+
+def changed_keys(entries: Entries, ordinals: Indices) -> tuple[KeyColumn, Indices]:
+    """The keys with these ordinals, sorted, and the ordinals in that order."""
+    keys = entries.take(ordinals)
+    order = order_of_keys(keys)
+    return keys.take(order), ordinals[order]
+
+
+def gathered(parts: list[tuple[Indices, pa.Array]], count: int) -> pa.Array | None:
+    """One array of ``count`` values from parts that say where their values go; null where none does."""
+    if not parts:
+        return None
+    place = np.full(count, -1, dtype=np.int64)
+    start = 0
+    for positions, array in parts:
+        place[positions] = np.arange(start, start + len(array))
+        start += len(array)
+    whole = pa.concat_arrays([array for _, array in parts])
+    return whole.take(pa.array(place, mask=place < 0))

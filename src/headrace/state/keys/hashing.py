@@ -1,0 +1,216 @@
+"""Hashes of keys: unsigned, 64 bits, the same in every process, on every machine and in every version.
+
+Integers are hashed by the finaliser of splitmix64, strings and bytes by XXH64 with seed 0. State and key groups depend
+on these figures for ever: never change them (golden values are frozen in the tests).
+"""
+
+from __future__ import annotations
+
+import sys
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.errors import InvalidTypeError
+from headrace.state.keys import xxh64
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Hashes: TypeAlias = npt.NDArray[np.uint64]
+    Indices: TypeAlias = npt.NDArray[np.int64]
+
+if sys.byteorder != "little":  # pragma: no cover
+    raise ImportError("headrace reads Arrow buffers as little-endian integers")
+
+SCALAR_ROWS: Final = 12
+"""Up to this many strings are hashed one by one: a handful of numpy calls would cost more."""
+
+_GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1: Final = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2: Final = np.uint64(0x94D049BB133111EB)
+
+_P1, _P2, _P3, _P4, _P5 = (np.uint64(prime) for prime in xxh64.PRIMES)
+_SEEDS: Final = np.array(xxh64.SEEDS, dtype=np.uint64)
+_STRIPE: Final = 32
+_LANE: Final = 8
+_WORD: Final = 4
+
+
+def hash_int64(values: npt.NDArray[np.int64]) -> Hashes:
+    """The hash of each integer."""
+    hashes = values.view(np.uint64) + _GOLDEN
+    hashes ^= hashes >> np.uint64(30)
+    hashes *= _MIX_1
+    hashes ^= hashes >> np.uint64(27)
+    hashes *= _MIX_2
+    hashes ^= hashes >> np.uint64(31)
+    return hashes
+
+
+def hash_array(array: pa.Array) -> Hashes:
+    """The hash of each value of an integer, string or binary array (of any width, dictionary-encoded or not).
+
+    Raises:
+        InvalidTypeError: for another type, an integer beyond 64 bits signed, or a null.
+    """
+    array = canonical(array)
+    if array.null_count:
+        raise InvalidTypeError("a null has no hash: keys must not be null")
+    if pa.types.is_int64(array.type):
+        return hash_int64(int64_view(array))
+    return _hash_binary(array)
+
+
+def canonical(array: pa.Array) -> pa.Array:
+    """The same values as int64, string or binary: the three layouts that keys are kept in.
+
+    Raises:
+        InvalidTypeError: for another type or an integer beyond 64 bits signed.
+    """
+    type_ = array.type
+    if pa.types.is_int64(type_) or pa.types.is_string(type_) or pa.types.is_binary(type_):
+        return array
+    if pa.types.is_dictionary(type_):
+        return canonical(array.dictionary_decode())
+    target = _canonical_type(type_)
+    try:
+        return array.cast(target)
+    except pa.ArrowInvalid as error:
+        raise InvalidTypeError(f"a key of type {type_} does not fit {target}: {error}") from error
+
+
+def int64_view(array: pa.Array) -> npt.NDArray[np.int64]:
+    """The values of an int64 array without nulls, not copied."""
+    view: npt.NDArray[np.int64] = array.to_numpy(zero_copy_only=True)
+    return view
+
+
+def _canonical_type(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_integer(type_) or pa.types.is_boolean(type_):
+        return pa.int64()
+    if pa.types.is_large_string(type_) or pa.types.is_string_view(type_):
+        return pa.string()
+    if pa.types.is_large_binary(type_) or pa.types.is_fixed_size_binary(type_) or pa.types.is_binary_view(type_):
+        return pa.binary()
+    raise InvalidTypeError(f"values of Arrow type {type_} cannot be hashed as keys")
+
+
+def binary_parts(array: pa.Array) -> tuple[Indices, memoryview]:
+    """The offsets (one more than there are rows) and the data of a string or binary array, slices heeded."""
+    _, offsets, data = array.buffers()
+    if offsets is None or not len(array):
+        return np.zeros(len(array) + 1, dtype=np.int64), memoryview(b"")
+    positions = np.frombuffer(offsets, dtype=np.int32, count=len(array) + 1, offset=array.offset * 4)
+    return positions.astype(np.int64), memoryview(b"" if data is None else data).cast("B")
+
+
+def _hash_binary(array: pa.Array) -> Hashes:
+    offsets, data = binary_parts(array)
+    if len(array) <= SCALAR_ROWS:
+        bounds = pairwise(offsets.tolist())
+        return np.array([xxh64.digest(data[start:end]) for start, end in bounds], dtype=np.uint64)
+    return _Reader(data).hash(offsets[:-1], np.diff(offsets))
+
+
+class _Reader:
+    """XXH64 of many byte strings in one buffer, all of them advancing together, lane by lane.
+
+    The buffer is seen through views whose elements overlap (an integer begins at every byte), so that taking a lane of
+    every string is one gather; no lane reaches beyond its string, so nothing outside the buffer is read.
+    """
+
+    def __init__(self, data: memoryview) -> None:
+        self._bytes = np.frombuffer(data, dtype=np.uint8)
+        self._words = _overlapping(data, "<u4")
+        self._lanes = _overlapping(data, "<u8")
+
+    def hash(self, starts: Indices, lengths: Indices) -> Hashes:
+        hashes = self._stripes(starts, lengths)
+        hashes += lengths.view(np.uint64)
+        ends = starts + lengths
+        position = starts + (lengths & ~(_STRIPE - 1))
+        for _ in range(_STRIPE // _LANE - 1):
+            position = self._step(hashes, position, ends, _LANE)
+        position = self._step(hashes, position, ends, _WORD)
+        for _ in range(_WORD - 1):
+            position = self._step(hashes, position, ends, 1)
+        return _avalanche(hashes)
+
+    def _step(self, hashes: Hashes, position: Indices, ends: Indices, width: int) -> Indices:
+        """Take ``width`` bytes more of every string that still has them; returns the new positions."""
+        has = position + width <= ends
+        if has.all():
+            hashes[:] = self._mix(hashes, position, width)
+            return position + width
+        rows = np.flatnonzero(has)
+        if len(rows):
+            hashes[rows] = self._mix(hashes[rows], position[rows], width)
+            position = position + width * has
+        return position
+
+    def _mix(self, hashes: Hashes, position: Indices, width: int) -> Hashes:
+        if width == _LANE:
+            mixed = hashes ^ _round(np.zeros_like(hashes), self._lanes[position])
+            return _rotate(mixed, 27) * _P1 + _P4
+        if width == _WORD:
+            mixed = hashes ^ (self._words[position].astype(np.uint64) * _P1)
+            return _rotate(mixed, 23) * _P2 + _P3
+        mixed = hashes ^ (self._bytes[position].astype(np.uint64) * _P5)
+        return _rotate(mixed, 11) * _P1
+
+    def _stripes(self, starts: Indices, lengths: Indices) -> Hashes:
+        """The state after the whole stripes of 32 bytes, before the length is added."""
+        hashes = np.full(len(starts), _P5, dtype=np.uint64)
+        rows = np.flatnonzero(lengths >= _STRIPE)
+        if len(rows):
+            # The longest first: those that still have a stripe are then always the first ones.
+            rows = rows[np.argsort(-lengths[rows], kind="stable")]
+            hashes[rows] = self._whole_stripes(starts[rows], lengths[rows] // _STRIPE)
+        return hashes
+
+    def _whole_stripes(self, starts: Indices, counts: Indices) -> Hashes:
+        """The same for strings that have such stripes, the longest first."""
+        state = np.repeat(_SEEDS[:, None], len(starts), axis=1)
+        for stripe in range(int(counts[0])):
+            active = int(np.count_nonzero(counts > stripe))
+            for lane in range(4):
+                values = self._lanes[starts[:active] + (stripe * _STRIPE + lane * _LANE)]
+                state[lane, :active] = _round(state[lane, :active], values)
+        return _converge(state)
+
+
+def _overlapping(data: memoryview, dtype: str) -> npt.NDArray[Any]:
+    size = np.dtype(dtype).itemsize
+    count = max(0, data.nbytes - size + 1)
+    return np.ndarray(shape=(count,), dtype=dtype, buffer=data if count else b"\0" * size, strides=(1,))
+
+
+def _round(state: Hashes, lanes: Hashes) -> Hashes:
+    return _rotate(state + lanes * _P2, 31) * _P1
+
+
+def _rotate(values: Hashes, bits: int) -> Hashes:
+    rotated = values << np.uint64(bits)
+    rotated |= values >> np.uint64(64 - bits)
+    return rotated
+
+
+def _converge(state: npt.NDArray[np.uint64]) -> Hashes:
+    hashes = _rotate(state[0], 1) + _rotate(state[1], 7) + _rotate(state[2], 12) + _rotate(state[3], 18)
+    for accumulator in state:
+        hashes ^= _round(np.zeros_like(accumulator), accumulator)
+        hashes *= _P1
+        hashes += _P4
+    return hashes
+
+
+def _avalanche(hashes: Hashes) -> Hashes:
+    hashes ^= hashes >> np.uint64(33)
+    hashes *= _P2
+    hashes ^= hashes >> np.uint64(29)
+    hashes *= _P3
+    hashes ^= hashes >> np.uint64(32)
+    return hashes

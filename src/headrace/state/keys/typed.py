@@ -1,0 +1,155 @@
+"""Keys whose type is declared: from values to plain tuples and back, and from Arrow columns straight to bytes.
+
+A record (tuple, row, named tuple, dataclass) is encoded as the tuple of its fields: its class is known from the type.
+Columns of integers, booleans, strings and bytes, and records of those, are encoded without making Python objects; the
+bytes are those that :mod:`headrace.state.keys.encoding` gives.
+"""
+
+from __future__ import annotations
+
+from struct import pack
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.common.errors import InvalidTypeError
+from headrace.common.typeinfo import (
+    BasicType,
+    BasicTypeInfo,
+    CompositeTypeInfo,
+    DataclassTypeInfo,
+    NamedTupleTypeInfo,
+    PickledBytesTypeInfo,
+    RowTypeInfo,
+    TupleTypeInfo,
+)
+from headrace.common.values import basic_handler_of, record_handler_of
+from headrace.state.keys.encoding import TAG_BYTES, TAG_INT, TAG_STRING, TAG_TUPLE
+from headrace.state.keys.hashing import binary_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+
+    from headrace.common.typeinfo import TypeInformation
+
+_INTEGERS: Final = frozenset({BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG})
+INTEGERS: Final = _INTEGERS | {BasicType.BOOLEAN}
+STRINGS: Final = frozenset({BasicType.STRING, BasicType.CHAR})
+_RECORDS: Final = (TupleTypeInfo, RowTypeInfo, NamedTupleTypeInfo, DataclassTypeInfo)
+_FIXED_SIZE: Final = 9
+_HEAD_SIZE: Final = 5
+
+
+def check_key_type(type_: TypeInformation) -> None:
+    """Refuse types whose values cannot be keys.
+
+    Raises:
+        InvalidTypeError: for lists, arrays, maps and dicts, which are not hashable in Python, also within a record.
+    """
+    if isinstance(type_, BasicTypeInfo | PickledBytesTypeInfo):
+        return
+    if not isinstance(type_, _RECORDS) or (isinstance(type_, RowTypeInfo) and type_.changelog):
+        raise InvalidTypeError(f"values of {type_} cannot be keys: they are not hashable")
+    for field in type_.field_types:
+        check_key_type(field)
+
+
+def is_integer_type(type_: TypeInformation) -> bool:
+    """Whether the values are integers of up to 64 bits, so that the order of their canonical form is their own."""
+    return isinstance(type_, BasicTypeInfo) and type_.basic_type in _INTEGERS
+
+
+def needs_python(type_: TypeInformation) -> bool:
+    """Whether the columns of this type must go through Python objects to be encoded."""
+    if isinstance(type_, BasicTypeInfo):
+        return type_.basic_type not in INTEGERS | STRINGS | {BasicType.BYTES}
+    return not isinstance(type_, CompositeTypeInfo) or any(map(needs_python, type_.field_types))
+
+
+def has_nulls(array: pa.Array) -> bool:
+    """Whether anything in the column, at any depth, is null."""
+    if array.null_count:
+        return True
+    return pa.types.is_struct(array.type) and any(has_nulls(child) for child in array.flatten())
+
+
+def to_plain(type_: TypeInformation) -> Callable[[Any], Any] | None:
+    """What turns a value of the type into one made of tuples; None when it is that already."""
+    if not isinstance(type_, CompositeTypeInfo):
+        return None
+    parts = [to_plain(field) for field in type_.field_types]
+    if isinstance(type_, TupleTypeInfo | NamedTupleTypeInfo) and not any(parts):
+        return None
+    fields_of = record_handler_of(type_).fields_of
+
+    def convert(value: Any) -> Any:
+        if value is None:
+            return None
+        return tuple(part(item) if part else item for part, item in zip(parts, fields_of(value), strict=True))
+
+    return convert
+
+
+def from_plain(type_: TypeInformation) -> Callable[[Any], Any] | None:
+    """What turns a decoded value back into one of the type; None when it is that already."""
+    if isinstance(type_, BasicTypeInfo):
+        restore = basic_handler_of(type_).from_equal
+        return None if restore is None else lambda value: None if value is None else restore(value)
+    if not isinstance(type_, CompositeTypeInfo):
+        return None
+    parts = [from_plain(field) for field in type_.field_types]
+    if isinstance(type_, TupleTypeInfo) and not any(parts):
+        return None
+    build = record_handler_of(type_).build
+
+    def convert(value: Any) -> Any:
+        if value is None:
+            return None
+        return build([part(item) if part else item for part, item in zip(parts, value, strict=True)])
+
+    return convert
+
+
+def encode_column(array: pa.Array) -> pa.Array:
+    """The encoded keys of a column without nulls whose type does not :func:`needs_python`."""
+    parts: list[Any] = []
+    _collect(parts, array)
+    return pc.binary_join_element_wise(*parts, b"").cast(pa.binary())
+
+
+def _collect(parts: list[Any], array: pa.Array) -> None:
+    """Appends the pieces that, one after the other, are the encoded values of the column."""
+    type_ = array.type
+    if pa.types.is_struct(type_):
+        parts.append(pa.scalar(pack("<BI", TAG_TUPLE, type_.num_fields), pa.binary()))
+        for child in array.flatten():
+            _collect(parts, child)
+    elif pa.types.is_string(type_) or pa.types.is_binary(type_):
+        parts += [_heads(array), array.cast(pa.binary())]
+    else:
+        parts.append(_integers(array.cast(pa.int64())))
+
+
+def _integers(array: pa.Array) -> pa.Array:
+    cells = np.empty((len(array), _FIXED_SIZE), dtype=np.uint8)
+    cells[:, 0] = TAG_INT
+    cells[:, 1:] = array.to_numpy(zero_copy_only=True).astype("<i8", copy=False).view(np.uint8).reshape(-1, 8)
+    return _binary_of(cells)
+
+
+def _heads(array: pa.Array) -> pa.Array:
+    offsets, _ = binary_parts(array)
+    cells = np.empty((len(array), _HEAD_SIZE), dtype=np.uint8)
+    cells[:, 0] = TAG_STRING if pa.types.is_string(array.type) else TAG_BYTES
+    cells[:, 1:] = np.diff(offsets).astype("<u4").view(np.uint8).reshape(-1, 4)
+    return _binary_of(cells)
+
+
+def _binary_of(cells: npt.NDArray[np.uint8]) -> pa.Array:
+    rows, width = cells.shape
+    offsets = np.arange(0, (rows + 1) * width, width, dtype=np.int32)
+    return pa.Array.from_buffers(pa.binary(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(cells)])

@@ -1,0 +1,8 @@
+"""Runs: sorted, immutable Arrow tables, their bytes in state files, looking keys up in them, merging them."""
+
+from __future__ import annotations
+
+from headrace.state.runs.layout import ELEMENT_COUNT, HASH, SORT
+from headrace.state.runs.run import ALL_HASHES, HashRange, Run, RunStore
+
+__all__ = ["ALL_HASHES", "ELEMENT_COUNT", "HASH", "SORT", "HashRange", "Run", "RunStore"]

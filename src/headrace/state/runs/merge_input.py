@@ -1,0 +1,118 @@
+"""What a merge of runs is given, and how rows of several runs are brought together by key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.state.runs.layout import HASH, KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy.typing as npt
+
+    from headrace.state.runs.run import Run
+
+    Indices = npt.NDArray[np.int64]
+    Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class MergeInput:
+    """Runs of one store that follow one another and are to become one.
+
+    Attributes:
+        runs: them, oldest first.
+        is_oldest: whether there is no older run, so that nothing is left that a tombstone could hide.
+        now: processing time in milliseconds, by which elements have expired or not.
+    """
+
+    runs: Sequence[Run]
+    is_oldest: bool
+    now: int
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """What the newest run says about itself."""
+        return self.runs[-1].meta
+
+    @property
+    def drops_expired(self) -> bool:
+        """Whether the state has a time to live at present."""
+        return bool(self.meta.get("ttl"))
+
+    def table(self, prepare: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None) -> pa.RecordBatch:
+        """All rows of all runs, oldest first, ``prepare``d; a column that some runs lack is null there."""
+        batches = [run.batch if prepare is None else prepare(run.batch) for run in self.runs]
+        schema = pa.unify_schemas([batch.schema for batch in batches])
+        return concat([_with_schema(batch, schema) for batch in batches])
+
+
+def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """One batch of the rows of several, which have the same columns."""
+    if len(batches) == 1:
+        return batches[0]
+    schema = batches[0].schema
+    arrays = [pa.concat_arrays([batch.column(index) for batch in batches]) for index in range(len(schema))]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def by_key(batch: pa.RecordBatch) -> tuple[Indices, Mask]:
+    """The stable order of rows by hash and key, and which of them, in that order, is the first one of its key."""
+    hashes = batch.column(HASH).to_numpy()
+    keys = batch.column(KEY)
+    order = np.argsort(hashes, kind="stable")
+    ordered = hashes[order]
+    repeated = np.flatnonzero(ordered[1:] == ordered[:-1]) + 1
+    same = same_values(keys, order[repeated], order[repeated - 1])
+    if not same.all():  # two keys have the same hash: their rows may be mixed
+        return _by_key_exactly(batch)
+    firsts = np.ones(len(order), dtype=bool)
+    firsts[repeated] = False
+    return order, firsts
+
+
+def _by_key_exactly(batch: pa.RecordBatch) -> tuple[Indices, Mask]:
+    sequence = pa.array(np.arange(batch.num_rows))
+    table = pa.table({HASH: batch.column(HASH), KEY: batch.column(KEY), "sequence": sequence})
+    columns = [(name, "ascending") for name in table.column_names]
+    order = np.asarray(pc.sort_indices(table, sort_keys=columns)).astype(np.int64)
+    firsts = np.ones(len(order), dtype=bool)
+    firsts[1:] = ~same_values(batch.column(KEY), order[1:], order[:-1])
+    return order, firsts
+
+
+def same_values(array: pa.Array, left: Indices, right: Indices) -> Mask:
+    """Whether the values at ``left`` are equal to those at ``right``, one by one."""
+    return np.asarray(pc.equal(array.take(pa.array(left)), array.take(pa.array(right)))).astype(bool)
+
+
+def lasts_of(firsts: Mask) -> Mask:
+    """Which rows are the last ones of their group, given the first ones."""
+    lasts = np.ones(len(firsts), dtype=bool)
+    lasts[:-1] = firsts[1:]
+    return lasts
+
+
+def _with_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    if batch.schema.equals(schema):
+        return batch
+    names = batch.schema.names
+    arrays = [batch.column(field.name) if field.name in names else _missing(field, batch) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _missing(field: pa.Field, batch: pa.RecordBatch) -> pa.Array:
+    """The column that a batch lacks: nulls; in a list column, as many as the other lists have elements."""
+    if not pa.types.is_list(field.type):
+        return pa.nulls(batch.num_rows, field.type)
+    model = next(batch.column(other.name) for other in batch.schema if pa.types.is_list(other.type))
+    lengths = model.value_lengths().to_numpy()
+    offsets = np.zeros(len(lengths) + 1, dtype=np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.nulls(int(offsets[-1]), field.type.value_type))

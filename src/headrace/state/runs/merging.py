@@ -1,0 +1,137 @@
+"""Merging runs: which function merges those of which kind, and which of them are merged within the task.
+
+A run says its kind in ``meta["kind"]``. Small recent runs are merged by the task itself, so that a store never has more
+than a few; :mod:`headrace.state.compaction` merges larger ones beside the epochs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.common.errors import StateError
+from headrace.state.runs.keyed_mergers import merge_lists, merge_maps, merge_values
+from headrace.state.runs.layout import ELEMENT_COUNT, KIND, SORT, SUBTASK_LIST, VALUE
+from headrace.state.runs.merge_input import MergeInput
+from headrace.state.runs.run import one_batch
+from headrace.state.timer_runs import TIMERS, described, merge_timers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from headrace.state.runs.run import Run, RunStore
+
+    Merger = Callable[[MergeInput], pa.RecordBatch | pa.Table | None]
+    Describe = Callable[[dict[str, Any], pa.RecordBatch], dict[str, Any]]
+
+
+INLINE_ROWS: Final = 1 << 18
+"""More rows, or elements of lists, are left to compaction, unless there are too many runs."""
+
+MANY_RUNS: Final = 5
+"""From more runs than this on, compaction merges even what is small or of unequal size."""
+
+MAX_RUNS: Final = 20
+"""How many runs a store may have when nobody compacts; then the newest are merged, however large they are."""
+
+GROWTH: Final = 2
+"""A run is merged with newer ones once these have half as many rows: a row is rewritten log2(rows) times or so."""
+
+
+def _unchanged(meta: dict[str, Any], _: pa.RecordBatch) -> dict[str, Any]:
+    return meta
+
+
+def _counted(meta: dict[str, Any], batch: pa.RecordBatch) -> dict[str, Any]:
+    return {**meta, ELEMENT_COUNT: len(batch.column(VALUE).flatten())}
+
+
+def register_merger(kind: str, merger: Merger, describe: Describe = _unchanged) -> None:
+    """Makes ``merger`` merge runs whose ``meta["kind"]`` is ``kind``.
+
+    It gets the runs, oldest first, and returns the rows of the merged run, sorted as the ``meta["sort"]`` of the
+    newest run says. It must be a pure function of them: compaction may run it in any process, which has to have
+    imported the module that calls this. Runs that say no kind keep all rows. ``describe`` is given the ``meta`` of
+    the newest run and the merged rows, and returns the ``meta`` of the merged run; it is needed where ``meta`` says
+    something about the rows of the run.
+    """
+    _MERGERS[kind] = (merger, describe)
+
+
+def merge_runs(runs: Sequence[Run], *, is_oldest: bool, now: int) -> tuple[pa.RecordBatch | None, dict[str, Any]]:
+    """The rows of the run that replaces ``runs`` (oldest first, following one another), and its ``meta``.
+
+    ``is_oldest`` says that no run is older than these, ``now`` is the processing time that expiry is judged by.
+
+    Raises:
+        StateError: when no merger of their kind is known in this process.
+    """
+    given = MergeInput(runs, is_oldest, now)
+    merger, describe = _merger_of(given.meta.get(KIND))
+    merged = merger(given)
+    if merged is None or not merged.num_rows:
+        return None, given.meta
+    batch = one_batch(merged)
+    return batch, describe(given.meta, batch)
+
+
+def _merger_of(kind: str | None) -> tuple[Merger, Describe]:
+    """How runs of a kind are merged; to keep all their rows without knowing them would be a guess."""
+    if kind is None:
+        return _merge_sorted, _unchanged
+    try:
+        return _MERGERS[kind]
+    except KeyError:
+        raise StateError(
+            f"runs of the kind {kind!r} cannot be merged in this process: it has not imported the module that calls "
+            f"register_merger({kind!r}, …)"
+        ) from None
+
+
+def merge_small_runs(store: RunStore, now: int) -> None:
+    """Merges the newest runs of a store where that is due. ``now`` is the processing time that expiry is judged by."""
+    runs = store.runs
+    start = _start_of_merge(runs)
+    if start < len(runs) - 1:
+        old = runs[start:]
+        table, meta = merge_runs(old, is_oldest=start == 0, now=now)
+        store.replace(old, table, meta)
+
+
+def _start_of_merge(runs: Sequence[Run]) -> int:
+    """The first of the runs that are to be merged with all that are newer."""
+    start = len(runs) - 1
+    if start < 0:
+        return start
+    rows = runs[start].weight
+    while start > 0 and runs[start - 1].weight <= GROWTH * rows and rows + runs[start - 1].weight <= INLINE_ROWS:
+        start -= 1
+        rows += runs[start].weight
+    # Too many: merge so that half of the allowed runs are left, and it is some time until that is due again.
+    return start if start < MAX_RUNS else MAX_RUNS // 2 - 1
+
+
+def _merge_sorted(given: MergeInput) -> pa.RecordBatch:
+    """All rows, in the order of the columns that ``meta["sort"]`` names; rows that are equal there stay in order."""
+    table = given.table()
+    columns = given.meta.get(SORT, [])
+    if not columns:
+        return table
+    sequence = pa.array(np.arange(table.num_rows))
+    keyed = pa.table([*(table.column(name) for name in columns), sequence], names=[*map(str, range(len(columns) + 1))])
+    order = pc.sort_indices(keyed, sort_keys=[(name, "ascending") for name in keyed.column_names])
+    return table.take(order)
+
+
+_MERGERS: dict[str, tuple[Merger, Describe]] = {
+    "value": (merge_values, _unchanged),
+    "reducing": (merge_values, _unchanged),
+    "aggregating": (merge_values, _unchanged),
+    "list": (merge_lists, _counted),
+    "map": (merge_maps, _counted),
+    TIMERS: (merge_timers, described),
+    SUBTASK_LIST: (_merge_sorted, _unchanged),
+}

@@ -1,0 +1,346 @@
+"""Sections: one Arrow record batch each, as bytes within a state file, with checksums that are verified when touched.
+
+A section is an encapsulated Arrow schema message and an encapsulated record batch message, uncompressed, so that its
+columns are read in place. The first ``head`` bytes (schema and metadata of the batch) have a checksum of their own,
+verified before Arrow parses them; the rest has one for each block of 256 KiB, verified before a column that reaches
+into the block is handed out, once in the life of the object.
+
+Columns are named as in the schema. ``name[]`` stands for the elements of all lists of a list column, one list after the
+other, so that some elements of a long list can be read, and verified, without the others.
+"""
+
+from __future__ import annotations
+
+import base64
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.errors import StateCorruptedError, StateError
+from headrace.state.runs.spans import spans_of_column, spans_of_offsets, spans_of_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy.typing as npt
+
+    from headrace.storage.folder import MappedFile
+
+    Indices = npt.NDArray[np.int64]
+
+BLOCK: Final = 256 * 1024
+"""Bytes that share one checksum."""
+
+FEW: Final = 32
+"""Up to this many rows are looked for one by one, so that the rest of a large run need not be verified."""
+
+STEP: Final = 4096
+"""Rows that are searched together then."""
+
+ELEMENTS: Final = "[]"
+"""Behind the name of a list column: the elements of its lists."""
+
+ALIGNMENT: Final = 64
+"""Sections begin at multiples of this many bytes."""
+
+_METADATA_SIZE_AT: Final = 4
+
+
+class Section:
+    """An immutable record batch that is in memory, in a file, or both.
+
+    Attributes:
+        rows: how many rows it has.
+        file: the file that holds it; empty while there is none.
+        offset: where in that file it begins.
+    """
+
+    __slots__ = (
+        "_batch",
+        "_buffer",
+        "_checks",
+        "_head",
+        "_length",
+        "_load",
+        "_mapped",
+        "_unverified",
+        "_verified",
+        "file",
+        "offset",
+        "rows",
+    )
+
+    file: str
+    offset: int
+    rows: int
+    _batch: pa.RecordBatch | None
+    _buffer: pa.Buffer | None
+    _checks: list[int] | None
+    _load: Callable[[], MappedFile] | None
+    _mapped: MappedFile | None
+    _verified: bytearray | None
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        if any(pa.types.is_dictionary(field.type) for field in batch.schema):
+            raise StateError(f"dictionary-encoded columns cannot be kept in state: {batch.schema}")
+        self.rows = batch.num_rows
+        self.file = ""
+        self.offset = 0
+        self._batch = batch
+        self._buffer = self._checks = self._load = self._mapped = self._verified = None
+        self._head = self._length = self._unverified = 0
+
+    @staticmethod
+    def stored(entry: dict[str, Any], file: str, load: Callable[[], MappedFile]) -> Section:
+        """A section that :meth:`describe` described; ``load`` gives the file when its bytes are needed.
+
+        ``file`` is empty for a section that is not in a file of its own but inside the version reference.
+        """
+        self = Section.__new__(Section)
+        self.rows = entry["rows"]
+        self.file = file
+        self.offset = entry["at"]
+        self._batch = self._buffer = self._mapped = None
+        self._head, self._length = entry["head"], entry["size"]
+        self._checks = np.frombuffer(base64.b64decode(entry["sums"]), dtype="<u4").tolist()
+        self._load = load
+        self._forget_verified()
+        return self
+
+    @property
+    def batch(self) -> pa.RecordBatch:
+        """All columns, verified.
+
+        Raises:
+            StateCorruptedError: when the file is missing or damaged; the message names it.
+        """
+        batch = self._opened()
+        self._verify(self._head, self._length)
+        return batch
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema; only the head of the section is verified."""
+        return self._opened().schema
+
+    def column(self, name: str) -> pa.Array:
+        """One column; only the blocks that hold it are verified.
+
+        Raises:
+            StateCorruptedError: when the file is missing or damaged; the message names it.
+        """
+        array = self._array(name)
+        if self._verified is not None:
+            self._verify_spans(spans_of_column(array))
+        return array
+
+    def rows_of(self, name: str, start: int, stop: int) -> pa.Array:
+        """Some consecutive values of one column; only the blocks that hold them are verified."""
+        array = self._array(name)
+        if self._verified is not None:
+            self._verify_spans(spans_of_rows(array, start, stop))
+        return array.slice(start, stop - start)
+
+    def take(self, name: str, rows: Indices) -> pa.Array:
+        """Some values of one column; when they are few, only the blocks that hold them are verified."""
+        return self.ranges_of(name, rows, rows + 1).take(pa.array(rows))
+
+    def ranges_of(self, name: str, starts: Indices, stops: Indices) -> pa.Array:
+        """One column, of which only these ranges of rows may be used: when they are few, no others are verified."""
+        array = self._array(name)
+        if self._verified is not None and len(starts):
+            few = len(starts) <= FEW
+            ranges = zip(starts.tolist(), stops.tolist(), strict=True) if few else [(0, len(array))]
+            self._verify_spans(chain.from_iterable(spans_of_rows(array, start, stop) for start, stop in ranges))
+        return array
+
+    def extents(self, name: str, rows: Indices) -> tuple[Indices, Indices]:
+        """Where the lists of these rows begin and end among the elements of a list column, which are not touched."""
+        array = self._array(name)
+        if self._verified is not None:
+            ranges = [(row, row + 1) for row in rows.tolist()] if len(rows) <= FEW else [(0, len(array))]
+            self._verify_spans(chain.from_iterable(spans_of_offsets(array, start, stop) for start, stop in ranges))
+        offsets = array.offsets.to_numpy()
+        return offsets[rows].astype(np.int64), offsets[rows + 1].astype(np.int64)
+
+    def lower_bounds(self, name: str, values: npt.NDArray[np.uint64]) -> Indices:
+        """Where each of the values (sorted) would stand in a sorted uint64 column: before all that are not smaller.
+
+        When they are few, only the blocks that they are searched in are verified.
+        """
+        if self._verified is None or len(values) > FEW:
+            return np.searchsorted(self.column(name).to_numpy(), values)
+        return np.array([self.lower_bound(name, value, 0, self.rows) for value in values], dtype=np.int64)
+
+    def lower_bound(self, name: str, value: np.integer[Any], start: int, stop: int) -> int:
+        """Where a value would stand among rows that are sorted: before all from ``start`` on that are not smaller.
+
+        Only the blocks that it is searched in are verified. It is to be of the column's own type.
+        """
+        if self._verified is not None:
+            start, stop = self._step_of(name, value, start, stop)
+        return start + int(np.searchsorted(self.rows_of(name, start, stop).to_numpy(), value))
+
+    def _step_of(self, name: str, value: np.integer[Any], start: int, stop: int) -> tuple[int, int]:
+        """The step of rows that a value stands in, found by their first values."""
+        low, high = 0, -(-(stop - start) // STEP)
+        while low < high:
+            middle = (low + high) // 2
+            row = start + middle * STEP
+            if self.rows_of(name, row, row + 1).to_numpy()[0] < value:
+                low = middle + 1
+            else:
+                high = middle
+        first = start + max(0, low - 1) * STEP
+        return first, min(first + STEP, stop)
+
+    def slice(self, start: int, stop: int) -> pa.RecordBatch:
+        """Some rows, all columns; verified as :meth:`rows_of` says."""
+        schema = self.schema
+        return pa.RecordBatch.from_arrays([self.rows_of(name, start, stop) for name in schema.names], schema=schema)
+
+    def encoded(self) -> pa.Buffer:
+        """The bytes of the section; the same batch always gives the same ones."""
+        if self._buffer is None:
+            if self._batch is None:
+                self._opened()
+            else:
+                self._encode(self._batch)
+        self._verify(0, self._length)
+        assert self._buffer is not None
+        return self._buffer
+
+    def describe(self, at: int) -> dict[str, Any]:
+        """The entry of an index that says where the section is, given where it begins in its file."""
+        assert self._checks is not None
+        sums = base64.b64encode(np.array(self._checks, dtype="<u4").tobytes()).decode()
+        return {"at": at, "size": self._length, "head": self._head, "rows": self.rows, "sums": sums}
+
+    def moved_to(self, file: str, offset: int, load: Callable[[], MappedFile]) -> None:
+        """The section has been written to a file; a large one is given up in memory and mapped when needed again."""
+        self.file, self.offset = file, offset
+        if self._length >= BLOCK:
+            self._load = load
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Give up the bytes of the file, to load it again when it is needed; what is in memory alone stays."""
+        if self._load is not None:
+            self._batch = self._buffer = self._mapped = None
+            self._forget_verified()
+
+    def _forget_verified(self) -> None:
+        assert self._checks is not None
+        self._unverified = len(self._checks)
+        self._verified = bytearray(self._unverified)
+
+    def _encode(self, batch: pa.RecordBatch) -> None:
+        schema, body = batch.schema.serialize(), batch.serialize()
+        metadata = int.from_bytes(body[_METADATA_SIZE_AT : 2 * _METADATA_SIZE_AT].to_pybytes(), "little")
+        # Padding in front makes the batch's buffers as aligned in the file as they are in the message.
+        padding = -(schema.size + 2 * _METADATA_SIZE_AT + metadata) % ALIGNMENT
+        parts = [schema.to_pybytes(), b"\0" * padding, memoryview(body)]
+        self._buffer = pa.py_buffer(b"".join(parts))
+        self._head = schema.size + padding + 2 * _METADATA_SIZE_AT + metadata
+        self._length = self._buffer.size
+        view = memoryview(self._buffer)
+        self._checks = [crc32(view[start:end]) for start, end in self._blocks()]
+
+    def _array(self, name: str) -> pa.Array:
+        """A column, or the elements of one; nothing of it is verified."""
+        batch = self._opened()
+        return batch.column(name.removesuffix(ELEMENTS)).values if name.endswith(ELEMENTS) else batch.column(name)
+
+    def _opened(self) -> pa.RecordBatch:
+        if self._batch is None:
+            assert self._load is not None
+            self._mapped = self._load()
+            whole = self._mapped.buffer
+            if self.offset + self._length > whole.size:
+                self._mapped.is_damaged = True
+                raise StateCorruptedError(f"the state file {self.file or '(inline)'} is truncated: {whole.size} bytes")
+            self._buffer = whole.slice(self.offset, self._length)
+            self._verify(0, self._head)
+            self._batch = self._parse(self._buffer)
+        return self._batch
+
+    def _parse(self, buffer: pa.Buffer) -> pa.RecordBatch:
+        try:
+            reader = pa.BufferReader(buffer)
+            schema = pa.ipc.read_schema(reader)
+            metadata = _aligned_start(buffer, reader.tell())
+            return pa.ipc.read_record_batch(buffer.slice(metadata), schema)
+        except pa.ArrowException as error:
+            raise StateCorruptedError(f"the state file {self.file or '(inline)'} cannot be read: {error}") from error
+
+    def _blocks(self) -> Iterator[tuple[int, int]]:
+        """The head, then the blocks."""
+        yield 0, self._head
+        for start in range(self._head, self._length, BLOCK):
+            yield start, min(start + BLOCK, self._length)
+
+    def _verify_spans(self, spans: Iterator[tuple[int, int]]) -> None:
+        assert self._buffer is not None
+        base = self._buffer.address
+        for address, size in spans:
+            self._verify(address - base, address - base + size)
+
+    @property
+    def size(self) -> int:
+        """How many bytes it takes; 0 before it is written for the first time."""
+        return self._length
+
+    def _verify(self, start: int, end: int) -> None:
+        """Verifies the blocks that reach into the bytes from ``start`` up to ``end``."""
+        verified = self._verified
+        if verified is None or start >= end:
+            return
+        first = 0 if start < self._head else 1 + (start - self._head) // BLOCK
+        last = 0 if end <= self._head else 1 + (end - 1 - self._head) // BLOCK
+        first = verified.find(0, first, last + 1)
+        if first < 0:
+            return
+        self._fetch(self._extent(first)[0], self._extent(last)[1])
+        for block in range(first, last + 1):
+            if not verified[block]:
+                self._verify_block(block)
+                verified[block] = 1
+                self._unverified -= 1
+        if not self._unverified:
+            self._verified = None
+
+    def _fetch(self, start: int, stop: int) -> None:
+        assert self._mapped is not None
+        try:
+            self._mapped.fetch(self.offset + start, self.offset + stop)
+        except (FileNotFoundError, IsADirectoryError) as error:
+            raise StateCorruptedError(f"the state file {self.file} is missing") from error
+
+    def _extent(self, block: int) -> tuple[int, int]:
+        """Where a block begins and ends; 0 is the head."""
+        if not block:
+            return 0, self._head
+        start = self._head + (block - 1) * BLOCK
+        return start, min(start + BLOCK, self._length)
+
+    def _verify_block(self, block: int) -> None:
+        assert self._buffer is not None
+        assert self._checks is not None
+        low, high = self._extent(block)
+        if crc32(memoryview(self._buffer)[low:high]) != self._checks[block]:
+            if self._mapped is not None:
+                self._mapped.is_damaged = True
+            raise StateCorruptedError(
+                f"the state file {self.file or '(inline)'} is damaged at byte {self.offset + low} and following"
+            )
+
+
+def _aligned_start(buffer: pa.Buffer, at: int) -> int:
+    """Where the batch's message begins: after the zeros that follow the schema's."""
+    view = memoryview(buffer).cast("B")
+    while view[at] == 0:
+        at += 1
+    return at

@@ -1,0 +1,160 @@
+"""The graph itself: types that follow from specs, the one way through all nodes, what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import pytest
+
+from headrace.common.errors import InvalidProgramError, InvalidTypeError
+from headrace.common.output_tag import OutputTag
+from headrace.common.time import Time
+from headrace.common.typeinfo import Types
+from headrace.connectors.print_sink import PrintSink
+from headrace.graph import specs
+from headrace.graph.nodes import Edge, KeySelection, Node
+from headrace.graph.partitioning import HASH
+from headrace.graph.specs import InputKind, PassingSpec
+from headrace.graph.stream_graph import StreamGraph
+from headrace.graph.window_specs import ColumnarWindowSpec
+from headrace.operators.window.aggregates import sum as sum_of
+from headrace.state.keys import KeyCodec
+from headrace.time.windows import TumblingEventTimeWindows
+from tests.graph.conftest import PAYMENT, add_source, keyed_by
+
+MINUTES = TumblingEventTimeWindows.of(Time.minutes(1))
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedPair(PassingSpec):
+    """Keyed records on two inputs."""
+
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED, InputKind.KEYED)
+
+
+def types_of(graph: StreamGraph) -> dict[str, object]:
+    return {node.name: node.outputs.output_type for node in graph}
+
+
+def test_types_follow_from_specs_and_inputs(payments: StreamGraph) -> None:
+    window = Types.ROW_NAMED(
+        ["merchant", "window_start", "window_end", "count", "first_amount"],
+        [Types.STRING(), Types.LONG(), Types.LONG(), Types.LONG(), Types.DOUBLE()],
+    )
+    assert types_of(payments) == {
+        "Source: payments": PAYMENT,
+        "Timestamps/Watermarks": PAYMENT,
+        "Card rule": Types.STRING(),
+        "Totals": window,
+        **dict.fromkeys(("Sink: alerts", "Sink: totals", "Sink: late")),
+    }
+    assert payments[3].outputs.side_types == {"late": PAYMENT}
+    assert payments.record_type(Edge(3, side_output="late")) == PAYMENT
+
+
+def test_a_rewrite_need_not_know_of_types_behind_it(payments: StreamGraph) -> None:
+    """Another type of the source reaches all that passes it on, and what is computed of it."""
+    cents = Types.ROW_NAMED(["card", "merchant", "amount"], [Types.STRING(), Types.STRING(), Types.LONG()])
+
+    def with_cents(node: Node, made: StreamGraph) -> Iterator[Node]:
+        yield node
+        if node.is_source:
+            yield Node(made.new_id(), specs.MapSpec(None, cents), "Cents", (Edge(node.id),))
+
+    def behind_cents(node: Node, made: StreamGraph) -> Iterator[Node]:
+        is_timed = isinstance(node.spec, specs.TimestampsSpec)
+        yield replace(node, inputs=(Edge(7),)) if is_timed else node
+
+    changed = payments.transform(with_cents).transform(behind_cents)
+    assert [node.id for node in changed] == [0, 7, 1, 2, 3, 4, 5, 6]
+    assert changed[3].type_of(None).field_types[-1] == Types.LONG()
+    assert changed[3].type_of("late") == cents
+    assert payments[3].type_of("late") == PAYMENT
+
+
+def test_a_rule_sees_what_it_has_made_of_the_inputs() -> None:
+    graph = StreamGraph()
+    for number in range(5):
+        inputs = (Edge(number - 1),) if number else ()
+        spec = specs.MapSpec(None, PAYMENT) if number else graph_source()
+        graph.add(spec, "x", inputs)
+
+    def longer(node: Node, made: StreamGraph) -> Iterator[Node]:
+        yield replace(node, name="".join(made[edge.source].name for edge in node.inputs) + "x")
+
+    assert [node.name for node in graph.transform(longer)] == ["x", "xx", "xxx", "xxxx", "xxxxx"]
+
+    def depth(node: Node, found: Mapping[int, int]) -> int:
+        return 1 + max((found[edge.source] for edge in node.inputs), default=0)
+
+    assert graph.annotate(depth) == {0: 1, 1: 2, 2: 3, 3: 4, 4: 5}
+
+
+def graph_source() -> specs.SourceSpec:
+    graph = StreamGraph()
+    spec = graph[add_source(graph, "source")].spec
+    assert isinstance(spec, specs.SourceSpec)
+    return spec
+
+
+def test_what_a_subgraph_holds(payments: StreamGraph) -> None:
+    part = payments.subgraph([4])
+    assert [node.id for node in part] == [0, 1, 2, 4]
+    assert part[2] is payments[2]
+    assert part.add(specs.SinkSpec(PrintSink()), "more", (Edge(2),)).id == 7
+
+
+@pytest.mark.parametrize("indices", [(), (0,), (1,), (0, 2), (0, 1, 2)])
+def test_an_operator_has_the_inputs_that_its_spec_says(indices: tuple[int, ...]) -> None:
+    graph = StreamGraph()
+    source = add_source(graph, "source")
+    edges = tuple(keyed_by(source, "card", input_index=index) for index in indices)
+    with pytest.raises(
+        InvalidProgramError, match=r"'pair' has 2 inputs, but .*: (\d|none).*\n  at .*test_stream_graph"
+    ):
+        graph.add(KeyedPair(), "pair", edges)
+    assert [node.name for node in graph] == ["source"]
+
+
+def test_several_edges_may_lead_to_one_input() -> None:
+    graph = StreamGraph()
+    one, two = add_source(graph, "one"), add_source(graph, "two")
+    edges = (keyed_by(one, "card"), keyed_by(two, "card", input_index=1), keyed_by(two, "card"))
+    node = graph.add(KeyedPair(), "pair", edges)
+    first, second = graph.input_schemas(node)
+    assert (first.key, second.key) == (edges[0].key, edges[1].key)
+
+
+def test_keyed_inputs_have_keys_of_one_type() -> None:
+    graph = StreamGraph()
+    source = add_source(graph, "source")
+    amounts = KeySelection(KeyCodec.for_type(Types.LONG()), None, ("amount",))
+    with pytest.raises(InvalidProgramError, match=r"input 1 of operator 'pair' takes keyed records.*\n  at "):
+        graph.add(KeyedPair(), "pair", (keyed_by(source, "card"), Edge(source, input_index=1)))
+    with pytest.raises(InvalidProgramError, match=r"keys of different types, String and Long.*\n  at "):
+        graph.add(KeyedPair(), "pair", (keyed_by(source, "card"), Edge(source, HASH, input_index=1, key=amounts)))
+
+
+def test_records_that_an_operator_has_no_use_for_are_told_with_the_line() -> None:
+    graph = StreamGraph()
+    source = add_source(graph, "source")
+    with pytest.raises(InvalidTypeError, match=r"(?s)card.*\n  at .*test_stream_graph\.py:\d+ in test_records"):
+        graph.add(ColumnarWindowSpec(MINUTES, (sum_of("card"),)), "sums", (keyed_by(source, "card"),))
+
+
+def test_tags_are_side_outputs_beside_those_that_the_operator_has() -> None:
+    graph = StreamGraph()
+    source = add_source(graph, "source")
+    late = OutputTag("late")
+    window = graph.add(
+        ColumnarWindowSpec(MINUTES, (sum_of("amount"),), late_tag=late), "w", (keyed_by(source, "card"),)
+    )
+    process = graph.add(specs.ProcessSpec(None, PAYMENT), "process", (Edge(source),))
+    assert not window.spec.emits_to_tags
+    assert process.spec.emits_to_tags
+    assert window.outputs.side_types == {"late": PAYMENT}
+    tagged = graph.update(process.id, tags=(OutputTag("odd", Types.LONG()),), name="tagged")
+    assert tagged.outputs.side_types == {"odd": Types.LONG()}
+    assert graph[process.id] is tagged
