@@ -16,13 +16,17 @@ MIB = 1 << 20
 JVM, DRIVER, WORKER, DAEMON, OTHER = "jvm", "driver", "worker", "daemon", "other"
 
 
+_DAEMONS = frozenset({"pyspark.daemon", "headrace.runtime.spark.worker_daemon"})
+"""The modules that fork Python workers."""
+
+
 def role_of(name: str, command: Sequence[str], parent_is_daemon: bool, is_root: bool) -> str:
     """What a process of a PySpark program is.
 
     Args:
         name: the process's name.
         command: its command line.
-        parent_is_daemon: whether it was forked by PySpark's daemon; a worker has the daemon's command line.
+        parent_is_daemon: whether it was forked by a daemon; a worker has the daemon's command line.
         is_root: whether it is the program itself.
     """
     if is_root:
@@ -31,7 +35,7 @@ def role_of(name: str, command: Sequence[str], parent_is_daemon: bool, is_root: 
         return WORKER
     if name.startswith("java"):
         return JVM
-    if "pyspark.daemon" in command:
+    if not _DAEMONS.isdisjoint(command):
         return DAEMON
     return WORKER if "pyspark.worker" in command else OTHER
 

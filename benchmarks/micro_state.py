@@ -20,7 +20,7 @@ from headrace.state.keyed.backend import KeyedStateBackend
 from headrace.state.keys import KeyCodec, KeyColumn
 from headrace.state.keys.hashing import hash_array
 from headrace.state.runs import ALL_HASHES, RunStore
-from headrace.state.task_state import TaskState
+from headrace.state.task_state import HashMapTaskStates
 from headrace.storage.posix import PosixFolder
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def time_calls() -> None:
 def time_epochs(total: int, touched: int, directory: str) -> None:
     """An epoch that reads and writes some of the keys of a large state."""
     storage = PosixFolder(Path(directory))
-    task = TaskState.open(storage, [], 1, 0, 1, 128)
+    task = HashMapTaskStates.open(storage, [], 1, 0, 1, 128)
     refs = []
     for start in range(0, total, 1_000_000):
         size = min(1_000_000, total - start)
@@ -123,21 +123,21 @@ def time_epochs(total: int, touched: int, directory: str) -> None:
     times: dict[str, list[float]] = {}
     for _ in range(4):
         started = time.perf_counter()
-        task = TaskState.open(storage, refs, 1, 0, 1, 128)
+        task = HashMapTaskStates.open(storage, refs, 1, 0, 1, 128)
         times.setdefault("open", []).append(time.perf_counter() - started)
         _epoch(task, RANDOM.permutation(total)[:touched], times)
         started = time.perf_counter()
         task.snapshot(total + 1, 1, 0)
         times.setdefault("snapshot (write, fsync)", []).append(time.perf_counter() - started)
         # The same version, kept by the worker: its checksums are verified already.
-        warm = TaskState.open(storage, refs, 1, 0, 1, 128)
+        warm = HashMapTaskStates.open(storage, refs, 1, 0, 1, 128)
         _load(warm, RANDOM.permutation(total)[:touched], {})
         _load(warm, RANDOM.permutation(total)[:touched], times)
     for name, values in times.items():
         report(name, min(values), touched)
 
 
-def _load(task: TaskState, keys: Any, times: dict[str, list[float]]) -> None:
+def _load(task: HashMapTaskStates, keys: Any, times: dict[str, list[float]]) -> None:
     operator = task.operator("op")
     operator.bind_key_codec(LONGS)
     operator.begin_epoch(0, 0)
@@ -148,7 +148,7 @@ def _load(task: TaskState, keys: Any, times: dict[str, list[float]]) -> None:
     times.setdefault("load, checksums verified before", []).append(time.perf_counter() - start)
 
 
-def _epoch(task: TaskState, keys: Any, times: dict[str, list[float]]) -> None:
+def _epoch(task: HashMapTaskStates, keys: Any, times: dict[str, list[float]]) -> None:
     operator = task.operator("op")
     operator.bind_key_codec(LONGS)
     operator.begin_epoch(0, 0)

@@ -24,7 +24,7 @@ from headrace.operators.window.layout import WindowLayout
 from headrace.operators.window.row_layout import RowWindowLayout
 from headrace.operators.window.row_window import RowWindowOperator
 from headrace.state.keys import KeyCodec
-from headrace.state.operator_state import OperatorState
+from headrace.state.operator_states import HashMapOperatorStates
 from headrace.state.runs import ALL_HASHES, RunStore
 from headrace.time.windows import AlignedWindows
 
@@ -82,7 +82,7 @@ class Case:
     def opened(self, operator: Any) -> Any:
         """The operator, ready for an epoch."""
         stores: dict[str, RunStore] = {}
-        state = OperatorState("w", lambda name: stores.setdefault(name, RunStore(name, ALL_HASHES)))
+        state = HashMapOperatorStates("w", lambda name: stores.setdefault(name, RunStore(name, ALL_HASHES)))
         state.bind_key_codec(self.codec)
         self.sink = Sink()
         operator.open(OperatorContext("w", "w", 0, 1, 128, UNKNOWN_CALL_SITE, state=state), self.sink)
@@ -135,10 +135,11 @@ def firing(case: Case, runs: int = 6) -> None:
     operators = []
     for _ in range(5):
         operator = case.opened(ColumnarWindowOperator(case.layout, AlignedWindows(60_000, 60_000)))
-        operator.begin_epoch(EpochScope(0, 0))
-        for table in tables:
-            operator._store._runs.append(table.to_table(case.layout.state_schema), operator._store._description(table))
-        operator.begin_epoch(EpochScope(1, 0))
+        for epoch, table in enumerate(tables):
+            operator.begin_epoch(EpochScope(epoch, 0))
+            operator._store._table.append(table.to_batch(case.layout.state_schema))
+            operator.end_epoch()
+        operator.begin_epoch(EpochScope(runs, 0))
         operators.append(operator)
     remaining = iter(operators)
     what = f"{case.name}: firing of {rows:,} accumulators in {runs} runs"

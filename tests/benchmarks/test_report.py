@@ -112,6 +112,7 @@ def test_endurance_in_markdown() -> None:
         ("java", ["java", "-Xmx2g"], False, False, JVM),
         ("python3.12", ["python", "-m", "pyspark.daemon", "pyspark.worker"], False, False, DAEMON),
         ("python3.12", ["python", "-m", "pyspark.daemon", "pyspark.worker"], True, False, WORKER),
+        ("python", ["python", "-m", "headrace.runtime.spark.worker_daemon", "pyspark.worker"], False, False, DAEMON),
         ("bash", ["bash", "spark-submit"], False, False, OTHER),
     ],
 )

@@ -182,6 +182,53 @@ def test_sigterm_stops_a_program_that_waits_for_its_job(tmp_path: Path) -> None:
     assert list(map(int, printed)) == list(range(len(printed)))
 
 
+TWO_JOBS = """
+import sys
+from headrace.common import Configuration, Types, WatermarkStrategy
+from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
+from headrace.datastream import StreamExecutionEnvironment
+
+def endless(keep):
+    settings = {"headrace.runtime": "local", "parallelism.default": "1"}
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+    source = DataGeneratorSource(lambda number: number, None, RateLimiterStrategy.per_second(2000), Types.LONG())
+    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "endless").uid("endless")
+    numbers.filter(keep).print()
+    return env
+
+def wait_for_the_other(number):
+    import time
+    from headrace.client import running
+    while len(running.jobs()) > 1:
+        time.sleep(0.01)
+    return False
+
+beside = endless(wait_for_the_other).execute_async("beside")
+try:
+    endless(lambda number: True).execute("waited for")
+finally:
+    print("beside:", beside.get_job_status().result().name, file=sys.stderr, flush=True)
+"""
+
+
+def test_sigterm_lets_every_job_of_a_program_end_its_epoch(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(TWO_JOBS)
+    process = subprocess.Popen(
+        [sys.executable, "program.py"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(Path(headrace.__file__).parent.parent), "PYTHONUNBUFFERED": "1"},
+    )
+    wait_for_output(process)
+    process.terminate()
+    _, errors = process.communicate(timeout=50)
+    assert process.returncode == 143
+    assert "beside: CANCELED" in errors
+    assert "Traceback" not in errors
+
+
 @pytest.mark.spark
 @pytest.mark.timeout(240)
 def test_ctrl_c_stops_at_an_epoch_on_spark_as_well(start: Start, script: Callable[..., Path]) -> None:

@@ -123,3 +123,26 @@ def test_the_user_is_told_before_it_is_done(job: FakeJob) -> None:
         wait_until(lambda: job.calls == ["told", "stop"])
         press(guard, 2)
         wait_until(lambda: job.calls == ["told", "stop", "told", "cancel"])
+
+
+def test_a_signal_concerns_every_job_that_runs(job: FakeJob) -> None:
+    told: list[str] = []
+    another = FakeJob()
+    running.register(another)
+    try:
+        assert running.end_all(1, "send it again", told.append)
+        assert running.end_all(2, "send it again", told.append)
+        assert not running.end_all(3, "send it again", told.append), "there is nothing more to do"
+    finally:
+        running.unregister(another)
+    assert job.calls == another.calls == ["stop", "cancel"]
+    assert told == [
+        "stopping at the end of the running epoch; send it again to give it up",
+        "giving up the running epoch; it will be run again when the job goes on",
+    ]
+
+
+def test_without_a_job_a_signal_ends_nothing() -> None:
+    told: list[str] = []
+    assert not running.end_all(1, "send it again", told.append)
+    assert not told

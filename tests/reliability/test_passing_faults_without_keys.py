@@ -24,7 +24,7 @@ from headrace.runtime.task.operator_table import register_operator
 from headrace.state import task_state
 from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor
 from headrace.state.kinds import StateKind, StateKinds
-from headrace.state.task_state import TaskState
+from headrace.state.task_state import HashMapTaskStates
 from tests.reliability.support.file_sinks import KINDS
 from tests.reliability.support.numbers import NumbersInSplits
 from tests.reliability.support.small_jobs import RECORD, Recorder
@@ -126,9 +126,9 @@ POINTS = [
     Point(CheckpointStore, "write"),
     Point(CheckpointStore, "collect_garbage"),
     Point(CheckpointStore, "restart", frozenset({1, 2, 4})),
-    Point(TaskState, "open", frozenset({1, 3, 8, 20, 33})),
-    Point(TaskState, "snapshot", frozenset({1, 4, 9, 21, 34})),
-    Point(TaskState, "adopt", frozenset({1, 3})),
+    Point(HashMapTaskStates, "open", frozenset({1, 3, 8, 20, 33})),
+    Point(HashMapTaskStates, "snapshot", frozenset({1, 4, 9, 21, 34})),
+    Point(HashMapTaskStates, "adopt", frozenset({1, 3})),
     Point(task_state, "plan_compaction"),
     Point(LocalRuntime, "run_background"),
     Point(LocalRuntime, "run_epoch"),

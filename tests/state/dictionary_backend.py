@@ -21,7 +21,7 @@ from headrace.state.keyed.scope import KeyScope
 from headrace.state.keys import KeyCodec, KeyColumn
 from headrace.state.keys.groups import hash_bounds_of_partition
 from headrace.state.kinds import KEYED, StateKind
-from headrace.state.redistribution import Redistribution, kind_of_store, store_name
+from headrace.state.operator.redistribution import Redistribution, kind_of_store, store_name
 from headrace.state.runs import HashRange, Run, RunStore
 from headrace.state.runs.sections import Section
 from headrace.state.state_file import VersionName

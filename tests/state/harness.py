@@ -11,14 +11,14 @@ from headrace.state.backend import DEFAULT_BACKEND, StateBackend, StateOwner
 from headrace.state.compaction import CompactionResult, CompactionTask, plan_compaction, run_compaction
 from headrace.state.keys import KeyCodec
 from headrace.state.keys.groups import overlapping_partitions, partitions_of_hashes
-from headrace.state.task_state import HashMapStateBackend, TaskState
+from headrace.state.task_state import HashMapStateBackend, HashMapTaskStates
 from headrace.state.version import VersionRef
 from headrace.storage.folder import Folder, Log, MappedFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from headrace.state.operator_state import OperatorState
+    from headrace.state.operator_states import HashMapOperatorStates
 
 UID = "operator"
 MAX_PARALLELISM = 16
@@ -121,10 +121,10 @@ class Job:
         self.watermark = -(1 << 63)
         self.clock = 0
         self.refs: list[VersionRef] = []
-        self.tasks: list[TaskState] = []
+        self.tasks: list[HashMapTaskStates] = []
         self.results: list[CompactionResult] = []
 
-    def begin(self) -> list[OperatorState]:
+    def begin(self) -> list[HashMapOperatorStates]:
         """Opens the state of every partition and begins an epoch."""
         if not self.tasks:
             self.tasks = [self._open(partition) for partition in range(self.parallelism)]
@@ -153,7 +153,7 @@ class Job:
             self.tasks = []
         return refs
 
-    def _open(self, partition: int) -> TaskState:
+    def _open(self, partition: int) -> HashMapTaskStates:
         old = len(self.refs)
         chosen = overlapping_partitions(partition, self.parallelism, old, MAX_PARALLELISM) if old else range(0)
         refs = [self.refs[index] for index in chosen]
@@ -183,7 +183,9 @@ class Job:
             if name not in needed:
                 self.storage.remove(name)
 
-    def on_keys(self, operators: Sequence[OperatorState], keys: Sequence[Any], action: Callable[..., Any]) -> list[Any]:
+    def on_keys(
+        self, operators: Sequence[HashMapOperatorStates], keys: Sequence[Any], action: Callable[..., Any]
+    ) -> list[Any]:
         """Calls ``action(operator, key, position)`` for each key, which is then the current one of its operator."""
         column = self.codec.encode(list(keys))
         partitions = partitions_of_hashes(column.hashes, self.parallelism, MAX_PARALLELISM)

@@ -89,11 +89,11 @@ def test_keyed_states_are_as_their_model(kind: str, backend: StateBackend) -> No
 def test_states_of_a_key_and_a_namespace_are_kept_apart(backend: StateBackend) -> None:
     job = Job(backend=backend)
     count = ValueStateDescriptor("count", Types.LONG())
-    model: dict[tuple[int, int | bytes], int] = defaultdict(int)
+    model: dict[tuple[int, Any], int] = defaultdict(int)
     source = random.Random(1)
 
     def touch(operator: Any, key: int, _: int) -> None:
-        for namespace in source.sample([-5, 0, 7, b"", b"seven", 1 << 62], 3):
+        for namespace in source.sample([-5, 0, 7, b"", b"seven", 1 << 62, (0, 7), (-5, 7)], 5):
             operator.keyed.enter_namespace(namespace, (operator.keyed.current,))
             state = operator.keyed.namespaced_state(count)
             assert (state.value() or 0) == model[key, namespace]
@@ -106,12 +106,13 @@ def test_states_of_a_key_and_a_namespace_are_kept_apart(backend: StateBackend) -
         for _ in range(3):
             job.on_keys(job.begin(), list(range(-9, 9)), touch)
             job.end()
-    assert len(model) == 18 * 6
+    assert len(model) == 18 * 8
 
 
 TIMES = st.one_of(st.integers(0, 20), st.sampled_from([-(1 << 63) + 1, -1, (1 << 63) - 1]))
 ACTIONS = st.lists(
-    st.tuples(st.booleans(), st.integers(0, 4), TIMES, st.sampled_from([None, -3, 4, b"w"])), max_size=12
+    st.tuples(st.booleans(), st.integers(0, 4), TIMES, st.sampled_from([None, -3, 4, b"w", (-3, 4), (3, 4)])),
+    max_size=12,
 )
 
 

@@ -70,6 +70,19 @@ def test_the_same_task_writes_the_same_file(tmp_path: Path) -> None:
         run_compaction(job.storage, task)
 
 
+def test_a_compacted_file_in_the_place_of_a_version_is_found_out(tmp_path: Path) -> None:
+    """Its index says other things than that of a version."""
+    job = Job(storage=PosixFolder(tmp_path))
+    for value in range(4):
+        write(job, range(1000), value)
+    job.compact()
+    (compacted,) = tmp_path.glob("compacted-*")
+    (tmp_path / job.refs[0].name).write_bytes(compacted.read_bytes())
+    for open_version in (job.begin, lambda: plan_compaction(job.storage, job.refs[0])):
+        with pytest.raises(StateCorruptedError, match=f"{job.refs[0].name} has the content of another one"):
+            open_version()
+
+
 def test_an_outcome_that_came_too_late_is_not_adopted() -> None:
     job = Job()
     for value in range(4):

@@ -21,7 +21,7 @@ from headrace.state.descriptors import (
     ValueStateDescriptor,
 )
 from headrace.state.keyed.backend import KeyedStateBackend
-from headrace.state.keyed.namespaces import NamespacedKeys, namespace_of, ordered_bytes
+from headrace.state.keyed.namespaces import GivenNamespace, NamespacedKeys, namespace_of, ordered_bytes
 from headrace.state.keyed.table import StateTable
 from headrace.state.keys import KeyCodec
 from headrace.state.keys.codecs import EncodedKeys
@@ -34,7 +34,7 @@ from tests.state.test_state_model import KEY_KINDS, Checker, Model, between_epoc
 COUNT = ValueStateDescriptor("count", Types.LONG())
 WORDS = ListStateDescriptor("words", Types.STRING())
 PLACES = MapStateDescriptor("places", Types.STRING(), Types.LONG())
-NAMESPACES: list[bytes | int] = [0, -1, 1 << 62, b"", b"w"]
+NAMESPACES: list[GivenNamespace] = [0, -1, 1 << 62, b"", b"w", (0, 60), (-1, 60)]
 
 
 class View:
@@ -101,10 +101,15 @@ def test_pairs_are_in_the_key_group_of_their_key(pairs: list[tuple[int, bytes | 
     assert len(set(columns.values.to_pylist())) == len(set(pairs)) == len(found.all)
 
 
-@given(st.lists(st.integers(-(2**63), 2**63 - 1)), st.lists(st.binary()))
+LONGS = st.integers(-(2**63), 2**63 - 1)
+
+
+@given(st.lists(LONGS), st.lists(st.binary()), st.lists(st.tuples(LONGS, LONGS)))
 @settings(deadline=None)
-def test_namespaces_are_ordered_as_their_bytes_are(numbers: list[int], strings: list[bytes]) -> None:
-    for namespaces in (numbers, strings):
+def test_namespaces_are_ordered_as_their_bytes_are(
+    numbers: list[int], strings: list[bytes], windows: list[tuple[int, int]]
+) -> None:
+    for namespaces in (numbers, strings, windows):
         encoded = list(map(ordered_bytes, namespaces))  # type: ignore[arg-type]
         assert list(map(namespace_of, sorted(encoded))) == sorted(namespaces)  # type: ignore[type-var]
     assert namespace_of(b"") is None
@@ -187,7 +192,7 @@ def test_a_state_by_key_and_one_by_namespace_may_have_the_same_name() -> None:
 def test_state_of_a_namespace_is_refused_without_a_key_or_a_namespace() -> None:
     keyed = at_pair(Job())
     state = keyed.namespaced_state(COUNT)
-    for keyed.namespace in (None, "window", 1.0):  # type: ignore[assignment]
+    for keyed.namespace in (None, "window", 1.0, (1, 2, 3), (1.0, 2)):  # type: ignore[assignment]
         with pytest.raises(StateError, match="namespace is"):
             state.value()
     keyed.namespace = 1

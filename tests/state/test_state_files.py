@@ -17,7 +17,7 @@ from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, 
 from headrace.state.keys import KeyCodec
 from headrace.state.runs import ALL_HASHES, RunStore
 from headrace.state.runs.sections import BLOCK, Section
-from headrace.state.task_state import TaskState
+from headrace.state.task_state import HashMapTaskStates
 from headrace.state.version import VersionRef
 from headrace.storage.folder import Folder
 from headrace.storage.posix import PosixFolder
@@ -114,7 +114,7 @@ def test_a_task_without_state_needs_no_file(storage: Folder) -> None:
     job.begin()
     (ref,) = job.end()
     assert storage.names() == []
-    assert TaskState.open(storage, [VersionRef(1, 0, 0)], 1, 0, {}).uids() == []
+    assert HashMapTaskStates.open(storage, [VersionRef(1, 0, 0)], 1, 0, {}).uids() == []
     assert job._open(0).ref == ref
 
 
@@ -307,7 +307,7 @@ def test_files_that_change_places_are_found_out(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(content)
     for partition, ref in enumerate(job.refs):
         with pytest.raises(StateCorruptedError, match=rf"{ref.name} has the content of another one"):
-            TaskState.open(storage, [ref], ref.stage, partition, {UID: StateOwner(2, 16)})
+            HashMapTaskStates.open(storage, [ref], ref.stage, partition, {UID: StateOwner(2, 16)})
 
 
 @pytest.mark.parametrize("change", [{"epoch": 9}, {"stage": 2}, {"partition": 1}])
@@ -316,4 +316,4 @@ def test_a_file_that_is_not_the_one_of_the_manifest(change: dict[str, int], stor
     write(job, range(3))
     ref = replace(job.refs[0], **change)
     with pytest.raises(StateCorruptedError, match="has the content of another one"):
-        TaskState.open(storage, [ref], 1, 0, {UID: StateOwner(1, 16)})
+        HashMapTaskStates.open(storage, [ref], 1, 0, {UID: StateOwner(1, 16)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
@@ -23,16 +24,16 @@ from headrace.state.descriptors import (
 )
 from headrace.state.keys import KeyCodec
 from headrace.state.kinds import KEYED, StateKind
-from headrace.state.redistribution import Redistribution
+from headrace.state.operator.redistribution import Redistribution
 from headrace.state.runs.merging import MAX_RUNS
-from headrace.state.task_state import TaskState
+from headrace.state.task_state import HashMapTaskStates
 from tests.state.harness import MAX_PARALLELISM, UID, MemoryFolder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.state.compaction import CompactionResult
-    from headrace.state.operator_state_store import OperatorStateStore
+    from headrace.state.operator.store import OperatorStateStore
     from headrace.state.version import VersionRef
 
 ALL = frozenset(StateKind)
@@ -54,7 +55,7 @@ class Subtasks:
         self.epoch = 0
         self.before: int | None = None
         self.refs: list[VersionRef] = []
-        self.tasks: list[TaskState] = []
+        self.tasks: list[HashMapTaskStates] = []
         self.results: list[CompactionResult] = []
 
     def start(self, parallelism: int) -> None:
@@ -82,14 +83,14 @@ class Subtasks:
         self.results = [run_compaction(self.storage, task) for task in tasks]
         return len(tasks)
 
-    def _open(self, subtask: int) -> TaskState:
+    def _open(self, subtask: int) -> HashMapTaskStates:
         numbers = {subtask} if self.refs else set()
         if self.before is not None:
             redistribution = Redistribution(self.before, self.parallelism, subtask)
             numbers = {number for kind in WITHOUT_KEYS for number in redistribution.subtasks_of(kind)}
         owner = StateOwner(self.parallelism, MAX_PARALLELISM, self.kinds, self.before)
         refs = [self.refs[number] for number in sorted(numbers)]
-        return TaskState.open(self.storage, refs, 1, subtask, {UID: owner})
+        return HashMapTaskStates.open(self.storage, refs, 1, subtask, {UID: owner})
 
 
 class Model:
@@ -236,6 +237,18 @@ def test_what_has_not_changed_is_not_written() -> None:
     assert [ref.epoch for ref in subtasks.refs] == [2, 2], "a union, had there been any, would have been dealt out"
 
 
+def test_doubles_have_not_changed_when_all_their_bits_are_the_same() -> None:
+    """In Python -0.0 equals 0.0, and NaN does not equal itself."""
+    doubles = ListStateDescriptor("doubles", Types.DOUBLE())
+    subtasks, written = Subtasks(1), []
+    for values in ([0.0, math.nan], [0.0, math.nan], [-0.0, math.nan]):
+        subtasks.begin()[0].list_state(doubles).update(values)
+        subtasks.end()
+        written.append(subtasks.refs)
+        assert repr(subtasks.begin()[0].list_state(doubles).get()) == repr(values)
+    assert written[0] == written[1] != written[2]
+
+
 def test_a_change_is_written_without_what_was_there() -> None:
     subtasks = Subtasks(1)
     subtasks.begin()[0].list_state(FIRST).add_all(range(100_000))
@@ -286,7 +299,7 @@ def test_long_lists_are_merged_beside_the_epochs() -> None:
 def test_state_by_key_and_without_keys_side_by_side() -> None:
     """Keys go where their key groups are, lists are dealt out, under one uid."""
     codec = KeyCodec.for_type(Types.LONG())
-    task = TaskState.open(storage := MemoryFolder(), [], 1, 0, {UID: StateOwner(1, MAX_PARALLELISM, ALL)})
+    task = HashMapTaskStates.open(storage := MemoryFolder(), [], 1, 0, {UID: StateOwner(1, MAX_PARALLELISM, ALL)})
     state = task.operator(UID)
     state.bind_key_codec(codec)
     state.begin_epoch(0, 0)
@@ -302,7 +315,7 @@ def test_state_by_key_and_without_keys_side_by_side() -> None:
     lists = []
     for subtask in range(3):
         owner = StateOwner(3, MAX_PARALLELISM, ALL, before=1)
-        task = TaskState.open(storage, [ref], 1, subtask, {UID: owner})
+        task = HashMapTaskStates.open(storage, [ref], 1, subtask, {UID: owner})
         state = task.operator(UID)
         state.bind_key_codec(codec)
         state.begin_epoch(0, 0)
@@ -322,7 +335,7 @@ def test_of_an_operator_that_is_not_in_the_task_nothing_is_kept() -> None:
     subtasks.begin()[0].list_state(FIRST).add(1)
     subtasks.end()
     owners = {"another": StateOwner(1, MAX_PARALLELISM, WITHOUT_KEYS, before=1)}
-    task = TaskState.open(subtasks.storage, subtasks.refs, 1, 0, owners)
+    task = HashMapTaskStates.open(subtasks.storage, subtasks.refs, 1, 0, owners)
     assert task.uids() == []
 
 
@@ -370,7 +383,7 @@ def test_kinds_that_are_not_declared_cannot_be_used() -> None:
     store.list_state(FIRST).add(1)
     with pytest.raises(StateError, match="its spec does not declare union list state"):
         store.union_list_state(UNION)
-    task = TaskState.open(MemoryFolder(), [], 1, 0, {UID: StateOwner(1, MAX_PARALLELISM, KEYED)})
+    task = HashMapTaskStates.open(MemoryFolder(), [], 1, 0, {UID: StateOwner(1, MAX_PARALLELISM, KEYED)})
     with pytest.raises(StateError, match="declares no kind of state without keys"):
         _ = task.operator(UID).operator_state_store
 

@@ -20,10 +20,13 @@ from tests.storage.azurite import Azurite
 from tests.storage.hdfs_cluster import HdfsCluster
 from tests.storage.s3_server import S3Server
 
+AZURE = pytest.param("azure", marks=pytest.mark.integration)
 
-@pytest.fixture(
-    params=["posix", "memory", "s3", pytest.param("hdfs", marks=[pytest.mark.integration, pytest.mark.slow])]
-)
+
+HDFS = pytest.param("hdfs", marks=[pytest.mark.integration, pytest.mark.slow])
+
+
+@pytest.fixture(params=["posix", "memory", "s3", AZURE, HDFS])
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
     made: Folder = PosixFolder(tmp_path / "deep" / "root")
     if request.param == "memory":

@@ -9,6 +9,7 @@ import contextlib
 import logging
 import signal
 import threading
+import time
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from headrace.common.errors import JobCancelledError
@@ -54,15 +55,21 @@ def unregister(client: Job) -> None:
         _running.discard(client)
 
 
+def jobs() -> list[Job]:
+    """The jobs that run now."""
+    with _lock:
+        return list(_running)
+
+
 def stop_all() -> None:
     """Ask every job to stop at the end of its epoch."""
-    for client in _clients():
+    for client in jobs():
         client.stop()
 
 
 def cancel_all() -> None:
     """Give up the epochs that run."""
-    for client in _clients():
+    for client in jobs():
         client.cancel()
 
 
@@ -77,7 +84,7 @@ def end_all(signals: int, again: str, say: Callable[[str], None]) -> bool:
     Returns:
         False when nothing is left to do for it: no job runs, or their epochs are being given up already.
     """
-    if signals > len(_STEPS) or not _clients():
+    if signals > len(_STEPS) or not jobs():
         return False
     step, what = _STEPS[signals - 1]
     say(what.format(again=again))
@@ -94,10 +101,10 @@ _STEPS: Final = (
 def result_of(client: JobClient) -> JobExecutionResult:
     """Wait for a job in a program without the command line around it; meanwhile SIGTERM ends the jobs that run.
 
-    Then the program ends. Who has a handler of its own for SIGTERM keeps it.
+    Then, when all have ended, the program ends. Who has a handler of its own for SIGTERM keeps it.
 
     Raises:
-        SystemExit: after SIGTERM, when the job has ended.
+        SystemExit: after SIGTERM, when all jobs have ended.
         JobExecutionError: when the job failed.
     """
     is_ours = (
@@ -127,17 +134,17 @@ def result_of(client: JobClient) -> JobExecutionResult:
 
 
 def _wait(client: JobClient, received: list[int]) -> None:
-    """Until the job has ended, do what signals ask for; nothing wakes the main thread when another one gets them."""
+    """Until the job has ended, after a signal until all have, do what signals ask for.
+
+    Nothing wakes the main thread when another one gets them.
+    """
     result = client.get_job_execution_result()
     answered = 0
-    while not result.done():
+    while not result.done() or (received and jobs()):
+        if result.done():
+            time.sleep(_LOOK_SECONDS)
         with contextlib.suppress(TimeoutError):
             result.exception(_LOOK_SECONDS)
         while answered < len(received):
             answered += 1
             end_all(answered, "send SIGTERM again", lambda text: logger.warning("SIGTERM: %s", text))
-
-
-def _clients() -> list[Job]:
-    with _lock:
-        return list(_running)

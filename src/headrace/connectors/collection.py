@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidTypeError
-from headrace.common.type_inference import infer_from_values
 from headrace.common.typeinfo import Types
+from headrace.common.value_types import infer_from_values
 from headrace.connectors.ranges import RangeEnumerator, runs
 from headrace.connectors.source import Boundedness, Source, SourceReader, SourceRecords
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from headrace.operators.functions import does_nothing
-from headrace.operators.runtime_context import RuntimeContext
+from headrace.operators.functions import RuntimeContext, does_nothing
 from headrace.state.interfaces import KeyedStateStore
 
 if TYPE_CHECKING:

@@ -250,8 +250,8 @@ class StreamExecutionEnvironment(Dependencies):
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
         """Runs everything that was built since the last job, and waits for its end.
 
-        Meanwhile SIGTERM stops the job at the end of its epoch, and then ends the program (exit code 143), unless the
-        program has a handler for it; a second SIGTERM gives up the epoch, and so does Ctrl-C.
+        Meanwhile SIGTERM stops all jobs at the end of their epochs, and then ends the program (exit code 143), unless
+        the program has a handler for it; a second SIGTERM gives up the epochs. Ctrl-C gives up that of this job.
 
         Args:
             job_name: the name of the job; that of the configuration, or a default, when left out.

@@ -14,7 +14,7 @@ from headrace.graph.specs import SinkSpec
 from headrace.runtime.task.messages import PartitionContext
 from headrace.state.keys.groups import hash_bounds_of_partition
 from headrace.state.kinds import KEYED, StateKind
-from headrace.state.redistribution import Redistribution
+from headrace.state.operator.redistribution import Redistribution
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

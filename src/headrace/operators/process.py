@@ -30,7 +30,7 @@ class ProcessContext:
         return None if self._timestamp == NO_TIMESTAMP else self._timestamp
 
     def timer_service(self) -> ReadOnlyTimerService:
-        """Tells the time."""
+        """Tells the time; it sets no timers."""
         return self._timer_service
 
 

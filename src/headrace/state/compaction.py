@@ -1,25 +1,25 @@
 """Compaction: merging large runs outside the epochs.
 
 ``plan_compaction`` looks at a version and says what is worth merging, ``run_compaction`` does it, in any process and at
-any time, since runs never change, and ``TaskState.adopt`` puts the outcome into a later version, if that still has the
-runs that were merged. An outcome that comes too late is a file that no version needs.
+any time, since runs never change, and ``HashMapTaskStates.adopt`` puts the outcome into a later version, if that still
+has the runs that were merged. An outcome that comes too late is a file that no version needs.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from headrace.common.errors import StateCorruptedError
 from headrace.state.runs import Run
 from headrace.state.runs.merging import GROWTH, INLINE_ROWS, MANY_RUNS, merge_runs
+from headrace.state.runs.ordered import FLOOR, LOW, brought_to, is_ordered
 from headrace.state.runs.run import weight_of
 from headrace.state.runs.sections import Section
 from headrace.state.state_file import CompactedName, ImageWriter, read_index
-from headrace.state.timer_runs import FLOOR, LOW, NEXT, TIMERS, due_rows
 from headrace.storage.folder import MappedFile
 
 if TYPE_CHECKING:
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from headrace.storage.folder import Folder
 
     Entry = dict[str, Any]
+
+_MOSTLY: Final = 0.75
+"""A large run is written anew for its own sake when this part of its rows is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +116,7 @@ class CompactionResult:
         if old is None:
             return False
         new = [] if self.run is None else [_opened(self.run, loader(self.run["file"]))]
-        if new and new[0].meta.get("kind") == TIMERS:
+        if new and is_ordered(new[0].meta):
             new = _caught_up(new[0], old, self.task)
         store.substitute(old, new)
         return True
@@ -169,9 +172,9 @@ def _plan_store(ref: VersionRef, uid: str, store: str, entries: list[Entry], now
 
 def _is_worth_merging(chosen: list[Entry], total: int) -> bool:
     rows = sum(map(_weight, chosen))
-    if len(chosen) == 1:  # only to get rid of timers that have been passed
-        passed: int = chosen[0]["meta"].get(LOW, 0)
-        return bool(rows > INLINE_ROWS and passed * 2 > rows)
+    if len(chosen) == 1:  # only to get rid of rows that are over
+        over: int = chosen[0]["meta"].get(LOW, 0)
+        return bool(rows > INLINE_ROWS and over > _MOSTLY * rows)
     return len(chosen) > 1 and (rows > INLINE_ROWS or total > MANY_RUNS)
 
 
@@ -217,16 +220,11 @@ def _starts(present: list[Any], first: Any) -> Iterator[int]:
 
 
 def _caught_up(new: Run, old: list[Run], task: CompactionTask) -> list[Run]:
-    """Brings a merged run of timers to where time has come since the task was planned."""
+    """Brings a merged ordered run to where time has come since the task was planned."""
     pairs = zip(old, task.runs, strict=True)
-    # Only floors that have moved: one that has not may be above timers of a newer run, which are not dead.
+    # Only floors that have moved: one that has not may be above rows of a newer run, which are not over.
     moved = [run.meta[FLOOR] for run, entry in pairs if run.meta.get(FLOOR) != entry["meta"].get(FLOOR)]
     if not moved:
         return [new]
-    floor = max(moved)
-    low = due_rows(new, 0, floor)
-    if low == new.rows:
-        return []
-    next_time = new.section.rows_of("time", low, low + 1)[0].as_py()
-    meta = {**new.meta, FLOOR: floor, LOW: low, NEXT: next_time}
-    return [Run(new.section, meta, new.hashes, whole=new.whole, origin=new.origin)]
+    left = brought_to(new, max(moved))
+    return [] if left is None else [left]

@@ -166,7 +166,7 @@ def _checked_index(file: MappedFile, ref: VersionRef) -> dict[str, Any]:
 
 
 def _is_of(ref: VersionRef, index: dict[str, Any], digest: str) -> bool:
-    if (index["stage"], index["partition"]) != (ref.stage, ref.partition):
+    if (index.get("stage"), index.get("partition")) != (ref.stage, ref.partition):  # a compacted file has neither
         return False
     if not ref.name:
         return True

@@ -1,4 +1,4 @@
-"""``TaskState``: the state of all operators of one task (a partition of a stage), from version to version."""
+"""``HashMapTaskStates``: the state of all operators of one task (a partition of a stage), from version to version."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from headrace.common.errors import StateCorruptedError
 from headrace.state.backend import StateBackend
 from headrace.state.compaction import plan_compaction, run_compaction
 from headrace.state.keys.groups import hash_bounds_of_partition
-from headrace.state.operator_state import OperatorState
-from headrace.state.redistribution import Redistribution, kind_of_store
+from headrace.state.operator.redistribution import Redistribution, kind_of_store
+from headrace.state.operator_states import HashMapOperatorStates
 from headrace.state.runs import ALL_HASHES, Run, RunStore
 from headrace.state.runs.sections import Section
 from headrace.state.state_file import ImageWriter, VersionName, read_index
@@ -34,7 +34,7 @@ StoreKey = tuple[str, str]
 _NO_HASHES: HashRange = (0, 0)
 
 
-class TaskState:
+class HashMapTaskStates:
     """One version of a task's state, open for the next epoch.
 
     After :meth:`snapshot` it stands for the version that was written, so a caller may keep it for the next epoch as
@@ -49,7 +49,7 @@ class TaskState:
         self._ranges = _ranges(operators, partition)
         self._maps: dict[str, MappedFile] = {}
         self._stores: dict[StoreKey, RunStore] = {}
-        self._operators: dict[str, OperatorState] = {}
+        self._operators: dict[str, HashMapOperatorStates] = {}
         self.ref: VersionRef | None = None
 
     @staticmethod
@@ -59,9 +59,9 @@ class TaskState:
         stage: int,
         partition: int,
         operators: Mapping[str, StateOwner],
-    ) -> TaskState:
+    ) -> HashMapTaskStates:
         """Opens the state of a task; only indexes are read. As :meth:`headrace.state.backend.StateBackend.open`."""
-        task = TaskState(storage, stage, partition, operators)
+        task = HashMapTaskStates(storage, stage, partition, operators)
         held: dict[StoreKey, dict[int, list[Run]]] = {}
         same_owner = [task._read_version(ref, held) for ref in refs]
         runs = {key: [run for found in by_partition.values() for run in found] for key, by_partition in held.items()}
@@ -76,13 +76,13 @@ class TaskState:
             task.ref = refs[0]
         return task
 
-    def operator(self, uid: str) -> OperatorState:
+    def operator(self, uid: str) -> HashMapOperatorStates:
         """The state of the operator with that uid in this task."""
         state = self._operators.get(uid)
         if state is None:
             owner = self._owners[uid]
             is_restored = owner.before is not None
-            state = OperatorState(uid, lambda name: self.store(uid, name), owner.kinds, is_restored=is_restored)
+            state = HashMapOperatorStates(uid, lambda name: self.store(uid, name), owner.kinds, is_restored=is_restored)
             self._operators[uid] = state
         return state
 
@@ -221,8 +221,8 @@ class HashMapStateBackend(StateBackend):
         stage: int,
         partition: int,
         operators: Mapping[str, StateOwner],
-    ) -> TaskState:
-        return TaskState.open(storage, refs, stage, partition, operators)
+    ) -> HashMapTaskStates:
+        return HashMapTaskStates.open(storage, refs, stage, partition, operators)
 
     def plan_compaction(self, storage: Folder, ref: VersionRef, now: int, generation: int) -> list[CompactionTask]:
         return plan_compaction(storage, ref, now, generation)

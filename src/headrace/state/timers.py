@@ -15,28 +15,33 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
-from headrace.common.errors import InvalidTypeError, StateMigrationError
+from headrace.common.errors import InvalidTypeError
 from headrace.common.garbage import gc_paused
-from headrace.state import timer_runs as t
 from headrace.state.keyed.namespaces import namespace_of, ordered_bytes
 from headrace.state.keys import KeyColumn
+from headrace.state.ordered_table import OrderedLayout, OrderedTable
 from headrace.state.runs import HASH
-from headrace.state.runs.layout import KEY
-from headrace.state.runs.merging import merge_small_runs
+from headrace.state.runs.layout import KEY, TIMERS
+from headrace.state.runs.ordered import LIVE, NO_TIME, all_rows, newest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from headrace.state.keyed.namespaces import Namespace
     from headrace.state.keyed.scope import KeyScope
+    from headrace.state.keys import KeyCodec
     from headrace.state.keys.entries import AnyKeyEntry
-    from headrace.state.runs import Run, RunStore
+    from headrace.state.runs import RunStore
 
-NO_TIMER: Final = 1 << 63
+NO_TIMER: Final = NO_TIME
 """The time of the next timer when there is none: later than every time."""
 
 EVENT: Final = "event"
 PROCESSING: Final = "processing"
+
+_TIME: Final = "time"
+_NAMESPACE: Final = "namespace"
+_ORDER: Final = [_TIME, HASH, KEY, _NAMESPACE]
 
 _Identity = tuple[int, bytes]
 """What tells apart the timers of one time: the ordinal of the key, and the namespace as bytes."""
@@ -70,19 +75,12 @@ class TimerQueue:
     def __init__(self, domain: str, scope: KeyScope, store: RunStore) -> None:
         self.next_due = NO_TIMER
         self._scope = scope
-        self._store = store
-        self._meta = {"keys": scope.codec.to_json(), "domain": domain}
+        self._layout = _layout(domain, scope.codec)
+        self._table = OrderedTable(store, self._layout, newest)
         # Registered (True) or deleted (False) in this epoch, and not fired since; the heap may hold more.
         self._new: dict[_Timer, bool] = {}
         self._heap: list[_Timer] = []
-        self._runs: list[_Cursor] = []
         self._advanced_to: int | None = None
-        for run in store.runs:
-            if run.meta["keys"] != self._meta["keys"]:
-                raise StateMigrationError(
-                    f"timers were stored for keys of another type: stored {run.meta['keys']}, declared "
-                    f"{self._meta['keys']}; give the operator another uid, or restore the old declaration"
-                )
 
     def register(self, time: int, namespace: Namespace = None) -> None:
         """Registers a timer of the current key. One whose time has been passed fires with the next advance."""
@@ -121,25 +119,22 @@ class TimerQueue:
             if new_time == time:
                 due = self._overlaid(time, due)
             yield from self._fire(time, due)
-        upcoming = [timer[0] for timer in self._heap[:1]]
-        self.next_due = min([NO_TIMER, *upcoming, *(cursor.next for cursor in self._runs)])
+        self.next_due = min(self._table.first, *(timer[0] for timer in self._heap[:1]), NO_TIMER)
 
     def begin_epoch(self, advanced_to: int | None) -> None:
         """Takes up the stored timers; ``advanced_to`` is how far time has come, None when that is not known."""
         self._new, self._heap = {}, []
         self._advanced_to = advanced_to
-        self._runs = [_Cursor(run) for run in self._store.runs]
-        self.next_due = min([NO_TIMER, *(cursor.next for cursor in self._runs)])
+        self._table.begin_epoch()
+        self.next_due = self._table.first
 
     def end_epoch(self) -> None:
         """Writes what was registered and deleted, and how far the stored timers have been passed."""
-        for cursor in self._runs:
-            cursor.save(self._store)
         batch = self._new_rows()
         if batch is not None:
-            self._store.append(batch, t.described(self._meta, batch))
+            self._table.append(batch)
         self._new, self._heap = {}, []
-        merge_small_runs(self._store, self._scope.clock)
+        self._table.end_epoch()
 
     def _overlaid(self, time: int, due: dict[_Identity, AnyKeyEntry]) -> dict[_Identity, AnyKeyEntry]:
         """The timers of one time, given the stored ones: with what was registered and deleted since."""
@@ -160,60 +155,27 @@ class TimerQueue:
                 yield Timer(time, entry, namespace_of(identity[1]))
 
     def _take_stored(self, up_to: int) -> _Stored:
-        batches = [batch for cursor in self._runs for batch in cursor.take(up_to)]
+        batches = self._table.up_to(up_to)
+        self._table.forget(up_to)
         if not batches:
             return _Stored([], [], [])
-        due = t.newest(batches)
-        due = due.filter(due.column(t.LIVE))
+        due = newest(self._layout.meta, batches)
+        due = due.filter(due.column(LIVE))
         keys = KeyColumn(due.column(KEY), due.column(HASH).to_numpy())
         entries = self._scope.bind(keys) if len(keys) else []
-        return _Stored(due.column(t.TIME).to_pylist(), entries, due.column(t.NAMESPACE).to_pylist())
+        return _Stored(due.column(_TIME).to_pylist(), entries, due.column(_NAMESPACE).to_pylist())
 
     def _new_rows(self) -> pa.RecordBatch | None:
-        keep_deleted = bool(self._store.runs)
+        keep_deleted = self._table.first != NO_TIME
         with gc_paused():
             rows = [(*timer, live) for timer, live in self._new.items() if live or keep_deleted]
             if not rows:
                 return None
             times, ordinals, namespaces, live = zip(*rows, strict=True)
         keys = self._scope.entries.take(np.array(ordinals, dtype=np.int64))
-        names = pa.array(namespaces, pa.binary())
-        return t.timer_batch(np.array(times, dtype=np.int64), keys, names, np.array(live, dtype=bool))
-
-
-class _Cursor:
-    """How far a run of timers has been passed in this epoch."""
-
-    __slots__ = ("_floor", "_low", "_run", "next")
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._floor: int | None = None
-        self._low: int = run.meta[t.LOW]
-        self.next: int = run.meta[t.NEXT]
-
-    def take(self, up_to: int) -> list[pa.RecordBatch]:
-        """The rows that become due when time advances to ``up_to``; none or one batch."""
-        if self.next > up_to:
-            return []
-        low = self._low
-        self._low = t.due_rows(self._run, low, up_to)
-        self._floor = up_to
-        self.next = NO_TIMER
-        if self._low < self._run.rows:
-            self.next = self._run.section.rows_of(t.TIME, self._low, self._low + 1)[0].as_py()
-        batch = t.own_slice(self._run, low, self._low)
-        return [batch] if batch.num_rows else []
-
-    def save(self, store: RunStore) -> None:
-        """Notes the progress in the store; a run that has been passed wholly is dropped."""
-        if self._floor is None:
-            return
-        if self._low == self._run.rows:
-            store.drop(self._run)
-        else:
-            changes: dict[str, Any] = {t.FLOOR: self._floor, t.LOW: self._low, t.NEXT: self.next}
-            self._run = store.annotate(self._run, **changes)
+        columns = [pa.array(times, pa.int64()), pa.array(keys.hashes), keys.values, pa.array(namespaces, pa.binary())]
+        rows = pa.RecordBatch.from_arrays([*columns, pa.array(live)], schema=self._layout.schema)
+        return all_rows(self._layout.meta, [rows])
 
 
 class _Stored:
@@ -243,7 +205,7 @@ class _Stored:
         return {(entry.ordinal, namespace): entry for entry, namespace in pairs}
 
 
-class TimerService:
+class HashMapTimers:
     """The timers of one operator.
 
     Attributes:
@@ -281,6 +243,13 @@ class TimerService:
         """Writes what has changed."""
         self.event.end_epoch()
         self.processing.end_epoch()
+
+
+def _layout(domain: str, codec: KeyCodec) -> OrderedLayout:
+    types = [pa.int64(), pa.uint64(), codec.arrow_type, pa.binary(), pa.bool_()]
+    schema = pa.schema(list(zip([*_ORDER, LIVE], types, strict=True)))
+    about = {"keys": codec.to_json(), "domain": domain}
+    return OrderedLayout("timers", TIMERS, schema, len(_ORDER), about, {"keys": "key type"})
 
 
 def _time(value: Any) -> int:

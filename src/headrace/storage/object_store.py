@@ -215,8 +215,9 @@ class ObjectFolder(Folder):
         try:
             with translated(str(self)):
                 obstore.delete(self._store(), keys)
-        except FileNotFoundError:  # some stores mind, and stop there
-            return [name for name in names if self.remove(name)]
+        except FileNotFoundError:  # some stores mind, and some of them stop there
+            for name in names:
+                self.remove(name)
         return list(names)
 
     def remove_unfinished(self, is_over: Callable[[str], bool]) -> list[str]:

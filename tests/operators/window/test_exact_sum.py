@@ -19,7 +19,7 @@ from headrace.operators.window.exact_sum import (
     sum_integers,
     sum_values,
 )
-from headrace.operators.window.kernels import Segments
+from headrace.state.runs.grouping import Segments
 
 numbers = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False),

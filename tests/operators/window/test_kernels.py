@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.common.constants import MAX_WATERMARK
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.operators.window.accumulators import Accumulators
-from headrace.operators.window.assign import assign, cleanup_time, cleanup_times
-from headrace.operators.window.kernels import Groups, Segments, group_ends, group_rows
+from headrace.operators.window.assign import assign, cleaned_end, cleanup_times, passed_end
 from headrace.operators.window.merging import merge_blocks
 from headrace.state.keys.hashing import hash_array
+from headrace.state.runs.grouping import Groups, Segments, group_rows, group_times
 from headrace.time.windows import AlignedWindows
 
 LOW_BITS = 1 << 63  # hashes that agree in all but their lowest bits land in one prefix
@@ -53,6 +53,16 @@ def test_groups_are_those_of_a_sort(rows: Any) -> None:
     check_groups(group_rows(ends, hashed, pa.array(keys)), ends, hashed, keys)
 
 
+@settings(max_examples=300, deadline=None)
+@given(keyed_rows(), st.data())
+def test_namespaces_tell_rows_of_a_key_apart(rows: Any, data: st.DataObject) -> None:
+    ends, hashed, keys = rows
+    names = data.draw(st.lists(st.sampled_from([b"", b"a", b"ab"]), min_size=len(keys), max_size=len(keys)))
+    check_groups(
+        group_rows(ends, hashed, pa.array(keys), pa.array(names)), ends, hashed, [*zip(keys, names, strict=True)]
+    )
+
+
 def test_many_rows_and_windows_take_the_other_sort() -> None:
     rng = np.random.default_rng(0)
     keys = rng.integers(0, 3, 5000)
@@ -79,7 +89,7 @@ def test_real_hashes_at_scale() -> None:
 def test_no_rows() -> None:
     groups = group_rows(np.empty(0, np.int64), np.empty(0, np.uint64), pa.array([], pa.int64()))
     assert len(groups.segments) == 0
-    assert group_ends(np.empty(0, np.int64))[1].tolist() == [0]
+    assert group_times(np.empty(0, np.int64))[1].tolist() == [0]
 
 
 @pytest.mark.parametrize(
@@ -111,8 +121,17 @@ def test_cleanup_never_overflows() -> None:
     ends = np.array([0, 10, MAX_WATERMARK - 2])
     assert cleanup_times(ends, 0).tolist() == [-1, 9, MAX_WATERMARK - 3]
     assert cleanup_times(ends, 5).tolist() == [4, 14, MAX_WATERMARK]
-    assert [cleanup_time(end, 5) for end in ends.tolist()] == [4, 14, MAX_WATERMARK]
     assert cleanup_times(ends, MAX_WATERMARK).tolist() == [MAX_WATERMARK - 1, MAX_WATERMARK, MAX_WATERMARK]
+
+
+def test_the_last_window_that_has_fired_or_gone() -> None:
+    ends = np.array([MIN_WATERMARK + 1, -3, 0, 10, MAX_WATERMARK - 5, MAX_WATERMARK])
+    watermarks = (MIN_WATERMARK, MIN_WATERMARK + 3, -4, 0, 9, 14, MAX_WATERMARK - 6, MAX_WATERMARK - 1, MAX_WATERMARK)
+    for watermark in watermarks:
+        assert (ends <= passed_end(watermark)).tolist() == (ends - 1 <= watermark).tolist()
+        for lateness in (0, 5, MAX_WATERMARK):
+            gone = [end <= cleaned_end(watermark, lateness) for end in ends.tolist()]
+            assert gone == (cleanup_times(ends, lateness) <= watermark).tolist()
 
 
 @pytest.mark.parametrize("rows", [1, 7, 64, 100_000])

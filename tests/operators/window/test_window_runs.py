@@ -13,9 +13,10 @@ from window_model import MAX, Record
 
 from headrace.operators.window import merging
 from headrace.state.keys.hashing import hash_array
-from headrace.state.operator_state import OperatorState
+from headrace.state.operator_states import HashMapOperatorStates
 from headrace.state.runs import RunStore
 from headrace.state.runs.merging import merge_runs
+from headrace.state.runs.sections import Section
 from headrace.time.windows import AlignedWindows
 
 MAKES = pytest.mark.parametrize("make", [columnar, row_apply, row_fold])
@@ -47,12 +48,12 @@ def test_runs_are_sorted_and_described(make: Any) -> None:
     assert only.meta["sort"] == ["window_end", "hash", "key"] == table.column_names[:3]
     rows = list(zip(*(table.column(name).to_pylist() for name in table.column_names[:3]), strict=True))
     assert rows == sorted(rows)
-    assert only.meta["ends"] == [10, 20, 30]
-    assert only.meta["offsets"] == [0, 3, 6, 9]
+    assert (only.meta["low"], only.meta["next"]) == (0, 10)
 
 
 @MAKES
-def test_runs_go_when_all_their_windows_are_over(make: Any) -> None:
+def test_runs_go_when_all_their_windows_are_over(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.state.runs.merging.INLINE_ROWS", 0)
     run = driver(make, lateness=5)
     run.run([[Record(1, 1.0, 5), Record(1, 1.0, 15)]])
     run.run([[Record(1, 1.0, 25)]])
@@ -76,11 +77,8 @@ def test_many_small_runs_become_few(make: Any, fresh: bool) -> None:
 
 
 @MAKES
-@pytest.mark.parametrize("is_known", [True, False])
-def test_compaction(make: Any, is_known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs may be merged at any time, by the window's own merger or, where that is unknown, by keeping all rows."""
-    if not is_known:
-        monkeypatch.setattr("headrace.state.runs.merging._MERGERS", {})
+def test_compaction(make: Any) -> None:
+    """Runs may be merged at any time."""
     plain, compacted = (driver(make, AlignedWindows(30, 15), lateness=20) for _ in range(2))
     rng = np.random.default_rng(5)
     for i in range(12):
@@ -124,7 +122,7 @@ def test_rescaling(make: Any) -> None:
 
 
 def _opened(run: Driver) -> Any:
-    run.operator_state = OperatorState("w", run.state.store)
+    run.operator_state = HashMapOperatorStates("w", run.state.store)
     run.operator_state.bind_key_codec(run.codec)
     run.operator = run.make()
     run.operator.open(context(run.operator_state), run.out)
@@ -144,13 +142,18 @@ def test_large_batches_are_aggregated_in_pieces(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_nothing_is_read_while_records_are_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.state.runs.merging.INLINE_ROWS", 0)
     run = driver(columnar)
     run.run([[Record(k, 1.0, 5) for k in range(5)]])
 
-    def no_reading(table: Any) -> Any:
-        raise AssertionError("state was read")
+    (stored,) = runs(run)
+    rows_of = Section.rows_of
 
-    monkeypatch.setattr("headrace.operators.window.accumulators.Accumulators.of_table", staticmethod(no_reading))
+    def no_reading(section: Section, *arguments: Any) -> Any:
+        assert section is not stored.section, "state was read"
+        return rows_of(section, *arguments)
+
+    monkeypatch.setattr(Section, "rows_of", no_reading)
     run.run([[Record(k, 1.0, 6) for k in range(5)]], upto=8)
     assert len(runs(run)) == 2
 

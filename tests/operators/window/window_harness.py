@@ -14,7 +14,7 @@ from headrace.common.typeinfo import Types
 from headrace.operators.base import EpochScope, Operator, OperatorContext
 from headrace.operators.keyed import KeyedBatch
 from headrace.state.keys import KeyCodec
-from headrace.state.operator_state import OperatorState
+from headrace.state.operator_states import HashMapOperatorStates
 from headrace.state.runs import ALL_HASHES, RunStore
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class Driver:
     codec: KeyCodec = field(default_factory=lambda: KeyCodec.for_type(Types.LONG()))
     fresh: bool = True
     state: Stores = field(default_factory=Stores)
-    operator_state: OperatorState | None = None
+    operator_state: HashMapOperatorStates | None = None
     out: Collected = field(default_factory=Collected)
     watermark: int = MIN
     epoch: int = 0
@@ -136,7 +136,7 @@ class Driver:
     def _begin(self) -> Operator:
         if self.operator is None or self.fresh:
             self.state = self.state.reopened()
-            self.operator_state = OperatorState("w", self.state.store)
+            self.operator_state = HashMapOperatorStates("w", self.state.store)
             self.operator_state.bind_key_codec(self.codec)
             self.operator = self.make()
             self.operator.open(context(self.operator_state), self.out)

@@ -18,6 +18,11 @@ Caused by: org.apache.spark.SparkException: Job aborted due to stage failure: {w
 CRASHED = (
     ABORTED.format(why="Python worker exited unexpectedly (crashed)") + "Caused by: java.io.EOFException\n\t... 24 more"
 )
+NO_WORKERS = (
+    ABORTED.format(why="Task 0 in stage 5.0 failed 1 times")
+    + "Caused by: java.lang.NullPointerException\n"
+    + "\tat org.apache.spark.api.python.PythonWorkerFactory.createWorker$1(PythonWorkerFactory.scala:192)\n"
+)
 LOST = ABORTED.format(why="ExecutorLostFailure (executor 1 exited)")
 DEFECT = "[PYTHON_EXCEPTION] Traceback (most recent call last):\n  File \"x.py\", line 1\nKeyError: 'owned'\n"
 
@@ -36,10 +41,11 @@ NO_MODULE = "[PYTHON_EXCEPTION] Traceback (most recent call last):\nModuleNotFou
             JobExecutionError,
             "No module named 'helpers': the executors' Python does not have",
         ),
+        (PySparkException(NO_WORKERS), InfrastructureError, "Spark starts no other in this executor. Run the program"),
         (Py4JNetworkError("no answer"), JobExecutionError, "the Java process of Spark's driver has ended"),
         (ConnectionRefusedError(), JobExecutionError, "the Java process of Spark's driver has ended"),
     ],
-    ids=["worker", "worker-untranslated", "executor", "defect", "module", "java-gone", "java-refuses"],
+    ids=["worker", "worker-untranslated", "executor", "defect", "module", "no-workers", "java-gone", "java-refuses"],
 )
 def test_what_spark_raises_is_told_in_a_sentence(error: Exception, kind: type[HeadraceError], said: str) -> None:
     assert isinstance(error, SPARK_ERRORS)

@@ -191,7 +191,7 @@ class BigIntHandler(BasicHandler):
         return pa.array(_each(_digits, values), self.storage)
 
     def decode(self, array: pa.Array) -> list[Any]:
-        return _each(_from_digits, array.to_pylist())
+        return [None if digits is None else int(digits, 0) for digits in array.to_pylist()]
 
     def parse(self, text: str) -> int:
         return int(text)
@@ -200,10 +200,6 @@ class BigIntHandler(BasicHandler):
 def _digits(value: int) -> str:
     # Python may refuse to write or read integers of more than 640 digits in base 10, but not in base 16.
     return str(value) if value.bit_length() <= _BITS_AS_DECIMAL else hex(value)
-
-
-def _from_digits(digits: str) -> int:
-    return int(digits, 0)
 
 
 class BigDecHandler(BasicHandler):

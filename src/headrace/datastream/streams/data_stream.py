@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
+from headrace.common.function_types import Role
 from headrace.common.other_names import other_names, unsupported
 from headrace.common.output_tag import OutputTag
-from headrace.common.type_inference import Role
 from headrace.common.typeinfo import Types
 from headrace.connectors.print_sink import PrintSink
 from headrace.connectors.sink import Sink

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.common.call_site import caller
 from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
+from headrace.common.function_types import infer_from_hint
 from headrace.common.selectors import field_of_selector
-from headrace.common.type_inference import infer_from_hint
 from headrace.common.typeinfo import DataclassTypeInfo, DictTypeInfo, TypeInformation, Types
 from headrace.datastream.functions import Function, KeySelector
 from headrace.datastream.streams.checks import check_function, refused

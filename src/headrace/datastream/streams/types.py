@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any
 
-from headrace.common.type_inference import Role, infer_from_hint
+from headrace.common.function_types import Role, infer_from_hint
 from headrace.common.typeinfo import TypeInformation, Types
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 from headrace.common.errors import InvalidTypeError
+from headrace.common.function_types import Role
 from headrace.common.other_names import other_names, unsupported
 from headrace.common.output_tag import OutputTag
 from headrace.common.time import Duration, Time, to_millis
-from headrace.common.type_inference import Role
 from headrace.datastream.functions import AggregateFunction, ProcessWindowFunction, ReduceFunction, WindowFunction
 from headrace.datastream.streams.checks import check_function, check_object, expect, refused
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_WINDOWED_STREAMS, WINDOWED_STREAM

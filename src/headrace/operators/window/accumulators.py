@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.operators.window.aggregators import GroupedRows
-from headrace.operators.window.arrays import concat, fixed_width, gather, one_chunk
-from headrace.operators.window.kernels import group_ends, group_rows
+from headrace.operators.window.arrays import concat, fixed_width, gather
+from headrace.state.runs.grouping import group_rows, group_times
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -95,7 +95,7 @@ class Accumulators:
     @cached_property
     def windows(self) -> tuple[Longs, Longs]:
         """The ends of the windows, ascending, and where the rows of each begin (and the total); only when sorted."""
-        return group_ends(self.ends)
+        return group_times(self.ends)
 
     def slice(self, start: int, stop: int) -> Accumulators:
         """The rows from ``start`` up to ``stop``."""
@@ -152,12 +152,12 @@ class Accumulators:
         return Accumulators(rows.ends[first], rows.hashes[first], gather(rows.keys, first), columns)
 
     @staticmethod
-    def of_table(table: pa.Table) -> Accumulators:
-        """The rows of a table in state, not copied when it has one chunk."""
-        ends, hashes, keys, *columns = map(one_chunk, table.columns)
+    def of_batch(batch: pa.RecordBatch) -> Accumulators:
+        """The rows of a batch as they are in state; nothing is copied."""
+        ends, hashes, keys, *columns = batch.columns
         return Accumulators(fixed_width(ends), fixed_width(hashes), keys, columns)
 
-    def to_table(self, schema: pa.Schema) -> pa.Table:
-        """The rows as a table: window end, hash, key, and the other columns."""
+    def to_batch(self, schema: pa.Schema) -> pa.RecordBatch:
+        """The rows as they are in state: window end, hash, key, and the other columns."""
         arrays = [pa.array(self.ends), pa.array(self.hashes), self.keys, *self.columns]
-        return pa.Table.from_arrays(arrays, schema=schema)
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)

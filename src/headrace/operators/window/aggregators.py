@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.window.kernels import Groups, Segments
+    from headrace.state.runs.grouping import Groups, Segments
 
     Longs = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]

@@ -52,13 +52,6 @@ def is_fixed_width(type_: pa.DataType) -> bool:
     )
 
 
-def one_chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """The column as a single array, copied only when it has several."""
-    if isinstance(column, pa.Array):
-        return column
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
-
-
 def concat(arrays: list[pa.Array]) -> pa.Array:
     """The arrays one after the other."""
     return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)

@@ -89,9 +89,14 @@ def cleanup_times(ends: Longs, lateness: int) -> Longs:
     return np.where(last > MAX_WATERMARK - lateness, MAX_WATERMARK, last + lateness)
 
 
-def cleanup_time(end: int, lateness: int) -> int:
-    """:func:`cleanup_times` for one window."""
-    return min(end - 1 + lateness, MAX_WATERMARK)
+def passed_end(watermark: int) -> int:
+    """The end of the last window whose largest timestamp the watermark has passed: it and all before fire, or have."""
+    return min(watermark + 1, MAX_WATERMARK)
+
+
+def cleaned_end(watermark: int, lateness: int) -> int:
+    """The end of the last window whose contents are not needed any more; see :func:`cleanup_times`."""
+    return MAX_WATERMARK if watermark == MAX_WATERMARK else watermark + 1 - lateness
 
 
 def is_too_late(timestamps: Longs, watermarks: Longs, lateness: int) -> Mask:

@@ -32,8 +32,6 @@ from headrace.operators.window.window_store import WindowStore
 from headrace.state.keys.hashing import hash_array
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     import numpy.typing as npt
 
     from headrace.common.batch import Batch
@@ -181,7 +179,7 @@ class ColumnarWindowOperator(Operator):
             late: the same pairs with the records' values.
         """
         last = int(watermarks[-1])
-        due = (Emission.of_due(block, self._watermark, watermarks) for block in self._due(last))
+        due = (Emission.of_due(block, self._watermark, watermarks) for block in self._store.due(self._watermark, last))
         if late is None or again is None or not len(late):
             for emission in due:
                 self.output.emit(result_batch(self._layout, self._assigner.size, [emission]))
@@ -194,13 +192,6 @@ class ColumnarWindowOperator(Operator):
             self.output.emit(result_batch(self._layout, self._assigner.size, [*fired, refired]))
         self._watermark = last
         self._store.forget(last)
-
-    def _due(self, watermark: int) -> Iterable[Accumulators]:
-        """The contents of the windows that fire until ``watermark``."""
-        next_end = self._store.next_end(self._watermark)
-        if next_end is None or next_end - 1 > watermark:
-            return ()
-        return self._store.due(self._watermark, watermark)
 
 
 class Arrivals:

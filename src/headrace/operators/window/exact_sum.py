@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.errors import HeadraceError
-from headrace.operators.window.kernels import Segments
+from headrace.state.runs.grouping import Segments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -17,7 +17,7 @@ from headrace.common.batch import Batch
 from headrace.operators.window.accumulators import Accumulators
 from headrace.operators.window.aggregators import GroupedRows
 from headrace.operators.window.arrays import concat, gather
-from headrace.operators.window.kernels import Groups, Segments, group_rows
+from headrace.state.runs.grouping import Groups, Segments, group_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -22,16 +22,16 @@ from headrace.operators.keyed import KeyedBatch
 from headrace.operators.window.aggregators import GroupedRows
 from headrace.operators.window.arrays import gather
 from headrace.operators.window.assign import assign, check_timestamps, is_too_late
-from headrace.operators.window.kernels import group_rows
 from headrace.operators.window.panes import Panes
 from headrace.state.keys import KeyColumn
+from headrace.state.runs.grouping import group_rows
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.operators.window.assign import Assignment
-    from headrace.operators.window.kernels import Groups
     from headrace.operators.window.layout import WindowLayout
+    from headrace.state.runs.grouping import Groups
     from headrace.time.windows import AlignedWindows
 
     Mask = npt.NDArray[np.bool_]

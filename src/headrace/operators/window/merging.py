@@ -1,4 +1,4 @@
-"""Merging what windows hold: tables block by block when windows fire, and whole runs of state when they pile up.
+"""How what windows hold is kept in ordered tables, and merged: whole runs in state, and blocks when windows fire.
 
 All tables are sorted by (window end, hash), so the rows of a window, and those of a range of hashes within a large
 window, are a stretch of each table. Blocks follow one another in that order; memory stays bounded, and the arrays of a
@@ -10,18 +10,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import pyarrow as pa
 
 from headrace.operators.window.accumulators import Accumulators
 from headrace.operators.window.aggregators import AggregatorList
-from headrace.operators.window.kernels import group_rows
-from headrace.operators.window.window_tables import description
-from headrace.state.runs.merging import register_merger
+from headrace.state.ordered_table import OrderedLayout
+from headrace.state.runs.merging import register_ordered_merger
+from headrace.state.runs.ordered import all_rows, newest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from headrace.state.runs.merge_input import MergeInput
+    import pyarrow as pa
+
+    from headrace.state.keys import KeyCodec
+    from headrace.time.windows import AlignedWindows
 
 ACCUMULATORS_KIND: Final = "window-partials"
 """The kind of runs that hold accumulators: those of a key and window are merged."""
@@ -87,40 +89,41 @@ def _flat(windows: Sequence[Sequence[Accumulators]]) -> list[Accumulators]:
     return [piece for window in windows for piece in window]
 
 
-def newest(rows: Accumulators) -> Accumulators:
-    """The newest row of each key and window, of rows in order of age."""
-    groups = group_rows(rows.ends, rows.hashes, rows.keys)
-    return rows.take(groups.order[groups.segments.starts + groups.segments.counts - 1])
+def contents_layout(
+    kind: str, schema: pa.Schema, codec: KeyCodec, windows: AlignedWindows, **about: Any
+) -> OrderedLayout:
+    """How windows keep what they hold.
+
+    Args:
+        kind: the kind of runs.
+        schema: the columns: the end of a window, the hash and the key, then what it holds.
+        codec: how keys are stored.
+        windows: the windows; what those of another size, slide or offset hold must not be mixed with it.
+        about: what has to be the same besides.
+    """
+    shape = {"size": windows.size, "slide": windows.slide, "offset": windows.offset % windows.slide}
+    about = {"keys": codec.to_json(), **shape, **about}
+    return OrderedLayout("the contents of windows", kind, schema, 3, about, _WORDS)
 
 
-def sorted_rows(rows: Accumulators) -> Accumulators:
-    """All rows, by window and key; those of a key and window stay in order."""
-    return rows.take(group_rows(rows.ends, rows.hashes, rows.keys).order)
+def combined(aggregators: AggregatorList, batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """One row a key and window, of batches in the order of a run; earlier ones came earlier."""
+    pieces = [Accumulators.of_batch(batch) for batch in batches]
+    return Accumulators.merged(aggregators, pieces).to_batch(batches[-1].schema)
 
 
-def _merge_accumulators(given: MergeInput) -> pa.Table:
-    aggregators = AggregatorList.for_merging(given.meta["parts"])
-    return Accumulators.regrouped(aggregators, _pieces(given)).to_table(given.runs[-1].section.schema)
+_WORDS: Final = {
+    "kind": "kind of contents",
+    "keys": "key type",
+    "size": "size in milliseconds",
+    "slide": "slide in milliseconds (that of tumbling windows is their size)",
+    "offset": "offset in milliseconds",
+    "parts": "set of aggregates",
+    "types": "type of contents",
+}
 
-
-def _merge_values(given: MergeInput) -> pa.Table:
-    return newest(Accumulators.concat(_pieces(given))).to_table(given.runs[-1].section.schema)
-
-
-def _merge_elements(given: MergeInput) -> pa.Table:
-    return sorted_rows(Accumulators.concat(_pieces(given))).to_table(given.runs[-1].section.schema)
-
-
-def _pieces(given: MergeInput) -> list[Accumulators]:
-    """The rows of all runs. Those of windows that are over leave with the whole run: it is not known here which."""
-    return [Accumulators.of_table(run.table) for run in given.runs]
-
-
-def _described(meta: dict[str, Any], batch: pa.RecordBatch) -> dict[str, Any]:
-    """The windows of the merged run, in place of those of the newest one."""
-    return {**meta, **description(meta["kind"], Accumulators.of_table(pa.Table.from_batches([batch])))}
-
-
-register_merger(ACCUMULATORS_KIND, _merge_accumulators, _described)
-register_merger(VALUES_KIND, _merge_values, _described)
-register_merger(ELEMENTS_KIND, _merge_elements, _described)
+register_ordered_merger(
+    ACCUMULATORS_KIND, lambda meta, batches: combined(AggregatorList.for_merging(meta["parts"]), batches)
+)
+register_ordered_merger(VALUES_KIND, newest)
+register_ordered_merger(ELEMENTS_KIND, all_rows)

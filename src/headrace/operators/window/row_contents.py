@@ -1,4 +1,4 @@
-"""The contents of windows as Python objects: what came in this epoch in dicts, the rest in sorted runs of state.
+"""The contents of windows as Python objects: what came in this epoch in dicts, the rest in an ordered table.
 
 Folded windows hold one value a key and window: the values of the keys that a batch touches are read, and those that
 were touched are written when the epoch ends; the newest run that has a key and window is right. Windows that keep all
@@ -14,18 +14,12 @@ import pyarrow as pa
 
 from headrace.common.columns import array_to_values, values_to_array
 from headrace.operators.window.accumulators import Accumulators
-from headrace.operators.window.assign import cleanup_time
-from headrace.operators.window.kernels import group_rows
-from headrace.operators.window.merging import ELEMENTS_KIND, VALUES_KIND, newest, sorted_rows
-from headrace.operators.window.window_tables import (
-    StoredTable,
-    about_windows,
-    check_stored,
-    description,
-    live_rows,
-    small_runs,
-)
+from headrace.operators.window.assign import cleaned_end, passed_end
+from headrace.operators.window.merging import ELEMENTS_KIND, VALUES_KIND, contents_layout
 from headrace.state.keys import KeyColumn
+from headrace.state.ordered_table import OrderedTable
+from headrace.state.runs.grouping import group_rows
+from headrace.state.runs.ordered import all_rows, newest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -57,27 +51,23 @@ class RowContents:
         self._lateness = layout.lateness
         self._schema = layout.state_schema
         self._fold = fold
-        self._kind, self._in_order = (ELEMENTS_KIND, sorted_rows) if fold is None else (VALUES_KIND, newest)
-        self._about = {
-            "kind": self._kind,
-            "keys": layout.codec.to_json(),
-            **about_windows(layout.assigner),
-            "types": layout.contents_type.to_json(),
-        }
-        self._runs = runs
-        check_stored(runs, self._about, self._schema)
-        self._stored: list[StoredTable] = []
+        kind, combine = (ELEMENTS_KIND, all_rows) if fold is None else (VALUES_KIND, newest)
+        kept_as = contents_layout(
+            kind, self._schema, layout.codec, layout.assigner, types=layout.contents_type.to_json()
+        )
+        self._table = OrderedTable(runs, kept_as, combine)
+        self._meta = kept_as.meta
         self._windows: dict[int, Window] = {}
         self._recalled: dict[int, Window] = {}
 
     def begin_epoch(self) -> None:
         """Takes up what the last epoch left."""
-        self._stored = [StoredTable(run, self._in_order) for run in self._runs.runs]
+        self._table.begin_epoch()
         self._windows, self._recalled = {}, {}
 
     def recall(self, ends: Longs, keys: KeyColumn) -> None:
         """Reads what is stored for some windows and keys, before elements are added whose value depends on it."""
-        if not any(np.isin(table.ends, ends).any() for table in self._stored):
+        if self._table.next_above(int(ends.min()) - 1) > int(ends.max()):
             return
         groups = group_rows(ends, keys.hashes, keys.values)
         first = groups.first_rows
@@ -86,10 +76,8 @@ class RowContents:
         target = self._recalled if self._fold is None else self._windows
         wanted = {pair for pair in wanted if pair[1] not in target.get(pair[0], ())}
         found: dict[int, Window] = {}
-        for table in self._stored:
-            rows = table.rows_of(ends, keys.hashes)
-            if rows is not None:
-                self._gather(found, rows, wanted)
+        for batch in self._table.find(ends, keys.hashes):
+            self._gather(found, batch, wanted)
         for end, window in found.items():
             target.setdefault(end, {}).update(window)
 
@@ -116,10 +104,8 @@ class RowContents:
     def window(self, end: int) -> tuple[KeyColumn, list[Any]]:
         """What a window holds: its keys, by hash and key, and the folded value or the list of elements of each."""
         window: dict[int, Window] = {}
-        for table in self._stored:
-            rows = table.between(end - 2, end - 1)
-            if rows is not None:
-                self._gather(window, rows, None)
+        for batch in self._table.between(end - 1, end):
+            self._gather(window, batch, None)
         merged = window.get(end, {})
         for key, held in self._windows.get(end, {}).items():
             merged[key] = [*merged.get(key, ()), *held] if self._fold is None else held
@@ -129,33 +115,27 @@ class RowContents:
 
     def ends_between(self, after: int, upto: int) -> set[int]:
         """The ends of all windows whose largest timestamp is above ``after`` but not above ``upto``."""
-        ends = {end for end in self._windows if after < end - 1 <= upto}
-        for table in self._stored:
-            ends.update(table.ends_between(after, upto).tolist())
-        return ends
+        stored = self._table.times_between(passed_end(after), passed_end(upto)).tolist()
+        return {*stored, *(end for end in self._windows if after < end - 1 <= upto)}
 
     def forget(self, watermark: int) -> None:
-        """Drops contents whose time has passed; those in state go when the epoch ends."""
+        """Drops contents whose time has passed."""
+        last = cleaned_end(watermark, self._lateness)
+        self._table.forget(last)
         for windows in (self._windows, self._recalled):
-            for end in [end for end in windows if cleanup_time(end, self._lateness) <= watermark]:
+            for end in [end for end in windows if end <= last]:
                 del windows[end]
 
     def end_epoch(self, watermark: int) -> None:
-        """Writes what is still needed as one run, and drops runs that are not needed any more."""
+        """Writes what is still needed."""
         self.forget(watermark)
-        for table in self._stored:
-            if table.is_over(self._lateness, watermark):
-                self._runs.drop(table.run)
         if self._windows:
-            self._write()
-        small = small_runs(self._runs)
-        if small:
-            live = [live_rows(StoredTable(run, self._in_order), self._lateness, watermark) for run in small]
-            merged = self._in_order(Accumulators.concat(live))
-            self._runs.replace(small, merged.to_table(self._schema), self._description(merged))
+            self._table.append(self._new_rows())
+        self._table.end_epoch()
 
-    def _gather(self, windows: dict[int, Window], rows: Accumulators, wanted: set[tuple[int, Any]] | None) -> None:
+    def _gather(self, windows: dict[int, Window], batch: pa.RecordBatch, wanted: set[tuple[int, Any]] | None) -> None:
         """Adds rows of a run to what older runs have."""
+        rows = Accumulators.of_batch(batch)
         values = array_to_values(self._type, rows.columns[0])
         for end, key, value in zip(rows.ends.tolist(), rows.keys.to_pylist(), values, strict=True):
             if wanted is not None and (end, key) not in wanted:
@@ -166,7 +146,7 @@ class RowContents:
             else:
                 window[key] = value
 
-    def _write(self) -> None:
+    def _new_rows(self) -> pa.RecordBatch:
         ends: list[int] = []
         keys: list[Any] = []
         values: list[Any] = []
@@ -177,9 +157,6 @@ class RowContents:
                 keys.extend([key] * len(elements))
                 ends.extend([end] * len(elements))
         column = KeyColumn.of(pa.array(keys, self._codec.arrow_type))
-        stored = values_to_array(self._type, values)
-        rows = self._in_order(Accumulators(np.array(ends, np.int64), column.hashes, column.values, [stored]))
-        self._runs.append(rows.to_table(self._schema), self._description(rows))
-
-    def _description(self, rows: Accumulators) -> dict[str, Any]:
-        return {**self._about, **description(self._kind, rows)}
+        arrays = [pa.array(ends, pa.int64()), pa.array(column.hashes), column.values]
+        batch = pa.RecordBatch.from_arrays([*arrays, values_to_array(self._type, values)], schema=self._schema)
+        return all_rows(self._meta, [batch])

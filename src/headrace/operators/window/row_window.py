@@ -2,8 +2,8 @@
 
 What has to be exact is the order of what the user can see: which elements a window holds when its function is called,
 the order of the calls, and the watermark in force. Adding an element that is on time is not among it, so a batch's
-elements that are on time are added first; then the moments of the batch are gone through in order: windows that the
-watermark passes before a record, windows whose contents go, and late but allowed records that fire their window again.
+elements that are on time are added first; then the events of the batch happen in order: windows that fire, as the
+watermark passes their end, windows whose contents go, and late but allowed records that fire their window again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.operators.base import Operator
 from headrace.operators.collector import RowCollector
 from headrace.operators.functions import close_function, open_function
-from headrace.operators.runtime_context import RuntimeContext
 from headrace.operators.user_code import calling_user_code, user_error
 from headrace.operators.window.assign import LateRecords, assign, check_timestamps, cleanup_times
 from headrace.operators.window.row_contents import RowContents
@@ -42,8 +41,8 @@ if TYPE_CHECKING:
     Longs = npt.NDArray[np.int64]
 
 
-class Moment(NamedTuple):
-    """Something that happens while a batch is gone through; in the order of happening.
+class WindowEvent(NamedTuple):
+    """A window fires, fires again for a late record, or its contents go; events sort in the order of happening.
 
     Attributes:
         place: twice the position of the record that the watermark rises before, or one more for the record itself.
@@ -87,7 +86,7 @@ class RowWindowOperator(Operator):
         self._window = WindowContext(self._keyed)
         with calling_user_code(context):
             for function in self._functions:
-                open_function(function, RuntimeContext(context))
+                open_function(function, context)
 
     def close(self) -> None:
         with calling_user_code(self.context):
@@ -116,11 +115,11 @@ class RowWindowOperator(Operator):
             chosen = pairs if touched.all() else pairs.where(touched)
             self._contents.recall(chosen.ends, keyed.keys.take(chosen.records))
         self._add(keyed, pairs if not has_fired.any() else pairs.where(~has_fired))
-        self._go_through(batch.watermarks, LatePairs(keyed, pairs, again))
+        self._advance(batch.watermarks, LatePairs(keyed, pairs, again))
 
     def advance_watermark(self, watermark: int) -> None:
         if watermark > self._watermark:
-            self._go_through(np.array([watermark], np.int64), None)
+            self._advance(np.array([watermark], np.int64), None)
         super().advance_watermark(self._watermark)
 
     def end_epoch(self) -> None:
@@ -142,35 +141,35 @@ class RowWindowOperator(Operator):
         except BaseException as error:
             raise user_error(error, self.context, element) from error
 
-    def _go_through(self, watermarks: Longs, late: LatePairs | None) -> None:
-        """Lets happen what is due until the last of the watermarks, in order, and emits it."""
-        moments = sorted([*self._timers(watermarks, late), *(late.moments() if late else ())])
-        before = [self._watermark, *watermarks.tolist()] if moments else []
-        for moment in moments:
-            record, is_record = divmod(moment.place, 2)
+    def _advance(self, watermarks: Longs, late: LatePairs | None) -> None:
+        """Event time advances to each of the watermarks: what is due fires or is cleared, in order."""
+        events = sorted([*self._timers(watermarks, late), *(late.events() if late else ())])
+        before = [self._watermark, *watermarks.tolist()] if events else []
+        for event in events:
+            record, is_record = divmod(event.place, 2)
             after = before[record + 1]
             if is_record and late is not None:
-                self._fire_again(late, moment, after)
-            elif moment.is_cleanup:
-                self._clear(moment.end, after)
+                self._fire_again(late, event, after)
+            elif event.is_cleanup:
+                self._clear(event.end, after)
             else:
-                self._fire(moment.end, before[record], after)
+                self._fire(event.end, before[record], after)
         self._collector.flush(self.output)
         self._watermark = int(watermarks[-1])
         self._contents.forget(self._watermark)
 
-    def _timers(self, watermarks: Longs, late: LatePairs | None) -> Iterator[Moment]:
+    def _timers(self, watermarks: Longs, late: LatePairs | None) -> Iterator[WindowEvent]:
         """The timers that the watermarks pass: of windows that fire, and of contents that go."""
         last = int(watermarks[-1])
         for end in self._contents.ends_between(self._watermark, last):
-            yield Moment(_place(watermarks, end - 1), end - 1, end)
+            yield WindowEvent(_place(watermarks, end - 1), end - 1, end)
         if not self._lateness or not self._call.wants_clear:
             return
         ends = self._contents.ends_between(self._watermark - self._lateness, last - self._lateness)
         for end in ends.union(late.ends if late else ()):
             time = end - 1 + self._lateness
             if time <= last and time < MAX_WATERMARK:  # what would be kept beyond the end of time has no timer
-                yield Moment(_place(watermarks, time), time, end, is_cleanup=True)
+                yield WindowEvent(_place(watermarks, time), time, end, is_cleanup=True)
 
     def _fire(self, end: int, before: int, after: int) -> None:
         """A window whose time has come, all its keys; without lateness its contents go at once."""
@@ -197,16 +196,16 @@ class RowWindowOperator(Operator):
                 rows = [copy_value(row) for row in rows]
         self._collector.collect(rows, end - 1, watermark)
 
-    def _fire_again(self, late: LatePairs, moment: Moment, watermark: int) -> None:
-        element, entry = late.element(moment.pair), self._keyed.bind(late.key(moment.pair))[0]
+    def _fire_again(self, late: LatePairs, event: WindowEvent, watermark: int) -> None:
+        element, entry = late.element(event.pair), self._keyed.bind(late.key(event.pair))[0]
         try:
-            for _ in self._contents.add((moment.end,), (entry.raw,), (element,)):
+            for _ in self._contents.add((event.end,), (entry.raw,), (element,)):
                 pass
         except BaseException as error:
             raise user_error(error, self.context, element) from error
-        self._keyed.enter_namespace(moment.end, (entry,))
-        self._enter(entry, moment.end, watermark)
-        self._emit(entry, moment.end, self._contents.held(moment.end, entry.raw), watermark)
+        self._keyed.enter_namespace(event.end, (entry,))
+        self._enter(entry, event.end, watermark)
+        self._emit(entry, event.end, self._contents.held(event.end, entry.raw), watermark)
         self._keyed.current = NO_KEY
 
     def _clear(self, end: int, watermark: int) -> None:
@@ -255,10 +254,10 @@ class LatePairs:
         self._records = pairs.records[chosen].tolist()
         self.ends = pairs.ends[chosen].tolist()
 
-    def moments(self) -> Iterator[Moment]:
+    def events(self) -> Iterator[WindowEvent]:
         """When the windows fire again."""
         for pair, (record, end) in enumerate(zip(self._records, self.ends, strict=True)):
-            yield Moment(2 * record + 1, pair, end, pair=pair)
+            yield WindowEvent(2 * record + 1, pair, end, pair=pair)
 
     def element(self, pair: int) -> Any:
         """The element of a pair."""

@@ -1,27 +1,20 @@
-"""Where a columnar window keeps accumulators: rows not yet aggregated, sorted tables in memory, runs in state.
+"""Where a columnar window keeps accumulators: rows that are not aggregated yet, and an ordered table in state.
 
 Nothing is read from state when records are added.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 from headrace.operators.window.accumulators import Accumulators, Chunk
-from headrace.operators.window.assign import cleanup_time
-from headrace.operators.window.merging import ACCUMULATORS_KIND, merge_blocks
-from headrace.operators.window.window_tables import (
-    MemoryTable,
-    StoredTable,
-    WindowTable,
-    about_windows,
-    check_stored,
-    description,
-    live_rows,
-    small_runs,
-)
+from headrace.operators.window.assign import cleaned_end, passed_end
+from headrace.operators.window.merging import ACCUMULATORS_KIND, combined, contents_layout, merge_blocks
+from headrace.state.ordered_table import OrderedTable
+from headrace.state.runs.ordered import NO_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +23,7 @@ if TYPE_CHECKING:
 
     from headrace.operators.window.layout import WindowLayout
     from headrace.operators.window.panes import Panes, Spreadable
-    from headrace.state.runs import Run, RunStore
+    from headrace.state.runs import RunStore
     from headrace.time.windows import AlignedWindows
 
     Longs = npt.NDArray[np.int64]
@@ -60,28 +53,21 @@ class WindowStore:
         self._aggregators = layout.aggregators
         self._schema = layout.state_schema
         self._lateness = lateness
-        self._runs = runs
-        self._about = {
-            "kind": ACCUMULATORS_KIND,
-            "keys": layout.codec.to_json(),
-            **about_windows(windows),
-            "parts": self._aggregators.to_json(),
-        }
-        check_stored(runs, self._about, self._schema)
+        kept_as = contents_layout(
+            ACCUMULATORS_KIND, self._schema, layout.codec, windows, parts=self._aggregators.to_json()
+        )
+        self._table = OrderedTable(runs, kept_as, lambda _, batches: combined(self._aggregators, batches))
         self._panes = panes
-        self._stored: list[StoredTable] = []
-        self._memory: list[MemoryTable] = []
         self._chunks: list[Chunk] = []
         self._accumulators: list[Accumulators] = []
         self._pane_chunks: list[Chunk] = []
         self._pane_accumulators: list[Accumulators] = []
         self._pending_rows = 0
-        self._pending_end: int | None = None
+        self._pending_end = NO_TIME
 
     def begin_epoch(self) -> None:
         """Takes up what the last epoch left."""
-        self._stored = [self._table(run) for run in self._runs.runs]
-        self._memory = []
+        self._table.begin_epoch()
         self._forget_pending()
 
     def add(self, chunk: Chunk) -> None:
@@ -108,17 +94,16 @@ class WindowStore:
             self._pane_accumulators.append(accumulators)
             self._note(self._first_end(accumulators.ends), len(accumulators))
 
-    def next_end(self, watermark: int) -> int | None:
-        """The earliest window that ``watermark`` has not passed."""
-        ends = [table.next_end(watermark) for table in (*self._stored, *self._memory)]
-        return min((end for end in (*ends, self._pending_end) if end is not None), default=None)
-
     def due(self, after: int, upto: int) -> Iterator[Accumulators]:
         """The contents of the windows that fire when the watermark advances from ``after`` to ``upto``.
 
         They come in order, in blocks: memory stays bounded however much is due.
         """
-        pieces = [piece for table in self._tables() if (piece := table.between(after, upto)) is not None]
+        after, upto = passed_end(after), passed_end(upto)
+        if min(self._pending_end, self._table.next_above(after)) > upto:
+            return
+        self._aggregate_pending()
+        pieces = [Accumulators.of_batch(batch) for batch in self._table.between(after, upto)]
         for block in merge_blocks(pieces):
             yield Accumulators.merged(self._aggregators, block)
 
@@ -127,42 +112,29 @@ class WindowStore:
         order = np.lexsort((hashes, ends))
         ends, hashes = ends[order], hashes[order]
         is_new = np.concatenate(([True], (ends[1:] != ends[:-1]) | (hashes[1:] != hashes[:-1])))
-        ends, hashes = ends[is_new], hashes[is_new]
-        pieces = [piece for table in self._tables() if (piece := table.rows_of(ends, hashes)) is not None]
-        return Accumulators.merged(self._aggregators, pieces or [Accumulators.of_table(self._schema.empty_table())])
+        self._aggregate_pending()
+        found = self._table.find(ends[is_new], hashes[is_new]) or [pa.RecordBatch.from_pylist([], self._schema)]
+        return Accumulators.merged(self._aggregators, [Accumulators.of_batch(batch) for batch in found])
 
     def forget(self, watermark: int) -> None:
-        """Drops contents whose time has passed; those in state go when the epoch ends."""
-        if not self._memory or cleanup_time(int(min(t.ends[0] for t in self._memory)), self._lateness) > watermark:
-            return
-        live = [live_rows(table, self._lateness, watermark) for table in self._memory]
-        self._memory = [MemoryTable(accumulators) for accumulators in live if len(accumulators)]
+        """Drops contents whose time has passed."""
+        self._table.forget(cleaned_end(watermark, self._lateness))
 
     def end_epoch(self, watermark: int) -> None:
-        """Writes what is still needed as one run, and drops runs that are not needed any more."""
+        """Writes what is still needed."""
         self._aggregate_pending()
         self.forget(watermark)
-        for table in self._stored:
-            if table.is_over(self._lateness, watermark):
-                self._runs.drop(table.run)
-        if self._memory:
-            accumulators = Accumulators.merged(self._aggregators, [table.accumulators for table in self._memory])
-            self._runs.append(accumulators.to_table(self._schema), self._description(accumulators))
-        self._merge_small_runs(watermark)
+        self._table.end_epoch()
 
     def _first_end(self, pane_ends: Longs) -> int:
         assert self._panes is not None
         return int(self._panes.first_ends(pane_ends.min(keepdims=True) - 1)[0])
 
     def _note(self, first_end: int, rows: int) -> None:
-        self._pending_end = first_end if self._pending_end is None else min(first_end, self._pending_end)
+        self._pending_end = min(first_end, self._pending_end)
         self._pending_rows += rows
         if self._pending_rows >= _PENDING_ROWS:
             self._aggregate_pending()
-
-    def _tables(self) -> list[WindowTable]:
-        self._aggregate_pending()
-        return [*self._stored, *self._memory]
 
     def _aggregate_pending(self) -> None:
         of_windows, of_panes = list(self._accumulators), list(self._pane_accumulators)
@@ -196,23 +168,7 @@ class WindowStore:
 
     def _forget_pending(self) -> None:
         self._chunks, self._accumulators, self._pane_chunks, self._pane_accumulators = [], [], [], []
-        self._pending_rows, self._pending_end = 0, None
+        self._pending_rows, self._pending_end = 0, NO_TIME
 
     def _remember(self, merged: Accumulators) -> None:
-        # Tables double in size from the newest to the oldest, so a row is merged a logarithmic number of times.
-        while self._memory and len(self._memory[-1].accumulators) <= 2 * len(merged):
-            merged = Accumulators.merged(self._aggregators, [self._memory.pop().accumulators, merged])
-        self._memory.append(MemoryTable(merged))
-
-    def _merge_small_runs(self, watermark: int) -> None:
-        small = small_runs(self._runs)
-        if small:
-            live = [live_rows(self._table(run), self._lateness, watermark) for run in small]
-            accumulators = Accumulators.merged(self._aggregators, live)
-            self._runs.replace(small, accumulators.to_table(self._schema), self._description(accumulators))
-
-    def _table(self, run: Run) -> StoredTable:
-        return StoredTable(run, lambda rows: Accumulators.regrouped(self._aggregators, [rows]))
-
-    def _description(self, accumulators: Accumulators) -> dict[str, Any]:
-        return {**self._about, **description(ACCUMULATORS_KIND, accumulators)}
+        self._table.append(merged.to_batch(self._schema))

@@ -34,6 +34,11 @@ _NO_MODULE: Final = re.compile(r"^ModuleNotFoundError: No module named ", re.MUL
 
 _CRASHED: Final = "Python worker exited unexpectedly"
 
+_NO_WORKERS: Final = (
+    "the process that starts Spark's Python workers died while it was being started, and Spark starts no other in this "
+    "executor. Run the program again: with a checkpoint directory it goes on where it was"
+)
+
 
 def failure(what: str, error: Exception) -> HeadraceError:
     """The error to be raised in place of one of :data:`SPARK_ERRORS`.
@@ -72,6 +77,8 @@ def first_line(error: Exception) -> str:
     text = str(error)
     if _CRASHED in text:
         return "a Python worker has died, killed from outside (out of memory?) or by native code"
+    if "NullPointerException" in text and "PythonWorkerFactory" in text:
+        return _NO_WORKERS
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
     told = next((line for line in reversed(lines) if "Error" in line or "Exception" in line), lines[0] if lines else "")
     return told.removeprefix("Caused by: ")

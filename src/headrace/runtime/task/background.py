@@ -55,7 +55,7 @@ class Outcome:
 
 
 def attempt(work: Callable[[Any], Any], item: Any) -> Outcome:
-    """Do the work."""
+    """What the work gives for an item, or what it has raised."""
     try:
         return Outcome(work(item))
     except Exception as error:

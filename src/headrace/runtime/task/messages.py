@@ -130,7 +130,7 @@ class EpochContext:
     is_last: bool = False
 
     def to_bytes(self) -> bytes:
-        """For the input of stage 0."""
+        """The context as a pickle, as it travels to tasks."""
         return pickle.dumps(self, protocol=5)
 
     @staticmethod

@@ -25,10 +25,10 @@ class Target(Protocol):
     """Takes what an operator emits."""
 
     def accept(self, batch: Batch) -> None:
-        """Records."""
+        """Takes records, in the order of the stream."""
 
     def advance(self, watermark: int) -> None:
-        """A watermark."""
+        """Nothing at or below ``watermark`` follows."""
 
 
 class ChainingOutput:

@@ -110,7 +110,7 @@ class _Attempt:
         return self._chain
 
     def complete(self, report: TaskReport) -> None:
-        """The work is done."""
+        """All went well: the chain goes back, and the driver is told ``report``."""
         assert self._context is not None, "open() comes first"
         assert self._chain is not None, "open() comes first"
         self._chains.put_back(self._chain, self._context)
@@ -144,7 +144,7 @@ class _Attempt:
 
 
 def _source_work(attempt: _Attempt, subtask: int, context: EpochContext) -> Iterator[Envelope]:
-    """What a task of stage 0 does."""
+    """What a task of stage 0 sends: its share of the splits is read."""
     chain = attempt.open(subtask, context)
     task = SourceTask(chain, context)
     for _ in task.run():
@@ -154,7 +154,7 @@ def _source_work(attempt: _Attempt, subtask: int, context: EpochContext) -> Iter
 
 
 def _stage_work(attempt: _Attempt, stage: int, envelopes: Iterator[Envelope]) -> Iterator[Envelope]:
-    """What a task of a later stage does; envelopes for stages beyond pass through."""
+    """What a task of a later stage sends: it is given envelopes; those for stages beyond pass through."""
     chain: OperatorChain | None = None
     task: StageTask | None = None
     for envelope in envelopes:

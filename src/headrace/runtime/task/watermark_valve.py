@@ -39,7 +39,7 @@ class Inputs:
             self._reached[source] = max(watermark, self._reached[source])
 
     def slowest(self) -> int:
-        """What all have reached."""
+        """The watermark that all have reached."""
         return min(self._reached.values())
 
     def slowest_but(self, sources: Container[int]) -> int | None:
@@ -76,7 +76,7 @@ class WatermarkValve:
         self.watermark = watermark
 
     def accept(self, source: int, edge: PlannedEdge, batch: Batch) -> None:
-        """Records of one input."""
+        """Passes on records of one input, under no watermark that another input has not reached."""
         self.records += len(batch)
         if source != self._only:
             limit = self._limit((source,))

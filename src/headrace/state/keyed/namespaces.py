@@ -31,10 +31,14 @@ if TYPE_CHECKING:
     from headrace.state.keys.entries import AnyKeyEntry, NoKey
     from headrace.state.runs import RunStore
 
-Namespace = bytes | int | None
-"""What states and timers of one key are told apart by: the end of a window, say. None: by nothing."""
+GivenNamespace = bytes | int | tuple[int, int]
+"""What states and timers of one key are told apart by: start and end of a window, say, or its end alone."""
+
+Namespace = GivenNamespace | None
+"""None: they are told apart by nothing."""
 
 _SIGN: Final = 1 << 63
+_WIDTH: Final = 8
 _UPPER_HALF: Final = np.uint64(0xFFFFFFFF00000000)
 _LOWER_HALF: Final = np.uint64(0xFFFFFFFF)
 
@@ -50,7 +54,7 @@ class NamespacedKey:
 
     __slots__ = ("key", "namespace", "ordinal")
 
-    def __init__(self, key: AnyKeyEntry, namespace: bytes | int, ordinal: int) -> None:
+    def __init__(self, key: AnyKeyEntry, namespace: GivenNamespace, ordinal: int) -> None:
         self.key = key
         self.namespace = namespace
         self.ordinal = ordinal
@@ -61,7 +65,7 @@ class NamespacedKeys:
 
     def __init__(self) -> None:
         self.all: list[NamespacedKey] = []
-        self._known: dict[tuple[int, bytes | int], NamespacedKey] = {}
+        self._known: dict[tuple[int, GivenNamespace], NamespacedKey] = {}
         self._encoder = KeyEncoder(ClassRegistry())
         self._columns: list[KeyColumn] = []
         self._encoded = 0
@@ -156,19 +160,32 @@ def take_over(earlier: RunStore, store: RunStore, codec: KeyCodec) -> None:
         earlier.drop(run)
 
 
-def ordered_bytes(namespace: bytes | int) -> bytes:
-    """A namespace as bytes that are ordered as integers, or bytes, are."""
+def ordered_bytes(namespace: GivenNamespace) -> bytes:
+    """A namespace as bytes that are ordered as bytes, integers, or pairs of integers are (in this order)."""
     if isinstance(namespace, bytes):
         return b"b" + namespace
-    # The sign bit is turned over so that the bytes are ordered as the integers are.
-    return b"i" + (namespace + _SIGN).to_bytes(8, "big")
+    if isinstance(namespace, tuple):
+        return b"p" + b"".join(map(_bytes_of, namespace))
+    return b"i" + _bytes_of(namespace)
 
 
 def namespace_of(data: bytes) -> Namespace:
     """The namespace that :func:`ordered_bytes` gave, or None for no bytes."""
     if not data:
         return None
-    return data[1:] if data[:1] == b"b" else int.from_bytes(data[1:], "big") - _SIGN
+    kind, content = data[:1], data[1:]
+    if kind == b"b":
+        return content
+    return _integer_of(content) if kind == b"i" else (_integer_of(content[:_WIDTH]), _integer_of(content[_WIDTH:]))
+
+
+def _bytes_of(number: int) -> bytes:
+    # The sign bit is turned over so that the bytes are ordered as the integers are.
+    return (number + _SIGN).to_bytes(_WIDTH, "big")
+
+
+def _integer_of(data: bytes) -> int:
+    return int.from_bytes(data, "big") - _SIGN
 
 
 def _hashes(of_keys: npt.NDArray[np.uint64], pairs: pa.Array) -> npt.NDArray[np.uint64]:
@@ -176,7 +193,12 @@ def _hashes(of_keys: npt.NDArray[np.uint64], pairs: pa.Array) -> npt.NDArray[np.
     return hashes
 
 
-def _given(namespace: Any) -> bytes | int:
+def _given(namespace: Any) -> GivenNamespace:
     if type(namespace) is int or type(namespace) is bytes:
         return namespace
-    raise StateError(f"state of a key and namespace is used while the namespace is {namespace!r}, not an int or bytes")
+    if type(namespace) is tuple and len(namespace) == 2 and all(type(number) is int for number in namespace):
+        return namespace
+    raise StateError(
+        f"state of a key and namespace is used while the namespace is {namespace!r}, "
+        "not an int, a pair of them (start and end of a window), or bytes"
+    )

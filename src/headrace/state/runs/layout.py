@@ -10,6 +10,9 @@ KIND: Final = "kind"
 SUBTASK_LIST: Final = "elements"
 """The kind of the lists of subtasks: a row is an element, and merging puts the rows one after the other."""
 
+TIMERS: Final = "timers"
+"""The kind of timers: rows in the order of time."""
+
 SORT: Final = "sort"
 """The entry of ``meta`` that lists the columns by which a run is sorted."""
 

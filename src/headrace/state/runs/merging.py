@@ -14,14 +14,15 @@ import pyarrow.compute as pc
 
 from headrace.common.errors import StateError
 from headrace.state.runs.keyed_mergers import merge_lists, merge_maps, merge_values
-from headrace.state.runs.layout import ELEMENT_COUNT, KIND, SORT, SUBTASK_LIST, VALUE
+from headrace.state.runs.layout import ELEMENT_COUNT, KIND, SORT, SUBTASK_LIST, TIMERS, VALUE
 from headrace.state.runs.merge_input import MergeInput
+from headrace.state.runs.ordered import described, newest, ordered_merger
 from headrace.state.runs.run import one_batch
-from headrace.state.timer_runs import TIMERS, described, merge_timers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from headrace.state.runs.ordered import Combine
     from headrace.state.runs.run import Run, RunStore
 
     Merger = Callable[[MergeInput], pa.RecordBatch | pa.Table | None]
@@ -61,6 +62,14 @@ def register_merger(kind: str, merger: Merger, describe: Describe = _unchanged) 
     _MERGERS[kind] = (merger, describe)
 
 
+def register_ordered_merger(kind: str, combine: Combine) -> None:
+    """Makes ``combine`` merge ordered runs whose ``meta["kind"]`` is ``kind``; see :func:`register_merger`.
+
+    It gets the rows that are not over.
+    """
+    register_merger(kind, ordered_merger(combine), described)
+
+
 def merge_runs(runs: Sequence[Run], *, is_oldest: bool, now: int) -> tuple[pa.RecordBatch | None, dict[str, Any]]:
     """The rows of the run that replaces ``runs`` (oldest first, following one another), and its ``meta``.
 
@@ -91,23 +100,30 @@ def _merger_of(kind: str | None) -> tuple[Merger, Describe]:
         ) from None
 
 
-def merge_small_runs(store: RunStore, now: int) -> None:
-    """Merges the newest runs of a store where that is due. ``now`` is the processing time that expiry is judged by."""
+def merge_small_runs(store: RunStore, now: int, most_rows: int | None = None) -> None:
+    """Merges the newest runs of a store where that is due.
+
+    Args:
+        store: the store.
+        now: the processing time that expiry is judged by.
+        most_rows: runs of more rows together are left to compaction, unless there are too many; by default
+            ``INLINE_ROWS``.
+    """
     runs = store.runs
-    start = _start_of_merge(runs)
+    start = _start_of_merge(runs, INLINE_ROWS if most_rows is None else min(most_rows, INLINE_ROWS))
     if start < len(runs) - 1:
         old = runs[start:]
         table, meta = merge_runs(old, is_oldest=start == 0, now=now)
         store.replace(old, table, meta)
 
 
-def _start_of_merge(runs: Sequence[Run]) -> int:
+def _start_of_merge(runs: Sequence[Run], most_rows: int) -> int:
     """The first of the runs that are to be merged with all that are newer."""
     start = len(runs) - 1
     if start < 0:
         return start
     rows = runs[start].weight
-    while start > 0 and runs[start - 1].weight <= GROWTH * rows and rows + runs[start - 1].weight <= INLINE_ROWS:
+    while start > 0 and runs[start - 1].weight <= GROWTH * rows and rows + runs[start - 1].weight <= most_rows:
         start -= 1
         rows += runs[start].weight
     # Too many: merge so that half of the allowed runs are left, and it is some time until that is due again.
@@ -132,6 +148,6 @@ _MERGERS: dict[str, tuple[Merger, Describe]] = {
     "aggregating": (merge_values, _unchanged),
     "list": (merge_lists, _counted),
     "map": (merge_maps, _counted),
-    TIMERS: (merge_timers, described),
+    TIMERS: (ordered_merger(newest), described),
     SUBTASK_LIST: (_merge_sorted, _unchanged),
 }

@@ -166,10 +166,11 @@ class Section:
         offsets = array.offsets.to_numpy()
         return offsets[rows].astype(np.int64), offsets[rows + 1].astype(np.int64)
 
-    def lower_bounds(self, name: str, values: npt.NDArray[np.uint64]) -> Indices:
-        """Where each of the values (sorted) would stand in a sorted uint64 column: before all that are not smaller.
+    def lower_bounds(self, name: str, values: npt.NDArray[np.integer[Any]]) -> Indices:
+        """Where each of the values (sorted) would stand in a sorted column of integers: before all not smaller ones.
 
-        When they are few, only the blocks that they are searched in are verified.
+        They are to be of the column's own type. When they are few, only the blocks that they are searched in are
+        verified.
         """
         if self._verified is None or len(values) > FEW:
             return np.searchsorted(self.column(name).to_numpy(), values)

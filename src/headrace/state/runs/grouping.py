@@ -1,10 +1,11 @@
-"""Grouping rows by (window, key): one sort of packed integers, then segments that reductions run over.
+"""Grouping rows by (time, key): one sort of packed integers, then segments that reductions run over.
 
-The order of groups is (window end, hash, key) everywhere: in a batch's partial aggregates, in the runs of the state, in
-what a firing emits. So runs merge by the same kernel, and equal input gives equal bytes.
+The order of groups is (time, hash, key) everywhere, where the time of a window is its end: in a batch's partial
+aggregates, in the runs of ordered tables, in what a firing emits. So runs merge by the same kernel, and equal input
+gives equal bytes.
 
 Why numpy, for every type of key: the exact sums of floats need the rows group by group, and state needs the groups in
-order. For 250,000 rows, sorting 64-bit integers that hold (window, high bits of the hash, row) takes 3 to 6 ms, a
+order. For 250,000 rows, sorting 64-bit integers that hold (time, high bits of the hash, row) takes 3 to 6 ms, a
 stable ``argsort`` of the hashes 20 ms. pyarrow's ``group_by`` gives neither: with a million keys it takes about as long
 as all of this (19 to 32 ms), and only with 10,000 keys is it faster (3 to 11 ms against 12 to 18).
 """
@@ -104,18 +105,19 @@ class Groups:
             yield Groups(self.order[start:stop], Segments(starts[first:last] - start, stop - start))
 
 
-def group_rows(ends: Longs, hashes: Hashes, keys: pa.Array) -> Groups:
-    """Groups rows by (window end, key), in the order (window end, hash, key, arrival).
+def group_rows(times: Longs, hashes: Hashes, *identity: pa.Array) -> Groups:
+    """Groups rows by time and key, in the order (time, hash, key, arrival).
 
     Args:
-        ends: the end of each row's window.
+        times: what comes first in the order: the end of each row's window, say.
         hashes: the hash of each row's key: equal keys have equal hashes.
-        keys: each row's key (int64, string or binary, no nulls), to tell keys apart that share a hash.
+        identity: each row's key (int64, string or binary, no nulls), to tell keys apart that share a hash; and its
+            namespace, where groups and their order are to depend on that as well.
     """
-    total = len(ends)
+    total = len(times)
     if not total:
         return Groups(np.empty(0, np.int64), Segments(np.empty(0, np.int64), 0))
-    order, prefix_changes = _sorted_by_prefix(_ranks(ends), hashes)
+    order, prefix_changes = _sorted_by_prefix(times, hashes)
     sorted_hashes = hashes[order]
     hash_changes = sorted_hashes[1:] != sorted_hashes[:-1]
     split = hash_changes & ~prefix_changes
@@ -124,56 +126,49 @@ def group_rows(ends: Longs, hashes: Hashes, keys: pa.Array) -> Groups:
         sorted_hashes = hashes[order]
         hash_changes = sorted_hashes[1:] != sorted_hashes[:-1]
     changes = prefix_changes | hash_changes
-    if not changes.all():
-        collisions = _key_changes(keys, order) & ~changes
-        if collisions.any():
-            _resort(order, changes, collisions, key_ranks(keys))
-            changes |= _key_changes(keys, order)
+    for column in identity:
+        if changes.all():
+            break
+        differs = _value_changes(column, order) & ~changes
+        if differs.any():
+            _resort(order, changes, differs, value_ranks(column))
+            changes |= _value_changes(column, order)
     return Groups(order, Segments(_starts(changes), total))
 
 
-def group_ends(ends: Longs) -> tuple[Longs, Longs]:
-    """The different values of a sorted column of ends, and where each begins (with the total as one more)."""
-    if not len(ends):
-        return ends, np.zeros(1, np.int64)
-    starts = _starts(ends[1:] != ends[:-1])
-    return ends[starts], np.append(starts, len(ends))
+def group_times(times: Longs) -> tuple[Longs, Longs]:
+    """The different values of a sorted column of times, and where each begins (with the total as one more)."""
+    if not len(times):
+        return times, np.zeros(1, np.int64)
+    starts = _starts(times[1:] != times[:-1])
+    return times[starts], np.append(starts, len(times))
 
 
-def key_ranks(keys: pa.Array) -> Longs:
-    """Numbers that compare as the keys do."""
-    ranks: Longs = pc.rank(keys, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
+def value_ranks(values: pa.Array) -> Longs:
+    """Numbers that compare as the values do."""
+    ranks: Longs = pc.rank(values, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
     return ranks
 
 
-def _ranks(ends: Longs) -> tuple[Longs, int]:
-    """The rank of each row's window among all windows, and how many there are."""
-    starts = _starts(ends[1:] != ends[:-1])
-    heads = ends[starts]
-    distinct = np.unique(heads)
-    if len(distinct) == 1:
-        return np.zeros(len(ends), np.int64), 1
-    # Records come roughly in the order of time, so there are few stretches of equal ends.
-    ranks = np.searchsorted(distinct, heads)
-    return np.repeat(ranks, np.diff(starts, append=len(ends))), len(distinct)
-
-
-def _sorted_by_prefix(ranked: tuple[Longs, int], hashes: Hashes) -> tuple[Longs, Mask]:
-    """Rows in the order (window, leading bits of the hash, row), and where the first two change."""
-    ranks, windows = ranked
-    total = len(ranks)
+def _sorted_by_prefix(times: Longs, hashes: Hashes) -> tuple[Longs, Mask]:
+    """Rows in the order (time, leading bits of the hash, row), and where the first two change."""
+    total = len(times)
+    # Records come roughly in the order of time, so there are few stretches of equal window ends.
+    starts = _starts(times[1:] != times[:-1])
+    distinct = np.unique(times[starts])
     row_bits = (total - 1).bit_length()
-    window_bits = (windows - 1).bit_length()
-    hash_bits = _WORD - row_bits - window_bits
+    time_bits = (len(distinct) - 1).bit_length()
+    hash_bits = _WORD - row_bits - time_bits
     if hash_bits < _FEWEST_HASH_BITS:
-        order = np.lexsort((hashes, ranks))
-        sorted_ranks, sorted_hashes = ranks[order], hashes[order]
-        return order, (sorted_ranks[1:] != sorted_ranks[:-1]) | (sorted_hashes[1:] != sorted_hashes[:-1])
+        order = np.lexsort((hashes, times))
+        sorted_times, sorted_hashes = times[order], hashes[order]
+        return order, (sorted_times[1:] != sorted_times[:-1]) | (sorted_hashes[1:] != sorted_hashes[:-1])
     packed = hashes >> np.uint64(_WORD - hash_bits)
     packed <<= np.uint64(row_bits)
     packed |= np.arange(total, dtype=np.uint64)
-    if window_bits:
-        packed |= ranks.astype(np.uint64) << np.uint64(_WORD - window_bits)
+    if time_bits:
+        ranks = np.repeat(np.searchsorted(distinct, times[starts]), np.diff(starts, append=total))
+        packed |= ranks.astype(np.uint64) << np.uint64(_WORD - time_bits)
     packed.sort()
     order = (packed & np.uint64((1 << row_bits) - 1)).view(np.int64)
     packed >>= np.uint64(row_bits)
@@ -190,12 +185,12 @@ def _resort(order: Longs, changes: Mask, violations: Mask, sort_keys: npt.NDArra
     order[places] = rows[np.lexsort((rows, sort_keys[rows], stretches[places]))]
 
 
-def _key_changes(keys: pa.Array, order: Longs) -> Mask:
-    """Where a row's key differs from the key of the row before, in the given order."""
-    if pa.types.is_int64(keys.type):
-        values = keys.to_numpy()[order]
+def _value_changes(column: pa.Array, order: Longs) -> Mask:
+    """Where a row's value differs from that of the row before, in the given order."""
+    if pa.types.is_int64(column.type):
+        values = column.to_numpy()[order]
         return np.asarray(values[1:] != values[:-1])
-    taken = keys.take(pa.array(order))
+    taken = column.take(pa.array(order))
     return np.asarray(pc.not_equal(taken[1:], taken[:-1]).to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 

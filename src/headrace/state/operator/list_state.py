@@ -86,8 +86,13 @@ class OperatorListState(ListState[Any]):
         return elements
 
     def _is_stored(self, added: pa.Array) -> bool:
-        """Whether the elements are those that the runs hold already."""
+        """Whether the elements are those that the runs hold already, to the last bit."""
         if self._store.rows != len(added):
             return False
         stored = [run.column(VALUE) for run in self._store.runs]
-        return not stored or bool(pa.concat_arrays(stored).equals(added))
+        return not stored or _bits(pa.concat_arrays(stored)).equals(_bits(added))
+
+
+def _bits(array: pa.Array) -> pa.Buffer:
+    """The same for arrays that are the same: 0.0 is not -0.0 here, and NaN is NaN."""
+    return pa.record_batch([array], [VALUE]).serialize()

@@ -1,4 +1,4 @@
-"""Finds out types that were not declared: from annotations, from values."""
+"""The type of what a function gives, by its annotations."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ from typing import Any, Final
 from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import PickledBytesTypeInfo, TypeInformation, Types
 from headrace.common.typeinfo.hints import hints_of
-from headrace.common.value_types import infer_from_values
-
-__all__ = ["Role", "infer_from_hint", "infer_from_values"]
 
 PICKLED: Final = PickledBytesTypeInfo()
 

@@ -1,4 +1,4 @@
-"""``OperatorState``: everything that one operator keeps in one task."""
+"""``HashMapOperatorStates``: keyed state, timers, operator state and logs of one operator in one task."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, StateError
 from headrace.state.keyed.backend import KeyedStateBackend
 from headrace.state.kinds import KEYED
-from headrace.state.operator_state_store import OperatorStateStore
-from headrace.state.timers import TimerService
+from headrace.state.operator.store import OperatorStateStore
+from headrace.state.timers import HashMapTimers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from headrace.state.runs import RunStore
 
 
-class OperatorState:
-    """Keyed states, timers, states without keys and other stores of one operator, from epoch to epoch.
+class HashMapOperatorStates:
+    """All state of one operator, from epoch to epoch.
 
     An epoch is ``begin_epoch``, any use, ``end_epoch``; after that the task takes its snapshot.
 
@@ -40,7 +40,7 @@ class OperatorState:
         if kinds - KEYED:
             self._without_keys = OperatorStateStore(uid, kinds, store, is_restored=is_restored)
         self._backend: KeyedStateBackend | None = None
-        self._timers: TimerService | None = None
+        self._timers: HashMapTimers | None = None
         self._clock = 0
         self._watermark = MIN_WATERMARK
 
@@ -67,10 +67,10 @@ class OperatorState:
         return self._backend
 
     @property
-    def timers(self) -> TimerService:
+    def timers(self) -> HashMapTimers:
         """The timers."""
         if self._timers is None:
-            self._timers = TimerService(self.keyed, self._store)
+            self._timers = HashMapTimers(self.keyed, self._store)
             self._timers.begin_epoch(self._watermark)
         return self._timers
 

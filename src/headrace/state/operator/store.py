@@ -10,8 +10,8 @@ from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor
 from headrace.state.keyed.backend import STORE_PREFIX, KeyedStateBackend
 from headrace.state.keys import KeyCodec
 from headrace.state.kinds import StateKind
-from headrace.state.operator_list_state import OperatorListState
-from headrace.state.redistribution import store_name
+from headrace.state.operator.list_state import OperatorListState
+from headrace.state.operator.redistribution import store_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable

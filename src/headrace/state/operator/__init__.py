@@ -1,0 +1,1 @@
+"""Operator state: lists and broadcast maps of subtasks, which belong to no key; and who goes on with them."""
