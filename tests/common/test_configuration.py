@@ -248,3 +248,48 @@ def test_an_option_by_the_name_of_a_group_is_unknown() -> None:
     """Flink's old ``restart-strategy: fixed-delay`` must not look as if it had been heard."""
     with pytest.raises(ConfigurationError, match="restart-strategy"):
         Configuration.from_dict({"restart-strategy": "fixed-delay"}).validate()
+
+
+def test_a_dict_gets_numbers_and_booleans_as_they_were_set() -> None:
+    config = Configuration().set_string("s", "value").set_integer("i", 1).set_float("f", 1.5).set_boolean("b", True)
+    config.set_bytearray("x", bytearray([1, 2, 3])).set("d", Duration.of_seconds(2)).set("l", ["a", "b"])
+    config.set("m", RuntimeExecutionMode.BATCH)
+    found: dict[str, Any] = {"other": None}
+    Configuration().add_all(Configuration(config), "p.").add_all_to_dict(found)
+    assert found == {
+        "other": None, "p.s": "value", "p.i": 1, "p.f": 1.5, "p.b": True, "p.x": bytearray([1, 2, 3]),
+        "p.d": "2000 ms", "p.l": "a;b", "p.m": "BATCH",
+    }  # fmt: skip
+    assert found["p.b"] is True
+
+
+def test_configurations_are_compared_as_text() -> None:
+    given, read = Configuration().set_integer("i", 1), Configuration().set_string("i", "1")
+    assert given == read
+    assert hash(given) == hash(read)
+
+
+@pytest.mark.parametrize(
+    ("text", "elements"),
+    [
+        (None, []),
+        ("", []),
+        ("a", ["a"]),
+        ("a;b;", ["a", "b", ""]),
+        ("file:///a.jar", ["file:///a.jar"]),
+        ("[]", []),
+        ("[a, b c ,]", ["a", "b c"]),
+        ("['a, b', \"c\\n\\\"\", 'it''s']", ["a, b", 'c\n"', "it's"]),
+        ("[1, -2.5, 1e3, true, null, '1', 1.2.3]", [1, -2.5, 1000.0, True, None, "1", "1.2.3"]),
+        ("- a, b\n- 'c'\n\n  - 7\n", ["a, b", "c", 7]),
+        (str(["file:///a.jar", "b"]), ["file:///a.jar", "b"]),
+    ],
+)
+def test_values_that_are_lists(text: str | None, elements: list[Any]) -> None:
+    assert Configuration.parse_list_value(text) == elements
+
+
+@pytest.mark.parametrize("text", ["[a, [b]]", "[{a: b}]", "['a]", "['a' b]", "[,]"])
+def test_lists_of_anything_else(text: str) -> None:
+    with pytest.raises(ValueError, match="a list of plain or quoted values"):
+        Configuration.parse_list_value(text)

@@ -109,6 +109,7 @@ def test_bytes_schemas() -> None:
     assert ByteArraySchema().deserialize(b"x") == b"x"
     assert ByteArraySchema().get_produced_type() == Types.BYTES()
     assert RowFieldExtractorSchema(1).serialize(Row(1, b"k")) == b"k"
+    assert RowFieldExtractorSchema(1).serialize(Row(1, None)) == b""
 
 
 def test_encoder() -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.common.errors import InvalidTypeError
-from headrace.common.typeinfo import TypeInformation, Types, type_from_json
+from headrace.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, Types, type_from_json
 
 ROW = Types.ROW_NAMED(["id", "name"], [Types.LONG(), Types.STRING()])
 
@@ -205,3 +205,20 @@ def test_bytes_are_an_array_of_byte() -> None:
 def test_what_cannot_be_a_type_is_refused(make: Any, message: str) -> None:
     with pytest.raises(InvalidTypeError, match=message):
         make()
+
+
+def test_types_made_of_lists_are_those_made_of_tuples() -> None:
+    fields = [Types.STRING(), Types.INT()]
+    for made, same in (
+        (TupleTypeInfo(fields), Types.TUPLE(fields)),
+        (RowTypeInfo(fields), Types.ROW(fields)),
+        (RowTypeInfo(fields, ["a", "b"]), Types.ROW_NAMED(["a", "b"], fields)),
+    ):
+        assert made == same
+        assert {made: 1}[same] == 1
+        assert pickle.loads(pickle.dumps(made)) == same
+    assert RowTypeInfo(fields, ["a", "b"]) != RowTypeInfo(fields)
+    with pytest.raises(InvalidTypeError, match="'' cannot be a field name"):
+        RowTypeInfo(fields, ["a", ""])
+    with pytest.raises(InvalidTypeError, match="2 field names for 1 field types"):
+        RowTypeInfo(fields[:1], ["a", "b"])

@@ -47,6 +47,15 @@ def test_parallelism(env: StreamExecutionEnvironment) -> None:
     assert env.from_sequence(1, 2).get_execution_config().get_max_parallelism() == 32
 
 
+def test_execution_configs_are_compared_by_what_they_say() -> None:
+    one, other = (StreamExecutionEnvironment.get_execution_environment().get_config() for _ in range(2))
+    assert one == other
+    assert len({one, other}) == 1
+    assert one.set_parallelism(3) != other
+    assert one == other.set_parallelism(3)
+    assert one != {"parallelism.default": "3"}
+
+
 def test_wrong_parallelism_is_refused_and_forgotten(env: StreamExecutionEnvironment) -> None:
     with pytest.raises(ConfigurationError, match="an integer from 1 to 32768"):
         env.set_parallelism(0)
@@ -70,14 +79,15 @@ def test_runtime_mode(env: StreamExecutionEnvironment) -> None:
 
 def test_checkpoints(env: StreamExecutionEnvironment) -> None:
     assert (env.get_checkpoint_interval(), env.get_checkpointing_mode()) == (-1, CheckpointingMode.EXACTLY_ONCE)
+    assert not env.get_checkpoint_config().is_checkpointing_enabled()
     assert env.enable_checkpointing(5000, CheckpointingMode.AT_LEAST_ONCE) is env
     config = env.get_checkpoint_config()
     assert config.get_checkpoint_interval() == env.get_checkpoint_interval() == 5000
     assert config.get_checkpointing_mode() is env.get_checkpointing_mode() is CheckpointingMode.AT_LEAST_ONCE
     assert config.set_checkpoint_timeout(60_000).get_checkpoint_timeout() == 60_000
-    assert not config.is_checkpointing_enabled()
-    env.configure(Configuration().set_string("execution.checkpointing.dir", "/data"))
     assert config.is_checkpointing_enabled()
+    assert not config.is_externalized_checkpoints_enabled()
+    env.configure(Configuration().set_string("execution.checkpointing.dir", "/data"))
     assert config.is_externalized_checkpoints_enabled()
     env.get_configuration().validate()
 

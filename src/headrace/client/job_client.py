@@ -47,7 +47,11 @@ class JobClient:
         self._thread.start()
 
     def get_job_id(self) -> JobID:
-        """The job's id; known for good once the job has looked into its checkpoint directory."""
+        """The job's id, from now on to its result: that of its checkpoint directory, where an earlier run has left one.
+
+        Waits until the job has looked there.
+        """
+        self._manager.wait_until_identified()
         manifest = self._manager.manifest
         return self._job_id if manifest is None else JobID(manifest.job_id)
 

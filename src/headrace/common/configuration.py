@@ -8,10 +8,12 @@ import datetime
 import difflib
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar, overload
 
 from headrace.common import config_values
+from headrace.common.config_lists import parse_list
 from headrace.common.config_options import ConfigOption
 from headrace.common.errors import ConfigurationError
 from headrace.common.options import DEPRECATED, OPTIONS, OWN_NAMESPACES, SPARK_NAMESPACE, STORAGE_NAMESPACE
@@ -20,12 +22,34 @@ from headrace.common.time import Duration, Time, to_millis
 
 T = TypeVar("T")
 
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """What a key is set to.
+
+    Attributes:
+        text: as it stands in a configuration file.
+        given: the number, boolean or bytes that were given; the text for whatever else it was.
+    """
+
+    text: str
+    given: Any
+
+    @classmethod
+    def of(cls, key: str, value: Any) -> _Value:
+        text = _written(key, value)
+        if isinstance(value, bytes | bytearray):
+            return cls(text, bytearray(value))
+        is_plain = isinstance(value, bool | int | float) and not isinstance(value, Enum)
+        return cls(text, value if is_plain else text)
+
+
 _LONG = config_values.integer(-(2**63), 2**63 - 1)
 _DOUBLE = config_values.number()
 
 
 class Configuration:
-    """Keys and values, the values kept as text, as in a configuration file.
+    """Keys and values, the values read as text, as in a configuration file.
 
     ::
 
@@ -40,7 +64,7 @@ class Configuration:
     __slots__ = ("_values",)
 
     def __init__(self, other: Configuration | None = None) -> None:
-        self._values: dict[str, str] = {} if other is None else dict(other._values)
+        self._values: dict[str, _Value] = {} if other is None else dict(other._values)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Configuration:
@@ -51,11 +75,11 @@ class Configuration:
         return made
 
     def set(self, key: str | ConfigOption[Any], value: Any) -> Configuration:
-        """Sets a key. Values other than text are written as text: a duration as ``10 ms``, a list with ``;``."""
+        """Sets a key. Whatever is no text is read as text later on: a duration as ``10 ms``, a list with ``;``."""
         name: object = key.key if isinstance(key, ConfigOption) else key
         if not isinstance(name, str) or not name:
             raise ConfigurationError(f"a configuration key is a non-empty string or a ConfigOption, not {key!r}")
-        self._values[name] = _written(name, value)
+        self._values[name] = _Value.of(name, value)
         return self
 
     @overload
@@ -71,13 +95,13 @@ class Configuration:
             ConfigurationError: when the value cannot be read.
         """
         if isinstance(key, str):
-            return self._values.get(key, default)
+            return self._values[key].text if key in self._values else default
         name = next((name for name in (key.key, *key.deprecated_keys) if name in self._values), key.key)
         return self._read(name, key.parse, key.default if default is None else default)
 
     def get_string(self, key: str, default_value: str) -> str:
         """The text that is set for a key."""
-        return self._values.get(key, default_value)
+        return self._values[key].text if key in self._values else default_value
 
     def set_string(self, key: str, value: str) -> Configuration:
         """Sets a key to a text."""
@@ -132,25 +156,34 @@ class Configuration:
         self._values.update({(prefix or "") + key: value for key, value in other._values.items()})
         return self
 
-    def add_all_to_dict(self, target_dict: dict[str, str]) -> None:
-        """Puts all keys and values into a dict."""
-        target_dict.update(self._values)
+    def add_all_to_dict(self, target_dict: dict[str, Any]) -> None:
+        """Puts all keys and values into a dict; numbers, booleans and bytes as they were set, all else as text."""
+        target_dict.update({key: value.given for key, value in self._values.items()})
+
+    @staticmethod
+    def parse_list_value(value: str | None) -> list[Any]:
+        """The elements of a value that is a list: ``a;b``, or a list in YAML, which may be over several lines.
+
+        Raises:
+            ValueError: when a list in YAML has anything but plain or quoted values in it.
+        """
+        return parse_list(value or "")
 
     def to_dict(self) -> dict[str, str]:
         """All keys and values, as text."""
-        return dict(self._values)
+        return {key: value.text for key, value in self._values.items()}
 
     def spark_options(self) -> dict[str, str]:
         """The keys and values that are Spark's."""
-        return {key: value for key, value in self._values.items() if key.startswith(SPARK_NAMESPACE)}
+        return {key: text for key, text in self.to_dict().items() if key.startswith(SPARK_NAMESPACE)}
 
     def storage_options(self) -> dict[str, str]:
         """What the clients of object stores are told, by their own names."""
-        return storage_options(self._values)
+        return storage_options(self.to_dict())
 
     def job_parameters(self) -> dict[str, str]:
         """What functions may ask for: all keys and values but those of the storage, with its secrets."""
-        return {key: value for key, value in self._values.items() if not is_storage_key(key)}
+        return {key: text for key, text in self.to_dict().items() if not is_storage_key(key)}
 
     def validate(self) -> None:
         """Looks at every key in headrace's namespaces.
@@ -175,22 +208,22 @@ class Configuration:
         return None
 
     def _read(self, key: str, parse: Callable[[str], T], default: T) -> T:
-        text = self._values.get(key)
-        if text is None:
+        if key not in self._values:
             return default
+        text = self._values[key].text
         try:
             return parse(text)
         except ValueError as error:
             raise ConfigurationError(f"{key} = {text!r}: expected {error}") from None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Configuration) and other._values == self._values
+        return isinstance(other, Configuration) and other.to_dict() == self.to_dict()
 
     def __hash__(self) -> int:
-        return hash(frozenset(self._values.items()))
+        return hash(frozenset(self.to_dict().items()))
 
     def __repr__(self) -> str:
-        shown = {key: "***" if is_storage_key(key) else value for key, value in self._values.items()}
+        shown = {key: "***" if is_storage_key(key) else text for key, text in self.to_dict().items()}
         return f"Configuration({shown!r})"
 
     __str__ = __repr__

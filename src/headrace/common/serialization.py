@@ -93,8 +93,10 @@ class RowFieldExtractorSchema(SerializationSchema):
         self._field_index = field_index
 
     def serialize(self, element: Any) -> bytes:
-        """The field's bytes; anything else is an ``InvalidTypeError``."""
+        """The field's bytes, none for a missing value; anything else is an ``InvalidTypeError``."""
         value = element[self._field_index]
+        if value is None:
+            return b""
         if not isinstance(value, bytes | bytearray):
             raise InvalidTypeError(f"field {self._field_index} has to hold bytes, got {value!r}: encode it first")
         return bytes(value)

@@ -50,8 +50,8 @@ class CheckpointConfig:
         self._configuration = configuration
 
     def is_checkpointing_enabled(self) -> bool:
-        """Whether checkpoints outlive the job: whether there is a directory for them."""
-        return self._configuration.get(options.CHECKPOINT_DIR) is not None
+        """Whether the program asked for checkpoints: by an interval, or by a directory for them."""
+        return self.get_checkpoint_interval() > 0 or self.is_externalized_checkpoints_enabled()
 
     def get_checkpoint_interval(self) -> int:
         """The longest time between two checkpoints in milliseconds; -1 when there is no such limit."""
@@ -106,8 +106,8 @@ class CheckpointConfig:
         return ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
 
     def is_externalized_checkpoints_enabled(self) -> bool:
-        """Whether checkpoints outlive the job."""
-        return self.is_checkpointing_enabled()
+        """Whether checkpoints outlive the job: whether there is a directory for them."""
+        return self._configuration.get(options.CHECKPOINT_DIR) is not None
 
     def get_max_concurrent_checkpoints(self) -> int:
         """One: an epoch ends in one checkpoint."""

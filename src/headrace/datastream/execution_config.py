@@ -88,6 +88,12 @@ class ExecutionConfig:
             self._configuration.set(key, value)
         return self
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ExecutionConfig) and other._configuration == self._configuration
+
+    def __hash__(self) -> int:
+        return hash(self._configuration)
+
     def _set(self, option: ConfigOption[Any], value: Any) -> ExecutionConfig:
         before = self._configuration.get(option.key)
         self._configuration.set(option, value)

@@ -89,6 +89,7 @@ class JobManager:
         self._stop = threading.Event()
         self._cancelled = threading.Event()
         self._wake = threading.Event()
+        self._is_identified = threading.Event()
         self._commands = CommandQueue(self._wake)
         self._sinks = JobSinks(plan, blob.storage_options, partial(run_in_tasks, runtime))
         self._checkpoints = CheckpointCoordinator(
@@ -125,9 +126,14 @@ class JobManager:
                 raise
             raise error from failure
         finally:
+            self._is_identified.set()
             self._commands.close()
             self.close()
             self._listener.job_ended(0 if self.manifest is None else self.manifest.epoch, error)
+
+    def wait_until_identified(self) -> None:
+        """Wait until the job's checkpoint directory was looked into, or the job has ended before; from any thread."""
+        self._is_identified.wait()
 
     def stop(self) -> None:
         """Stop at the end of the epoch that runs; from any thread."""
@@ -151,6 +157,7 @@ class JobManager:
     def open(self) -> None:
         """Restore or begin, take the directory over, commit what is pending."""
         restored = self._checkpoints.restore()
+        self._is_identified.set()
         manifest = self._checkpoints.known()
         self._prepare(manifest)
         restored_epoch = None if restored is None else restored.epoch

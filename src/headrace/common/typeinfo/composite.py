@@ -18,13 +18,17 @@ ROW_KIND_COLUMN = "__row_kind"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CompositeTypeInfo(TypeInformation):
-    """A value with at least one field; each field is a column."""
+    """A value with at least one field; each field is a column.
 
-    types: tuple[TypeInformation, ...]
+    Types and names may be given as any sequence, as PyFlink's programs give lists; they are kept as tuples.
+    """
+
+    types: Sequence[TypeInformation]
 
     tag: ClassVar[str]
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "types", tuple(self.types))
         names = self.field_names
         if not self.types:
             raise InvalidTypeError(f"Types.{self.tag} needs at least one field")
@@ -47,7 +51,7 @@ class CompositeTypeInfo(TypeInformation):
 
     @property
     def field_types(self) -> tuple[TypeInformation, ...]:
-        return self.types
+        return tuple(self.types)
 
     @property
     def arrow_fields(self) -> list[pa.Field]:
@@ -104,14 +108,19 @@ class RowTypeInfo(CompositeTypeInfo):
     whose kind is not ``INSERT`` is refused rather than silently made an insertion.
     """
 
-    names: tuple[str, ...] | None = None
+    names: Sequence[str] | None = None
     changelog: bool = False
 
     tag = "ROW"
 
+    def __post_init__(self) -> None:
+        if self.names is not None:
+            object.__setattr__(self, "names", names_of(self.names))
+        CompositeTypeInfo.__post_init__(self)
+
     @property
     def field_names(self) -> tuple[str, ...]:
-        return positional_names(len(self.types)) if self.names is None else self.names
+        return positional_names(len(self.types)) if self.names is None else tuple(self.names)
 
     @property
     def _extra_fields(self) -> tuple[pa.Field, ...]:

@@ -15,7 +15,7 @@ from headrace.common.typeinfo.collection import (
     ObjectArrayTypeInfo,
     PrimitiveArrayTypeInfo,
 )
-from headrace.common.typeinfo.composite import RowTypeInfo, TupleTypeInfo, names_of
+from headrace.common.typeinfo.composite import RowTypeInfo, TupleTypeInfo
 from headrace.common.typeinfo.hints import PICKLED, type_of_hint
 
 
@@ -163,7 +163,7 @@ class Types:
         field_names: Sequence[str], field_types: Sequence[Any], *, changelog: bool = False
     ) -> TypeInformation:
         """A :class:`~headrace.common.row.Row` whose fields have names; ``changelog`` keeps its kind, too."""
-        return RowTypeInfo(_all(field_types), names_of(field_names), changelog)
+        return RowTypeInfo(_all(field_types), field_names, changelog)
 
     @staticmethod
     def TUPLE(field_types: Sequence[Any]) -> TypeInformation:
