@@ -5,9 +5,12 @@ Its classes come with Spark, but for one jar, which Ivy (also Spark's) fetches a
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +77,15 @@ class HdfsCluster:
         self._active = 1 - self._active
         self.cluster.transitionToActive(self._active)
 
+    @contextlib.contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """No node answers, and no connection breaks."""
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
+
     def end(self) -> None:
         """Be gone."""
         self._gateway.shutdown()
@@ -91,9 +103,12 @@ def require_hadoop() -> None:
     target = str(_CACHE / "[artifact]-[revision].[ext]")
     ivy = ["-dependency", *module, "-notransitive", "-confs", "master", "-types", "jar", "-retrieve", target]
     command = [_java(), "-cp", _class_path(), "org.apache.ivy.Main", "-cache", str(_CACHE / "ivy"), *ivy]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    except subprocess.TimeoutExpired:
+        pytest.skip(f"{_JAR.stem} cannot be fetched from Maven Central: no end of it within 300 s")
     if done.returncode or not _JAR.exists():
-        pytest.skip(f"Hadoop's test cluster cannot be fetched: {done.stdout[-300:]}{done.stderr[-300:]}")
+        pytest.skip(f"{_JAR.stem} cannot be fetched from Maven Central: {done.stdout[-300:]}{done.stderr[-300:]}")
 
 
 def _class_path() -> str:

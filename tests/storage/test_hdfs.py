@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import os
 import pickle
 import subprocess
@@ -122,6 +124,56 @@ def test_after_a_silent_name_node_the_other_one_is_asked(
         finally:
             hdfs.fail_over()
     assert struck[0] >= 1
+
+
+def test_a_cluster_that_stands_still_is_given_up(
+    hdfs: HdfsCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Connections that are there already, and those that are begun anew."""
+    folder = open_storage(hdfs.new_place(), options=hdfs.options())
+    folder.make()
+    folder.write("a", [b"x"])
+    with monkeypatch.context() as patched, hdfs.standing_still():
+        patched.setattr(hdfs_connection, "DEADLINE_SECONDS", 1.0)
+        for use in (lambda: folder.read("a"), lambda: folder.create("b", b"x"), folder.names, folder.names):
+            with pytest.raises(TimeoutError, match=f"no answer within 1 s: '{folder}"):
+                use()
+    assert folder.read("a") == b"x"
+    assert folder.create("c", b"x")
+
+
+def test_a_process_ends_whose_request_is_not_answered(hdfs: HdfsCluster) -> None:
+    folder = open_storage(hdfs.new_place(), options=hdfs.options())
+    program = (
+        "import pickle, sys\nfrom headrace.storage import hdfs_connection\nhdfs_connection.DEADLINE_SECONDS = 1.0\n"
+        "try:\n    pickle.load(sys.stdin.buffer).names()\nexcept TimeoutError:\n    print('given up')\n"
+    )
+    with hdfs.standing_still():
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            input=pickle.dumps(folder),
+            capture_output=True,
+            check=True,
+            timeout=PATIENCE,
+        )
+    assert done.stdout == b"given up\n"
+
+
+def test_what_is_given_up_while_it_is_written_is_forgotten_without_a_request(
+    hdfs: HdfsCluster, proxy: TcpProxy
+) -> None:
+    folder = proxied_folder(hdfs, proxy)
+
+    def chunks() -> Iterator[bytes]:
+        yield b"x"
+        raise CrashError
+
+    with proxy.failing(Fault.SILENT, "complete") as struck:
+        with contextlib.suppress(CrashError):
+            folder.hdfs.write_beside(f"{folder.path}/a", chunks())
+        gc.collect()
+    assert struck == [0]
+    assert folder.hdfs.listing(folder.path) == []
 
 
 def test_a_name_node_takes_over(hdfs: HdfsCluster) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.storage.hdfs_connection import connection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from typing_extensions import Buffer
 
@@ -76,12 +76,8 @@ class Hdfs:
 
     def listing(self, folder: str) -> list[HdfsStatus]:
         """What is in a folder; nothing where it is none."""
-
-        async def collect(client: Any) -> list[Any]:
-            return [entry async for entry in client.list_status(folder)]
-
         try:
-            found = self._ask(folder, collect)
+            found = self._ask(folder, lambda client: list(client.list_status(folder, False)))
         except FileNotFoundError:
             return []
         return [_status(entry) for entry in found if entry.path != folder]  # a file is all that is below itself
@@ -114,10 +110,10 @@ class Hdfs:
             view = memoryview(chunk).cast("B")
             for at in range(0, len(view), _BLOCK_BYTES):
                 block = view[at : at + _BLOCK_BYTES]
-                self._wait(path, lambda _, block=block: writer.write(block))  # type: ignore[misc]
+                self._ask_once(path, lambda _, block=block: writer.write(block))  # type: ignore[misc]
         if durable:
-            self._wait(path, lambda _: writer.hsync())
-        self._wait(path, lambda _: writer.close())
+            self._ask_once(path, lambda _: writer.hsync())
+        self._ask_once(path, lambda _: writer.close())
 
     def write_beside(self, path: str, chunks: Iterable[Buffer], mode: int = 0o644, *, durable: bool = True) -> str:
         """Write a file under a temporary name in the same folder; gives its path."""
@@ -173,11 +169,11 @@ class Hdfs:
     def _delete(self, path: str) -> bool:
         return bool(self._ask(path, lambda client: client.delete(path, False)))
 
-    def _ask(self, path: str, request: Callable[[Any], Coroutine[Any, Any, Any]]) -> Any:
+    def _ask(self, path: str, request: Callable[[Any], Any]) -> Any:
         return self.connect().ask(self.locate(path), request)
 
-    def _wait(self, path: str, request: Callable[[Any], Coroutine[Any, Any, Any]]) -> Any:
-        return self.connect().wait(self.locate(path), request)
+    def _ask_once(self, path: str, request: Callable[[Any], Any]) -> Any:
+        return self.connect().ask_once(self.locate(path), request)
 
 
 class HdfsReader:
@@ -188,7 +184,7 @@ class HdfsReader:
     """
 
     def __init__(self, hdfs: Hdfs, path: str, inner: Any) -> None:
-        self.size = len(inner)
+        self.size = inner.file_length()
         self._hdfs = hdfs
         self._path = path
         self._inner = inner

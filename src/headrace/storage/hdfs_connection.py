@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
 import re
 import threading
+from concurrent.futures import Future, wait
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,12 +14,12 @@ from headrace.common.errors import CheckpointStorageError
 from headrace.storage.hdfs_settings import FAMILY, KEYTAB, PRINCIPAL, TICKET_CACHE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Iterator
 
 Settings = tuple[tuple[str, str], ...]
 
 DEADLINE_SECONDS: Final = 60.0
-"""How long one request may take. The client would wait for ever for a name node whose machine is gone."""
+"""How long one request may take. The client itself waits without end for a name node that does not answer."""
 
 _NAME_NODES: Final = "dfs.ha.namenodes."
 
@@ -54,6 +54,9 @@ _PANIC: Final = "PanicException"
 class Connection:
     """A client of a name service that does not wait for ever.
 
+    Each request has a thread of its own, since the client cannot be told when to give up. The thread of a request that
+    is given up stays until the system reports that the connection is gone; it keeps no process from ending.
+
     Args:
         authority: the URI of the name service.
         settings: how to reach it.
@@ -68,33 +71,32 @@ class Connection:
         self._lock = threading.Lock()
         self._client = _new_client(authority, self._settings)
 
-    def ask(self, where: str, request: Callable[[Any], Coroutine[Any, Any, Any]]) -> Any:
+    def ask(self, where: str, request: Callable[[Any], Any]) -> Any:
         """The answer to a request that may be sent twice: once more when the connection breaks.
 
         Args:
             where: what it is about.
-            request: makes it, from the client.
+            request: makes it, with the client, and waits for the answer.
 
         Raises:
             CheckpointStorageError: when it would go wrong again.
-            OSError: for whatever may pass. It may have been done all the same.
+            OSError: for whatever may pass. It may have been done all the same, or be done later.
         """
         try:
-            return self.wait(where, request)
+            return self.ask_once(where, request)
         except ConnectionError:
-            return self.wait(where, request)
+            return self.ask_once(where, request)
 
-    def wait(self, where: str, request: Callable[[Any], Coroutine[Any, Any, Any]]) -> Any:
+    def ask_once(self, where: str, request: Callable[[Any], Any]) -> Any:
         """The answer to a request that is sent once; arguments and errors as with :meth:`ask`."""
         client = self._client
-        future = asyncio.run_coroutine_threadsafe(request(client), _loop())
-        try:
-            with translated(where):
-                return future.result(DEADLINE_SECONDS)
-        except TimeoutError as error:
-            future.cancel()
+        answer: Future[Any] = Future()
+        threading.Thread(target=_answer, args=(request, client, answer), name="headrace-hdfs", daemon=True).start()
+        if not wait([answer], DEADLINE_SECONDS).done:
             self._turn_away_from(client)
-            raise OSError(errno.ETIMEDOUT, f"no answer within {DEADLINE_SECONDS:.0f} s", where) from error
+            raise OSError(errno.ETIMEDOUT, f"no answer within {DEADLINE_SECONDS:.0f} s", where)
+        with translated(where):
+            return answer.result()
 
     def _turn_away_from(self, client: Any) -> None:
         """Begin anew, with the next name node first."""
@@ -114,17 +116,16 @@ def connection(authority: str, settings: Settings) -> Connection:
     return Connection(authority, settings)
 
 
-@lru_cache(maxsize=1)
-def _loop() -> asyncio.AbstractEventLoop:
-    """The loop of all requests of this process."""
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="headrace-hdfs", daemon=True).start()
-    return loop
+def _answer(request: Callable[[Any], Any], client: Any, answer: Future[Any]) -> None:
+    try:
+        answer.set_result(request(client))
+    except BaseException as error:
+        answer.set_exception(error)
 
 
 def _new_client(authority: str, settings: dict[str, str]) -> Any:
     try:
-        from hdfs_native import AsyncClient
+        from hdfs_native import Client
     except ImportError as error:
         raise CheckpointStorageError(
             f"{authority}: HDFS needs a library that is not installed: pip install 'headrace[hdfs]', on executors too"
@@ -132,13 +133,15 @@ def _new_client(authority: str, settings: dict[str, str]) -> Any:
     config = {key: value for key, value in settings.items() if not key.startswith(FAMILY)}
     is_named = bool(authority.partition("://")[2])
     try:
-        return AsyncClient(
+        client = Client(
             authority if is_named else None,  # the one of fs.defaultFS
             config,
             kerberos_principal=settings.get(PRINCIPAL),
             kerberos_keytab=settings.get(KEYTAB),
             kerberos_cache=settings.get(TICKET_CACHE),
         )
+        # What is around it closes files when they are forgotten, which is a request that waits without end.
+        return client.inner
     except Exception as error:  # it has no class of its own for what is wrong with a setting
         raise CheckpointStorageError(f"{authority} cannot be reached with these settings: {_told(error)}") from error
 
@@ -152,8 +155,6 @@ def translated(where: str) -> Iterator[None]:
     """
     try:
         yield
-    except TimeoutError:
-        raise
     except OSError as error:
         raise OSError(_errno_of(error), _told(error), where) from error
     except RuntimeError as error:

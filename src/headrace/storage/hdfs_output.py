@@ -41,7 +41,7 @@ class HdfsOutput(OutputTree):
 
     def stage(self, folder: str, name: str) -> StagedFile:
         self.hdfs.make_folder(self._path(folder))
-        return SpooledFile(partial(self._send, f"{folder}/{name}"))
+        return SpooledFile(partial(self._send, _joined(folder, name)))
 
     def open_area(self, area: str) -> None:
         self.hdfs.make_folder(self._path(area))
@@ -96,7 +96,7 @@ class HdfsOutput(OutputTree):
 
     def files(self, folder: str, without: str | None = None) -> Iterator[str]:
         for entry in self.hdfs.listing(self._path(folder)):
-            path = "/".join(filter(None, [folder, entry.name]))
+            path = _joined(folder, entry.name)
             if not entry.is_folder:
                 yield path
             elif without is None or not entry.name.startswith(without):
@@ -111,9 +111,9 @@ class HdfsOutput(OutputTree):
 
     def _folders(self, folder: str, below: str) -> Iterator[str]:
         """The folders below a folder, by their paths from there on; the deepest come first."""
-        for entry in self.hdfs.listing(self._path("/".join(filter(None, [folder, below])))):
+        for entry in self.hdfs.listing(self._path(_joined(folder, below))):
             if entry.is_folder:
-                path = "/".join(filter(None, [below, entry.name]))
+                path = _joined(below, entry.name)
                 yield from self._folders(folder, path)
                 yield path
 
@@ -124,3 +124,7 @@ class HdfsOutput(OutputTree):
 
     def _path(self, path: str) -> str:
         return f"{self.base}/{path}" if path else self.base or "/"
+
+
+def _joined(folder: str, name: str) -> str:
+    return "/".join(filter(None, [folder, name]))

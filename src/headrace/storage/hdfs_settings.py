@@ -25,7 +25,8 @@ _CONF_DIR: Final = "hdfs_conf_dir"
 _NAMES: Final = frozenset({PRINCIPAL, KEYTAB, TICKET_CACHE, _CONF_DIR})
 
 _DEFAULTS: Final = {"dfs.client.failover.max.attempts": "4", "dfs.client.socket-timeout": "30000"}
-"""A name node that does not answer is asked for some 20 s; then the epoch fails, and begins again."""
+"""A name node that refuses connections is asked for some 20 s; then the epoch fails, and begins again. The other one is
+how long a data node may take to answer a reader, who asks the next one then, well before the request is given up."""
 
 _USED: Final = (
     "dfs.client.",
