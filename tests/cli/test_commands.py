@@ -100,7 +100,7 @@ def test_the_programs_exit_code_is_the_commands(script: Callable[..., Path]) -> 
 
 def test_a_bad_setting_stops_before_the_program_runs(script: Callable[..., Path]) -> None:
     result = invoke("run", "-D", "headrace.runtme=local", script("print('ran')\n"))
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.stdout == ""
     assert "did you mean headrace.runtime" in result.stderr
 

@@ -24,6 +24,25 @@ def test_spans_of_time(seconds: float, text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("per_second", "text"),
+    [
+        (0.0, "0 records/s"),
+        (0.04, "0.0 records/s"),
+        (0.4, "0.4 records/s"),
+        (0.97, "1 record/s"),
+        (1.2, "1 record/s"),
+        (4321.0, "4,321 records/s"),
+    ],
+)
+def test_rates(per_second: float, text: str) -> None:
+    assert wording.rate(per_second) == text
+
+
+def test_one_is_no_plural() -> None:
+    assert [wording.count(amount, "record") for amount in (0, 1, 1000)] == ["0 records", "1 record", "1,000 records"]
+
+
+@pytest.mark.parametrize(
     ("size", "text"),
     [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 kB"), (5 << 20, "5.0 MB"), (3 << 30, "3.0 GB"), (5 << 50, "5120.0 TB")],
 )

@@ -1,16 +1,14 @@
-"""Names and modules that programs bring from PySpark, pandas and PyFlink: the message says what to write here."""
+"""Names that programs bring from PySpark and pandas: the message says what to write here."""
 
 from __future__ import annotations
 
 import copy
-import importlib
 import pickle
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-import headrace
 from headrace.common import Configuration, Row, Time, Types
 from headrace.common.errors import HeadraceError, InvalidProgramError, UnknownNameError
 from headrace.datastream import StreamExecutionEnvironment
@@ -86,15 +84,3 @@ def test_text_alone_looks_like_names_of_fields(function: Callable[..., Any]) -> 
         function("a", "b")
     assert repr(function(col("a"), "b")) == f'{name}(col("a"), "b")'
     assert repr(function(lit("a"), "b")) == f'{name}(lit("a"), "b")'
-
-
-@pytest.mark.parametrize("module", headrace.MISSING_MODULES)
-def test_a_module_that_only_pyflink_has(module: str) -> None:
-    with pytest.raises(ModuleNotFoundError, match=f"^{module} is not there yet: ") as caught:
-        importlib.import_module(module)
-    assert caught.value.name == module
-
-
-def test_a_module_that_nobody_has() -> None:
-    with pytest.raises(ModuleNotFoundError, match=r"^No module named 'headrace\.nonsense'$"):
-        importlib.import_module("headrace.nonsense")

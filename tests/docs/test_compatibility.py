@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from functools import cache
 
+from tests.docs import names_table
 from tests.docs.documents import DOCS, ROOT, between, tables
 
 PAGE = DOCS / "flink-compatibility.md"
@@ -43,6 +44,10 @@ def test_the_summary_counts_them() -> None:
         section: [str(counted[section, status]) for status in STATUSES] for section in COUNTS
     }
     assert total[2:] == [str(sum(counted[section, status] for section in COUNTS)) for status in STATUSES]
+
+
+def test_the_names_that_are_missing_are_those_of_the_table() -> None:
+    assert between(PAGE.read_text(), names_table.NAME) == names_table.table(), "run `python -m tests.docs.names_table`"
 
 
 def _exists(name: str) -> bool:

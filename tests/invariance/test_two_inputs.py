@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
@@ -96,12 +96,19 @@ def by_both(events: Sequence[Event], ways: Sequence[Branch]) -> list[tuple[int, 
     ]
 
 
-@examples(60, events=one_split, bound=bounds, ways=two_ways, cut=cuts)
-def test_keyed_inputs(events: list[Event], bound: int, ways: list[Branch], cut: Cut) -> None:
-    """Each record sees what was set before it, wherever epochs, pieces and batches end."""
+@examples(
+    60, values=st.lists(st.tuples(st.sampled_from("abcde"), st.integers(0, 9)), max_size=40), ways=two_ways, cut=cuts
+)
+def test_keyed_inputs(values: list[tuple[str, int]], ways: list[Branch], cut: Cut) -> None:
+    """Each record sees what was set before it, wherever epochs, pieces and batches end.
+
+    Each record has a watermark of its own: behind a shuffle, records that meet the same one come input by input.
+    """
+    ways = [replace(way, bound=None) for way in ways]
+    events = [(key, value, time) for time, (key, value) in enumerate(values)]
 
     def build(job: Job) -> None:
-        stream = job.source("events", [events], bound)
+        stream = job.source("events", [events], 0)
         first, second = (way.build(stream).key_by("f0") for way in ways)
         job.sink("out", job.keyed("latest", DataStream._apply(first, LatestSpec(), "Latest", second)))
 

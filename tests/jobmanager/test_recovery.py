@@ -22,7 +22,7 @@ from headrace.common.errors import StateMigrationError
 from headrace.common.typeinfo import Types
 from headrace.connectors.collect import CollectSink
 from headrace.datastream import StreamExecutionEnvironment
-from headrace.jobmanager.recovery import check_compatible, operator_watermark, partition_contexts
+from headrace.jobmanager.recovery import check_compatible, partition_contexts
 from headrace.plan.job_plan import JobPlan
 from headrace.plan.planner import PlanSettings, plan_job
 from headrace.state.keys.groups import range_of_partition
@@ -129,10 +129,6 @@ def test_a_task_is_told_of_no_more_state_without_keys_than_it_may_get(
 def test_a_fresh_job_starts_from_nothing() -> None:
     fresh = replace(manifest(1, 1), stages=(), sources={})
     assert {context.versions for context in partition_contexts(fresh, plan(2, 2)).values()} == {()}
-
-
-def test_the_watermark_of_an_operator_is_that_of_its_slowest_subtask() -> None:
-    assert operator_watermark(manifest(3, 2), "second") == 100
 
 
 @pytest.mark.parametrize(

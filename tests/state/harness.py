@@ -10,7 +10,7 @@ from headrace.common.typeinfo import Types
 from headrace.state.backend import DEFAULT_BACKEND, StateBackend, StateOwner
 from headrace.state.compaction import CompactionResult, CompactionTask, plan_compaction, run_compaction
 from headrace.state.keys import KeyCodec
-from headrace.state.keys.groups import overlapping_partitions, partitions_of_hashes
+from headrace.state.keys.groups import partitions_of_hashes, range_of_partition
 from headrace.state.task_state import HashMapStateBackend, HashMapTaskStates
 from headrace.state.version import VersionRef
 from headrace.storage.folder import Folder, Log, MappedFile
@@ -154,9 +154,9 @@ class Job:
         return refs
 
     def _open(self, partition: int) -> HashMapTaskStates:
-        old = len(self.refs)
-        chosen = overlapping_partitions(partition, self.parallelism, old, MAX_PARALLELISM) if old else range(0)
-        refs = [self.refs[index] for index in chosen]
+        mine, old = set(range_of_partition(partition, self.parallelism, MAX_PARALLELISM)), len(self.refs)
+        owned = [range_of_partition(index, old, MAX_PARALLELISM) for index in range(old)]
+        refs = [ref for ref, groups in zip(self.refs, owned, strict=True) if mine & set(groups)]
         owners = {UID: StateOwner(self.parallelism, MAX_PARALLELISM)}
         task: Any = self.backend.open(self.storage, refs, 1, partition, owners)
         return task  # type: ignore[no-any-return] # of another type where the test has asked for another backend

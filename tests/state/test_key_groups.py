@@ -15,7 +15,6 @@ from headrace.state.keys.groups import (
     hash_bounds,
     hash_bounds_of_partition,
     key_groups,
-    overlapping_partitions,
     partition_of,
     partitions_of_hashes,
     range_of_partition,
@@ -57,18 +56,6 @@ def test_a_hash_is_within_the_bounds_of_its_partition_and_group(size: tuple[int,
             hash_bounds(range(group, group + 1), max_parallelism),
         ):
             assert low <= value < high
-
-
-@given(sizes, st.integers(1, 200), st.data())
-def test_overlapping_partitions_are_those_that_share_a_group(
-    size: tuple[int, int], old: int, data: st.DataObject
-) -> None:
-    parallelism, max_parallelism = size
-    old = min(old, max_parallelism)
-    partition = data.draw(st.integers(0, parallelism - 1))
-    mine = set(range_of_partition(partition, parallelism, max_parallelism))
-    expected = [other for other in range(old) if mine & set(range_of_partition(other, old, max_parallelism))]
-    assert list(overlapping_partitions(partition, parallelism, old, max_parallelism)) == expected
 
 
 @pytest.mark.parametrize(("parallelism", "max_parallelism"), [(0, 1), (2, 1), (1, 0), (1, 32769)])

@@ -423,8 +423,8 @@ def test_what_earlier_versions_stored_is_still_read(
 
 @pytest.mark.parametrize(
     ("type_", "key"),
-    [(Types.LONG(), None), (Types.STRING(), "\ud800"), (Types.PICKLED_BYTE_ARRAY(), object())],
-    ids=["null", "no unicode", "object"],
+    [(Types.STRING(), "\ud800"), (Types.PICKLED_BYTE_ARRAY(), object())],
+    ids=["no unicode", "object"],
 )
 def test_a_key_that_cannot_be_stored_is_told_with_operator_and_state(type_: TypeInformation, key: Any) -> None:
     job = Job()

@@ -16,7 +16,7 @@ from tests.state.harness import Job
 
 
 def register(job: Job, operators: Any, key: Any, time: int, namespace: Any = None, domain: str = EVENT) -> None:
-    job.on_keys(operators, [key], lambda op, *_: op.timers.queue(domain).register(time, namespace))
+    job.on_keys(operators, [key], lambda op, *_: getattr(op.timers, domain).register(time, namespace))
 
 
 def delete(job: Job, operators: Any, key: Any, time: int, namespace: Any = None) -> None:
@@ -24,7 +24,7 @@ def delete(job: Job, operators: Any, key: Any, time: int, namespace: Any = None)
 
 
 def fire(operators: Any, up_to: int, domain: str = EVENT) -> list[tuple[int, Any, Any]]:
-    fired = [(t.time, t.entry.key, t.namespace) for op in operators for t in op.timers.pop_due(domain, up_to)]
+    fired = [(t.time, t.entry.key, t.namespace) for op in operators for t in getattr(op.timers, domain).pop_due(up_to)]
     return sorted(fired, key=repr)
 
 

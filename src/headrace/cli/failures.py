@@ -16,6 +16,9 @@ from headrace.common.errors import HeadraceError
 
 OK: Final = 0
 FAILED: Final = 1
+NOT_UNDERSTOOD: Final = 2
+"""What a shell gives for a command with wrong options."""
+
 INTERRUPTED: Final = 130
 """What a shell gives for a program that ended by Ctrl-C."""
 

@@ -153,9 +153,10 @@ def _settings(
             allow_non_restored_state=allow_non_restored_state,
         )
     except HeadraceError as error:
-        from headrace.cli.failures import report
+        from headrace.cli.failures import NOT_UNDERSTOOD, report
 
-        raise typer.Exit(report(error, Console(stderr=True))) from None
+        report(error, Console(stderr=True))
+        raise typer.Exit(NOT_UNDERSTOOD) from None
 
 
 def _version(package: str) -> str:

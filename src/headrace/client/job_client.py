@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.client import running
 from headrace.common.call_site import innermost
 from headrace.common.completable_future import CompletableFuture
-from headrace.common.errors import JobCancelledError, UnsupportedOperationError
+from headrace.common.errors import JobCancelledError
 from headrace.common.job_execution_result import JobExecutionResult
 from headrace.common.job_id import JobID
 from headrace.common.job_status import JobStatus
+from headrace.common.other_names import other_names
 
 if TYPE_CHECKING:
     from headrace.jobmanager.job_manager import JobManager
@@ -25,6 +26,7 @@ CANCEL_SECONDS: Final = 15.0
 """So long a job has to end after it was cancelled; then its thread is left behind, whatever it is at."""
 
 
+@other_names()
 class JobClient:
     """Runs a job manager on a thread of its own and tells how it fares; names as in PyFlink.
 
@@ -79,24 +81,6 @@ class JobClient:
         """End the job at the end of the epoch that runs; it can go on from there."""
         self._manager.stop()
         return self._when_ended()
-
-    def stop_with_savepoint(self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None) -> Any:
-        """Not there yet.
-
-        Raises:
-            UnsupportedOperationError: always.
-        """
-        raise UnsupportedOperationError("savepoints are not supported yet; stop() leaves a checkpoint to go on from")
-
-    def trigger_savepoint(self, savepoint_directory: str | None = None) -> Any:
-        """Not there yet.
-
-        Raises:
-            UnsupportedOperationError: always.
-        """
-        raise UnsupportedOperationError(
-            "savepoints are not supported yet; every epoch leaves a checkpoint to go on from"
-        )
 
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
         """The job's counters up to now."""

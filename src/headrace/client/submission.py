@@ -7,16 +7,14 @@ import os
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-import cloudpickle
-
 from headrace.checkpoint.store import CheckpointStore
 from headrace.checkpoint.temporary_store import TemporaryStore
 from headrace.client.defaults import CapturedGraph, GraphCaptured, current_defaults
 from headrace.client.dependencies import check_interpreter, gather
 from headrace.client.job_client import JobClient
+from headrace.client.pickling import pickled
 from headrace.common import options
 from headrace.common.configuration import Configuration
-from headrace.common.errors import InvalidProgramError
 from headrace.common.execution_mode import RuntimeExecutionMode
 from headrace.connectors.source import Boundedness
 from headrace.graph.specs import SourceSpec
@@ -126,26 +124,9 @@ def blob_of(
     """The job as it travels to the tasks.
 
     Raises:
-        InvalidProgramError: when something of the program cannot be pickled; it names the operator that holds it.
+        InvalidProgramError: when something of the program cannot be pickled.
     """
-    try:
-        pickled = cloudpickle.dumps(plan)
-    except Exception as error:  # whatever a class's __reduce__ may raise
-        raise _not_pickled(plan, error) from error
-    return JobBlob(pickled, storage, dependencies, dict(storage_options))
-
-
-def _not_pickled(plan: JobPlan, error: Exception) -> InvalidProgramError:
-    for operator in plan.operators():
-        try:
-            cloudpickle.dumps(operator.node)
-        except Exception as cause:
-            return InvalidProgramError(
-                f"operator {operator.label} cannot travel to the tasks\n  {type(cause).__name__}: {cause}\n"
-                "  What a function holds, or takes from the program around it, is pickled. Make connections, clients, "
-                f"locks and the like in open()\n  operator defined at {operator.node.call_site}"
-            )
-    return InvalidProgramError(f"the job cannot travel to the tasks: {type(error).__name__}: {error}")
+    return JobBlob(pickled(plan), storage, dependencies, dict(storage_options))
 
 
 def open_store(configuration: Configuration) -> CheckpointStore | TemporaryStore:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.common.archives import archive_path
 from headrace.common.completable_future import CompletableFuture
@@ -12,6 +11,7 @@ from headrace.common.configuration import Configuration
 from headrace.common.job_execution_result import JobExecutionResult
 from headrace.common.job_id import JobID
 from headrace.common.job_status import JobStatus
+from headrace.common.public_module import public_module
 from headrace.common.row import Row, RowKind
 from headrace.common.serialization import (
     ByteArraySchema,
@@ -26,6 +26,7 @@ from headrace.common.typeinfo import TypeInformation, Types
 if TYPE_CHECKING:
     from headrace.client.job_client import JobClient
     from headrace.datastream.execution_config import ExecutionConfig
+    from headrace.formats.json import JsonRowDeserializationSchema, JsonRowSerializationSchema
     from headrace.time.watermark_strategy import TimestampAssigner, WatermarkStrategy
 
 __all__ = [
@@ -43,6 +44,8 @@ __all__ = [
     "JobExecutionResult",
     "JobID",
     "JobStatus",
+    "JsonRowDeserializationSchema",
+    "JsonRowSerializationSchema",
     "Row",
     "RowKind",
     "SerializationSchema",
@@ -59,12 +62,10 @@ __all__ = [
 _ELSEWHERE: Final = {
     "ExecutionConfig": "headrace.datastream.execution_config",
     "JobClient": "headrace.client.job_client",
+    "JsonRowDeserializationSchema": "headrace.formats.json",
+    "JsonRowSerializationSchema": "headrace.formats.json",
     "TimestampAssigner": "headrace.time.watermark_strategy",
     "WatermarkStrategy": "headrace.time.watermark_strategy",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name in _ELSEWHERE:
-        return getattr(import_module(_ELSEWHERE[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+public_module(__name__, _ELSEWHERE)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import CodeType, FrameType, TracebackType
+from typing import Any
 
 _PACKAGE_ROOT = str(Path(__file__).resolve().parent.parent)
 
@@ -49,6 +52,16 @@ def of_traceback(traceback: TracebackType | None) -> CallSite | None:
             found = CallSite(code.co_filename, traceback.tb_lineno, code.co_name)
         traceback = traceback.tb_next
     return found
+
+
+def of_function(function: Any) -> CallSite | None:
+    """The line at which a function, a method or a partial is defined; None where it is no function of Python."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if not isinstance(code, CodeType) or _is_own(code.co_filename):
+        return None
+    return CallSite(code.co_filename, code.co_firstlineno, code.co_name)
 
 
 def _is_own(file: str) -> bool:

@@ -6,6 +6,12 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Generic, TypeVar
 
+from headrace.common.public_module import public_module
+
+__all__ = ["CompletableFuture"]
+
+public_module(__name__)
+
 T = TypeVar("T")
 
 

@@ -7,6 +7,11 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from headrace.common import config_values as values
+from headrace.common.public_module import public_module
+
+__all__ = ["ConfigOption", "ConfigOptions"]
+
+public_module(__name__)
 
 T = TypeVar("T")
 

@@ -17,8 +17,13 @@ from headrace.common.config_lists import parse_list
 from headrace.common.config_options import ConfigOption
 from headrace.common.errors import ConfigurationError
 from headrace.common.options import DEPRECATED, OPTIONS, OWN_NAMESPACES, SPARK_NAMESPACE, STORAGE_NAMESPACE
+from headrace.common.public_module import public_module
 from headrace.common.storage_keys import is_storage_key, problem_of, storage_options
 from headrace.common.time import Duration, Time, to_millis
+
+__all__ = ["Configuration"]
+
+public_module(__name__)
 
 T = TypeVar("T")
 

@@ -37,6 +37,27 @@ class UnsupportedOperationError(HeadraceError, NotImplementedError):
     """Flink knows this, headrace does not (or not here); the message says what to use instead."""
 
 
+class MissingNameError(UnsupportedOperationError, AttributeError):
+    """Objects or modules of PyFlink have such a name; the message says why it is not here, and what to do instead."""
+
+
+class MissingImportError(UnsupportedOperationError, ImportError):
+    """A module of PyFlink has such a name; the message says why it is not here, and what to do instead.
+
+    Args:
+        message: the message.
+        name: the module that was imported, or imported from.
+        path: its file, where it has one.
+    """
+
+    def __init__(self, message: str, name: str | None = None, path: str | None = None) -> None:
+        ImportError.__init__(self, message, name=name, path=path)
+
+
+class MissingModuleError(MissingImportError, ModuleNotFoundError):
+    """PyFlink has such a module; the message says why it is not here, and what to do instead."""
+
+
 class EvaluationError(HeadraceError, ArithmeticError):
     """An expression has no value for a record: an overflow, a division by zero, text that is no number.
 

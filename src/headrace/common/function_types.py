@@ -96,7 +96,9 @@ def _members(hint: Any) -> tuple[Any, ...]:
 
 def _is_side_output(hint: Any) -> bool:
     arguments = typing.get_args(hint)
-    return typing.get_origin(hint) is tuple and bool(arguments) and arguments[0] is OutputTag
+    if typing.get_origin(hint) is not tuple or not arguments:
+        return False
+    return (typing.get_origin(arguments[0]) or arguments[0]) is OutputTag
 
 
 _ITERABLES: Final = frozenset(

@@ -5,16 +5,13 @@ It is part of ``headrace.client``, which builds on this package: it is found whe
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from headrace.common.public_module import public_module
 
 if TYPE_CHECKING:
     from headrace.client.job_client import JobClient
 
 __all__ = ["JobClient"]
 
-
-def __getattr__(name: str) -> Any:
-    if name in __all__:
-        return getattr(import_module("headrace.client.job_client"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+public_module(__name__, {"JobClient": "headrace.client.job_client"})

@@ -6,8 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from headrace.common.public_module import public_module
+
 if TYPE_CHECKING:
     from headrace.common.job_id import JobID
+
+__all__ = ["JobExecutionResult"]
+
+public_module(__name__)
 
 
 @dataclass(frozen=True, slots=True)

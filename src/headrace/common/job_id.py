@@ -8,6 +8,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from headrace.common.errors import InvalidProgramError
+from headrace.common.public_module import public_module
+
+__all__ = ["JobID"]
+
+public_module(__name__)
 
 _FORM: Final = re.compile(r"[0-9a-f]{32}")
 

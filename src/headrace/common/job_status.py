@@ -5,6 +5,12 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
+from headrace.common.public_module import public_module
+
+__all__ = ["JobStatus"]
+
+public_module(__name__)
+
 
 class JobStatus(Enum):
     """What a job is doing, under Flink's names."""

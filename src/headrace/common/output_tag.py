@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any, Generic, overload
+
 from headrace.common.errors import InvalidProgramError
-from headrace.common.typeinfo import TypeInformation, Types
+from headrace.common.type_variables import T
+from headrace.common.typeinfo import DeclaredType, TypeInformation, Types
 
 
-class OutputTag:
+class OutputTag(Generic[T]):
     """Names a side output; two tags are the same side output when their ids are equal.
 
     A process function emits to it with ``yield tag, value``.
@@ -21,11 +24,15 @@ class OutputTag:
 
     __slots__ = ("tag_id", "type_info")
 
-    def __init__(self, tag_id: str, type_info: TypeInformation | type | None = None) -> None:
+    @overload
+    def __init__(self: OutputTag[Any], tag_id: str, type_info: None = None) -> None: ...
+    @overload
+    def __init__(self, tag_id: str, type_info: DeclaredType[T]) -> None: ...
+    def __init__(self, tag_id: str, type_info: Any = None) -> None:
         if not tag_id:
             raise InvalidProgramError("OutputTag needs a tag_id that is not empty")
         self.tag_id = tag_id
-        self.type_info: TypeInformation = Types.PICKLED_BYTE_ARRAY() if type_info is None else Types.of(type_info)
+        self.type_info: TypeInformation[T] = Types.PICKLED_BYTE_ARRAY() if type_info is None else Types.of(type_info)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, OutputTag) and other.tag_id == self.tag_id

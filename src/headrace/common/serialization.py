@@ -9,8 +9,13 @@ from functools import partial
 from typing import Any
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
+from headrace.common.public_module import public_module
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.common.values import handler_of
+
+__all__ = ["ByteArraySchema", "DeserializationSchema", "Encoder", "SerializationSchema", "SimpleStringSchema"]
+
+public_module(__name__)
 
 
 class SerializationSchema(ABC):

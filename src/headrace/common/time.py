@@ -7,6 +7,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.common.errors import InvalidTypeError
+from headrace.common.public_module import public_module
+
+__all__ = ["Duration", "Instant", "Time"]
+
+public_module(__name__)
 
 NANOS_PER_MILLI: Final = 1_000_000
 NANOS_PER_SECOND: Final = 1_000_000_000

@@ -5,16 +5,13 @@ They are part of ``headrace.time``, which builds on this package: they are found
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from headrace.common.public_module import public_module
 
 if TYPE_CHECKING:
     from headrace.time.watermark_strategy import TimestampAssigner, WatermarkStrategy
 
 __all__ = ["TimestampAssigner", "WatermarkStrategy"]
 
-
-def __getattr__(name: str) -> Any:
-    if name in __all__:
-        return getattr(import_module("headrace.time.watermark_strategy"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+public_module(__name__, dict.fromkeys(__all__, "headrace.time.watermark_strategy"))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidTypeError
+from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import Types
 from headrace.common.value_types import infer_from_values
 from headrace.connectors.ranges import RangeEnumerator, runs
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 _SPLIT = "collection"
 
 
-class CollectionSource(Source):
+class CollectionSource(Source[T_co]):
     """A bounded source of the given elements, in their order.
 
     The elements are checked against the type here, once, and are kept as columns when the type has any.
@@ -52,7 +53,7 @@ class CollectionSource(Source):
         return Boundedness.BOUNDED
 
     @property
-    def produced_type(self) -> TypeInformation:
+    def produced_type(self) -> TypeInformation[T_co]:
         return self._type
 
     @property

@@ -33,7 +33,7 @@ class Print(Connector):
         return PrintSink(context.options.get(IDENTIFIER), to_stderr=context.options.get(STANDARD_ERROR))
 
 
-class PrintSink(Sink):
+class PrintSink(Sink[object]):
     """Prints a line for each record, when the epoch is complete.
 
     As in Flink the line begins with ``identifier> ``, or ``identifier:subtask> `` when several tasks write; without an

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _SPLIT = "sequence"
 
 
-class NumberSequenceSource(Source):
+class NumberSequenceSource(Source[int]):
     """The numbers from ``start`` to ``end``, both included, as ``LONG`` records in rising order.
 
     Flink cuts the sequence into one split per reader, so that order and watermarks depend on the parallelism. Here it

@@ -17,9 +17,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from headrace.common.errors import InvalidProgramError
+from headrace.common.type_variables import T_contra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -256,7 +257,7 @@ class Committer(ABC):
         """Let go of connections and files."""
 
 
-class Sink(ABC):
+class Sink(ABC, Generic[T_contra]):
     """A description of where records go; immutable and picklable, it travels to driver and tasks."""
 
     @abstractmethod

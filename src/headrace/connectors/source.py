@@ -15,7 +15,9 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
+
+from headrace.common.type_variables import T_co
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -207,7 +209,7 @@ class SplitEnumerator(ABC):
         """Let go of connections and files."""
 
 
-class Source(ABC):
+class Source(ABC, Generic[T_co]):
     """A description of where records come from; immutable and picklable, it travels to driver and tasks."""
 
     @property
@@ -217,7 +219,7 @@ class Source(ABC):
 
     @property
     @abstractmethod
-    def produced_type(self) -> TypeInformation:
+    def produced_type(self) -> TypeInformation[T_co]:
         """The type of the records, fixed before the job starts."""
 
     @abstractmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.common.public_module import public_module
 from headrace.datastream.checkpoint_config import CheckpointConfig
 from headrace.datastream.checkpointing_mode import CheckpointingMode
 from headrace.datastream.data_stream import DataStream, DataStreamSink, KeyedStream, WindowedStream
@@ -53,3 +54,5 @@ __all__ = [
     "WindowFunction",
     "WindowedStream",
 ]
+
+public_module(__name__)

@@ -9,6 +9,9 @@
 
 from __future__ import annotations
 
+from headrace.common.public_module import public_module
 from headrace.operators.window.aggregates import Aggregate, avg, count, first, last, max, min, sum
 
 __all__ = ["Aggregate", "avg", "count", "first", "last", "max", "min", "sum"]
+
+public_module(__name__)

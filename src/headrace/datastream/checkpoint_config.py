@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from headrace.common import options
 from headrace.common.errors import InvalidProgramError
-from headrace.common.other_names import without_effect
+from headrace.common.other_names import other_names, without_effect
+from headrace.common.public_module import public_module
 from headrace.common.time import Duration, Time, to_millis
 from headrace.datastream.checkpointing_mode import CheckpointingMode
 from headrace.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
@@ -20,10 +21,13 @@ if TYPE_CHECKING:
 
 __all__ = ["CheckpointConfig"]
 
+public_module(__name__)
+
 _NO_BARRIERS = "no barriers travel among the records: an epoch's end is the checkpoint, so there is nothing to align"
 _RETRIED = "an epoch that fails is run again, under the restart strategy of the configuration"
 
 
+@other_names()
 @without_effect(
     {
         "set_min_pause_between_checkpoints": "epochs follow as data arrives; see headrace.epoch.min-interval",

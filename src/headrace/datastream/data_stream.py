@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.common.public_module import public_module
 from headrace.datastream.streams.data_stream import DataStream, KeyedStream
 from headrace.datastream.streams.handle import DataStreamSink
 from headrace.datastream.streams.results import CloseableIterator
@@ -9,3 +10,5 @@ from headrace.datastream.streams.source_stream import DataStreamSource
 from headrace.datastream.streams.windowed_stream import WindowedStream
 
 __all__ = ["CloseableIterator", "DataStream", "DataStreamSink", "DataStreamSource", "KeyedStream", "WindowedStream"]
+
+public_module(__name__)

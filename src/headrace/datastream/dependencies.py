@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.common import options
 from headrace.common.errors import InvalidProgramError
-from headrace.common.other_names import unsupported
 
 if TYPE_CHECKING:
     from headrace.common.configuration import Configuration
@@ -15,7 +14,6 @@ SPARK_JARS: Final = "spark.jars"
 """Jars for driver and tasks, with commas between them (Spark's key)."""
 
 
-@unsupported({"add_classpaths": "use add_jars(...), or set spark.driver.extraClassPath and that of spark.executor"})
 class Dependencies:
     """Collects a program's dependencies in its configuration; they are shipped when a job is submitted."""
 

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from headrace.common import options
-from headrace.common.other_names import without_effect
+from headrace.common.other_names import other_names, without_effect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,6 +20,7 @@ _NO_JAVA_TYPES = "no record is ever a Java object"
 _NO_SHARING = "operators hand whole batches on, and never copy records"
 
 
+@other_names()
 @without_effect(
     {
         "set_auto_watermark_interval": "a watermark is in force from the record on that makes it, not at intervals",

@@ -3,5 +3,8 @@
 from __future__ import annotations
 
 from headrace.common.execution_mode import RuntimeExecutionMode
+from headrace.common.public_module import public_module
 
 __all__ = ["RuntimeExecutionMode"]
+
+public_module(__name__)

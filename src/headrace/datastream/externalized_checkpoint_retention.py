@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from enum import Enum
 
+from headrace.common.public_module import public_module
+
 __all__ = ["ExternalizedCheckpointRetention"]
+
+public_module(__name__)
 
 
 class ExternalizedCheckpointRetention(Enum):

@@ -7,16 +7,19 @@ A plain callable does wherever a class here has one method that is called for re
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic
 
+from headrace.common.public_module import public_module
+from headrace.common.type_variables import ACC, K_co, K_contra, OUT_co, T, T_contra, W_co, W_contra
 from headrace.operators.functions import RuntimeContext, does_nothing
+from headrace.operators.timer_service import TimerService
 from headrace.state.interfaces import KeyedStateStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from headrace.datastream.streams.process_protocols import ToSideOutput
     from headrace.datastream.time_domain import TimeDomain
-    from headrace.datastream.timerservice import TimerService
 
 __all__ = [
     "AggregateFunction",
@@ -31,14 +34,11 @@ __all__ = [
     "ProcessWindowFunction",
     "ReduceFunction",
     "RuntimeContext",
+    "TimerService",
     "WindowFunction",
 ]
 
-IN = TypeVar("IN")
-OUT = TypeVar("OUT")
-KEY = TypeVar("KEY")
-W = TypeVar("W")
-W2 = TypeVar("W2")
+public_module(__name__)
 
 
 class Function(ABC):  # noqa: B024 - there is nothing that every function must have
@@ -48,6 +48,7 @@ class Function(ABC):  # noqa: B024 - there is nothing that every function must h
     ``open``. Attributes that change while records are processed are not state: after a failure they are gone.
     """
 
+    @does_nothing
     def open(self, runtime_context: RuntimeContext) -> None:
         """Called once for each parallel instance before any record; the place to get state."""
 
@@ -55,67 +56,67 @@ class Function(ABC):  # noqa: B024 - there is nothing that every function must h
         """Called once for each parallel instance at the end of its life."""
 
 
-class MapFunction(Function):
+class MapFunction(Function, Generic[T_contra, OUT_co]):
     """Makes one record of each record."""
 
     @abstractmethod
-    def map(self, value: Any) -> Any:
+    def map(self, value: T_contra) -> OUT_co:
         """The record that ``value`` becomes."""
 
 
-class FlatMapFunction(Function):
+class FlatMapFunction(Function, Generic[T_contra, OUT_co]):
     """Makes any number of records of each record."""
 
     @abstractmethod
-    def flat_map(self, value: Any) -> Iterable[Any] | None:
+    def flat_map(self, value: T_contra) -> Iterable[OUT_co] | None:
         """Yields the records that ``value`` becomes, or returns something to iterate over."""
 
 
-class FilterFunction(Function):
+class FilterFunction(Function, Generic[T_contra]):
     """Keeps some of the records."""
 
     @abstractmethod
-    def filter(self, value: Any) -> bool:
+    def filter(self, value: T_contra) -> bool:
         """Whether ``value`` is kept. The record must not be changed."""
 
 
-class ReduceFunction(Function):
+class ReduceFunction(Function, Generic[T]):
     """Combines two records into one of the same type."""
 
     @abstractmethod
-    def reduce(self, value1: Any, value2: Any) -> Any:
+    def reduce(self, value1: T, value2: T) -> T:
         """What has been combined so far, ``value1``, and the next record made one."""
 
 
-class AggregateFunction(Function):
+class AggregateFunction(Function, Generic[T_contra, ACC, OUT_co]):
     """Folds records into an accumulator and makes a result of that; all three may be of different types."""
 
     @abstractmethod
-    def create_accumulator(self) -> Any:
+    def create_accumulator(self) -> ACC:
         """The accumulator of no records."""
 
     @abstractmethod
-    def add(self, value: Any, accumulator: Any) -> Any:
+    def add(self, value: T_contra, accumulator: ACC) -> ACC:
         """The accumulator with one more record; it may be changed in place and returned."""
 
     @abstractmethod
-    def get_result(self, accumulator: Any) -> Any:
+    def get_result(self, accumulator: ACC) -> OUT_co:
         """The result of everything that was added."""
 
     @abstractmethod
-    def merge(self, acc_a: Any, acc_b: Any) -> Any:
+    def merge(self, acc_a: ACC, acc_b: ACC) -> ACC:
         """Two accumulators made one; only windows that merge (sessions) ask for it."""
 
 
-class KeySelector(Function):
+class KeySelector(Function, Generic[T_contra, K_co]):
     """Takes the key from a record; the same record must always give the same key."""
 
     @abstractmethod
-    def get_key(self, value: Any) -> Any:
+    def get_key(self, value: T_contra) -> K_co:
         """The key of ``value``; it has to be hashable."""
 
 
-class ProcessFunction(Function):
+class ProcessFunction(Function, Generic[T_contra, OUT_co]):
     """Works on records one by one, and sees their timestamps and the time.
 
     On a keyed stream it has state and timers as a :class:`KeyedProcessFunction` has.
@@ -133,24 +134,26 @@ class ProcessFunction(Function):
             """The record's event time in milliseconds since the epoch; None when it has none."""
 
     @abstractmethod
-    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterable[Any] | None:
+    def process_element(self, value: T_contra, ctx: ProcessFunction.Context) -> Iterable[OUT_co | ToSideOutput] | None:
         """Called for each record.
 
         ``yield value`` emits a record, ``yield tag, value`` emits one to the side output of an ``OutputTag``.
         """
 
-    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterable[Any] | None:
+    def on_timer(
+        self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext
+    ) -> Iterable[OUT_co | ToSideOutput] | None:
         """Called when a timer fires; only keyed streams have timers."""
 
 
-class KeyedProcessFunction(Function):
+class KeyedProcessFunction(Function, Generic[K_contra, T_contra, OUT_co]):
     """Works on the records of a keyed stream one by one, with state and timers for each key."""
 
-    class Context(ABC):
+    class Context(ProcessFunction.Context, Generic[K_co]):
         """What a function learns about the record; only valid during the call."""
 
         @abstractmethod
-        def get_current_key(self) -> Any:
+        def get_current_key(self) -> K_co:
             """The key of the record or of the timer."""
 
         @abstractmethod
@@ -161,7 +164,7 @@ class KeyedProcessFunction(Function):
         def timestamp(self) -> int | None:
             """The event time of the record, or the time of the timer, in milliseconds; None when there is none."""
 
-    class OnTimerContext(Context):
+    class OnTimerContext(Context[K_co]):
         """What ``on_timer`` learns about the timer."""
 
         @abstractmethod
@@ -169,13 +172,17 @@ class KeyedProcessFunction(Function):
             """Whether the timer is one of event time or of processing time."""
 
     @abstractmethod
-    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[Any] | None:
+    def process_element(
+        self, value: T_contra, ctx: KeyedProcessFunction.Context[K_contra]
+    ) -> Iterable[OUT_co | ToSideOutput] | None:
         """Called for each record.
 
         ``yield value`` emits a record, ``yield tag, value`` emits one to the side output of an ``OutputTag``.
         """
 
-    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterable[Any] | None:
+    def on_timer(
+        self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext[K_contra]
+    ) -> Iterable[OUT_co | ToSideOutput] | None:
         """Called when a timer fires, once for each key, time and time domain; emits as ``process_element`` does.
 
         Args:
@@ -184,22 +191,22 @@ class KeyedProcessFunction(Function):
         """
 
 
-class WindowFunction(Function, Generic[IN, OUT, KEY, W]):
+class WindowFunction(Function, Generic[T_contra, OUT_co, K_contra, W_contra]):
     """Works on the contents of a window."""
 
     @abstractmethod
-    def apply(self, key: KEY, window: W, inputs: Iterable[IN]) -> Iterable[OUT]:
+    def apply(self, key: K_contra, window: W_contra, inputs: Iterable[T_contra]) -> Iterable[OUT_co]:
         """Called when a window of a key fires; yields results, or returns something to iterate over."""
 
 
-class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
+class ProcessWindowFunction(Function, Generic[T_contra, OUT_co, K_contra, W_contra]):
     """Works on the contents of a window, and sees the window, the time and state."""
 
-    class Context(ABC, Generic[W2]):
+    class Context(ABC, Generic[W_co]):
         """What a function learns about the window; only valid during the call."""
 
         @abstractmethod
-        def window(self) -> W2:
+        def window(self) -> W_co:
             """The window that fires."""
 
         @abstractmethod
@@ -219,9 +226,11 @@ class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
             """State of this key, shared by all its windows; nothing clears it by itself."""
 
     @abstractmethod
-    def process(self, key: KEY, context: ProcessWindowFunction.Context[W], elements: Iterable[IN]) -> Iterable[OUT]:
+    def process(
+        self, key: K_contra, context: ProcessWindowFunction.Context[W_contra], elements: Iterable[T_contra]
+    ) -> Iterable[OUT_co]:
         """Called when a window of a key fires; yields results, or returns something to iterate over."""
 
     @does_nothing
-    def clear(self, context: ProcessWindowFunction.Context[W]) -> None:
+    def clear(self, context: ProcessWindowFunction.Context[W_contra]) -> None:
         """Called when the window's contents are dropped for good; clears what ``window_state()`` holds."""

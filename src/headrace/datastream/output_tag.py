@@ -3,5 +3,8 @@
 from __future__ import annotations
 
 from headrace.common.output_tag import OutputTag
+from headrace.common.public_module import public_module
 
 __all__ = ["OutputTag"]
+
+public_module(__name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.common.public_module import public_module
 from headrace.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -39,3 +40,5 @@ __all__ = [
     "ValueState",
     "ValueStateDescriptor",
 ]
+
+public_module(__name__)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, UnsupportedOperationError
 from headrace.common.execution_mode import RuntimeExecutionMode
-from headrace.common.other_names import other_names, unsupported, without_effect
+from headrace.common.other_names import other_names, without_effect
+from headrace.common.public_module import public_module
 from headrace.connectors.collection import CollectionSource
 from headrace.connectors.sequence import NumberSequenceSource
 from headrace.connectors.source import Boundedness, Source
@@ -31,12 +32,17 @@ if TYPE_CHECKING:
 
     from headrace.client.job_client import JobClient
     from headrace.common.job_execution_result import JobExecutionResult
+    from headrace.common.row import Row
+    from headrace.common.type_variables import T
+    from headrace.common.typeinfo import DeclaredType
     from headrace.datastream.checkpointing_mode import CheckpointingMode
     from headrace.datastream.streams.data_stream import DataStream
     from headrace.graph.stream_graph import StreamGraph
     from headrace.plan.job_plan import JobPlan
 
 __all__ = ["StreamExecutionEnvironment"]
+
+public_module(__name__)
 
 
 @other_names(OTHER_NAMES_OF_ENVIRONMENTS)
@@ -45,16 +51,6 @@ __all__ = ["StreamExecutionEnvironment"]
         "set_buffer_timeout": "records travel at the end of an epoch; see headrace.epoch.target-duration",
         "disable_operator_chaining": "what runs chained follows from the shuffles",
         "enable_changelog_state_backend": "state is a log of changes as it is",
-    }
-)
-@unsupported(
-    {
-        "add_source": "use from_source(source, watermark_strategy, name)",
-        "create_input": "use from_source(source, watermark_strategy, name)",
-        "register_slot_sharing_group": "Spark places the tasks; remove the call",
-        "register_cached_file": "ship the file with add_python_archive(path), or read it from storage all tasks reach",
-        "set_default_savepoint_directory": "there are no savepoints yet; execution.checkpointing.dir has checkpoints",
-        "set_default_local_parallelism": "use set_parallelism(...)",
     }
 )
 class StreamExecutionEnvironment(Dependencies):
@@ -173,7 +169,11 @@ class StreamExecutionEnvironment(Dependencies):
 
     # --- sources -----------------------------------------------------------------------------------------------------
 
-    def from_collection(self, collection: Iterable[Any], type_info: Any = None) -> DataStream:
+    @overload
+    def from_collection(self, collection: Iterable[T], type_info: None = None) -> DataStream[T]: ...
+    @overload
+    def from_collection(self, collection: Iterable[Any], type_info: DeclaredType[T]) -> DataStream[T]: ...
+    def from_collection(self, collection: Iterable[Any], type_info: Any = None) -> DataStream[Any]:
         """A bounded stream of the given elements, in their order.
 
         Args:
@@ -188,7 +188,7 @@ class StreamExecutionEnvironment(Dependencies):
         origin = TypeOrigin.OBSERVED if declared is None else TypeOrigin.DECLARED
         return self._from(source, "Collection Source", origin)
 
-    def from_sequence(self, start: int, end: int) -> DataStream:
+    def from_sequence(self, start: int, end: int) -> DataStream[int]:
         """A bounded stream of the numbers from ``start`` to ``end``, both included.
 
         Raises:
@@ -197,8 +197,12 @@ class StreamExecutionEnvironment(Dependencies):
         return self._from(NumberSequenceSource(start, end), "Sequence Source")
 
     def from_source(
-        self, source: Source, watermark_strategy: WatermarkStrategy, source_name: str, type_info: Any = None
-    ) -> DataStream:
+        self,
+        source: Source[T],
+        watermark_strategy: WatermarkStrategy,
+        source_name: str,
+        type_info: DeclaredType[Any] | None = None,
+    ) -> DataStream[T]:
         """A stream of what a source reads.
 
         Unlike in PyFlink a timestamp assigner within the strategy counts. Event time is kept for each split of the
@@ -226,7 +230,7 @@ class StreamExecutionEnvironment(Dependencies):
 
     def from_dataframe(
         self, dataframe: Any, watermark_strategy: WatermarkStrategy | None = None, source_name: str = "DataFrame Source"
-    ) -> DataStream:
+    ) -> DataStream[Row]:
         """A stream of the rows of a Spark DataFrame, static or streaming.
 
         Raises:
@@ -241,7 +245,7 @@ class StreamExecutionEnvironment(Dependencies):
         strategy = WatermarkStrategy.no_watermarks() if watermark_strategy is None else watermark_strategy
         return self.from_source(DataFrameSource(dataframe), strategy, source_name)
 
-    def _from(self, source: Source, name: str, origin: TypeOrigin = TypeOrigin.DECLARED) -> DataStream:
+    def _from(self, source: Source, name: str, origin: TypeOrigin = TypeOrigin.DECLARED) -> DataStream[Any]:
         strategy = WatermarkStrategy.no_watermarks()
         return DataStreamSource(self, source, strategy, name, origin=origin)
 

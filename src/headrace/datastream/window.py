@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from headrace.common.public_module import public_module
 from headrace.common.time import Time
 from headrace.time.windows import SlidingEventTimeWindows, TimeWindow, TumblingEventTimeWindows, WindowAssigner
 
 __all__ = ["SlidingEventTimeWindows", "Time", "TimeWindow", "TumblingEventTimeWindows", "WindowAssigner"]
+
+public_module(__name__)

@@ -33,26 +33,26 @@ def keys_of(batch: Batch, key: KeySelection) -> KeyColumn:
     if key.fields is not None and key.is_single and batch.type.is_composite:
         return _of_column(batch, key, batch.columns.column(batch.type.field_index(key.fields[0])))
     if key.expression is not None:
-        return _of_column(batch, key, _computed(batch, key.expression))
+        return _of_column(batch, key, _computed(batch, key, key.expression))
     return key.codec.encode(_selected(batch, key))
 
 
 def _of_column(batch: Batch, key: KeySelection, column: pa.Array) -> KeyColumn:
     if column.null_count:
         row = pc.index(column.is_null(), pa.scalar(True)).as_py()
-        raise RecordError(batch.slice(row, row + 1).rows[0]) from InvalidTypeError(
+        raise RecordError(batch.slice(row, row + 1).rows[0], key.call_site) from InvalidTypeError(
             f"the key {key.label} of key_by ({key.call_site}) is null: leave such records out with filter(...), "
             "or give them a key with coalesce(...)"
         )
     return key.codec.from_array(column)
 
 
-def _computed(batch: Batch, expression: Bound) -> pa.Array:
+def _computed(batch: Batch, key: KeySelection, expression: Bound) -> pa.Array:
     columns = batch.columns
     try:
         return evaluate((expression,), columns)[0]
     except EvaluationError as error:
-        raise RecordError(batch.slice(error.row, error.row + 1).rows[0]) from error
+        raise RecordError(batch.slice(error.row, error.row + 1).rows[0], key.call_site) from error
 
 
 def _selected(batch: Batch, key: KeySelection) -> list[Any]:
@@ -63,5 +63,5 @@ def _selected(batch: Batch, key: KeySelection) -> list[Any]:
         for row in batch.rows:
             append(select(row))
     except BaseException as error:
-        raise RecordError(row) from error
+        raise RecordError(row, key.call_site) from error
     return keys

@@ -5,6 +5,7 @@ They stand where the DataStream API takes a function: ``filter(col("amount") > 1
 
 from __future__ import annotations
 
+from headrace.common.public_module import public_module
 from headrace.expressions.binding import bind, bind_tuple
 from headrace.expressions.bound import Bound, BoundColumn, evaluate
 from headrace.expressions.tree import Column, Expression, coalesce, col, concat, lit, when
@@ -23,3 +24,5 @@ __all__ = [
     "lit",
     "when",
 ]
+
+public_module(__name__)

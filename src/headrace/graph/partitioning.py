@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
-from headrace.state.keys.groups import key_groups, partition_of
+from headrace.state.keys.groups import partitions_of_hashes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -136,7 +136,7 @@ HASH: Final = Hash()
 def _by_key_group(keys: KeyColumn, receivers: Receivers) -> tuple[npt.NDArray[np.int64], list[int]]:
     """Row numbers, target by target and within one in the order of the rows; and where each target's begin and end."""
     parallelism = receivers.parallelism
-    targets = partition_of(key_groups(keys.hashes, receivers.max_parallelism), parallelism, receivers.max_parallelism)
+    targets = partitions_of_hashes(keys.hashes, parallelism, receivers.max_parallelism)
     narrow = targets.astype(np.uint8 if parallelism <= 1 << 8 else np.uint16)
     order = np.argsort(narrow, kind="stable")
     return order, np.searchsorted(narrow[order], np.arange(parallelism + 1)).tolist()

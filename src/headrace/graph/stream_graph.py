@@ -70,10 +70,6 @@ class StreamGraph:
     def __len__(self) -> int:
         return len(self._nodes)
 
-    def consumers(self, node_id: int) -> list[tuple[Node, Edge]]:
-        """The nodes that read from a node, each with the edge it reads through."""
-        return [(node, edge) for node in self for edge in node.inputs if edge.source == node_id]
-
     def record_type(self, edge: Edge) -> TypeInformation:
         """The type of the records on an edge, as the node declares it that makes them."""
         return self._nodes[edge.source].type_of(edge.side_output)

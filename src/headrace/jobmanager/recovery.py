@@ -8,7 +8,6 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from headrace.common import options
-from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import StateMigrationError
 from headrace.graph.specs import SinkSpec
 from headrace.runtime.task.messages import PartitionContext
@@ -216,14 +215,3 @@ def _unclaimed(manifest: Manifest, plan: JobPlan) -> Iterator[str]:
     lost = set(manifest.in_progress) - rolling  # a sink of another kind under the same uid would forget it
     if lost:
         yield f"output in progress of sinks with uid {', '.join(sorted(lost))}"
-
-
-def operator_watermark(manifest: Manifest, uid: str) -> int:
-    """The event time that all subtasks of an operator have reached."""
-    reached = [
-        partition.progress[uid].watermark
-        for stage in manifest.stages
-        for partition in stage.partitions
-        if uid in partition.progress
-    ]
-    return min(reached, default=MIN_WATERMARK)

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from headrace.plan.job_plan import JobPlan, PlannedOperator
     from headrace.runtime.task.messages import ChannelReport
 
-SMALL_PIECE = 16_384
-"""A share of fewer records than this is not worth cutting: a second task would cost more than it saves."""
-
 
 @dataclass(slots=True)
 class Split:

@@ -41,13 +41,11 @@ class EpochScope:
         epoch: the epoch's number.
         processing_time: the reading of the job's clock for this epoch, in milliseconds.
         watermark: the operator's event time at the end of the last epoch.
-        is_batch: whether the job runs in batch mode (rolling aggregates give one result, at the end).
     """
 
     epoch: int
     processing_time: int
     watermark: int = MIN_WATERMARK
-    is_batch: bool = False
 
 
 @dataclass(frozen=True, slots=True)

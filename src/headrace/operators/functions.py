@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from headrace.common.errors import InvalidProgramError, UnsupportedOperationError
+from headrace.common.errors import InvalidProgramError
+from headrace.common.other_names import other_names
 from headrace.operators.base import Operator, OperatorContext, Output
 from headrace.operators.user_code import calling_user_code
 from headrace.state.interfaces import KeyedStateStore
@@ -40,18 +41,7 @@ def method_of(function: Any, name: str) -> Callable[..., Any]:
     return plain
 
 
-def open_function(function: Any, context: OperatorContext) -> None:
-    """Call ``open`` where there is one."""
-    if callable(getattr(function, "open", None)):
-        function.open(RuntimeContext(context))
-
-
-def close_function(function: Any) -> None:
-    """Call ``close`` where there is one."""
-    if callable(getattr(function, "close", None)):
-        function.close()
-
-
+@other_names()
 class RuntimeContext(KeyedStateStore):
     """Handed to ``open``; names as in PyFlink."""
 
@@ -86,17 +76,6 @@ class RuntimeContext(KeyedStateStore):
         """A value of the job's configuration."""
         return self._context.job_parameters.get(key, default_value)
 
-    def get_metrics_group(self) -> NoReturn:
-        """There are no metrics of one's own yet.
-
-        Raises:
-            UnsupportedOperationError: always, saying what to do instead.
-        """
-        raise UnsupportedOperationError(
-            f"get_metrics_group in operator {self._context.name!r} ({self._context.call_site}) is not supported: emit "
-            "what is counted as records, to a side output, say"
-        )
-
     def _state(self, descriptor: StateDescriptor, method: str) -> Any:
         if self._context.state is None:
             raise InvalidProgramError(
@@ -121,9 +100,11 @@ class FunctionOperator(Operator):
         super().open(context, output)
         with calling_user_code(context):
             for function in self._functions:
-                open_function(function, context)
+                if callable(getattr(function, "open", None)):
+                    function.open(RuntimeContext(context))
 
     def close(self) -> None:
         with calling_user_code(self.context):
             for function in self._functions:
-                close_function(function)
+                if callable(getattr(function, "close", None)):
+                    function.close()

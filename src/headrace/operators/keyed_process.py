@@ -12,7 +12,7 @@ from headrace.common.output_tag import OutputTag
 from headrace.operators.collector import RowCollector
 from headrace.operators.functions import FunctionOperator
 from headrace.operators.timer_service import KeyedTimerService, TimeDomain
-from headrace.operators.user_code import user_error
+from headrace.operators.user_code import record_text, user_error
 from headrace.state.keys.entries import NO_KEY
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class KeyedProcessOperator(FunctionOperator):
                             row_timestamps.append(timestamp)
                             row_watermarks.append(watermark)
         except BaseException as error:
-            raise user_error(error, self.context, row) from error
+            raise user_error(error, self.context, row, function=process) from error
         finally:
             backend.current = NO_KEY
         self._watermark = current
@@ -151,6 +151,12 @@ class KeyedProcessOperator(FunctionOperator):
                 results = self._function.on_timer(timer.time, context)
                 collector.collect(results, timer.time if has_event_time else NO_TIMESTAMP, watermark)
         except BaseException as error:
-            raise user_error(error, self.context, f"timer {timer}") from error
+            told = "" if timer is None else _timer_text(domain, timer)
+            raise user_error(error, self.context, function=self._function.on_timer, timer=told) from error
         finally:
             backend.current = NO_KEY
+
+
+def _timer_text(domain: TimeDomain, timer: Timer) -> str:
+    kind = "event" if domain is TimeDomain.EVENT_TIME else "processing"
+    return f"{timer.time} in {kind} time, of key {record_text(timer.entry.key)}"

@@ -70,7 +70,7 @@ class ProcessOperator(FunctionOperator):
                 timers.watermark = watermark
                 collector.collect(self._process(row, context), element)
         except BaseException as error:
-            raise user_error(error, self.context, row) from error
+            raise user_error(error, self.context, row, function=self._process) from error
         collector.flush(batch, self.output)
 
     def advance_watermark(self, watermark: int) -> None:

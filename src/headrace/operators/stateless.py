@@ -71,7 +71,7 @@ class FlatMapOperator(_StatelessOperator):
                 counts.append(len(rows) - before)
                 before = len(rows)
         except BaseException as error:
-            raise user_error(error, self.context, row) from error
+            raise user_error(error, self.context, row, function=call) from error
         if rows:
             sources = np.repeat(np.arange(len(batch)), counts)
             self.output.emit(batch.replaced(self._output_type, rows=rows, sources=sources))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
-from headrace.common.errors import BadRecordError
+from headrace.common.errors import BadRecordError, InvalidTypeError
 from headrace.expressions import bind
 from headrace.operators.base import Operator
 from headrace.operators.columns import computed
@@ -26,6 +27,13 @@ if TYPE_CHECKING:
 
 
 _PER_MILLI: Final = {"ms": 1, "us": 1000, "ns": 1_000_000}
+
+_NUMBERS: Final = (int, float, np.integer, np.floating)
+
+_NO_MILLIS: Final = (
+    "a timestamp is an int, the milliseconds since 1970, not {}; of an aware datetime that is "
+    "int(moment.timestamp() * 1000)"
+)
 
 
 class TimestampsOperator(Operator):
@@ -84,13 +92,18 @@ class TimestampsOperator(Operator):
 
     def _of_function(self, batch: Batch, assigner: Any) -> npt.NDArray[np.int64]:
         extract = method_of(assigner, "extract_timestamp")
-        row, found = None, np.empty(len(batch), dtype=np.int64)
+        row, found = None, []
         try:
-            for i, (row, timestamp) in enumerate(zip(batch.rows, batch.timestamps.tolist(), strict=True)):
-                found[i] = extract(row, timestamp)
+            for row, timestamp in zip(batch.rows, batch.timestamps.tolist(), strict=True):
+                found.append(extract(row, timestamp))
         except BaseException as error:
             raise user_error(error, self.context, row) from error
-        return found
+        if all(issubclass(kind, _NUMBERS) for kind in set(map(type, found))):
+            with contextlib.suppress(ValueError, OverflowError):
+                return np.array(found, dtype=np.int64)
+        wrong = next(number for number, timestamp in enumerate(found) if not _is_timestamp(timestamp))
+        refused = InvalidTypeError(_NO_MILLIS.format(record_text(found[wrong])))
+        raise user_error(refused, self.context, batch.rows[wrong], function=extract)
 
     def _of_column(self, batch: Batch, column: pa.Array, called: str) -> npt.NDArray[np.int64]:
         if column.null_count:
@@ -102,3 +115,7 @@ class TimestampsOperator(Operator):
         timestamps: npt.NDArray[np.int64] = column.cast(pa.int64()).to_numpy()
         # Rounded down, as epoch_millis() does: a cast would round towards 1970.
         return timestamps // _PER_MILLI[column.type.unit] if pa.types.is_timestamp(column.type) else timestamps
+
+
+def _is_timestamp(value: Any) -> bool:
+    return isinstance(value, _NUMBERS) and bool(-(2**63) <= value < 2**63)

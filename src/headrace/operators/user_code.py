@@ -10,13 +10,14 @@ import reprlib
 import traceback
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.common.call_site import of_traceback
+from headrace.common.call_site import of_function, of_traceback
 from headrace.common.errors import FunctionRefusedError, HeadraceError, StateCorruptedError, UserFunctionError
 from headrace.operators.interruption import is_interruption
 
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from headrace.common.call_site import CallSite
     from headrace.operators.base import OperatorContext
 
 _repr = reprlib.Repr()
@@ -32,38 +33,51 @@ _NO_RESULTS: Final = "the function has to yield its results, or return a list of
 
 
 class RecordError(Exception):
-    """What is wrong with one record, where it is not known which operator it belongs to; the cause says what.
+    """The key of a record cannot be found, where it is not known which operator made the record; the cause says why.
 
     Attributes:
         record: the record.
+        key_by: the line that asked for the key.
     """
 
-    def __init__(self, record: Any) -> None:
-        super().__init__("a record has failed")
+    def __init__(self, record: Any, key_by: CallSite) -> None:
+        super().__init__("a record has no key")
         self.record = record
+        self.key_by = key_by
 
 
-def user_error(error: BaseException, context: OperatorContext, record: Any = NO_RECORD) -> BaseException:
+def user_error(
+    error: BaseException, context: OperatorContext, record: Any = NO_RECORD, *, function: Any = None, timer: str = ""
+) -> BaseException:
     """The failure of a user function, told so that its author can mend it; what is none is given back as it is.
 
     Args:
         error: what the function raised.
-        context: the operator that called it.
+        context: the operator that called it, or that made a record without a key.
         record: the record that it was called with, if there was one.
+        function: the function; pointed to when what it returned was wrong, which no line of it has raised.
+        timer: the timer that it was called for, if there was one.
     """
+    key_by = None
+    if isinstance(error, RecordError):
+        record, key_by = error.record, error.key_by
+        error = error.__cause__ or error
     if isinstance(error, UserFunctionError | StateCorruptedError) or is_interruption(error):
         return error
-    if isinstance(error, RecordError):
-        return user_error(error.__cause__ or error, context, error.record)
     site = of_traceback(error.__traceback__)
+    returned_by = None if site or function is None else of_function(function)
+    who = f"{'key_by behind ' if key_by else ''}operator {context.name!r}"
+    text = text_of(error)
     lines = [
-        f"operator {context.name!r} (uid {context.uid}, subtask {context.subtask}) failed",
-        f"  {type(error).__name__}: {text_of(error)}",
+        f"{who} (uid {context.uid}, subtask {context.subtask}) failed",
+        f"  {type(error).__name__}: {text}",
         f"  {_NO_EXIT}" if isinstance(error, SystemExit) else "",
         f"  {_NO_RESULTS}" if not site and _is_not_iterable(error) else "",
-        f"  at {site}" if site else "",
+        f"  at {site}" if site and not text.endswith(f"at {site}") else "",
+        f"  returned by {returned_by}" if returned_by else "",
         "" if record is NO_RECORD else f"  record: {record_text(record)}",
-        f"  operator defined at {context.call_site}",
+        f"  timer: {timer}" if timer else "",
+        f"  key_by called at {key_by}" if key_by else f"  operator defined at {context.call_site}",
     ]
     kind = FunctionRefusedError if isinstance(error, HeadraceError) else UserFunctionError
     wrapped = kind("\n".join(line for line in lines if line))

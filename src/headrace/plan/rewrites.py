@@ -10,7 +10,7 @@ from headrace.common.errors import InvalidProgramError
 from headrace.graph.nodes import Edge, Node
 from headrace.graph.partitioning import FORWARD
 from headrace.graph.window_specs import ColumnarWindowSpec, GlobalWindowSpec, LocalWindowSpec
-from headrace.operators.window.local import ACCUMULATORS_TAG
+from headrace.operators.window.local import ACCUMULATORS_INPUT, ACCUMULATORS_TAG, RECORDS_INPUT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -86,11 +86,12 @@ def _local_window(spec: ColumnarWindowSpec, node: Node, number: int, node_id: in
 
 
 def _edges_between(local: Node, given: Edge) -> Iterator[Edge]:
-    """Raw records on the first input, accumulators on the second; both by the key that the records have."""
+    """Raw records on one input, accumulators on the other; both by the key that the records have."""
     assert given.key is not None
     key = replace(given.key, is_attached=True)
-    yield Edge(local.id, given.partitioning, None, 0, key)
-    yield Edge(local.id, given.partitioning, ACCUMULATORS_TAG, 1, replace(key, only_routes=True))
+    yield Edge(local.id, given.partitioning, None, RECORDS_INPUT, key)
+    key = replace(key, only_routes=True)
+    yield Edge(local.id, given.partitioning, ACCUMULATORS_TAG, ACCUMULATORS_INPUT, key)
 
 
 def with_parallelism(graph: StreamGraph, parallelism: int, max_parallelism: int) -> StreamGraph:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
 
 from headrace.common.errors import InvalidProgramError
+from headrace.common.type_variables import ACC, OUT, K, T, V
 from headrace.common.typeinfo import Types
 from headrace.state.ttl import StateTtlConfig, TtlPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headrace.common.typeinfo import Json, TypeInformation
+    from headrace.common.function_protocols import SupportsAggregate, SupportsReduce
+    from headrace.common.typeinfo import DeclaredType, Json, TypeInformation
 
 __all__ = [
     "AggregatingStateDescriptor",
@@ -71,20 +73,28 @@ class StateDescriptor:
         return self.type_info is other.type_info or self.stored_types() == other.stored_types()
 
 
-class ValueStateDescriptor(StateDescriptor):
+class ValueStateDescriptor(StateDescriptor, Generic[T]):
     """Describes a :class:`~headrace.state.interfaces.ValueState`."""
 
     kind = "value"
 
+    @overload
+    def __init__(self: ValueStateDescriptor[Any], name: str, value_type_info: None = None) -> None: ...
+    @overload
+    def __init__(self, name: str, value_type_info: DeclaredType[T]) -> None: ...
     def __init__(self, name: str, value_type_info: Any = None) -> None:
         super().__init__(name, _type_of(value_type_info))
 
 
-class ListStateDescriptor(StateDescriptor):
+class ListStateDescriptor(StateDescriptor, Generic[T]):
     """Describes a :class:`~headrace.state.interfaces.ListState`."""
 
     kind = "list"
 
+    @overload
+    def __init__(self: ListStateDescriptor[Any], name: str, elem_type_info: None = None) -> None: ...
+    @overload
+    def __init__(self, name: str, elem_type_info: DeclaredType[T]) -> None: ...
     def __init__(self, name: str, elem_type_info: Any = None) -> None:
         self.element_type = _type_of(elem_type_info)
         super().__init__(name, Types.LIST(self.element_type))
@@ -94,11 +104,19 @@ class ListStateDescriptor(StateDescriptor):
         return {"value": self.element_type.to_json()}
 
 
-class MapStateDescriptor(StateDescriptor):
+class MapStateDescriptor(StateDescriptor, Generic[K, V]):
     """Describes a :class:`~headrace.state.interfaces.MapState` (or broadcast state)."""
 
     kind = "map"
 
+    @overload
+    def __init__(self: MapStateDescriptor[Any, Any], name: str) -> None: ...
+    @overload
+    def __init__(
+        self: MapStateDescriptor[K, Any], name: str, key_type_info: DeclaredType[K], value_type_info: None = None
+    ) -> None: ...
+    @overload
+    def __init__(self, name: str, key_type_info: DeclaredType[K], value_type_info: DeclaredType[V]) -> None: ...
     def __init__(self, name: str, key_type_info: Any = None, value_type_info: Any = None) -> None:
         self.key_type = _type_of(key_type_info)
         self.value_type = _type_of(value_type_info)
@@ -109,7 +127,7 @@ class MapStateDescriptor(StateDescriptor):
         return {"key": self.key_type.to_json(), "value": self.value_type.to_json()}
 
 
-class ReducingStateDescriptor(StateDescriptor):
+class ReducingStateDescriptor(StateDescriptor, Generic[T]):
     """Describes a :class:`~headrace.state.interfaces.ReducingState`.
 
     ``reduce_function`` is a function of two values or an object with a method ``reduce(value1, value2)``.
@@ -117,17 +135,22 @@ class ReducingStateDescriptor(StateDescriptor):
 
     kind = "reducing"
 
-    def __init__(self, name: str, reduce_function: Any, type_info: Any = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        reduce_function: Callable[[T, T], T] | SupportsReduce[T],
+        type_info: DeclaredType[T] | None = None,
+    ) -> None:
         super().__init__(name, _type_of(type_info))
         self._reduce_function = reduce_function
-        self.reduce: Callable[[Any, Any], Any] = _method_or_function(reduce_function, "reduce")
+        self.reduce: Callable[[T, T], T] = _method_or_function(reduce_function, "reduce")
 
     def get_reduce_function(self) -> Any:
         """The reduce function as it was given."""
         return self._reduce_function
 
 
-class AggregatingStateDescriptor(StateDescriptor):
+class AggregatingStateDescriptor(StateDescriptor, Generic[T, OUT]):
     """Describes an :class:`~headrace.state.interfaces.AggregatingState`.
 
     ``agg_function`` is an object with methods ``create_accumulator()``, ``add(value, accumulator)`` and
@@ -136,7 +159,12 @@ class AggregatingStateDescriptor(StateDescriptor):
 
     kind = "aggregating"
 
-    def __init__(self, name: str, agg_function: Any, state_type_info: Any = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        agg_function: SupportsAggregate[T, ACC, OUT],
+        state_type_info: DeclaredType[ACC] | None = None,
+    ) -> None:
         super().__init__(name, _type_of(state_type_info))
         for method in ("create_accumulator", "add", "get_result"):
             if not callable(getattr(agg_function, method, None)):

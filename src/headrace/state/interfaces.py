@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
 from headrace.common.errors import InvalidProgramError
+from headrace.common.type_variables import OUT, K, OUT_co, T, T_contra, V
 from headrace.state import descriptors as d
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-
-T = TypeVar("T")
-K = TypeVar("K")
-V = TypeVar("V")
-IN = TypeVar("IN")
-OUT = TypeVar("OUT")
 
 
 class State(ABC):
@@ -41,19 +36,19 @@ class ValueState(State, Generic[T]):
         """Replaces the value; None removes it."""
 
 
-class AppendingState(State, Generic[IN, OUT]):
+class AppendingState(State, Generic[T_contra, OUT_co]):
     """State that takes elements one by one."""
 
     @abstractmethod
-    def get(self) -> OUT:
+    def get(self) -> OUT_co:
         """What the elements have become."""
 
     @abstractmethod
-    def add(self, value: IN) -> None:
+    def add(self, value: T_contra) -> None:
         """Adds an element."""
 
 
-class MergingState(AppendingState[IN, OUT]):
+class MergingState(AppendingState[T_contra, OUT_co]):
     """Appending state of which two can be made one."""
 
 
@@ -61,7 +56,7 @@ class ReducingState(MergingState[T, T | None]):
     """The elements, combined into one of their own type by a reduce function; None when there are none."""
 
 
-class AggregatingState(MergingState[IN, OUT | None]):
+class AggregatingState(MergingState[T_contra, OUT_co | None]):
     """The elements, folded into an accumulator by an aggregate function; None when there are none."""
 
 
@@ -159,30 +154,30 @@ class KeyedStateStore(ABC):
     something else is stored under the name.
     """
 
-    def get_state(self, state_descriptor: d.ValueStateDescriptor) -> ValueState[Any]:
+    def get_state(self, state_descriptor: d.ValueStateDescriptor[T]) -> ValueState[T]:
         """One value for each key."""
-        state: ValueState[Any] = self._checked(state_descriptor, d.ValueStateDescriptor, "get_state")
+        state: ValueState[T] = self._checked(state_descriptor, d.ValueStateDescriptor, "get_state")
         return state
 
-    def get_list_state(self, state_descriptor: d.ListStateDescriptor) -> ListState[Any]:
+    def get_list_state(self, state_descriptor: d.ListStateDescriptor[T]) -> ListState[T]:
         """A list for each key."""
-        state: ListState[Any] = self._checked(state_descriptor, d.ListStateDescriptor, "get_list_state")
+        state: ListState[T] = self._checked(state_descriptor, d.ListStateDescriptor, "get_list_state")
         return state
 
-    def get_map_state(self, state_descriptor: d.MapStateDescriptor) -> MapState[Any, Any]:
+    def get_map_state(self, state_descriptor: d.MapStateDescriptor[K, V]) -> MapState[K, V]:
         """A dict for each key."""
-        state: MapState[Any, Any] = self._checked(state_descriptor, d.MapStateDescriptor, "get_map_state")
+        state: MapState[K, V] = self._checked(state_descriptor, d.MapStateDescriptor, "get_map_state")
         return state
 
-    def get_reducing_state(self, state_descriptor: d.ReducingStateDescriptor) -> ReducingState[Any]:
+    def get_reducing_state(self, state_descriptor: d.ReducingStateDescriptor[T]) -> ReducingState[T]:
         """Elements combined into one of their own type, for each key."""
-        state: ReducingState[Any] = self._checked(state_descriptor, d.ReducingStateDescriptor, "get_reducing_state")
+        state: ReducingState[T] = self._checked(state_descriptor, d.ReducingStateDescriptor, "get_reducing_state")
         return state
 
-    def get_aggregating_state(self, state_descriptor: d.AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
+    def get_aggregating_state(self, state_descriptor: d.AggregatingStateDescriptor[T, OUT]) -> AggregatingState[T, OUT]:
         """Elements folded into an accumulator, for each key."""
         expected = d.AggregatingStateDescriptor
-        state: AggregatingState[Any, Any] = self._checked(state_descriptor, expected, "get_aggregating_state")
+        state: AggregatingState[T, OUT] = self._checked(state_descriptor, expected, "get_aggregating_state")
         return state
 
     @abstractmethod

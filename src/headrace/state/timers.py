@@ -217,18 +217,6 @@ class HashMapTimers:
         self.event = TimerQueue(EVENT, scope, store(f"timers/{EVENT}"))
         self.processing = TimerQueue(PROCESSING, scope, store(f"timers/{PROCESSING}"))
 
-    def queue(self, domain: str) -> TimerQueue:
-        """The timers of ``"event"`` or ``"processing"`` time."""
-        return {EVENT: self.event, PROCESSING: self.processing}[domain]
-
-    def next_due(self, domain: str) -> int:
-        """The time of the earliest timer of a domain, or earlier; ``NO_TIMER`` when there is none."""
-        return self.queue(domain).next_due
-
-    def pop_due(self, domain: str, up_to: int) -> Iterator[Timer]:
-        """The timers of a domain that are due; see :meth:`TimerQueue.pop_due`."""
-        return self.queue(domain).pop_due(up_to)
-
     def earliest_processing_time(self) -> int | None:
         """When the job has to look for due processing-time timers next; None when there are none."""
         earliest = self.processing.next_due

@@ -7,7 +7,10 @@
 
 from __future__ import annotations
 
+from headrace.common.public_module import public_module
 from headrace.testing.checkpoint import Checkpoint
 from headrace.testing.harness import JobHarness
 
 __all__ = ["Checkpoint", "JobHarness"]
+
+public_module(__name__)

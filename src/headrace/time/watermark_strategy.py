@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from headrace.common.errors import InvalidProgramError, UnsupportedOperationError
+from headrace.common.errors import InvalidProgramError
+from headrace.common.other_names import other_names
 from headrace.common.time import to_millis
 from headrace.expressions import Column, Expression
 from headrace.time.watermarks import BoundedOutOfOrderness, NoWatermarks, WatermarkGenerator
@@ -57,6 +58,7 @@ Assigner = TimestampAssigner | Callable[[Any, int], int] | FieldTimestamps | Exp
 """Whatever tells the event time of records."""
 
 
+@other_names()
 @dataclass(frozen=True, slots=True)
 class WatermarkStrategy:
     """How event time is taken from records. Immutable: every ``with_…`` returns a new strategy with all else kept.
@@ -136,15 +138,3 @@ class WatermarkStrategy:
         if timeout <= 0:
             raise InvalidProgramError(f"the idle timeout must be positive, it is {timeout} ms")
         return replace(self, idle_timeout=timeout)
-
-    def with_watermark_alignment(self, watermark_group: str, *_: object, **__: object) -> WatermarkStrategy:
-        """Not there yet.
-
-        Raises:
-            UnsupportedOperationError: always.
-        """
-        raise UnsupportedOperationError(
-            f"watermark alignment (group {watermark_group!r}) is not supported yet: leave with_watermark_alignment() "
-            "out. Results are the same without it; but nothing bounds how far the event times of splits and sources "
-            "drift apart, and what is ahead waits in the state of windows and timers for what is behind"
-        )

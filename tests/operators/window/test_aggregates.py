@@ -58,8 +58,9 @@ class ValueDriver(Driver):
 
 def computed(value_type: Any, values: list[Any], aggregates: list[Any], epochs: int = 1, key: int = 1) -> list[Any]:
     """The aggregates of one window, whose records come in several epochs."""
-    layout = WindowLayout.of(record_type(value_type), LONGS, aggregates, ["k"])
-    driver = ValueDriver(lambda: ColumnarWindowOperator(layout, AlignedWindows(100, 100)), layout.input_type, LONGS)
+    input_type = record_type(value_type)
+    layout = WindowLayout.of(input_type, LONGS, aggregates, ["k"])
+    driver = ValueDriver(lambda: ColumnarWindowOperator(layout, AlignedWindows(100, 100)), input_type, LONGS)
     for piece in np.array_split(np.arange(len(values)), epochs):
         driver.run([[Record(key, values[i], 5) for i in piece.tolist()]])
     driver.run([], upto=MAX)

@@ -14,9 +14,14 @@ from window_harness import INPUT, Collected, Driver, context
 from window_model import MAX, Record
 
 from headrace.operators.window import aggregates as agg
-from headrace.operators.window.columnar import ACCUMULATORS_INPUT, RECORDS_INPUT, ColumnarWindowOperator
+from headrace.operators.window.columnar import ColumnarWindowOperator
 from headrace.operators.window.layout import WindowLayout
-from headrace.operators.window.local import ACCUMULATORS_TAG, LocalWindowAggregate
+from headrace.operators.window.local import (
+    ACCUMULATORS_INPUT,
+    ACCUMULATORS_TAG,
+    RECORDS_INPUT,
+    LocalWindowAggregate,
+)
 from headrace.time.windows import AlignedWindows
 
 if TYPE_CHECKING:

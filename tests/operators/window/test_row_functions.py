@@ -132,20 +132,6 @@ def test_a_function_instead_of_an_object() -> None:
     assert outputs(run) == [(1, 10, 1)]
 
 
-def test_windows_over_all_of_a_stream_get_no_key() -> None:
-    run = driver(window_function=lambda window, elements: [(window.end, len(list(elements)))], is_keyed=False)
-    run.run([[Record(0, 1.0, 1), Record(0, 1.0, 2)]], upto=MAX)
-    assert outputs(run) == [(10, 2)]
-
-    class ProcessAll:
-        def process(self, context: Any, elements: Any) -> Any:
-            return [(context.window().start, len(list(elements)))]
-
-    run = driver(window_function=ProcessAll(), is_keyed=False)
-    run.run([[Record(0, 1.0, 1)]], upto=MAX)
-    assert outputs(run) == [(0, 1)]
-
-
 def test_side_outputs_of_a_window_function() -> None:
     class Split:
         def process(self, key: int, context: Any, elements: Any) -> Any:

@@ -26,8 +26,8 @@ _TREND_EPOCHS: Final = 40
 def skipped_files(counters: Mapping[str, int]) -> str:
     """What a job's counters tell of files that it went on without."""
     found = ((MISSING, "missing"), (CORRUPT, "damaged"))
-    known = [(wording.number(counters[name]), kind) for name, kind in found if name in counters]
-    return ", ".join(f"{number} {kind} files skipped" for number, kind in known)
+    known = [(counters[name], kind) for name, kind in found if name in counters]
+    return ", ".join(f"{wording.count(number, f'{kind} file')} skipped" for number, kind in known)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from headrace.cli.progress import wording
 from headrace.common.errors import JobCancelledError
-from headrace.graph.diagram import count_of
 
 if TYPE_CHECKING:
     from headrace.cli.progress.job_progress import JobProgress
@@ -29,26 +28,26 @@ def progress_line(job: JobProgress) -> str:
         return f"{job.name}: no epoch yet"
     parts = [
         f"epoch {latest.epoch}",
-        f"{wording.number(job.records)} records",
-        f"{wording.number(job.meter.rate())} records/s",
+        wording.count(job.records, "record"),
+        wording.rate(job.meter.rate()),
         f"watermark {wording.watermark(latest.watermark, latest.watermark_lag)}",
         f"state {wording.size(latest.state_bytes)}",
-        f"{wording.number(job.late_records)} late records dropped",
+        f"{wording.count(job.late_records, 'late record')} dropped",
     ]
     if job.skipped_files:
         parts.append(job.skipped_files)
     if latest.pending_commits:
-        parts.append(count_of(latest.pending_commits, "pending commit"))
+        parts.append(wording.count(latest.pending_commits, "pending commit"))
     return f"{job.name}: {', '.join(parts)}"
 
 
 def last_line(job: JobProgress, epoch: int, error: BaseException | None) -> str:
     """How the job ended; ``epoch`` is the one that it would go on from."""
     seconds = job.seconds
-    rate = job.records / seconds if seconds > 0 else 0.0
+    rate = wording.rate(job.records / seconds if seconds > 0 else 0.0)
     state = "ended" if error is None else "was cancelled" if isinstance(error, JobCancelledError) else "failed"
-    what = f"{wording.number(job.records)} records in {wording.span(seconds)} ({wording.number(rate)} records/s)"
-    late = f", {wording.number(job.late_records)} late records dropped" if job.late_records else ""
+    what = f"{wording.count(job.records, 'record')} in {wording.span(seconds)} ({rate})"
+    late = f", {wording.count(job.late_records, 'late record')} dropped" if job.late_records else ""
     skipped = f", {job.skipped_files}" if job.skipped_files else ""
     where = f" at epoch {epoch}" if job.has_checkpoint else ""
     return f"job {job.name!r} {state}{where}: {what}{late}{skipped}"

@@ -16,6 +16,18 @@ def number(value: float) -> str:
     return f"{value:,.0f}"
 
 
+def count(amount: int, what: str) -> str:
+    """``1 record``, ``1,234 records``."""
+    return f"{number(amount)} {what}{'' if amount == 1 else 's'}"
+
+
+def rate(per_second: float) -> str:
+    """``1 record/s``, ``0.4 records/s``, ``1,234 records/s``."""
+    digits = 1 if 0 < per_second < 0.95 else 0
+    text = f"{per_second:,.{digits}f}"
+    return f"{text} record{'' if text == '1' else 's'}/s"
+
+
 def size(value: int) -> str:
     """``1.2 MB``; a kilobyte has 1,024 bytes, as in the configuration."""
     amount, unit = float(value), 0

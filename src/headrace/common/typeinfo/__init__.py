@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.common.typeinfo.base import Json, TypeInformation
+from headrace.common.public_module import public_module
+from headrace.common.typeinfo.base import DeclaredType, Json, TypeInformation
 from headrace.common.typeinfo.basic import BasicType, BasicTypeInfo, PickledBytesTypeInfo
 from headrace.common.typeinfo.collection import (
     BasicArrayTypeInfo,
@@ -33,6 +34,7 @@ __all__ = [
     "BasicTypeInfo",
     "CompositeTypeInfo",
     "DataclassTypeInfo",
+    "DeclaredType",
     "DetachedTypeInfo",
     "DictTypeInfo",
     "Json",
@@ -50,3 +52,5 @@ __all__ = [
     "Types",
     "type_from_json",
 ]
+
+public_module(__name__)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Final
+from collections.abc import Sequence
+from types import UnionType
+from typing import Any, Final, Generic
 
 import pyarrow as pa
 
 from headrace.common.errors import InvalidTypeError
+from headrace.common.type_variables import T, T_co
 
 Json = dict[str, Any]
 """A JSON object made of dicts, lists, strings, numbers and booleans."""
@@ -16,7 +19,7 @@ PICKLE_STORAGE: Final[pa.DataType] = pa.binary()
 """The column type of values that have no Arrow form: each is a pickle."""
 
 
-class TypeInformation(ABC):
+class TypeInformation(ABC, Generic[T_co]):
     """Describes the values of a stream, a field, a key or a state.
 
     Instances are immutable, hashable and picklable, and equal when they describe the same values. They are made by
@@ -95,3 +98,10 @@ class TypeInformation(ABC):
 
     def __repr__(self) -> str:
         return str(self)
+
+
+DeclaredType = TypeInformation[T] | type[T] | UnionType | Sequence[TypeInformation[Any]]
+"""What a program may say a type with: also a class, a type hint, or a list of types, which is a row as in PyFlink.
+
+Checkers know what values it stands for when it is type information of a known class, or a class.
+"""

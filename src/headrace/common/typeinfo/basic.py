@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
+from headrace.common.type_variables import T_co
 from headrace.common.typeinfo.base import Json, TypeInformation
 
 
@@ -56,7 +57,7 @@ _ARROW: Final[dict[BasicType, pa.DataType]] = {
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class BasicTypeInfo(TypeInformation):
+class BasicTypeInfo(TypeInformation[T_co]):
     """A simple value that is one column."""
 
     basic_type: BasicType
@@ -77,7 +78,7 @@ class BasicTypeInfo(TypeInformation):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class PickledBytesTypeInfo(TypeInformation):
+class PickledBytesTypeInfo(TypeInformation[Any]):
     """Any Python object, stored as one pickle: what a value is when nothing is known about it."""
 
     @property

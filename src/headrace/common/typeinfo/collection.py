@@ -8,6 +8,7 @@ from typing import ClassVar, Final
 import pyarrow as pa
 
 from headrace.common.errors import InvalidTypeError
+from headrace.common.type_variables import K, T, V
 from headrace.common.typeinfo.base import Json, TypeInformation
 from headrace.common.typeinfo.basic import BasicType, BasicTypeInfo
 
@@ -27,10 +28,10 @@ _PRIMITIVES: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class SequenceTypeInfo(TypeInformation):
+class SequenceTypeInfo(TypeInformation[list[T]]):
     """Values that are lists of elements of one type. They are given back as lists."""
 
-    element_type: TypeInformation
+    element_type: TypeInformation[T]
 
     tag: ClassVar[str]
     spelling: ClassVar[str]
@@ -58,7 +59,7 @@ class SequenceTypeInfo(TypeInformation):
         return f"{self.spelling}<{self.element_type}>"
 
 
-class ListTypeInfo(SequenceTypeInfo):
+class ListTypeInfo(SequenceTypeInfo[T]):
     """A Python list."""
 
     __slots__ = ()
@@ -66,7 +67,7 @@ class ListTypeInfo(SequenceTypeInfo):
     spelling = "ListTypeInfo"
 
 
-class ObjectArrayTypeInfo(SequenceTypeInfo):
+class ObjectArrayTypeInfo(SequenceTypeInfo[T]):
     """An array of anything, with ``None`` where an element is missing."""
 
     __slots__ = ()
@@ -74,7 +75,7 @@ class ObjectArrayTypeInfo(SequenceTypeInfo):
     spelling = "ObjectArrayTypeInfo"
 
 
-class BasicArrayTypeInfo(SequenceTypeInfo):
+class BasicArrayTypeInfo(SequenceTypeInfo[T]):
     """An array of numbers or strings, with ``None`` where an element is missing."""
 
     __slots__ = ()
@@ -83,7 +84,7 @@ class BasicArrayTypeInfo(SequenceTypeInfo):
     allowed_elements = _PRIMITIVES | {BasicTypeInfo(BasicType.STRING)}
 
 
-class PrimitiveArrayTypeInfo(SequenceTypeInfo):
+class PrimitiveArrayTypeInfo(SequenceTypeInfo[T]):
     """An array of numbers, none of them missing."""
 
     __slots__ = ()
@@ -94,11 +95,11 @@ class PrimitiveArrayTypeInfo(SequenceTypeInfo):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class MapTypeInfo(TypeInformation):
+class MapTypeInfo(TypeInformation[dict[K, V]]):
     """A dict whose keys are of one type, none of them ``None``, and whose values are of one type."""
 
-    key_type: TypeInformation
-    value_type: TypeInformation
+    key_type: TypeInformation[K]
+    value_type: TypeInformation[V]
 
     @property
     def arrow_type(self) -> pa.DataType:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from headrace.common.errors import InvalidTypeError
+from headrace.common.type_variables import T_co
 from headrace.common.typeinfo.base import Json, TypeInformation
 
 ROW_KIND_COLUMN = "__row_kind"
@@ -17,7 +18,7 @@ ROW_KIND_COLUMN = "__row_kind"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class CompositeTypeInfo(TypeInformation):
+class CompositeTypeInfo(TypeInformation[T_co]):
     """A value with at least one field; each field is a column.
 
     Types and names may be given as any sequence, as PyFlink's programs give lists; they are kept as tuples.
@@ -80,7 +81,7 @@ class CompositeTypeInfo(TypeInformation):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class TupleTypeInfo(CompositeTypeInfo):
+class TupleTypeInfo(CompositeTypeInfo[tuple[Any, ...]]):
     """A Python tuple of fixed length; its fields are called ``f0``, ``f1`` and so on."""
 
     tag = "TUPLE"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 from headrace.common.errors import InvalidTypeError
-from headrace.common.typeinfo.base import TypeInformation
+from headrace.common.typeinfo.base import DeclaredType, TypeInformation
 from headrace.common.typeinfo.basic import BasicType, BasicTypeInfo
 from headrace.common.typeinfo.collection import (
     BasicArrayTypeInfo,
@@ -17,6 +17,14 @@ from headrace.common.typeinfo.collection import (
 )
 from headrace.common.typeinfo.composite import RowTypeInfo, TupleTypeInfo
 from headrace.common.typeinfo.hints import PICKLED, type_of_hint
+
+if TYPE_CHECKING:
+    from datetime import date, datetime, time
+    from decimal import Decimal
+
+    from headrace.common.row import Row
+    from headrace.common.time import Instant
+    from headrace.common.type_variables import K, T, V
 
 
 class Types:
@@ -49,8 +57,14 @@ class Types:
     Two things are not kept: the zone of a ``TIMESTAMP_LTZ``, and the ``fold`` of times, which no comparison looks at.
     """
 
+    @overload
     @staticmethod
-    def of(kind: Any) -> TypeInformation:
+    def of(kind: TypeInformation[T] | type[T]) -> TypeInformation[T]: ...
+    @overload
+    @staticmethod
+    def of(kind: Any) -> TypeInformation[Any]: ...
+    @staticmethod
+    def of(kind: Any) -> TypeInformation[Any]:
         """The type information for ``kind``: itself, or what a class or type hint stands for.
 
         ``int`` is ``LONG``, ``float`` is ``DOUBLE``, ``datetime`` is ``SQL_TIMESTAMP``, ``list[X]``, ``dict[K, V]``
@@ -64,135 +78,135 @@ class Types:
         return type_of_hint(kind)
 
     @staticmethod
-    def STRING() -> TypeInformation:
+    def STRING() -> TypeInformation[str]:
         """A ``str``."""
         return BasicTypeInfo(BasicType.STRING)
 
     @staticmethod
-    def BYTE() -> TypeInformation:
+    def BYTE() -> TypeInformation[int]:
         """An ``int`` from -128 to 127."""
         return BasicTypeInfo(BasicType.BYTE)
 
     @staticmethod
-    def BOOLEAN() -> TypeInformation:
+    def BOOLEAN() -> TypeInformation[bool]:
         """A ``bool``."""
         return BasicTypeInfo(BasicType.BOOLEAN)
 
     @staticmethod
-    def SHORT() -> TypeInformation:
+    def SHORT() -> TypeInformation[int]:
         """An ``int`` of 16 bits."""
         return BasicTypeInfo(BasicType.SHORT)
 
     @staticmethod
-    def INT() -> TypeInformation:
+    def INT() -> TypeInformation[int]:
         """An ``int`` of 32 bits."""
         return BasicTypeInfo(BasicType.INT)
 
     @staticmethod
-    def LONG() -> TypeInformation:
+    def LONG() -> TypeInformation[int]:
         """An ``int`` of 64 bits."""
         return BasicTypeInfo(BasicType.LONG)
 
     @staticmethod
-    def FLOAT() -> TypeInformation:
+    def FLOAT() -> TypeInformation[float]:
         """A ``float`` that is rounded to 32 bits."""
         return BasicTypeInfo(BasicType.FLOAT)
 
     @staticmethod
-    def DOUBLE() -> TypeInformation:
+    def DOUBLE() -> TypeInformation[float]:
         """A ``float``."""
         return BasicTypeInfo(BasicType.DOUBLE)
 
     @staticmethod
-    def CHAR() -> TypeInformation:
+    def CHAR() -> TypeInformation[str]:
         """A ``str`` of one character."""
         return BasicTypeInfo(BasicType.CHAR)
 
     @staticmethod
-    def BYTES() -> TypeInformation:
+    def BYTES() -> TypeInformation[bytes]:
         """A ``bytes``; the same type as ``PRIMITIVE_ARRAY(BYTE())``."""
         return BasicTypeInfo(BasicType.BYTES)
 
     @staticmethod
-    def BIG_INT() -> TypeInformation:
+    def BIG_INT() -> TypeInformation[int]:
         """An ``int`` of any size."""
         return BasicTypeInfo(BasicType.BIG_INT)
 
     @staticmethod
-    def BIG_DEC() -> TypeInformation:
+    def BIG_DEC() -> TypeInformation[Decimal]:
         """A ``decimal.Decimal``, kept digit by digit."""
         return BasicTypeInfo(BasicType.BIG_DEC)
 
     @staticmethod
-    def INSTANT() -> TypeInformation:
+    def INSTANT() -> TypeInformation[Instant]:
         """An :class:`~headrace.common.time.Instant`, to the nanosecond."""
         return BasicTypeInfo(BasicType.INSTANT)
 
     @staticmethod
-    def SQL_DATE() -> TypeInformation:
+    def SQL_DATE() -> TypeInformation[date]:
         """A ``datetime.date``."""
         return BasicTypeInfo(BasicType.SQL_DATE)
 
     @staticmethod
-    def SQL_TIME() -> TypeInformation:
+    def SQL_TIME() -> TypeInformation[time]:
         """A ``datetime.time`` without time zone."""
         return BasicTypeInfo(BasicType.SQL_TIME)
 
     @staticmethod
-    def SQL_TIMESTAMP() -> TypeInformation:
+    def SQL_TIMESTAMP() -> TypeInformation[datetime]:
         """A ``datetime.datetime`` without time zone."""
         return BasicTypeInfo(BasicType.SQL_TIMESTAMP)
 
     @staticmethod
-    def TIMESTAMP_LTZ() -> TypeInformation:
+    def TIMESTAMP_LTZ() -> TypeInformation[datetime]:
         """A ``datetime.datetime`` with a time zone: a point in time, given back in UTC."""
         return BasicTypeInfo(BasicType.TIMESTAMP_LTZ)
 
     @staticmethod
-    def PICKLED_BYTE_ARRAY() -> TypeInformation:
+    def PICKLED_BYTE_ARRAY() -> TypeInformation[Any]:
         """Any Python object that can be pickled."""
         return PICKLED
 
     @staticmethod
-    def ROW(field_types: Sequence[Any], *, changelog: bool = False) -> TypeInformation:
+    def ROW(field_types: Sequence[Any], *, changelog: bool = False) -> TypeInformation[Row]:
         """A :class:`~headrace.common.row.Row` whose fields have no names; ``changelog`` keeps its kind, too."""
         return RowTypeInfo(_all(field_types), None, changelog)
 
     @staticmethod
     def ROW_NAMED(
         field_names: Sequence[str], field_types: Sequence[Any], *, changelog: bool = False
-    ) -> TypeInformation:
+    ) -> TypeInformation[Row]:
         """A :class:`~headrace.common.row.Row` whose fields have names; ``changelog`` keeps its kind, too."""
         return RowTypeInfo(_all(field_types), field_names, changelog)
 
     @staticmethod
-    def TUPLE(field_types: Sequence[Any]) -> TypeInformation:
+    def TUPLE(field_types: Sequence[Any]) -> TypeInformation[tuple[Any, ...]]:
         """A ``tuple`` with one value of each type."""
         return TupleTypeInfo(_all(field_types))
 
     @staticmethod
-    def PRIMITIVE_ARRAY(element_type: Any) -> TypeInformation:
+    def PRIMITIVE_ARRAY(element_type: Any) -> TypeInformation[Any]:
         """A list of numbers or booleans without ``None``; ``bytes`` when the elements are of type ``BYTE``."""
         element = type_of_hint(element_type)
         return Types.BYTES() if element == Types.BYTE() else PrimitiveArrayTypeInfo(element)
 
     @staticmethod
-    def BASIC_ARRAY(element_type: Any) -> TypeInformation:
+    def BASIC_ARRAY(element_type: DeclaredType[T]) -> TypeInformation[list[T]]:
         """A list of numbers, booleans or strings."""
         return BasicArrayTypeInfo(type_of_hint(element_type))
 
     @staticmethod
-    def OBJECT_ARRAY(element_type: Any) -> TypeInformation:
+    def OBJECT_ARRAY(element_type: DeclaredType[T]) -> TypeInformation[list[T]]:
         """A list of values of any type."""
         return ObjectArrayTypeInfo(type_of_hint(element_type))
 
     @staticmethod
-    def LIST(element_type_info: Any) -> TypeInformation:
+    def LIST(element_type_info: DeclaredType[T]) -> TypeInformation[list[T]]:
         """A list."""
         return ListTypeInfo(type_of_hint(element_type_info))
 
     @staticmethod
-    def MAP(key_type_info: Any, value_type_info: Any) -> TypeInformation:
+    def MAP(key_type_info: DeclaredType[K], value_type_info: DeclaredType[V]) -> TypeInformation[dict[K, V]]:
         """A dict."""
         return MapTypeInfo(type_of_hint(key_type_info), type_of_hint(value_type_info))
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
+from headrace.common.other_names import other_names
 from headrace.common.time import Duration, to_millis
 from headrace.connectors.file_system.enumerator import FileEnumerator, FileEnumeratorProvider, Watch
 from headrace.connectors.file_system.paths import InputPaths, resolved
@@ -95,6 +96,7 @@ class FileSource(Source):
         return f"FileSource({', '.join(self._paths)})"
 
 
+@other_names()
 class FileSourceBuilder:
     """Puts a :class:`FileSource` together.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.common.public_module import public_module
 from headrace.datastream.connectors.base import DeliveryGuarantee, Sink, Source, create_sink, create_source
 from headrace.datastream.connectors.file_system import (
     BucketAssigner,
@@ -31,3 +32,5 @@ __all__ = [
     "create_sink",
     "create_source",
 ]
+
+public_module(__name__)

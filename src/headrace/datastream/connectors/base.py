@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from headrace.common.public_module import public_module
 from headrace.connectors.connector import create_sink, create_source
 from headrace.connectors.sink import DeliveryGuarantee, Sink
 from headrace.connectors.source import Source
 
 __all__ = ["DeliveryGuarantee", "Sink", "Source", "create_sink", "create_source"]
+
+public_module(__name__)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from headrace.common.public_module import public_module
 from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
 
 __all__ = ["DataGeneratorSource", "RateLimiterStrategy"]
+
+public_module(__name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.common.public_module import public_module
 from headrace.connectors.file_system import (
     BucketAssigner,
     BulkFormat,
@@ -29,3 +30,5 @@ __all__ = [
     "RollingPolicy",
     "StreamFormat",
 ]
+
+public_module(__name__)

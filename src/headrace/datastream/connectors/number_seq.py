@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from headrace.common.public_module import public_module
 from headrace.connectors.sequence import NumberSequenceSource
 
 __all__ = ["NumberSequenceSource"]
+
+public_module(__name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.common.public_module import public_module
 from headrace.formats.json import (
     JsonLinesEncoder,
     JsonLinesFormat,
@@ -10,3 +11,5 @@ from headrace.formats.json import (
 )
 
 __all__ = ["JsonLinesEncoder", "JsonLinesFormat", "JsonRowDeserializationSchema", "JsonRowSerializationSchema"]
+
+public_module(__name__)

@@ -9,19 +9,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.datastream.functions import Function, KeyedProcessFunction, RuntimeContext
+from headrace.datastream.functions import KeyedProcessFunction, RuntimeContext
 from headrace.graph.specs import FilterSpec, FlatMapSpec, FunctionSpec, KeyedProcessSpec, MapSpec, OperatorSpec
+from headrace.operators.functions import has_own
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from headrace.common.typeinfo import TypeInformation
-
-
-def is_opened(function: Any) -> bool:
-    """Whether a function has an ``open`` of its own."""
-    own = getattr(type(function), "open", None)
-    return callable(own) and own is not Function.open
 
 
 class _KeyedFunction(KeyedProcessFunction):
@@ -80,7 +75,7 @@ def with_keyed_state(spec: OperatorSpec, record_type: TypeInformation) -> Operat
     if adapter is None:
         return spec
     assert isinstance(spec, FunctionSpec | FilterSpec)
-    if not is_opened(spec.function):
+    if not has_own(spec.function, "open"):
         return spec
     result_type = spec.result_type if isinstance(spec, FunctionSpec) else record_type
     return KeyedProcessSpec(adapter(spec.function), result_type)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn, overload
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, overload
 
 from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
 from headrace.common.function_types import Role
-from headrace.common.other_names import other_names, unsupported
+from headrace.common.other_names import other_names
 from headrace.common.output_tag import OutputTag
+from headrace.common.type_variables import OUT, K, K_co, T_co
 from headrace.common.typeinfo import Types
 from headrace.connectors.print_sink import PrintSink
 from headrace.connectors.sink import Sink
@@ -35,8 +36,6 @@ from headrace.datastream.streams.columns import (
 from headrace.datastream.streams.handle import DataStreamSink, OperatorHandle, not_an_operator
 from headrace.datastream.streams.keying import key_of
 from headrace.datastream.streams.other_names import (
-    DATA_STREAM,
-    KEYED_STREAM,
     OTHER_NAMES,
     OTHER_NAMES_OF_KEYED_STREAMS,
 )
@@ -59,11 +58,22 @@ from headrace.graph.partitioning import FORWARD, HASH
 from headrace.time.windows import AlignedWindows, WindowAssigner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    from headrace.common.typeinfo import TypeInformation
+    import pyarrow as pa
+
+    from headrace.common.function_protocols import (
+        SupportsFilter,
+        SupportsFlatMap,
+        SupportsGetKey,
+        SupportsMap,
+        SupportsReduce,
+    )
+    from headrace.common.row import Row
+    from headrace.common.typeinfo import DeclaredType, TypeInformation
     from headrace.datastream.execution_config import ExecutionConfig
     from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
+    from headrace.datastream.streams.process_protocols import SupportsKeyedProcess, SupportsProcess
     from headrace.datastream.streams.windowed_stream import WindowedStream
     from headrace.graph.nodes import KeySelection, Node
     from headrace.graph.specs import OperatorSpec
@@ -71,8 +81,7 @@ if TYPE_CHECKING:
 
 
 @other_names(OTHER_NAMES)
-@unsupported(DATA_STREAM)
-class DataStream(OperatorHandle):
+class DataStream(OperatorHandle, Generic[T_co]):
     """Records of one type; made by an environment or by an operator, never by calling this class.
 
     A stream is a cheap handle: every operator may be applied to it more than once, and gives a new stream.
@@ -98,7 +107,7 @@ class DataStream(OperatorHandle):
 
     # --- what it is --------------------------------------------------------------------------------------------------
 
-    def get_type(self) -> TypeInformation:
+    def get_type(self) -> TypeInformation[T_co]:
         """The type of the records."""
         return self._type
 
@@ -120,7 +129,17 @@ class DataStream(OperatorHandle):
 
     # --- operators ---------------------------------------------------------------------------------------------------
 
-    def map(self, func: Callable[[Any], Any] | MapFunction | Expression, output_type: Any = None) -> DataStream:
+    @overload
+    def map(
+        self, func: Callable[[T_co], OUT] | SupportsMap[T_co, OUT], output_type: None = None
+    ) -> DataStream[OUT]: ...
+    @overload
+    def map(
+        self, func: Callable[[T_co], Any] | SupportsMap[T_co, Any], output_type: DeclaredType[OUT]
+    ) -> DataStream[OUT]: ...
+    @overload
+    def map(self, func: Expression, output_type: DeclaredType[OUT] | None = None) -> DataStream[OUT]: ...
+    def map(self, func: Any, output_type: Any = None) -> DataStream[Any]:
         """Makes one record of each record.
 
         Args:
@@ -137,7 +156,17 @@ class DataStream(OperatorHandle):
         check_function(func, MapFunction, "map")
         return self._transform(specs.MapSpec, "Map", func, output_type, Role.ONE)
 
-    def flat_map(self, func: Callable[[Any], Any] | FlatMapFunction, output_type: Any = None) -> DataStream:
+    @overload
+    def flat_map(
+        self, func: Callable[[T_co], Iterable[OUT] | None] | SupportsFlatMap[T_co, OUT], output_type: None = None
+    ) -> DataStream[OUT]: ...
+    @overload
+    def flat_map(
+        self,
+        func: Callable[[T_co], Iterable[Any] | None] | SupportsFlatMap[T_co, Any],
+        output_type: DeclaredType[OUT],
+    ) -> DataStream[OUT]: ...
+    def flat_map(self, func: Any, output_type: Any = None) -> DataStream[Any]:
         """Makes any number of records of each record.
 
         Args:
@@ -147,7 +176,7 @@ class DataStream(OperatorHandle):
         check_function(func, FlatMapFunction, "flat_map")
         return self._transform(specs.FlatMapSpec, "FlatMap", func, output_type)
 
-    def filter(self, func: Callable[[Any], bool] | FilterFunction | Expression) -> DataStream:
+    def filter(self, func: Callable[[T_co], bool] | SupportsFilter[T_co] | Expression) -> DataStream[T_co]:
         """Keeps the records for which a ``FilterFunction``, a function of a record or an expression is true.
 
         With an expression (``col("amount") > 10``) this is done for whole batches; null is not true.
@@ -158,7 +187,7 @@ class DataStream(OperatorHandle):
         check_function(func, FilterFunction, "filter")
         return self._apply(specs.FilterSpec(func), "Filter")
 
-    def select(self, *columns: Expression | str | int) -> DataStream:
+    def select(self, *columns: Expression | str | int) -> DataStream[Row]:
         """Makes a row of some expressions of each record: ``select("user", (col("amount") * 2).alias("double"))``.
 
         Args:
@@ -174,7 +203,7 @@ class DataStream(OperatorHandle):
         name = titled("Select", *expressions)
         return self._apply(specs.SelectSpec(values, row_type), name, origin=TypeOrigin.DECLARED)
 
-    def project(self, *field_indexes: int) -> DataStream:
+    def project(self, *field_indexes: int) -> DataStream[tuple[Any, ...]]:
         """Keeps some fields of tuples, in the order that is given: ``project(2, 0)``.
 
         Raises:
@@ -184,7 +213,11 @@ class DataStream(OperatorHandle):
         tuple_type = Types.TUPLE([value.type for value in values])
         return self._apply(specs.SelectSpec(values, tuple_type), titled("Projection", *field_indexes))
 
-    def process(self, func: Any, output_type: Any = None) -> DataStream:
+    @overload
+    def process(self, func: SupportsProcess[T_co, OUT], output_type: None = None) -> DataStream[OUT]: ...
+    @overload
+    def process(self, func: SupportsProcess[T_co, Any], output_type: DeclaredType[OUT]) -> DataStream[OUT]: ...
+    def process(self, func: Any, output_type: Any = None) -> DataStream[Any]:
         """Applies a ``ProcessFunction``, which may write to side outputs.
 
         Args:
@@ -196,7 +229,9 @@ class DataStream(OperatorHandle):
             raise refused(f"{type(func).__name__} has timers, which belong to keys: call key_by(...) first")
         return self._transform(specs.ProcessSpec, "Process", func, output_type)
 
-    def map_batches(self, func: Callable[[Any], Any], output_type: Any) -> DataStream:
+    def map_batches(
+        self, func: Callable[[pa.RecordBatch], pa.RecordBatch | None], output_type: DeclaredType[OUT]
+    ) -> DataStream[OUT]:
         """Applies a function to Arrow record batches, some ten thousand records at a time.
 
         Args:
@@ -218,7 +253,7 @@ class DataStream(OperatorHandle):
                 )
         return self._apply(specs.MapBatchesSpec(func, found), "MapBatches", origin=TypeOrigin.DECLARED)
 
-    def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
+    def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream[T_co]:
         """Takes event time from records; timestamps and watermarks from before are replaced.
 
         Directly after a source this works on each split of it, as a strategy given to ``from_source`` does.
@@ -228,7 +263,22 @@ class DataStream(OperatorHandle):
 
     # --- streams to streams ------------------------------------------------------------------------------------------
 
-    def key_by(self, key_selector: Any, *more: Any, key_type: Any = None) -> KeyedStream:
+    @overload
+    def key_by(
+        self, key_selector: Callable[[T_co], K] | SupportsGetKey[T_co, K], *, key_type: None = None
+    ) -> KeyedStream[T_co, K]: ...
+    @overload
+    def key_by(
+        self, key_selector: Callable[[T_co], Any] | SupportsGetKey[T_co, Any], key_type: DeclaredType[K]
+    ) -> KeyedStream[T_co, K]: ...
+    @overload
+    def key_by(
+        self,
+        key_selector: Expression | str | int,
+        *more: Expression | str | int,
+        key_type: DeclaredType[K] | None = None,
+    ) -> KeyedStream[T_co, K]: ...
+    def key_by(self, key_selector: Any, *more: Any, key_type: Any = None) -> KeyedStream[T_co, Any]:
         """Sends records with the same key to the same subtask, where state and timers belong to the key.
 
         Args:
@@ -243,9 +293,9 @@ class DataStream(OperatorHandle):
         Raises:
             InvalidTypeError: when there is no such field, or values of the type cannot be keys.
         """
-        return KeyedStream(self, key_of(self._type, key_selector, more, key_type))
+        return KeyedStream(self._without_keys(), key_of(self._type, key_selector, more, key_type))
 
-    def union(self, *streams: DataStream) -> DataStream:
+    def union(self, *streams: DataStream[T_co]) -> DataStream[T_co]:
         """This stream and others of the same type together, in no particular order; a stream may take part twice.
 
         Where the program leaves types out, as PyFlink allows, they may differ: nothing is known of the records then.
@@ -268,7 +318,7 @@ class DataStream(OperatorHandle):
         edges = [edge for stream in members for edge in stream._unkeyed_edges()]
         return DataStream(self._environment, tuple(edges), origin=origin)
 
-    def get_side_output(self, output_tag: OutputTag) -> DataStream:
+    def get_side_output(self, output_tag: OutputTag[OUT]) -> DataStream[OUT]:
         """The records that the operator directly before wrote to a side output.
 
         Raises:
@@ -283,7 +333,7 @@ class DataStream(OperatorHandle):
 
     # --- ends --------------------------------------------------------------------------------------------------------
 
-    def sink_to(self, sink: Sink) -> DataStreamSink:
+    def sink_to(self, sink: Sink[T_co]) -> DataStreamSink:
         """Writes the records to a sink.
 
         Raises:
@@ -305,14 +355,16 @@ class DataStream(OperatorHandle):
         return self._end(sink, "Print to Std. Out")
 
     @overload
-    def execute_and_collect(self, job_execution_name: str | None = None, limit: None = None) -> CloseableIterator: ...
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, limit: None = None
+    ) -> CloseableIterator[T_co]: ...
     @overload
-    def execute_and_collect(self, job_execution_name: str | None = None, *, limit: int) -> list[Any]: ...
+    def execute_and_collect(self, job_execution_name: str | None = None, *, limit: int) -> list[T_co]: ...
     @overload
-    def execute_and_collect(self, job_execution_name: str | None, limit: int) -> list[Any]: ...
+    def execute_and_collect(self, job_execution_name: str | None, limit: int) -> list[T_co]: ...
     def execute_and_collect(
         self, job_execution_name: str | None = None, limit: int | None = None
-    ) -> CloseableIterator | list[Any]:
+    ) -> CloseableIterator[T_co] | list[T_co]:
         """Runs the job, with everything else that was built, and gives the records to the program.
 
         Args:
@@ -363,6 +415,10 @@ class DataStream(OperatorHandle):
         found = result_type(output_type, function, role)
         return self._apply(kind(function, found), name, origin=origin_of(output_type))
 
+    def _without_keys(self) -> DataStream[T_co]:
+        """This stream, before it was keyed."""
+        return self
+
     def _converted(self, type_info: TypeInformation) -> DataStream:
         """The same records under another type."""
         if type_info == self._type:
@@ -390,8 +446,7 @@ class DataStream(OperatorHandle):
 
 
 @other_names(OTHER_NAMES_OF_KEYED_STREAMS)
-@unsupported(KEYED_STREAM)
-class KeyedStream(DataStream):
+class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
     """A stream after ``key_by``; what operators make of it is not keyed any more.
 
     ``map``, ``flat_map`` and ``filter`` may use keyed state, which their functions get in ``open``. It is no operator,
@@ -402,21 +457,23 @@ class KeyedStream(DataStream):
         key: by what.
     """
 
-    def __init__(self, origin: DataStream, key: KeySelection) -> None:
+    def __init__(self, origin: DataStream[T_co], key: KeySelection) -> None:
         edges = tuple(Edge(edge.source, HASH, edge.side_output, key=key) for edge in origin._edges)
         super().__init__(origin._environment, edges, origin=origin._type_origin)
         self._origin = origin
         self._key = key
 
-    def get_key_type(self) -> TypeInformation:
+    def get_key_type(self) -> TypeInformation[K_co]:
         """The type of the keys."""
         return self._key.codec.type
 
-    def key_by(self, key_selector: Any, *more: Any, key_type: Any = None) -> KeyedStream:
-        """The same records by another key."""
-        return self._origin.key_by(key_selector, *more, key_type=key_type)
-
-    def process(self, func: Any, output_type: Any = None) -> DataStream:
+    @overload
+    def process(self, func: SupportsKeyedProcess[T_co, OUT, K_co], output_type: None = None) -> DataStream[OUT]: ...
+    @overload
+    def process(
+        self, func: SupportsKeyedProcess[T_co, Any, K_co], output_type: DeclaredType[OUT]
+    ) -> DataStream[OUT]: ...
+    def process(self, func: Any, output_type: Any = None) -> DataStream[Any]:
         """Applies a ``KeyedProcessFunction``, with state and timers for each key.
 
         Args:
@@ -426,7 +483,7 @@ class KeyedStream(DataStream):
         check_object(func, KeyedProcessFunction, "process_element")
         return self._transform(specs.KeyedProcessSpec, "KeyedProcess", func, output_type)
 
-    def reduce(self, func: Callable[[Any, Any], Any] | ReduceFunction) -> DataStream:
+    def reduce(self, func: Callable[[T_co, T_co], T_co] | SupportsReduce[T_co]) -> DataStream[T_co]:
         """Combines the records of a key, one after the other, into one of the same type.
 
         In streaming mode each record gives one result, the combination up to it; in batch mode each key gives one.
@@ -434,7 +491,7 @@ class KeyedStream(DataStream):
         check_function(func, ReduceFunction, "reduce")
         return self._for_any_result()._apply(specs.RollingReduceSpec(func), "Reduce")
 
-    def sum(self, position_to_sum: int | str = 0) -> DataStream:
+    def sum(self, position_to_sum: int | str = 0) -> DataStream[T_co]:
         """The records of a key so far as one: the first of them, with the sum in a field of numbers.
 
         Args:
@@ -445,23 +502,23 @@ class KeyedStream(DataStream):
         """
         return self._roll("sum", position_to_sum)
 
-    def min(self, position_to_min: int | str = 0) -> DataStream:
+    def min(self, position_to_min: int | str = 0) -> DataStream[T_co]:
         """The records of a key so far as one: the first of them, with the smallest value in a field."""
         return self._roll("min", position_to_min)
 
-    def max(self, position_to_max: int | str = 0) -> DataStream:
+    def max(self, position_to_max: int | str = 0) -> DataStream[T_co]:
         """The records of a key so far as one: the first of them, with the largest value in a field."""
         return self._roll("max", position_to_max)
 
-    def min_by(self, position_to_min_by: int | str = 0) -> DataStream:
+    def min_by(self, position_to_min_by: int | str = 0) -> DataStream[T_co]:
         """The record of a key so far that has the smallest value in a field, the first among equals."""
         return self._roll("min_by", position_to_min_by)
 
-    def max_by(self, position_to_max_by: int | str = 0) -> DataStream:
+    def max_by(self, position_to_max_by: int | str = 0) -> DataStream[T_co]:
         """The record of a key so far that has the largest value in a field, the first among equals."""
         return self._roll("max_by", position_to_max_by)
 
-    def window(self, window_assigner: WindowAssigner) -> WindowedStream:
+    def window(self, window_assigner: WindowAssigner) -> WindowedStream[T_co, K_co]:
         """Cuts the records of each key into windows: ``TumblingEventTimeWindows.of(Time.minutes(1))``, say.
 
         Raises:
@@ -482,7 +539,7 @@ class KeyedStream(DataStream):
 
     # --- for the classes of this package -----------------------------------------------------------------------------
 
-    def _for_any_result(self) -> KeyedStream:
+    def _for_any_result(self) -> KeyedStream[T_co, K_co]:
         """This stream for a function whose results are of the same type, if the type is more than an observation."""
         if self._type_origin is not TypeOrigin.OBSERVED or is_untyped(self._type) or self._key.selector is None:
             return self
@@ -495,6 +552,9 @@ class KeyedStream(DataStream):
 
     def _apply(self, spec: OperatorSpec, name: str, *more: DataStream, origin: TypeOrigin | None = None) -> DataStream:
         return super()._apply(with_keyed_state(spec, self._type), name, *more, origin=origin)
+
+    def _without_keys(self) -> DataStream[T_co]:
+        return self._origin
 
     def _operator(self) -> NoReturn:
         raise not_an_operator("a keyed stream")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from headrace.common.constants import UPPER_BOUND_MAX_PARALLELISM
 from headrace.common.errors import InvalidTypeError
-from headrace.common.other_names import unsupported
+from headrace.common.other_names import other_names
 from headrace.datastream.streams.checks import refused
 from headrace.datastream.streams.types import is_untyped
 
@@ -110,13 +110,7 @@ class OperatorHandle:
         self._transformations.graph.update(self._operator().id, **changes)
 
 
-@unsupported(
-    {
-        "set_uid_hash": "give the sink a uid() instead",
-        "disable_chaining": "what runs chained follows from the shuffles; remove the call",
-        "slot_sharing_group": "Spark places the tasks; remove the call",
-    }
-)
+@other_names()
 class DataStreamSink(OperatorHandle):
     """The end of a stream: a sink that was added to it.
 
@@ -132,6 +126,11 @@ class DataStreamSink(OperatorHandle):
     def get_name(self) -> str:
         """The name of the sink."""
         return self._operator().name
+
+    def __repr__(self) -> str:
+        node = self._operator()
+        uid = "no uid" if node.uid is None else f"uid {node.uid}"
+        return f"DataStreamSink({node.name!r}, {uid})"
 
     def _operator(self) -> Node:
         return self._transformations.graph[self._node_id]

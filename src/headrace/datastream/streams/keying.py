@@ -9,12 +9,13 @@ from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
 from headrace.common.function_types import infer_from_hint
 from headrace.common.selectors import field_of_selector
 from headrace.common.typeinfo import DataclassTypeInfo, DictTypeInfo, TypeInformation, Types
-from headrace.datastream.functions import Function, KeySelector
+from headrace.datastream.functions import KeySelector
 from headrace.datastream.streams.checks import check_function, refused
 from headrace.datastream.streams.columns import bound, check_same_type, name_of, type_of_field
 from headrace.datastream.streams.types import declared_type
 from headrace.expressions import Column, Expression, bind_tuple, col
 from headrace.graph.nodes import KeySelection
+from headrace.operators.functions import has_own
 from headrace.state.keys import KeyCodec
 
 if TYPE_CHECKING:
@@ -192,7 +193,7 @@ def _called(key_selector: Any) -> Callable[[Any], Any]:
     Raises:
         UnsupportedOperationError: when the selector wants to be opened.
     """
-    if isinstance(key_selector, KeySelector) and type(key_selector).open is not Function.open:
+    if isinstance(key_selector, KeySelector) and has_own(key_selector, "open"):
         raise refused(
             f"{type(key_selector).__name__}.open() would never be called: a key selector runs wherever records are "
             "sent, outside of any operator; put into the record what the key needs, with map()",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from collections import deque
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Generic, Self
 
+from headrace.common.type_variables import T, T_co
 from headrace.connectors.collect import CollectSink
 from headrace.connectors.source import Boundedness
 from headrace.datastream.streams.checks import refused
@@ -26,7 +27,7 @@ _EPOCHS_HELD: Final = 4
 _NO_RECORD: Final = object()
 
 
-def collected(stream: DataStream, job_name: str | None, limit: int | None) -> CloseableIterator | list[Any]:
+def collected(stream: DataStream[T], job_name: str | None, limit: int | None) -> CloseableIterator[T] | list[T]:
     """Runs the job of a stream's environment, with a sink at the stream's end that hands its records over.
 
     Returns:
@@ -36,7 +37,9 @@ def collected(stream: DataStream, job_name: str | None, limit: int | None) -> Cl
         raise refused(f"limit is a number of records above zero, not {limit!r}")
     handover = Handover()
     stream._end(CollectSink(handover.put), "Collect")
-    records = CloseableIterator(handover, stream.get_execution_environment().execute_async(job_name))
+    records: CloseableIterator[T] = CloseableIterator(
+        handover, stream.get_execution_environment().execute_async(job_name)
+    )
     if limit is None:
         return records
     with records:
@@ -119,7 +122,7 @@ class Handover:
             self._changed.notify_all()
 
 
-class CloseableIterator:
+class CloseableIterator(Generic[T_co]):
     """The records of a job, epoch by epoch while it runs; to be closed, best by a ``with`` statement.
 
     Iterating raises what made the job fail, after the records of the epochs before.
@@ -133,22 +136,23 @@ class CloseableIterator:
         self._handover = handover
         self._client = client
         client.get_job_execution_result().add_done_callback(handover.end)
-        self._records: Iterator[Any] = iter(())
+        self._records: Iterator[T_co] = iter(())
 
     def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> Any:
-        record = next(self._records, _NO_RECORD)
+    def __next__(self) -> T_co:
+        record: Any = next(self._records, _NO_RECORD)
         while record is _NO_RECORD:
             records = self._handover.take()
             if records is None:
                 raise StopIteration
             self._records = iter(records)
             record = next(self._records, _NO_RECORD)
-        return record
+        found: T_co = record
+        return found
 
-    def next(self) -> Any:
+    def next(self) -> T_co:
         """The next record, as PyFlink names it."""
         return next(self)
 

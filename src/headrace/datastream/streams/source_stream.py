@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from headrace.common.type_variables import T_co
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.datastream.streams.timestamps import is_needed
 from headrace.datastream.streams.types import TypeOrigin
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from headrace.time.watermark_strategy import WatermarkStrategy
 
 
-class DataStreamSource(DataStream):
+class DataStreamSource(DataStream[T_co]):
     """The stream of a source. Event time is assigned by a node of its own that follows the source wherever it goes.
 
     What is set on the stream (name, uid, parallelism) is set on the source; the node that assigns timestamps takes its

@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, overload
 
 from headrace.common.errors import InvalidTypeError
 from headrace.common.function_types import Role
-from headrace.common.other_names import other_names, unsupported
+from headrace.common.other_names import other_names
 from headrace.common.output_tag import OutputTag
 from headrace.common.time import Duration, Time, to_millis
+from headrace.common.type_variables import ACC, OUT, K_co, T, T_co
 from headrace.datastream.functions import AggregateFunction, ProcessWindowFunction, ReduceFunction, WindowFunction
 from headrace.datastream.streams.checks import check_function, check_object, expect, refused
-from headrace.datastream.streams.other_names import OTHER_NAMES_OF_WINDOWED_STREAMS, WINDOWED_STREAM
+from headrace.datastream.streams.other_names import OTHER_NAMES_OF_WINDOWED_STREAMS
 from headrace.datastream.streams.types import TypeOrigin, declared_type, origin_of, result_type
 from headrace.graph.window_specs import ColumnarWindowSpec, RowWindowSpec
 from headrace.operators.window.aggregates import Aggregate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from datetime import timedelta
 
-    from headrace.common.typeinfo import TypeInformation
+    from headrace.common.function_protocols import SupportsAggregate, SupportsReduce
+    from headrace.common.row import Row
+    from headrace.common.typeinfo import DeclaredType, TypeInformation
     from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
     from headrace.datastream.streams.data_stream import DataStream, KeyedStream
-    from headrace.time.windows import AlignedWindows
+    from headrace.datastream.streams.process_protocols import SupportsApply, SupportsProcessWindow
+    from headrace.time.windows import AlignedWindows, TimeWindow
 
 
 @other_names(OTHER_NAMES_OF_WINDOWED_STREAMS)
-@unsupported(WINDOWED_STREAM)
-class WindowedStream:
+class WindowedStream(Generic[T_co, K_co]):
     """A keyed stream after ``window``; says what to do with late records, then what to compute.
 
     As in PyFlink, the settings change the stream that they are called on, and return it.
@@ -38,7 +41,7 @@ class WindowedStream:
         window_assigner: puts records into windows.
     """
 
-    def __init__(self, keyed_stream: KeyedStream, window_assigner: AlignedWindows) -> None:
+    def __init__(self, keyed_stream: KeyedStream[T_co, K_co], window_assigner: AlignedWindows) -> None:
         self._keyed_stream = keyed_stream
         self._assigner = window_assigner
         self._lateness = 0
@@ -48,7 +51,7 @@ class WindowedStream:
         """The environment that the stream belongs to."""
         return self._keyed_stream.get_execution_environment()
 
-    def get_input_type(self) -> TypeInformation:
+    def get_input_type(self) -> TypeInformation[T_co]:
         """The type of the records in the windows."""
         return self._keyed_stream.get_type()
 
@@ -67,7 +70,7 @@ class WindowedStream:
         self._lateness = lateness
         return self
 
-    def side_output_late_data(self, output_tag: OutputTag) -> Self:
+    def side_output_late_data(self, output_tag: OutputTag[Any]) -> Self:
         """Sends records that are too late for all their windows to a side output; otherwise they are dropped.
 
         Their type is that of the records, so the tag need not say it.
@@ -76,12 +79,33 @@ class WindowedStream:
         self._late_tag = output_tag
         return self
 
+    @overload
+    def reduce(
+        self, reduce_function: Callable[[T_co, T_co], T_co] | SupportsReduce[T_co], window_function: None = None
+    ) -> DataStream[T_co]: ...
+    @overload
     def reduce(
         self,
-        reduce_function: Callable[[Any, Any], Any] | ReduceFunction,
-        window_function: WindowFunction[Any, Any, Any, Any] | ProcessWindowFunction[Any, Any, Any, Any] | None = None,
-        output_type: Any = None,
-    ) -> DataStream:
+        reduce_function: Callable[[T_co, T_co], T_co] | SupportsReduce[T_co],
+        window_function: SupportsApply[T_co, OUT, K_co] | SupportsProcessWindow[T_co, OUT, K_co],
+        output_type: None = None,
+    ) -> DataStream[OUT]: ...
+    @overload
+    def reduce(
+        self,
+        reduce_function: Callable[[T_co, T_co], T_co] | SupportsReduce[T_co],
+        window_function: SupportsApply[T_co, Any, K_co] | SupportsProcessWindow[T_co, Any, K_co] | None = None,
+        *,
+        output_type: DeclaredType[OUT],
+    ) -> DataStream[OUT]: ...
+    @overload
+    def reduce(
+        self,
+        reduce_function: Callable[[T_co, T_co], T_co] | SupportsReduce[T_co],
+        window_function: SupportsApply[T_co, Any, K_co] | SupportsProcessWindow[T_co, Any, K_co] | None,
+        output_type: DeclaredType[OUT],
+    ) -> DataStream[OUT]: ...
+    def reduce(self, reduce_function: Any, window_function: Any = None, output_type: Any = None) -> DataStream[Any]:
         """Combines the records of a window, as they come, into one of the same type.
 
         Args:
@@ -101,14 +125,32 @@ class WindowedStream:
         spec = self._row_spec(found, reduce_function=reduce_function, window_function=window_function)
         return keyed._apply(spec, "Window", origin=origin)
 
+    @overload
+    def aggregate(self, aggregate_function: Aggregate, *more: Aggregate) -> DataStream[Row]: ...
+    @overload
     def aggregate(
         self,
-        aggregate_function: AggregateFunction | Aggregate,
+        aggregate_function: SupportsAggregate[T_co, ACC, OUT],
+        window_function: None = None,
+        accumulator_type: DeclaredType[ACC] | None = None,
+        output_type: DeclaredType[OUT] | None = None,
+    ) -> DataStream[OUT]: ...
+    @overload
+    def aggregate(
+        self,
+        aggregate_function: SupportsAggregate[T_co, ACC, T],
+        window_function: SupportsApply[T, OUT, K_co] | SupportsProcessWindow[T, OUT, K_co],
+        accumulator_type: DeclaredType[ACC] | None = None,
+        output_type: DeclaredType[OUT] | None = None,
+    ) -> DataStream[OUT]: ...
+    def aggregate(
+        self,
+        aggregate_function: Any,
         *more: Any,
         window_function: Any = None,
         accumulator_type: Any = None,
         output_type: Any = None,
-    ) -> DataStream:
+    ) -> DataStream[Any]:
         """Folds the records of a window, as they come.
 
         Either with built-in aggregates, column by column::
@@ -139,11 +181,21 @@ class WindowedStream:
         check_object(aggregate_function, AggregateFunction, "get_result")
         return self._aggregate_rows(aggregate_function, **_by_position(more, named))
 
+    @overload
     def apply(
         self,
-        window_function: WindowFunction[Any, Any, Any, Any] | Callable[[Any, Any, Any], Any],
-        output_type: Any = None,
-    ) -> DataStream:
+        window_function: SupportsApply[T_co, OUT, K_co]
+        | Callable[[K_co, TimeWindow, Iterable[T_co]], Iterable[OUT] | None],
+        output_type: None = None,
+    ) -> DataStream[OUT]: ...
+    @overload
+    def apply(
+        self,
+        window_function: SupportsApply[T_co, Any, K_co]
+        | Callable[[K_co, TimeWindow, Iterable[T_co]], Iterable[Any] | None],
+        output_type: DeclaredType[OUT],
+    ) -> DataStream[OUT]: ...
+    def apply(self, window_function: Any, output_type: Any = None) -> DataStream[Any]:
         """Applies a function to the records of each window, all of which are kept until it fires.
 
         Args:
@@ -153,9 +205,15 @@ class WindowedStream:
         check_function(window_function, WindowFunction, "apply")
         return self._keyed_stream._transform(self._applied, "Window", window_function, output_type)
 
+    @overload
     def process(
-        self, process_window_function: ProcessWindowFunction[Any, Any, Any, Any], output_type: Any = None
-    ) -> DataStream:
+        self, process_window_function: SupportsProcessWindow[T_co, OUT, K_co], output_type: None = None
+    ) -> DataStream[OUT]: ...
+    @overload
+    def process(
+        self, process_window_function: SupportsProcessWindow[T_co, Any, K_co], output_type: DeclaredType[OUT]
+    ) -> DataStream[OUT]: ...
+    def process(self, process_window_function: Any, output_type: Any = None) -> DataStream[Any]:
         """Applies a ``ProcessWindowFunction`` to the records of each window, all of which are kept until it fires.
 
         Args:

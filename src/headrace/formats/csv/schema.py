@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
+from headrace.common.other_names import other_names
 from headrace.common.typeinfo import BasicTypeInfo, SequenceTypeInfo, Types
 
 if TYPE_CHECKING:
@@ -114,6 +115,7 @@ def check_kind(name: str, kind: TypeInformation) -> TypeInformation:
     return kind
 
 
+@other_names()
 class CsvSchemaBuilder:
     """Puts a :class:`CsvSchema` together, under PyFlink's names; types are ``Types`` or Python types."""
 

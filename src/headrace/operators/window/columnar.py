@@ -27,6 +27,7 @@ from headrace.operators.window.assign import (
     windows_per_record,
 )
 from headrace.operators.window.firing import Emission, result_batch, running_accumulators
+from headrace.operators.window.local import ACCUMULATORS_INPUT
 from headrace.operators.window.panes import Panes
 from headrace.operators.window.window_store import WindowStore
 from headrace.state.keys.hashing import hash_array
@@ -40,11 +41,6 @@ if TYPE_CHECKING:
     from headrace.time.windows import AlignedWindows
 
     Longs = npt.NDArray[np.int64]
-
-RECORDS_INPUT = 0
-"""The input that raw records come by."""
-ACCUMULATORS_INPUT = 1
-"""The input that accumulators come by, from the sender's side of the shuffle."""
 
 _MOST_PAIRS = 1 << 19
 """So many pairs of a record and a window are made at a time."""

@@ -32,7 +32,6 @@ class WindowLayout:
     """The columns of one columnar window; made when the job is planned, picklable.
 
     Attributes:
-        input_type: the type of the records.
         codec: how keys are stored.
         key_names: the names of the key's columns in the output.
         key_fields: the fields of the key, when they are remembered beside the canonical key; else the columns of the
@@ -40,7 +39,6 @@ class WindowLayout:
         aggregates: what is computed.
     """
 
-    input_type: TypeInformation
     codec: KeyCodec
     key_names: tuple[str, ...]
     key_fields: tuple[KeyField, ...]
@@ -75,7 +73,6 @@ class WindowLayout:
         is_kept_as_is = len(indices) <= 1 and codec.arrow_type in (pa.int64(), pa.string())
         fields = [KeyField(i, input_type.field_names[i], input_type.field_types[i]) for i in indices]
         layout = WindowLayout(
-            input_type,
             codec,
             names or key_names,
             () if is_kept_as_is else tuple(fields),

@@ -39,6 +39,12 @@ if TYPE_CHECKING:
 ACCUMULATORS_TAG: Final = "headrace.window.partials"
 """The side output that accumulators leave by; raw records leave by the main output."""
 
+RECORDS_INPUT: Final = 0
+"""The input that raw records reach the receiver by."""
+
+ACCUMULATORS_INPUT: Final = 1
+"""The input that accumulators reach it by."""
+
 _WORTHWHILE = 0.5
 """Partial results are sent when they are at most this many a record: a row of them is wider than a record."""
 

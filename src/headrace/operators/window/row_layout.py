@@ -35,7 +35,6 @@ class RowWindowLayout:
         aggregate_function: an ``AggregateFunction``, if the window is aggregated.
         window_function: a ``WindowFunction`` or ``ProcessWindowFunction`` over the contents, if there is one.
         accumulator_type: the type of the accumulators of ``aggregate_function``; None pickles them.
-        is_keyed: whether the window function is given the key (those over all of a stream are not).
         lateness: how long after its end a window still takes records, in milliseconds.
         late_tag: the id of the side output for records that come too late; without one they are dropped and counted.
         side_types: the types of the side outputs that the window function writes, by tag id.
@@ -49,7 +48,6 @@ class RowWindowLayout:
     aggregate_function: Any = None
     window_function: Any = None
     accumulator_type: TypeInformation | None = None
-    is_keyed: bool = True
     lateness: int = 0
     late_tag: str | None = None
     side_types: Mapping[str, TypeInformation] = field(default_factory=dict)
@@ -69,7 +67,7 @@ class RowWindowLayout:
 
     def new_call(self) -> WindowCall:
         """Calls the window function."""
-        return window_call(self.window_function, self.is_keyed)
+        return window_call(self.window_function)
 
     @property
     def contents_type(self) -> TypeInformation:

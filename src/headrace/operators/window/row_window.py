@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
-from headrace.operators.base import Operator
 from headrace.operators.collector import RowCollector
-from headrace.operators.functions import close_function, open_function
+from headrace.operators.functions import FunctionOperator
 from headrace.operators.user_code import calling_user_code, user_error
 from headrace.operators.window.assign import LateRecords, assign, check_timestamps, cleanup_times
 from headrace.operators.window.row_contents import RowContents
@@ -59,7 +58,7 @@ class WindowEvent(NamedTuple):
     pair: int = -1
 
 
-class RowWindowOperator(Operator):
+class RowWindowOperator(FunctionOperator):
     """Functions of the user over aligned windows of event time, with the default trigger.
 
     Args:
@@ -67,31 +66,23 @@ class RowWindowOperator(Operator):
     """
 
     def __init__(self, layout: RowWindowLayout) -> None:
-        super().__init__()
+        self._fold = layout.new_fold()
+        self._call = layout.new_call()
+        super().__init__(*(self._fold.functions if self._fold else ()), *self._call.functions)
         self._layout = layout
         self._assigner = layout.assigner
         self._lateness = layout.lateness
-        self._fold = layout.new_fold()
-        self._call = layout.new_call()
         self._collector = RowCollector(layout.output_type, layout.side_types)
         self._watermark = MIN_WATERMARK
         self._processing_time = 0
 
     def open(self, context: OperatorContext, output: Output) -> None:
-        super().open(context, output)
         assert context.state is not None
         self._contents = RowContents(self._layout, self._fold, context.state.store("windows"))
         self._late = LateRecords(self, self._lateness, self._layout.late_tag)
         self._keyed = context.state.keyed
         self._window = WindowContext(self._keyed)
-        with calling_user_code(context):
-            for function in self._functions:
-                open_function(function, context)
-
-    def close(self) -> None:
-        with calling_user_code(self.context):
-            for function in self._functions:
-                close_function(function)
+        super().open(context, output)
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._watermark = scope.watermark
@@ -124,10 +115,6 @@ class RowWindowOperator(Operator):
 
     def end_epoch(self) -> None:
         self._contents.end_epoch(self._watermark)
-
-    @property
-    def _functions(self) -> tuple[Any, ...]:
-        return (*(self._fold.functions if self._fold else ()), *self._call.functions)
 
     def _add(self, batch: KeyedBatch, pairs: Assignment) -> None:
         rows, keys = batch.rows, batch.keys.values.to_pylist()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from headrace.operators.functions import has_own
+from headrace.operators.functions import has_own, method_of
 from headrace.state.interfaces import KeyedStateStore
 
 if TYPE_CHECKING:
@@ -103,41 +103,29 @@ class PassContents(WindowCall):
 
 
 class ApplyCall(WindowCall):
-    """A ``WindowFunction``, or a function of (key, window, elements); without the key over all of a stream.
+    """A ``WindowFunction``, or a function of (key, window, elements).
 
     Args:
         function: the user's function.
-        is_keyed: whether it is given the key.
     """
 
-    def __init__(self, function: Any, is_keyed: bool = True) -> None:
+    def __init__(self, function: Any) -> None:
         self.functions = (function,)
-        self._apply = getattr(function, "apply", function)
-        self._is_keyed = is_keyed
+        self._apply: Callable[[Any, TimeWindow, Iterable[Any]], Iterable[Any] | None] = method_of(function, "apply")
 
     def results(self, entry: AnyKeyEntry, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any] | None:
-        found: Iterable[Any] | None
-        if self._is_keyed:
-            found = self._apply(entry.key, context.window(), elements)
-        else:
-            found = self._apply(context.window(), elements)
-        return found
+        return self._apply(entry.key, context.window(), elements)
 
 
 class ProcessCall(WindowCall):
-    """A ``ProcessWindowFunction``, or ``ProcessAllWindowFunction`` when it is not given the key."""
+    """A ``ProcessWindowFunction``."""
 
-    def __init__(self, function: Any, is_keyed: bool = True) -> None:
+    def __init__(self, function: Any) -> None:
         self.functions = (function,)
         self._function = function
-        self._is_keyed = is_keyed
 
     def results(self, entry: AnyKeyEntry, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any] | None:
-        found: Iterable[Any] | None
-        if self._is_keyed:
-            found = self._function.process(entry.key, context, elements)
-        else:
-            found = self._function.process(context, elements)
+        found: Iterable[Any] | None = self._function.process(entry.key, context, elements)
         return found
 
     @property
@@ -148,10 +136,10 @@ class ProcessCall(WindowCall):
         self._function.clear(context)
 
 
-def window_call(function: Any, is_keyed: bool = True) -> WindowCall:
+def window_call(function: Any) -> WindowCall:
     """The way to call a user's window function; None stands for no function."""
     if function is None:
         return PassContents()
     if callable(getattr(function, "process", None)):
-        return ProcessCall(function, is_keyed)
-    return ApplyCall(function, is_keyed)
+        return ProcessCall(function)
+    return ApplyCall(function)

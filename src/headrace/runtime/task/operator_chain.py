@@ -190,7 +190,6 @@ class OperatorChain:
                 epoch=context.epoch,
                 processing_time=context.processing_time,
                 watermark=watermarks.get(node, MIN_WATERMARK),
-                is_batch=self.plan.is_batch,
             )
             member.operator.begin_epoch(scope)
 

@@ -119,7 +119,6 @@ class OperatorMaker:
             aggregate_function=spec.aggregate_function,
             window_function=spec.window_function,
             accumulator_type=spec.accumulator_type,
-            is_keyed=True,
             lateness=spec.allowed_lateness,
             late_tag=None if spec.late_tag is None else spec.late_tag.tag_id,
             side_types=planned.side_types_read,

@@ -114,10 +114,6 @@ class BroadcastingOutput:
         targets = self._main if side_output is None else self._sides.setdefault(side_output, [])
         targets.append(target)
 
-    def side_outputs(self) -> Iterable[str]:
-        """The side outputs that somebody reads."""
-        return self._sides.keys()
-
     def emit(self, batch: Batch) -> None:
         if len(batch):
             if self.log is not None:

@@ -80,15 +80,6 @@ def hash_bounds_of_partition(partition: int, parallelism: int, max_parallelism: 
     return hash_bounds(range_of_partition(partition, parallelism, max_parallelism), max_parallelism)
 
 
-def overlapping_partitions(partition: int, parallelism: int, old_parallelism: int, max_parallelism: int) -> range:
-    """The partitions at ``old_parallelism`` that own a key group of ``partition``: whose state it has to read."""
-    groups = range_of_partition(partition, parallelism, max_parallelism)
-    check_parallelism(old_parallelism, max_parallelism)
-    first = groups.start * old_parallelism // max_parallelism
-    last = (groups.stop - 1) * old_parallelism // max_parallelism
-    return range(first, last + 1)
-
-
 def _first_hash(group: int, max_parallelism: int) -> int:
     return _ceil_div(group << 32, max_parallelism) << 32
 

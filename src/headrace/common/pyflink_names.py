@@ -1,0 +1,386 @@
+"""Every public name of PyFlink that headrace does not have: why, and what to do instead.
+
+The one place for them. Modules and classes answer from here (:mod:`headrace.common.missing_names`), and
+``docs/flink-compatibility.md`` lists them. A name that arrives is taken out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Why there is no such name.
+
+    Attributes:
+        item: the feature in ``docs/flink-compatibility.md`` that it belongs to.
+        advice: what to do instead, or why there will be no such name; begins in lower case.
+        planned: whether it is to come.
+    """
+
+    item: str
+    advice: str
+    planned: bool = True
+
+    def __str__(self) -> str:
+        return f"{' yet' if self.planned else ''}: {self.advice}"
+
+
+def _never(item: str, reason: str) -> Missing:
+    return Missing(item, reason, planned=False)
+
+
+def _of(item: str, missing: Missing) -> Missing:
+    """The same answer for what belongs to another feature."""
+    return replace(missing, item=item)
+
+
+def _each(names: str, missing: Missing) -> dict[str, Missing]:
+    return dict.fromkeys(names.split(), missing)
+
+
+# --- what many of them share -----------------------------------------------------------------------------------------
+
+_SYSTEM: Final = Missing(
+    "CO-07",
+    "read the data as files (FileSource) or as a DataFrame (env.from_dataframe), or write a source or a sink of your "
+    "own: docs/connectors.md",
+)
+_KAFKA: Final = _of("CO-01", _SYSTEM)
+_FORMAT: Final = Missing(
+    "CO-05", "CSV, lines of JSON and Parquet are there; docs/connectors.md says how to write a format"
+)
+_ASYNC: Final = Missing("DS-55", "make the request in map(...), or many at a time in map_batches(...)")
+_SQL: Final = Missing("SQ-01", "write the query with streams and expressions: docs/expressions.md")
+_CONNECT: Final = Missing(
+    "DS-21", "bring both streams to one type with map(...), union() them, and process() the result by key"
+)
+_BROADCAST: Final = Missing(
+    "ST-08", "give the shared data to the function itself, or key both sides alike and union() them"
+)
+_SESSIONS: Final = Missing(
+    "WI-03",
+    "gather the elements in a ListState of a KeyedProcessFunction, with a timer at the last timestamp and the gap",
+)
+_WALL_CLOCK: Final = Missing(
+    "WI-01",
+    "use TumblingEventTimeWindows or SlidingEventTimeWindows, or timers of processing time in a KeyedProcessFunction",
+)
+_COUNTS: Final = Missing("WI-13", "count in a KeyedProcessFunction with a ValueState, and emit when it is reached")
+_TRIGGERS: Final = Missing(
+    "WI-16", "windows fire when the watermark passes their end; otherwise use a KeyedProcessFunction with timers"
+)
+_ASSIGNERS: Final = Missing("WI-07", "tumbling and sliding windows are there; otherwise use a KeyedProcessFunction")
+_ALL: Final = Missing("DS-23", "use key_by(lambda _: 0) before window(...); it has one subtask in Flink, too")
+_OLD_SOURCE: Final = _never("DS-64", "Flink has given it up: use from_source(source, watermark_strategy, name)")
+_OLD_SINK: Final = _never("DS-64", "Flink has given it up: use sink_to(sink)")
+_INTERNAL: Final = _never("DS-14", "PyFlink has it for itself, between Python and Java")
+_NO_JAVA: Final = _never("DS-14", "no Java object stands behind it")
+_SPREAD: Final = (
+    "the planner decides where records go; remove the call, or use set_parallelism(...) on the operator that should be "
+    "spread more widely"
+)
+_CHAINING: Final = _never("DS-11", "what runs chained follows from the shuffles; remove the call")
+_SLOTS: Final = _never("DS-11", "Spark places the tasks; remove the call")
+_UID: Final = Missing("DS-28", "give the operator a uid() instead")
+_KRYO: Final = _never("DS-66", "no record is ever a Java object: types say how values are stored")
+_CSV_MESSAGES: Final = Missing("CO-05", "use the csv module in map(...); files have CsvReaderFormat and CsvBulkWriters")
+_AVRO_MESSAGES: Final = Missing("CO-05", "use a library for Avro in map(...)")
+
+_NO_GETTER: Final = Missing("DS-09", "its setter has no effect, and there is nothing to read back")
+
+# --- modules ---------------------------------------------------------------------------------------------------------
+
+MODULES: Final[dict[str, Missing]] = {
+    "table": _SQL,
+    "cep": Missing("CE-01", "match patterns in a KeyedProcessFunction, with states and timers"),
+    "metrics": Missing(
+        "DS-45", "count in a state or a side output; the job's own counters are in its JobExecutionResult"
+    ),
+    "util": _never("DS-14", "it serves PyFlink's own code; errors are in headrace.common.errors"),
+    "common.input_dependency_constraint": _never("DS-64", "Flink has given it up: leave it out"),
+    "common.io": _OLD_SOURCE,
+    "common.restart_strategy": _never("CP-04", "set restart-strategy.type in the settings: docs/configuration.md"),
+    "common.serializer": _never("DS-66", "types say how values are stored: Types.PICKLED_BYTE_ARRAY() takes any"),
+    "datastream.async_data_stream": _ASYNC,
+    "datastream.async_retry_predicates": _of("DS-57", _ASYNC),
+    "datastream.async_retry_strategies": _of("DS-57", _ASYNC),
+    "datastream.checkpoint_storage": Missing("ST-22", "set execution.checkpointing.dir in the configuration"),
+    "datastream.slot_sharing_group": _never("DS-11", "leave it out: Spark places the tasks"),
+    "datastream.state_backend": Missing("ST-19", "set state.backend.type in the configuration, or leave it out"),
+    "datastream.formats.avro": _FORMAT,
+    "datastream.formats.orc": _FORMAT,
+    "datastream.formats.protobuf": _FORMAT,
+    "datastream.connectors.dynamic_kafka": _of("CO-03", _SYSTEM),
+    "datastream.connectors.jdbc": _of("CO-06", _SYSTEM),
+    "datastream.connectors.kafka": _KAFKA,
+    "datastream.connectors.cassandra": _SYSTEM,
+    "datastream.connectors.elasticsearch": _SYSTEM,
+    "datastream.connectors.hybrid_source": _SYSTEM,
+    "datastream.connectors.kinesis": _SYSTEM,
+    "datastream.connectors.mongodb": _SYSTEM,
+    "datastream.connectors.opensearch": _SYSTEM,
+    "datastream.connectors.pulsar": _SYSTEM,
+    "datastream.connectors.rabbitmq": _SYSTEM,
+}
+"""By path below ``headrace``; nothing below them is there either."""
+
+# --- what modules hold -----------------------------------------------------------------------------------------------
+
+NAMES: Final[dict[str, dict[str, Missing]]] = {
+    "common": {
+        **_each("AvroRowDeserializationSchema AvroRowSerializationSchema", _AVRO_MESSAGES),
+        "InputDependencyConstraint": MODULES["common.input_dependency_constraint"],
+        **_each("RestartStrategies RestartStrategyConfiguration", MODULES["common.restart_strategy"]),
+        "TypeSerializer": MODULES["common.serializer"],
+    },
+    "common.serialization": _each("BulkWriterFactory RowDataBulkWriterFactory", _INTERNAL),
+    "common.typeinfo": {
+        "DateTypeInfo": _never("DS-66", "use Types.SQL_DATE()"),
+        "ExternalTypeInfo": _INTERNAL,
+        "InstantTypeInfo": _never("DS-66", "use Types.INSTANT()"),
+        "LocalTimeTypeInfo": _never("DS-66", "use Types.LOCAL_DATE(), LOCAL_TIME() or LOCAL_DATE_TIME()"),
+        "SqlTimeTypeInfo": _never("DS-66", "use Types.SQL_DATE(), SQL_TIME() or SQL_TIMESTAMP()"),
+        "TimeTypeInfo": _never("DS-66", "use Types.SQL_TIME()"),
+        "TimestampTypeInfo": _never("DS-66", "use Types.SQL_TIMESTAMP()"),
+    },
+    "common.watermark_strategy": {"AssignerWithPeriodicWatermarksWrapper": _INTERNAL},
+    "datastream": {
+        "AsyncDataStream": _ASYNC,
+        **_each("SlotSharingGroup MemorySize", MODULES["datastream.slot_sharing_group"]),
+        **_each(
+            "CheckpointStorage CustomCheckpointStorage FileSystemCheckpointStorage JobManagerCheckpointStorage",
+            MODULES["datastream.checkpoint_storage"],
+        ),
+        **_each(
+            "StateBackend CustomStateBackend EmbeddedRocksDBStateBackend HashMapStateBackend PredefinedOptions",
+            MODULES["datastream.state_backend"],
+        ),
+        "TimeCharacteristic": _never("DS-64", "Flink has given it up: windows and timers say which time they mean"),
+        "ExternalizedCheckpointCleanup": _never("DS-64", "use ExternalizedCheckpointRetention"),
+    },
+    "datastream.connectors": {
+        **_each("FlinkKafkaConsumer FlinkKafkaProducer", _KAFKA),
+        "JdbcSink": MODULES["datastream.connectors.jdbc"],
+    },
+    "datastream.connectors.base": _each("StreamTransformer SupportsPreprocessing", _INTERNAL),
+    "datastream.connectors.file_system": {
+        **_each(
+            "FileCompactor FileCompactStrategy",
+            Missing("CO-04", "use with_rolling_policy(...): several epochs are put together into one file"),
+        ),
+        "FileSplitAssignerProvider": _never("CO-04", "leave it out: the planner assigns splits"),
+        "StreamingFileSink": _never("DS-64", "Flink has given it up: use FileSink"),
+    },
+    "datastream.data_stream": {
+        "AllWindowedStream": _ALL,
+        "ConnectedStreams": _of("DS-52", _CONNECT),
+        **_each("BroadcastStream BroadcastConnectedStream", _of("DS-34", _BROADCAST)),
+        "CachedDataStream": Missing("DS-27", "write the stream to files and read those in the next job"),
+    },
+    "datastream.formats.csv": _each("CsvRowDeserializationSchema CsvRowSerializationSchema", _CSV_MESSAGES),
+    "datastream.formats.parquet": _each("AvroParquetReaders AvroParquetWriters", _FORMAT),
+    "datastream.functions": {
+        **_each("AllWindowFunction ProcessAllWindowFunction PassThroughAllWindowFunction", _of("WI-14", _ALL)),
+        "AsyncFunction": _of("DS-58", _ASYNC),
+        **_each("AsyncRetryPredicate AsyncRetryStrategy", _of("DS-57", _ASYNC)),
+        **_each("CoFlatMapFunction CoMapFunction", _CONNECT),
+        **_each("CoProcessFunction KeyedCoProcessFunction", _of("DS-39", _CONNECT)),
+        **_each("BaseBroadcastProcessFunction BroadcastProcessFunction", _of("DS-40", _BROADCAST)),
+        "KeyedBroadcastProcessFunction": _of("DS-41", _BROADCAST),
+        "Partitioner": Missing("DS-35", "use key_by(...) with a function that gives the partition as the key"),
+        "SinkFunction": _OLD_SINK,
+        "SourceFunction": _OLD_SOURCE,
+        **_each(
+            "AsyncFunctionDescriptor FunctionWrapper JavaFunctionWrapper ReduceFunctionWrapper NullByteKeySelector "
+            "PassThroughWindowFunction InternalWindowFunction InternalProcessWindowContext "
+            "InternalProcessAllWindowContext InternalIterableWindowFunction InternalIterableAllWindowFunction "
+            "InternalIterableProcessWindowFunction InternalIterableProcessAllWindowFunction "
+            "InternalSingleValueWindowFunction InternalSingleValueAllWindowFunction "
+            "InternalSingleValueProcessWindowFunction InternalSingleValueProcessAllWindowFunction",
+            _INTERNAL,
+        ),
+    },
+    "datastream.state": {
+        **_each("BroadcastState ReadOnlyBroadcastState", _BROADCAST),
+        "OperatorStateStore": Missing("ST-09", "keep the state by key, in a KeyedProcessFunction"),
+    },
+    "datastream.window": {
+        **_each("EventTimeSessionWindows ProcessingTimeSessionWindows", _SESSIONS),
+        **_each(
+            "DynamicEventTimeSessionWindows DynamicProcessingTimeSessionWindows SessionWindowTimeGapExtractor",
+            _of("WI-04", _SESSIONS),
+        ),
+        "TumblingProcessingTimeWindows": _WALL_CLOCK,
+        "SlidingProcessingTimeWindows": _of("WI-02", _WALL_CLOCK),
+        **_each("CountTumblingWindowAssigner CountSlidingWindowAssigner", _of("WI-06", _COUNTS)),
+        "CountWindow": _of("WI-09", _COUNTS),
+        **_each("GlobalWindow Window", _of("WI-09", _ASSIGNERS)),
+        "GlobalWindows": _of("WI-05", _ASSIGNERS),
+        "MergingWindowAssigner": _of("WI-32", _ASSIGNERS),
+        "Trigger": _TRIGGERS,
+        "TriggerResult": _of("WI-17", _TRIGGERS),
+        "EventTimeTrigger": Missing("WI-18", "leave it out: windows of event time fire as it says"),
+        "ProcessingTimeTrigger": _of("WI-19", _TRIGGERS),
+        **_each("ContinuousEventTimeTrigger ContinuousProcessingTimeTrigger", _of("WI-20", _TRIGGERS)),
+        "CountTrigger": _of("WI-21", _TRIGGERS),
+        "PurgingTrigger": _of("WI-22", _TRIGGERS),
+        "NeverTrigger": _of("WI-23", _TRIGGERS),
+        **_each(
+            "CountWindowSerializer GlobalWindowSerializer TimeWindowSerializer WindowOperationDescriptor Min "
+            "long_to_int_with_bit_mixing mod_inverse",
+            _INTERNAL,
+        ),
+    },
+}
+"""By module below ``headrace`` and name. Other modules of the same packages give the same answers."""
+
+# --- what objects have -----------------------------------------------------------------------------------------------
+
+MEMBERS: Final[dict[str, dict[str, Missing]]] = {
+    "DataStream": {
+        "rebalance": Missing("DS-31", _SPREAD),
+        "shuffle": _never("DS-30", _SPREAD),
+        "rescale": _never("DS-32", _SPREAD),
+        "forward": _never("DS-33", _SPREAD),
+        "broadcast": _of("DS-34", _BROADCAST),
+        "connect": _CONNECT,
+        "partition_custom": Missing("DS-35", "use key_by(...) with a function that gives the partition as the key"),
+        **_each("global_ force_non_parallel", Missing("DS-36", "use set_parallelism(1) on the operator")),
+        "window_all": _ALL,
+        "cache": Missing("DS-27", "write the stream to files and read those in the next job"),
+        "add_sink": _OLD_SINK,
+        "set_uid_hash": _UID,
+        "set_buffer_timeout": _never(
+            "DS-10", "records travel at the end of an epoch; set headrace.epoch.target-duration instead"
+        ),
+        **_each("start_new_chain disable_chaining", _CHAINING),
+        "slot_sharing_group": _SLOTS,
+    },
+    "KeyedStream": {
+        "count_window": _COUNTS,
+        "interval_join": Missing(
+            "DS-49", "union() both streams, and match records in a KeyedProcessFunction with MapState and timers"
+        ),
+    },
+    "WindowedStream": {
+        "trigger": _of("WI-25", _TRIGGERS),
+        "evictor": Missing("WI-26", "leave elements out in the function given to process(...)"),
+    },
+    "DataStreamSink": {
+        "set_uid_hash": Missing("DS-29", "give the sink a uid() instead"),
+        "disable_chaining": _CHAINING,
+        "slot_sharing_group": _SLOTS,
+    },
+    "StreamExecutionEnvironment": {
+        **_each("add_source create_input", _OLD_SOURCE),
+        "register_slot_sharing_group": _SLOTS,
+        "register_cached_file": Missing(
+            "DS-12", "ship the file with add_python_archive(path), or read it from storage all tasks reach"
+        ),
+        **_each(
+            "set_default_savepoint_directory get_default_savepoint_directory",
+            Missing("CP-08", "there are no savepoints; execution.checkpointing.dir has checkpoints"),
+        ),
+        **_each(
+            "get_buffer_timeout is_chaining_enabled is_chaining_of_operators_with_different_max_parallelism_enabled "
+            "is_changelog_state_backend_enabled is_force_unaligned_checkpoints is_unaligned_checkpoints_enabled",
+            _NO_GETTER,
+        ),
+        "set_default_local_parallelism": _never("DS-08", "use set_parallelism(...)"),
+        "get_default_local_parallelism": _never("DS-08", "use get_parallelism()"),
+        "add_classpaths": Missing(
+            "DS-12", "use add_jars(...), or set spark.driver.extraClassPath and that of spark.executor"
+        ),
+    },
+    "CheckpointConfig": _each(
+        "get_aligned_checkpoint_timeout get_alignment_timeout get_min_pause_between_checkpoints "
+        "get_tolerable_checkpoint_failure_number is_fail_on_checkpointing_errors is_force_unaligned_checkpoints",
+        _NO_GETTER,
+    ),
+    "ExecutionConfig": {
+        **_each(
+            "get_auto_watermark_interval get_latency_tracking_interval has_generic_types_disabled "
+            "is_closure_cleaner_enabled is_force_avro_enabled is_force_kryo_enabled is_object_reuse_enabled "
+            "is_use_snapshot_compression",
+            _NO_GETTER,
+        ),
+        **_each(
+            "disable_auto_generated_uids enable_auto_generated_uids has_auto_generated_uids_enabled",
+            _never("CP-11", "give every operator with state a uid(); without one there is a warning"),
+        ),
+        **_each("get_default_kryo_serializer_classes get_registered_kryo_types get_registered_pojo_types", _KRYO),
+        **_each(
+            "get_task_cancellation_interval set_task_cancellation_interval get_task_cancellation_timeout "
+            "set_task_cancellation_timeout",
+            _never("RT-01", "Spark ends the tasks of a cancelled job"),
+        ),
+    },
+    "JobClient": {
+        "stop_with_savepoint": Missing("CP-08", "stop() leaves a checkpoint to go on from"),
+        "trigger_savepoint": Missing("CP-08", "every epoch leaves a checkpoint to go on from"),
+    },
+    "RuntimeContext": {
+        "get_metrics_group": Missing("DS-45", "emit what is counted as records, to a side output, say"),
+    },
+    "WatermarkStrategy": {
+        "with_watermark_alignment": Missing(
+            "WM-06",
+            "leave it out. Results are the same without it; but nothing bounds how far the event times of splits and "
+            "sources drift apart, and what is ahead waits in the state of windows and timers for what is behind",
+        ),
+    },
+    "CsvSchemaBuilder": {
+        **_each(
+            "disable_array_element_separator remove_array_element_separator set_any_property_name",
+            Missing("CO-05", "leave it out; columns of arrays are declared with add_array_column(...)"),
+        ),
+    },
+    "FileSourceBuilder": {"set_split_assigner": _never("CO-04", "leave it out: the planner assigns splits")},
+}
+"""By class and name: attributes and methods, of instances and of those of subclasses."""
+
+PLAIN: Final[dict[str, Missing]] = {
+    **_each(
+        "BasicArrayTypeInfo.get_java_type_info BasicTypeInfo.get_java_type_info ListTypeInfo.get_java_type_info "
+        "MapTypeInfo.get_java_type_info ObjectArrayTypeInfo.get_java_type_info PickledBytesTypeInfo.get_java_type_info "
+        "PrimitiveArrayTypeInfo.get_java_type_info RowTypeInfo.get_java_type_info TupleTypeInfo.get_java_type_info "
+        "TypeInformation.get_java_type_info RowKind.to_j_row_kind OutputTag.get_java_output_tag "
+        "FileSink.get_transformer "
+        "RowTypeInfo.from_internal_type RowTypeInfo.need_conversion RowTypeInfo.to_internal_type "
+        "TupleTypeInfo.from_internal_type TupleTypeInfo.need_conversion TupleTypeInfo.to_internal_type "
+        "TypeInformation.from_internal_type TypeInformation.need_conversion TypeInformation.to_internal_type",
+        _NO_JAVA,
+    ),
+    **_each(
+        "BasicTypeInfo.BIG_DEC_TYPE_INFO BasicTypeInfo.BIG_INT_TYPE_INFO BasicTypeInfo.BOOLEAN_TYPE_INFO "
+        "BasicTypeInfo.BYTE_TYPE_INFO BasicTypeInfo.CHAR_TYPE_INFO BasicTypeInfo.DOUBLE_TYPE_INFO "
+        "BasicTypeInfo.FLOAT_TYPE_INFO BasicTypeInfo.INSTANT_TYPE_INFO BasicTypeInfo.INT_TYPE_INFO "
+        "BasicTypeInfo.LONG_TYPE_INFO BasicTypeInfo.SHORT_TYPE_INFO BasicTypeInfo.STRING_TYPE_INFO",
+        _never("DS-66", "use Types.STRING() and the like"),
+    ),
+    **_each(
+        "ConfigOptions.OptionBuilder ConfigOptions.TypedConfigOptionBuilder FileSink.BaseBuilder "
+        "FileSink.BulkFormatBuilder FileSink.RowFormatBuilder OutputFileConfig.OutputFileConfigBuilder "
+        "JsonRowDeserializationSchema.Builder JsonRowSerializationSchema.Builder StateTtlConfig.Builder",
+        _never("DS-14", "a method of the outer class makes it; nothing calls it by name"),
+    ),
+    **_each(
+        "StateTtlConfig.CleanupStrategies.CleanupStrategy StateTtlConfig.CleanupStrategies.EmptyCleanupStrategy "
+        "KeyedStream.AccumulateType",
+        _INTERNAL,
+    ),
+    **_each(
+        "SlidingEventTimeWindows.assign_windows SlidingEventTimeWindows.get_default_trigger "
+        "SlidingEventTimeWindows.get_window_serializer SlidingEventTimeWindows.is_event_time "
+        "TumblingEventTimeWindows.assign_windows TumblingEventTimeWindows.get_default_trigger "
+        "TumblingEventTimeWindows.get_window_serializer TumblingEventTimeWindows.is_event_time "
+        "WindowAssigner.WindowAssignerContext WindowAssigner.assign_windows WindowAssigner.get_default_trigger "
+        "WindowAssigner.get_window_serializer TimeWindow.merge_windows",
+        _ASSIGNERS,
+    ),
+}
+"""By class and name, where Python's own ``AttributeError`` has to do: what is asked of classes, and of values that are
+read so often that answering would make them slower."""

@@ -1,0 +1,54 @@
+"""What type checkers ask of a function of the user that sees more than the record: its timestamp, its key, its window.
+
+Such a function yields records, or pairs of an ``OutputTag`` and what goes to the side output of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from headrace.common.output_tag import OutputTag
+from headrace.common.type_variables import K_contra, OUT_co, T_contra
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from headrace.datastream.functions import KeyedProcessFunction, ProcessFunction, ProcessWindowFunction
+    from headrace.time.windows import TimeWindow
+
+ToSideOutput = tuple[OutputTag[Any], Any]
+"""What a function yields to write to a side output."""
+
+
+class SupportsProcess(Protocol[T_contra, OUT_co]):
+    """A ``ProcessFunction``, or whatever has its method."""
+
+    def process_element(
+        self, value: T_contra, ctx: ProcessFunction.Context, /
+    ) -> Iterable[OUT_co | ToSideOutput] | None:
+        """Called for each record."""
+
+
+class SupportsKeyedProcess(Protocol[T_contra, OUT_co, K_contra]):
+    """A ``KeyedProcessFunction``, or whatever has its method."""
+
+    def process_element(
+        self, value: T_contra, ctx: KeyedProcessFunction.Context[K_contra], /
+    ) -> Iterable[OUT_co | ToSideOutput] | None:
+        """Called for each record."""
+
+
+class SupportsApply(Protocol[T_contra, OUT_co, K_contra]):
+    """A ``WindowFunction``, or whatever has its method."""
+
+    def apply(self, key: K_contra, window: TimeWindow, inputs: Iterable[T_contra], /) -> Iterable[OUT_co]:
+        """Called when a window of a key fires."""
+
+
+class SupportsProcessWindow(Protocol[T_contra, OUT_co, K_contra]):
+    """A ``ProcessWindowFunction``, or whatever has its method."""
+
+    def process(
+        self, key: K_contra, context: ProcessWindowFunction.Context[TimeWindow], elements: Iterable[T_contra], /
+    ) -> Iterable[OUT_co]:
+        """Called when a window of a key fires."""

@@ -1,0 +1,180 @@
+"""What the message about a mistake in a program points to: the operator, the line of the user, the record."""
+
+from __future__ import annotations
+
+import datetime
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headrace.common import Configuration, Types, WatermarkStrategy
+from headrace.common.errors import UserFunctionError
+from headrace.datastream import DataStream, KeyedProcessFunction, ProcessFunction, StreamExecutionEnvironment
+from headrace.datastream.functions import FlatMapFunction
+from headrace.testing import JobHarness
+
+
+@pytest.fixture
+def env() -> StreamExecutionEnvironment:
+    configuration = Configuration.from_dict({"headrace.runtime": "local", "parallelism.default": "1"})
+    return StreamExecutionEnvironment.get_execution_environment(configuration)
+
+
+def failure_of(stream: DataStream) -> str:
+    stream.print()
+    with pytest.raises(UserFunctionError) as failure:
+        stream.get_execution_environment().execute()
+    return str(failure.value)
+
+
+def line_of(function: Callable[..., Any]) -> str:
+    return f"{__file__}:{inspect.unwrap(function).__code__.co_firstlineno}"
+
+
+def one_result(value: Any, *_: Any) -> Any:
+    return value
+
+
+class OneResult(FlatMapFunction):
+    def flat_map(self, value: Any) -> Any:
+        return value
+
+
+class OneProcessed(ProcessFunction):
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Any:
+        return value
+
+
+class OneKeyed(KeyedProcessFunction):
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+        return value
+
+
+class OneOfATimer(KeyedProcessFunction):
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> None:
+        ctx.timer_service().register_event_time_timer(10 * value)
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Any:
+        return timestamp
+
+
+@pytest.mark.parametrize(
+    ("build", "function"),
+    [
+        (lambda stream: stream.flat_map(one_result), one_result),
+        (lambda stream: stream.flat_map(partial(one_result, 7)), one_result),
+        (lambda stream: stream.flat_map(OneResult()), OneResult.flat_map),
+        (lambda stream: stream.process(OneProcessed()), OneProcessed.process_element),
+        (lambda stream: stream.key_by(lambda v: v).process(OneKeyed()), OneKeyed.process_element),
+        (lambda stream: stream.key_by(lambda v: v).process(OneOfATimer()), OneOfATimer.on_timer),
+    ],
+    ids=["function", "partial", "object", "process", "keyed", "timer"],
+)
+def test_a_wrong_result_points_to_the_function(env: StreamExecutionEnvironment, build: Any, function: Any) -> None:
+    message = failure_of(build(env.from_collection([7], Types.LONG())))
+    assert "'int' object is not iterable" in message
+    assert f"\n  returned by {line_of(function)} in {function.__name__}\n" in message
+
+
+def test_a_builtin_has_no_line_to_point_to(env: StreamExecutionEnvironment) -> None:
+    assert "returned by" not in failure_of(env.from_collection(["ab"]).flat_map(len))
+
+
+class FailingTimer(KeyedProcessFunction):
+    def __init__(self, domain: str) -> None:
+        self.domain = domain
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> None:
+        getattr(ctx.timer_service(), f"register_{self.domain}_time_timer")(10)
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Any]:
+        yield 1 // 0
+
+
+@pytest.mark.parametrize("domain", ["event", "processing"])
+@pytest.mark.parametrize(("key", "type_"), [("ann", Types.STRING()), (("ann", 1), None)], ids=["plain", "encoded"])
+def test_a_failing_timer_is_told_by_time_and_key(domain: str, key: Any, type_: Any) -> None:
+    def build(job: JobHarness) -> None:
+        keyed = job.add_source("in", Types.PICKLED_BYTE_ARRAY()).key_by(lambda v: v, type_)
+        job.add_sink("out", keyed.process(FailingTimer(domain)))
+
+    with JobHarness(build) as job:
+        job.push("in", key, 1)
+        job.run_epoch()
+        job.set_processing_time(50)
+        with pytest.raises(UserFunctionError) as failure:
+            job.finish()
+    assert f"\n  timer: 10 in {domain} time, of key {key!r}\n" in str(failure.value)
+    assert "record:" not in str(failure.value)
+
+
+def stamped(env: StreamExecutionEnvironment, records: list[Any]) -> DataStream:
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(one_result)
+    return env.from_collection(records).assign_timestamps_and_watermarks(strategy)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "2024-01-01",
+        "12",
+        None,
+        float("nan"),
+        float("inf"),
+        1 << 63,
+        1e300,
+        [1],
+        [1, 2],
+        datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC),
+    ],
+    ids=str,
+)
+def test_a_timestamp_that_is_none(env: StreamExecutionEnvironment, wrong: Any) -> None:
+    message = failure_of(stamped(env, [1, wrong, 2]))
+    assert re.search(r"InvalidTypeError: a timestamp is an int, the milliseconds since 1970, not ", message)
+    assert f"\n  returned by {line_of(one_result)} in one_result\n" in message
+    assert f"\n  record: {wrong!r}\n" in message
+
+
+def test_numbers_that_are_timestamps(env: StreamExecutionEnvironment) -> None:
+    with env.from_collection([]).execute_and_collect() as nothing:
+        assert list(nothing) == []
+    seen: list[Any] = []
+
+    def build(job: JobHarness) -> None:
+        strategy = WatermarkStrategy.no_watermarks().with_timestamp_assigner(one_result)
+        source = job.add_source("in", Types.PICKLED_BYTE_ARRAY())
+        job.add_sink("out", source.assign_timestamps_and_watermarks(strategy))
+
+    with JobHarness(build) as job:
+        job.push_all("in", [3, -1, 2.75, -2.75, np.int32(7), np.float32(4.0), True, (1 << 63) - 1])
+        job.run_epoch()
+        seen = [timestamp for _, timestamp in job.results_with_timestamps("out")]
+    assert seen == [3, -1, 2, -2, 7, 4, 1, (1 << 63) - 1]
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_a_failing_key_function_is_told_as_key_by(parallelism: int, env: StreamExecutionEnvironment) -> None:
+    env.set_parallelism(parallelism)
+    made = env.from_collection([{"b": 1}]).map(lambda v: v).name("parse")
+
+    def account(value: Any) -> Any:
+        return value["a"] + 1
+
+    message = failure_of(made.key_by(account, Types.LONG()).map(lambda v: v).name("count"))
+    assert message.startswith("key_by behind operator 'parse' (uid ")
+    assert f"\n  at {__file__}:{account.__code__.co_firstlineno + 1} in account\n" in message
+    assert "\n  record: {'b': 1}\n" in message
+    assert re.search(rf"\n  key_by called at {re.escape(__file__)}:\d+ in test_a_failing_key_function", message)
+    assert "operator defined at" not in message
+
+
+def test_a_sink_says_what_it_is(env: StreamExecutionEnvironment) -> None:
+    sink = env.from_collection([1]).print().name("out")
+    assert repr(sink) == "DataStreamSink('out', no uid)"
+    assert repr(sink.uid("shown")) == "DataStreamSink('out', uid shown)"
