@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -29,6 +29,9 @@ from tests.reliability.support.small_jobs import CrashError, SmallJob, WatchedSi
 from tests.storage.hdfs_cluster import HdfsCluster
 from tests.storage.remote_job import CSV, PATIENCE, RemoteJob, keys_of, wait_until
 from tests.storage.tcp_proxy import Fault, TcpProxy
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -257,6 +260,15 @@ def test_it_goes_on_where_it_was(made: RemoteJob, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(small_jobs, "PARALLELISM", then)
     assert made.job().run().restored[0] is not None
     made.check()
+
+
+@pytest.mark.spark
+def test_tasks_on_spark_reach_it_as_the_driver_does(spark: SparkSession, made: RemoteJob) -> None:
+    made.settings["headrace.runtime"] = "spark"
+    made.job().run(stop_after=4)
+    assert made.job().run().restored[0] is not None
+    made.check()
+    assert made.directory.folder("state").names()
 
 
 def test_a_crash_in_the_middle_of_a_commit(made: RemoteJob) -> None:
