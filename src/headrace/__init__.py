@@ -32,6 +32,11 @@ class _MissingModules:
 if _MissingModules not in sys.meta_path:
     sys.meta_path.append(_MissingModules)
 
+
+def __dir__() -> list[str]:
+    return [*__all__, *(name for name in ("common", "datastream", "expressions", "testing") if name in globals())]
+
+
 if not TYPE_CHECKING:  # a name that is not there is an error to type checkers
 
     def __getattr__(name: str) -> Any:

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.common import Configuration, Duration
+from headrace.common import Configuration
 from headrace.common.errors import ConfigurationError, InvalidProgramError, InvalidTypeError
 from headrace.datastream import (
     CheckpointingMode,
-    ExternalizedCheckpointRetention,
     RuntimeExecutionMode,
     StreamExecutionEnvironment,
 )
@@ -97,34 +96,6 @@ def test_checkpoint_settings_are_checked(env: StreamExecutionEnvironment) -> Non
         env.enable_checkpointing(0)
     with pytest.raises(InvalidTypeError, match="set_checkpointing_mode takes a CheckpointingMode"):
         env.enable_checkpointing(5, "EXACTLY_ONCE")  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("method", "argument"),
-    [
-        ("set_min_pause_between_checkpoints", 5),
-        ("set_max_concurrent_checkpoints", 2),
-        ("enable_unaligned_checkpoints", True),
-        ("set_tolerable_checkpoint_failure_number", 3),
-        ("set_aligned_checkpoint_timeout", Duration.of_seconds(1)),
-        ("set_externalized_checkpoint_retention", ExternalizedCheckpointRetention.DELETE_ON_CANCELLATION),
-    ],
-)
-def test_checkpoint_settings_without_effect_say_so(env: StreamExecutionEnvironment, method: str, argument: Any) -> None:
-    config = env.get_checkpoint_config()
-    with pytest.warns(UserWarning, match="has no effect") as caught:
-        assert getattr(config, method)(argument) is config
-    assert caught[0].filename == __file__
-    assert env.get_configuration() == Configuration()
-
-
-def test_checkpoints_are_always_retained(env: StreamExecutionEnvironment) -> None:
-    config = env.get_checkpoint_config()
-    retained = ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
-    assert config.set_externalized_checkpoint_retention(retained) is config
-    assert config.get_externalized_checkpoint_retention() is retained
-    assert not config.disable_unaligned_checkpoints().is_unaligned_checkpoints_enabled()
-    assert config.get_max_concurrent_checkpoints() == 1
 
 
 def test_dependencies(env: StreamExecutionEnvironment) -> None:

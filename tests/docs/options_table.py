@@ -1,10 +1,11 @@
-"""The table of options in ``docs/configuration.md``; ``python -m tests.docs.options_table`` writes it anew."""
+"""The lists of options in ``docs/configuration.md``; ``python -m tests.docs.options_table`` writes them anew."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from headrace.common import config_values
+from headrace.common.flink_options import FLINK_OPTIONS
 from headrace.common.options import OPTIONS
 from tests.docs.documents import DOCS
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 PAGE = DOCS / "configuration.md"
 NAME = "options"
+FLINK_NAME = "options of flink"
 
 _UNITS = {
     "duration": [(3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms")],
@@ -27,6 +29,12 @@ def table() -> str:
         for option in OPTIONS.values()
     ]
     return "\n".join(["| option | value | default | what it is for |", "|---|---|---|---|", *rows]) + "\n"
+
+
+def flink_list() -> str:
+    """One line for each option of Flink that is kept and changes nothing."""
+    options = [option for key, option in FLINK_OPTIONS.items() if key == option.key]
+    return "".join(f"- `{option.key}`: {option.reason}\n" for option in options)
 
 
 def _kind(option: ConfigOption[Any]) -> str | None:
@@ -58,9 +66,12 @@ def _default(option: ConfigOption[Any]) -> str:
 
 
 def main() -> None:
-    before, rest = PAGE.read_text().split(f"<!-- {NAME} -->\n", 1)
-    _, after = rest.split(f"<!-- /{NAME} -->", 1)
-    PAGE.write_text(f"{before}<!-- {NAME} -->\n{table()}<!-- /{NAME} -->{after}")
+    page = PAGE.read_text()
+    for name, content in ((NAME, table()), (FLINK_NAME, flink_list())):
+        before, rest = page.split(f"<!-- {name} -->\n", 1)
+        _, after = rest.split(f"<!-- /{name} -->", 1)
+        page = f"{before}<!-- {name} -->\n{content}<!-- /{name} -->{after}"
+    PAGE.write_text(page)
 
 
 if __name__ == "__main__":

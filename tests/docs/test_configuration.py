@@ -16,6 +16,11 @@ def test_the_table_is_up_to_date() -> None:
     assert between(PAGE, options_table.NAME) == options_table.table(), "run `python -m tests.docs.options_table`"
 
 
+def test_the_list_of_flinks_options_is_up_to_date() -> None:
+    found = between(PAGE, options_table.FLINK_NAME)
+    assert found == options_table.flink_list(), "run `python -m tests.docs.options_table`"
+
+
 def test_options_without_effect_are_named() -> None:
     listed = re.findall(r"^- `([^`]+)`", between(PAGE, "without effect"), re.MULTILINE)
     package = ROOT / "src" / "headrace"

@@ -125,7 +125,7 @@ def received(
     edges = [edge(number) for number in range(3)]
     receiver = ExchangeReceiver(edges, watermark, deliver, is_stalled=is_stalled, step_bytes=step_bytes)
     hand_over(envelopes, receiver)
-    final, status = receiver.end()
+    final, status = receiver.end(), receiver.status
     return found, final, status
 
 

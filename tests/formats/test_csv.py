@@ -53,6 +53,29 @@ def test_columns_by_header(tmp_path: Path) -> None:
         assert read(tmp_path, data, CsvFormat(PAIRS, header=True), budget) == [(1, "Ada"), (2, "Bob")]
 
 
+@pytest.mark.parametrize(
+    ("is_reordered", "data", "records"),
+    [
+        (False, "id,name\n1,Ada\n", [(1, "Ada")]),
+        (False, "x,y\n1,Ada\n", [(1, "Ada")]),
+        (False, "name,id\n1,Ada\n2,Bob\n", [(1, "Ada"), (2, "Bob")]),
+        (True, "name,id\nAda,1\nBob,2\n", [(1, "Ada"), (2, "Bob")]),
+        (True, "name,other,id\nAda,x,1\n", [(1, "Ada")]),
+    ],
+)
+def test_the_header_of_a_schema(tmp_path: Path, is_reordered: bool, data: str, records: list[tuple[int, str]]) -> None:
+    builder = CsvSchema.builder().add_number_column("id").add_string_column("name").set_use_header()
+    fmt = CsvReaderFormat.for_schema(builder.set_reorder_columns(is_reordered).build())
+    for budget in (PLENTY, ReadBudget(1, 1, 3)):
+        assert read(tmp_path, data, fmt, budget) == records
+
+
+def test_a_header_in_another_order_is_no_excuse_for_values_of_another_type(tmp_path: Path) -> None:
+    schema = CsvSchema.builder().add_number_column("id").add_string_column("name").set_use_header().build()
+    with pytest.raises(BadRecordError, match=r"a\.csv:2: .*column 'id'"):
+        read(tmp_path, "name,id\nAda,1\n", CsvReaderFormat.for_schema(schema))
+
+
 def test_a_header_alone(tmp_path: Path) -> None:
     assert read(tmp_path, "id,name", CsvFormat(PAIRS, header=True)) == []
 

@@ -179,6 +179,10 @@ def test_a_program_ends_with_the_answer() -> None:
     )
 
 
+def test_dir_of_the_package_shows_the_public_packages() -> None:
+    assert dir(headrace) == ["__version__", "common", "datastream", "expressions", "testing"]
+
+
 def test_the_package_itself_stays_small() -> None:
     program = "import sys, headrace; print([name for name in sys.modules if name.startswith('headrace.')])"
     ended = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)

@@ -268,3 +268,25 @@ def test_columns_can_be_cut_and_joined() -> None:
     assert codec.decode(joined.values) == ["c", "b", "a"]
     assert joined.hashes.tolist() == codec.encode(["c", "b", "a"]).hashes.tolist()
     assert len(joined) == 3
+
+
+@pytest.mark.parametrize(
+    ("key", "declaration"),
+    [
+        ([1, "a"], "Types.TUPLE([Types.LONG(), Types.STRING()])"),
+        ((1, [2.0, True]), "Types.TUPLE([Types.LONG(), Types.TUPLE([Types.DOUBLE(), Types.BOOLEAN()])])"),
+        ({"a": 1, "b": [b"x"]}, "Types.ROW_NAMED(['a', 'b'], [Types.LONG(), Types.TUPLE([Types.BYTES()])])"),
+        ([{1, 2}], None),
+        ([], None),
+        ({1: 2}, None),
+        ([[]], None),
+    ],
+)
+def test_a_key_that_is_not_hashable_is_refused_with_the_type_to_declare(key: Any, declaration: str | None) -> None:
+    with pytest.raises(InvalidTypeError, match="it is not hashable; use a tuple instead of a list") as caught:
+        untyped().encode([key])
+    if declaration is None:
+        assert "key_type=" not in str(caught.value)
+    else:
+        assert str(caught.value).endswith(f"key_by(..., key_type={declaration})")
+        assert len(KeyCodec.for_type(eval(declaration)).encode([key, key]).values.unique()) == 1

@@ -15,9 +15,11 @@ from headrace.client.job_client import JobClient
 from headrace.client.pickling import pickled
 from headrace.common import options
 from headrace.common.configuration import Configuration
+from headrace.common.errors import InvalidProgramError
 from headrace.common.execution_mode import RuntimeExecutionMode
+from headrace.connectors.collect import CollectSink
 from headrace.connectors.source import Boundedness
-from headrace.graph.specs import SourceSpec
+from headrace.graph.specs import SinkSpec, SourceSpec
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.settings import job_settings
 from headrace.plan.planner import PlanSettings, plan_job
@@ -91,9 +93,11 @@ def plan_graph(graph: StreamGraph, configuration: Configuration, job_name: str |
     """The plan of a graph under a configuration.
 
     Raises:
-        InvalidProgramError: when the graph cannot be run.
+        InvalidProgramError: when the graph cannot be run, or has operators without uid where all need one.
         ConfigurationError: when there is no such state backend.
     """
+    if not configuration.get(options.AUTO_GENERATE_UIDS):
+        _require_uids(graph)
     return plan_job(
         graph,
         PlanSettings(
@@ -174,6 +178,15 @@ def _is_batch(graph: StreamGraph, configuration: Configuration) -> bool:
 
 def _default_parallelism(configuration: Configuration) -> int:
     return configuration.get(options.PARALLELISM) or os.cpu_count() or 1
+
+
+def _require_uids(graph: StreamGraph) -> None:
+    own = (node for node in graph if not (isinstance(node.spec, SinkSpec) and isinstance(node.spec.sink, CollectSink)))
+    missing = [f"{node.name!r} ({node.call_site})" for node in own if node.uid is None]
+    if missing:
+        raise InvalidProgramError(
+            f"operators without uid(): {', '.join(missing)}; {options.AUTO_GENERATE_UIDS.key} is false, so all need one"
+        )
 
 
 def _warn_of_derived_uids(plan: JobPlan) -> None:

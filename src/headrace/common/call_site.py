@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
@@ -34,6 +35,15 @@ def caller() -> CallSite:
     while frame is not None and _is_own(frame.f_code.co_filename):
         frame = frame.f_back
     return innermost(frame)
+
+
+def warn_caller(message: str) -> None:
+    """A warning at the innermost line of the current call stack that does not belong to headrace."""
+    frame: FrameType | None = sys._getframe(1)
+    level = 2
+    while frame is not None and _is_own(frame.f_code.co_filename):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, stacklevel=level)
 
 
 def innermost(frame: FrameType | None) -> CallSite:

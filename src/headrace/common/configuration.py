@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import datetime
 import difflib
 from collections.abc import Callable, Mapping
@@ -13,9 +14,11 @@ from enum import Enum
 from typing import Any, TypeVar, overload
 
 from headrace.common import config_values
+from headrace.common.call_site import warn_caller
 from headrace.common.config_lists import parse_list
 from headrace.common.config_options import ConfigOption
 from headrace.common.errors import ConfigurationError
+from headrace.common.flink_options import FLINK_OPTIONS, FlinkOption
 from headrace.common.options import DEPRECATED, OPTIONS, OWN_NAMESPACES, SPARK_NAMESPACE, STORAGE_NAMESPACE
 from headrace.common.public_module import public_module
 from headrace.common.storage_keys import is_storage_key, problem_of, storage_options
@@ -80,12 +83,28 @@ class Configuration:
         return made
 
     def set(self, key: str | ConfigOption[Any], value: Any) -> Configuration:
-        """Sets a key. Whatever is no text is read as text later on: a duration as ``10 ms``, a list with ``;``."""
+        """Sets a key. Whatever is no text is read as text later on: a duration as ``10 ms``, a list with ``;``.
+
+        An option of Flink that has nothing to act on here is kept as well; a warning says so, and why.
+        """
         name: object = key.key if isinstance(key, ConfigOption) else key
         if not isinstance(name, str) or not name:
             raise ConfigurationError(f"a configuration key is a non-empty string or a ConfigOption, not {key!r}")
         self._values[name] = _Value.of(name, value)
+        if name in FLINK_OPTIONS:
+            self._warn(name, FLINK_OPTIONS[name])
         return self
+
+    def set_checked(self, option: ConfigOption[Any], value: Any) -> None:
+        """Sets an option, or raises when it cannot have this value, and leaves it as it was.
+
+        Raises:
+            ConfigurationError: when the value cannot be read.
+        """
+        _parsed(option.key, _written(option.key, value), option.parse)
+        for key in option.deprecated_keys:
+            self._values.pop(key, None)
+        self.set(option, value)
 
     @overload
     def get(self, key: ConfigOption[T]) -> T: ...
@@ -202,7 +221,7 @@ class Configuration:
             raise ConfigurationError("\n".join(problems))
 
     def _problem(self, key: str) -> str | None:
-        option = OPTIONS.get(key) or DEPRECATED.get(key)
+        option = OPTIONS.get(key) or DEPRECATED.get(key) or FLINK_OPTIONS.get(key)
         if option is None:
             is_ours = f"{key}.".startswith(OWN_NAMESPACES) and not key.startswith(STORAGE_NAMESPACE)
             return _unknown(key) if is_ours else problem_of(key)
@@ -212,14 +231,13 @@ class Configuration:
             return str(error)
         return None
 
+    def _warn(self, key: str, option: FlinkOption[Any]) -> None:
+        with contextlib.suppress(ConfigurationError):  # validate() is for that
+            if self.get(option) != option.default:
+                warn_caller(f"{key} has no effect: {option.reason}")
+
     def _read(self, key: str, parse: Callable[[str], T], default: T) -> T:
-        if key not in self._values:
-            return default
-        text = self._values[key].text
-        try:
-            return parse(text)
-        except ValueError as error:
-            raise ConfigurationError(f"{key} = {text!r}: expected {error}") from None
+        return default if key not in self._values else _parsed(key, self._values[key].text, parse)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Configuration) and other.to_dict() == self.to_dict()
@@ -232,6 +250,13 @@ class Configuration:
         return f"Configuration({shown!r})"
 
     __str__ = __repr__
+
+
+def _parsed(key: str, text: str, parse: Callable[[str], T]) -> T:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise ConfigurationError(f"{key} = {text!r}: expected {error}") from None
 
 
 def _unknown(key: str) -> str:

@@ -43,6 +43,12 @@ MAX_PARALLELISM: Final = ConfigOption(
     "How many key groups the job has: the highest parallelism it can be rescaled to. It is fixed by the first run.",
 )
 PIPELINE_NAME: Final = ConfigOption[str | None]("pipeline.name", str, None, "The job's name in logs and interfaces.")
+AUTO_GENERATE_UIDS: Final = ConfigOption(
+    "pipeline.auto-generate-uids",
+    boolean,
+    True,
+    "Whether operators may do without uid(): theirs are derived from the program's shape then. Else they are refused.",
+)
 RUNTIME_MODE: Final = ConfigOption(
     "execution.runtime-mode",
     member(RuntimeExecutionMode),

@@ -82,14 +82,9 @@ _SPREAD: Final = (
     "the planner decides where records go; remove the call, or use set_parallelism(...) on the operator that should be "
     "spread more widely"
 )
-_CHAINING: Final = _never("DS-11", "what runs chained follows from the shuffles; remove the call")
-_SLOTS: Final = _never("DS-11", "Spark places the tasks; remove the call")
 _UID: Final = Missing("DS-28", "give the operator a uid() instead")
-_KRYO: Final = _never("DS-66", "no record is ever a Java object: types say how values are stored")
 _CSV_MESSAGES: Final = Missing("CO-05", "use the csv module in map(...); files have CsvReaderFormat and CsvBulkWriters")
 _AVRO_MESSAGES: Final = Missing("CO-05", "use a library for Avro in map(...)")
-
-_NO_GETTER: Final = Missing("DS-09", "its setter has no effect, and there is nothing to read back")
 
 # --- modules ---------------------------------------------------------------------------------------------------------
 
@@ -108,7 +103,6 @@ MODULES: Final[dict[str, Missing]] = {
     "datastream.async_retry_predicates": _of("DS-57", _ASYNC),
     "datastream.async_retry_strategies": _of("DS-57", _ASYNC),
     "datastream.checkpoint_storage": Missing("ST-22", "set execution.checkpointing.dir in the configuration"),
-    "datastream.slot_sharing_group": _never("DS-11", "leave it out: Spark places the tasks"),
     "datastream.state_backend": Missing("ST-19", "set state.backend.type in the configuration, or leave it out"),
     "datastream.formats.avro": _FORMAT,
     "datastream.formats.orc": _FORMAT,
@@ -149,7 +143,6 @@ NAMES: Final[dict[str, dict[str, Missing]]] = {
     "common.watermark_strategy": {"AssignerWithPeriodicWatermarksWrapper": _INTERNAL},
     "datastream": {
         "AsyncDataStream": _ASYNC,
-        **_each("SlotSharingGroup MemorySize", MODULES["datastream.slot_sharing_group"]),
         **_each(
             "CheckpointStorage CustomCheckpointStorage FileSystemCheckpointStorage JobManagerCheckpointStorage",
             MODULES["datastream.checkpoint_storage"],
@@ -253,11 +246,6 @@ MEMBERS: Final[dict[str, dict[str, Missing]]] = {
         "cache": Missing("DS-27", "write the stream to files and read those in the next job"),
         "add_sink": _OLD_SINK,
         "set_uid_hash": _UID,
-        "set_buffer_timeout": _never(
-            "DS-10", "records travel at the end of an epoch; set headrace.epoch.target-duration instead"
-        ),
-        **_each("start_new_chain disable_chaining", _CHAINING),
-        "slot_sharing_group": _SLOTS,
     },
     "KeyedStream": {
         "count_window": _COUNTS,
@@ -271,51 +259,14 @@ MEMBERS: Final[dict[str, dict[str, Missing]]] = {
     },
     "DataStreamSink": {
         "set_uid_hash": Missing("DS-29", "give the sink a uid() instead"),
-        "disable_chaining": _CHAINING,
-        "slot_sharing_group": _SLOTS,
     },
     "StreamExecutionEnvironment": {
         **_each("add_source create_input", _OLD_SOURCE),
-        "register_slot_sharing_group": _SLOTS,
         "register_cached_file": Missing(
             "DS-12", "ship the file with add_python_archive(path), or read it from storage all tasks reach"
         ),
-        **_each(
-            "set_default_savepoint_directory get_default_savepoint_directory",
-            Missing("CP-08", "there are no savepoints; execution.checkpointing.dir has checkpoints"),
-        ),
-        **_each(
-            "get_buffer_timeout is_chaining_enabled is_chaining_of_operators_with_different_max_parallelism_enabled "
-            "is_changelog_state_backend_enabled is_force_unaligned_checkpoints is_unaligned_checkpoints_enabled",
-            _NO_GETTER,
-        ),
-        "set_default_local_parallelism": _never("DS-08", "use set_parallelism(...)"),
-        "get_default_local_parallelism": _never("DS-08", "use get_parallelism()"),
         "add_classpaths": Missing(
             "DS-12", "use add_jars(...), or set spark.driver.extraClassPath and that of spark.executor"
-        ),
-    },
-    "CheckpointConfig": _each(
-        "get_aligned_checkpoint_timeout get_alignment_timeout get_min_pause_between_checkpoints "
-        "get_tolerable_checkpoint_failure_number is_fail_on_checkpointing_errors is_force_unaligned_checkpoints",
-        _NO_GETTER,
-    ),
-    "ExecutionConfig": {
-        **_each(
-            "get_auto_watermark_interval get_latency_tracking_interval has_generic_types_disabled "
-            "is_closure_cleaner_enabled is_force_avro_enabled is_force_kryo_enabled is_object_reuse_enabled "
-            "is_use_snapshot_compression",
-            _NO_GETTER,
-        ),
-        **_each(
-            "disable_auto_generated_uids enable_auto_generated_uids has_auto_generated_uids_enabled",
-            _never("CP-11", "give every operator with state a uid(); without one there is a warning"),
-        ),
-        **_each("get_default_kryo_serializer_classes get_registered_kryo_types get_registered_pojo_types", _KRYO),
-        **_each(
-            "get_task_cancellation_interval set_task_cancellation_interval get_task_cancellation_timeout "
-            "set_task_cancellation_timeout",
-            _never("RT-01", "Spark ends the tasks of a cancelled job"),
         ),
     },
     "JobClient": {
@@ -348,6 +299,7 @@ PLAIN: Final[dict[str, Missing]] = {
         "MapTypeInfo.get_java_type_info ObjectArrayTypeInfo.get_java_type_info PickledBytesTypeInfo.get_java_type_info "
         "PrimitiveArrayTypeInfo.get_java_type_info RowTypeInfo.get_java_type_info TupleTypeInfo.get_java_type_info "
         "TypeInformation.get_java_type_info RowKind.to_j_row_kind OutputTag.get_java_output_tag "
+        "MemorySize.get_java_memory_size SlotSharingGroup.get_java_slot_sharing_group "
         "FileSink.get_transformer "
         "RowTypeInfo.from_internal_type RowTypeInfo.need_conversion RowTypeInfo.to_internal_type "
         "TupleTypeInfo.from_internal_type TupleTypeInfo.need_conversion TupleTypeInfo.to_internal_type "

@@ -22,6 +22,7 @@ from headrace.datastream.functions import (
     WindowFunction,
 )
 from headrace.datastream.output_tag import OutputTag
+from headrace.datastream.slot_sharing_group import MemorySize, SlotSharingGroup
 from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
 from headrace.datastream.time_domain import TimeDomain
 from headrace.datastream.timerservice import TimerService
@@ -40,12 +41,14 @@ __all__ = [
     "KeyedProcessFunction",
     "KeyedStream",
     "MapFunction",
+    "MemorySize",
     "OutputTag",
     "ProcessFunction",
     "ProcessWindowFunction",
     "ReduceFunction",
     "RuntimeContext",
     "RuntimeExecutionMode",
+    "SlotSharingGroup",
     "StreamExecutionEnvironment",
     "TimeDomain",
     "TimeWindow",

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from headrace.common import options
+from headrace.common import flink_options, options
 from headrace.common.errors import InvalidProgramError
-from headrace.common.other_names import other_names, without_effect
+from headrace.common.other_names import other_names
 from headrace.common.public_module import public_module
 from headrace.common.time import Duration, Time, to_millis
 from headrace.datastream.checkpointing_mode import CheckpointingMode
@@ -18,28 +17,14 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from headrace.common.configuration import Configuration
+    from headrace.common.flink_options import FlinkOption
 
 __all__ = ["CheckpointConfig"]
 
 public_module(__name__)
 
-_NO_BARRIERS = "no barriers travel among the records: an epoch's end is the checkpoint, so there is nothing to align"
-_RETRIED = "an epoch that fails is run again, under the restart strategy of the configuration"
-
 
 @other_names()
-@without_effect(
-    {
-        "set_min_pause_between_checkpoints": "epochs follow as data arrives; see headrace.epoch.min-interval",
-        "set_max_concurrent_checkpoints": "the commit of one epoch overlaps the next one, and no more",
-        "set_fail_on_checkpointing_errors": _RETRIED,
-        "set_tolerable_checkpoint_failure_number": _RETRIED,
-        "enable_unaligned_checkpoints": _NO_BARRIERS,
-        "set_aligned_checkpoint_timeout": _NO_BARRIERS,
-        "set_alignment_timeout": _NO_BARRIERS,
-        "set_force_unaligned_checkpoints": _NO_BARRIERS,
-    }
-)
 class CheckpointConfig:
     """The settings of a job's checkpoints: each is an option of the environment's configuration.
 
@@ -97,32 +82,93 @@ class CheckpointConfig:
         self._configuration.set(options.CHECKPOINT_MODE, checkpointing_mode)
         return self
 
-    def set_externalized_checkpoint_retention(
-        self, retention_mode: ExternalizedCheckpointRetention
-    ) -> CheckpointConfig:
-        """Accepted; the latest checkpoints stay in their directory, however the job ends."""
-        if retention_mode is not ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION:
-            warnings.warn(f"{retention_mode} has no effect: the latest checkpoints are always kept", stacklevel=2)
-        return self
-
-    def get_externalized_checkpoint_retention(self) -> ExternalizedCheckpointRetention:
-        """What becomes of checkpoints: they stay."""
-        return ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
-
     def is_externalized_checkpoints_enabled(self) -> bool:
         """Whether checkpoints outlive the job: whether there is a directory for them."""
         return self._configuration.get(options.CHECKPOINT_DIR) is not None
 
-    def get_max_concurrent_checkpoints(self) -> int:
-        """One: an epoch ends in one checkpoint."""
-        return 1
+    # --- without effect, with a warning that says why ----------------------------------------------------------------
 
-    def is_unaligned_checkpoints_enabled(self) -> bool:
-        """Always false: there is nothing to align."""
-        return False
+    def set_externalized_checkpoint_retention(
+        self, retention_mode: ExternalizedCheckpointRetention
+    ) -> CheckpointConfig:
+        """Keeps what is to become of checkpoints; without effect, for the latest ones stay, however the job ends."""
+        expect(retention_mode, ExternalizedCheckpointRetention, "set_externalized_checkpoint_retention")
+        return self._keep(flink_options.CHECKPOINT_RETENTION, retention_mode)
+
+    def get_externalized_checkpoint_retention(self) -> ExternalizedCheckpointRetention:
+        """Gives back what is to become of checkpoints; that they stay when nothing was set."""
+        return ExternalizedCheckpointRetention[self._configuration.get(flink_options.CHECKPOINT_RETENTION)]
+
+    def set_min_pause_between_checkpoints(self, min_pause_between_checkpoints: int) -> CheckpointConfig:
+        """Keeps a pause between checkpoints in milliseconds; without effect."""
+        return self._keep(flink_options.MIN_PAUSE, min_pause_between_checkpoints)
+
+    def get_min_pause_between_checkpoints(self) -> int:
+        """Gives a pause between checkpoints in milliseconds back."""
+        return int(self._configuration.get(flink_options.MIN_PAUSE))
+
+    def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> CheckpointConfig:
+        """Keeps how many checkpoints may be under way; without effect."""
+        return self._keep(flink_options.MAX_CONCURRENT_CHECKPOINTS, max_concurrent_checkpoints)
+
+    def get_max_concurrent_checkpoints(self) -> int:
+        """Gives how many checkpoints may be under way back."""
+        return int(self._configuration.get(flink_options.MAX_CONCURRENT_CHECKPOINTS))
+
+    def set_tolerable_checkpoint_failure_number(self, tolerable_checkpoint_failure_number: int) -> CheckpointConfig:
+        """Keeps how many checkpoints may fail; without effect."""
+        return self._keep(flink_options.TOLERABLE_FAILED_CHECKPOINTS, tolerable_checkpoint_failure_number)
+
+    def get_tolerable_checkpoint_failure_number(self) -> int:
+        """Gives how many checkpoints may fail back."""
+        return int(self._configuration.get(flink_options.TOLERABLE_FAILED_CHECKPOINTS))
+
+    def set_fail_on_checkpointing_errors(self, fail_on_checkpointing_errors: bool) -> CheckpointConfig:
+        """Keeps whether a checkpoint that fails is to end the job: how many may fail; without effect."""
+        return self.set_tolerable_checkpoint_failure_number(0 if fail_on_checkpointing_errors else 2**31 - 1)
+
+    def is_fail_on_checkpointing_errors(self) -> bool:
+        """Gives back whether no checkpoint may fail."""
+        return self.get_tolerable_checkpoint_failure_number() == 0
+
+    def enable_unaligned_checkpoints(self, enabled: bool = True) -> CheckpointConfig:
+        """Keeps whether checkpoints are to be unaligned; without effect."""
+        return self._keep(flink_options.UNALIGNED, enabled)
 
     def disable_unaligned_checkpoints(self) -> CheckpointConfig:
-        """Accepted: there is nothing to align."""
+        """Keeps the opposite of :meth:`enable_unaligned_checkpoints`; without effect."""
+        return self.enable_unaligned_checkpoints(False)
+
+    def is_unaligned_checkpoints_enabled(self) -> bool:
+        """Gives back whether checkpoints are to be unaligned."""
+        return bool(self._configuration.get(flink_options.UNALIGNED))
+
+    def set_force_unaligned_checkpoints(self, force_unaligned_checkpoints: bool = True) -> CheckpointConfig:
+        """Keeps whether checkpoints are to be unaligned in loops, too; without effect."""
+        return self._keep(flink_options.FORCE_UNALIGNED, force_unaligned_checkpoints)
+
+    def is_force_unaligned_checkpoints(self) -> bool:
+        """Gives back whether checkpoints are to be unaligned in loops, too."""
+        return bool(self._configuration.get(flink_options.FORCE_UNALIGNED))
+
+    def set_aligned_checkpoint_timeout(self, alignment_timeout: Duration) -> CheckpointConfig:
+        """Keeps how long checkpoints may be aligned; without effect."""
+        return self._keep(flink_options.ALIGNED_TIMEOUT, alignment_timeout)
+
+    def get_aligned_checkpoint_timeout(self) -> Duration:
+        """Gives back how long checkpoints may be aligned."""
+        return Duration.of_millis(self._configuration.get(flink_options.ALIGNED_TIMEOUT))
+
+    def set_alignment_timeout(self, alignment_timeout: Duration) -> CheckpointConfig:
+        """The same as :meth:`set_aligned_checkpoint_timeout`, under its older name."""
+        return self.set_aligned_checkpoint_timeout(alignment_timeout)
+
+    def get_alignment_timeout(self) -> Duration:
+        """The same as :meth:`get_aligned_checkpoint_timeout`, under its older name."""
+        return self.get_aligned_checkpoint_timeout()
+
+    def _keep(self, option: FlinkOption[Any], value: Any) -> CheckpointConfig:
+        self._configuration.set_checked(option, value)
         return self
 
 

@@ -9,7 +9,7 @@ from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, UnsupportedOperationError
 from headrace.common.execution_mode import RuntimeExecutionMode
-from headrace.common.other_names import other_names, without_effect
+from headrace.common.other_names import other_names
 from headrace.common.public_module import public_module
 from headrace.connectors.collection import CollectionSource
 from headrace.connectors.sequence import NumberSequenceSource
@@ -17,6 +17,7 @@ from headrace.connectors.source import Boundedness, Source
 from headrace.datastream.checkpoint_config import CheckpointConfig
 from headrace.datastream.dependencies import Dependencies
 from headrace.datastream.execution_config import ExecutionConfig
+from headrace.datastream.flink_settings import FlinkSettings
 from headrace.datastream.streams.checks import expect, refused
 from headrace.datastream.streams.handle import checked_text
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_ENVIRONMENTS
@@ -46,14 +47,7 @@ public_module(__name__)
 
 
 @other_names(OTHER_NAMES_OF_ENVIRONMENTS)
-@without_effect(
-    {
-        "set_buffer_timeout": "records travel at the end of an epoch; see headrace.epoch.target-duration",
-        "disable_operator_chaining": "what runs chained follows from the shuffles",
-        "enable_changelog_state_backend": "state is a log of changes as it is",
-    }
-)
-class StreamExecutionEnvironment(Dependencies):
+class StreamExecutionEnvironment(Dependencies, FlinkSettings):
     """Makes streams from sources, and runs jobs.
 
     Streams only describe what is to be done; ``execute()`` runs everything that was built since the last one. Made by

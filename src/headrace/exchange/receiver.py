@@ -95,11 +95,11 @@ class ExchangeReceiver:
         where = (envelope.edge, envelope.channel, envelope.piece)
         self._received[where] = self._received.get(where, 0) + 1
 
-    def end(self) -> tuple[int, ChannelStatus]:
+    def end(self) -> int:
         """Everything has arrived: deliver the rest.
 
         Returns:
-            The operator's watermark at the end of the epoch and the status of its inputs.
+            The operator's watermark at the end of the epoch.
 
         Raises:
             ExchangeError: when an envelope is missing.
@@ -110,7 +110,7 @@ class ExchangeReceiver:
                 raise ExchangeError(
                     f"edge {edge}, channel {channel}, piece {piece}: {sent} envelopes were sent, {arrived} arrived"
                 )
-        return self._known().final, self.status
+        return self._known().final
 
     @property
     def status(self) -> ChannelStatus:

@@ -7,7 +7,7 @@ and every source is read once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headrace.graph.specs import InputSchema
@@ -153,10 +153,10 @@ class JobPlan:
     stages: tuple[Stage, ...]
     max_parallelism: int
     state_backend: StateBackend
-    is_batch: bool = False
-    parameters: Mapping[str, str] = field(default_factory=dict)
-    fresh_instances: bool = False
-    inline_threshold: int = 20 * 1024
+    is_batch: bool
+    parameters: Mapping[str, str]
+    fresh_instances: bool
+    inline_threshold: int
 
     @property
     def inline_bytes(self) -> int:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.common.constants import UPPER_BOUND_MAX_PARALLELISM
 from headrace.common.errors import InvalidProgramError
+from headrace.common.options import CHECKPOINT_INLINE_THRESHOLD
 from headrace.graph.partitioning import Receivers
 from headrace.graph.specs import SinkSpec
 from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, Stage
@@ -44,7 +45,7 @@ class PlanSettings:
     is_batch: bool = False
     parameters: Mapping[str, str] = field(default_factory=dict)
     fresh_instances: bool = False
-    inline_threshold: int = 20 * 1024
+    inline_threshold: int = CHECKPOINT_INLINE_THRESHOLD.default
     state_backend: StateBackend = field(default_factory=lambda: HashMapStateBackend(DEFAULT_BACKEND))
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, overload
 
 from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
 from headrace.common.function_types import Role
-from headrace.common.other_names import other_names
+from headrace.common.other_names import other_names, without_effect
 from headrace.common.output_tag import OutputTag
 from headrace.common.type_variables import OUT, K, K_co, T_co
 from headrace.common.typeinfo import Types
@@ -38,6 +38,7 @@ from headrace.datastream.streams.keying import key_of
 from headrace.datastream.streams.other_names import (
     OTHER_NAMES,
     OTHER_NAMES_OF_KEYED_STREAMS,
+    WITHOUT_EFFECT,
 )
 from headrace.datastream.streams.results import CloseableIterator, collected, to_dataframe
 from headrace.datastream.streams.rolling import checked_field
@@ -81,6 +82,7 @@ if TYPE_CHECKING:
 
 
 @other_names(OTHER_NAMES)
+@without_effect(WITHOUT_EFFECT)
 class DataStream(OperatorHandle, Generic[T_co]):
     """Records of one type; made by an environment or by an operator, never by calling this class.
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from headrace.common.constants import UPPER_BOUND_MAX_PARALLELISM
 from headrace.common.errors import InvalidTypeError
-from headrace.common.other_names import other_names
+from headrace.common.other_names import other_names, without_effect
 from headrace.datastream.streams.checks import refused
+from headrace.datastream.streams.other_names import WITHOUT_EFFECT_ON_SINKS
 from headrace.datastream.streams.types import is_untyped
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ class OperatorHandle:
 
 
 @other_names()
+@without_effect(WITHOUT_EFFECT_ON_SINKS)
 class DataStreamSink(OperatorHandle):
     """The end of a stream: a sink that was added to it.
 

@@ -4,6 +4,21 @@ from __future__ import annotations
 
 from typing import Final
 
+_CHAINING: Final = "what runs chained follows from the shuffles"
+
+WITHOUT_EFFECT_ON_SINKS: Final = {
+    "disable_chaining": _CHAINING,
+    "slot_sharing_group": "Spark places the tasks",
+}
+"""Settings of sinks that have nothing to act on."""
+
+WITHOUT_EFFECT: Final = {
+    **WITHOUT_EFFECT_ON_SINKS,
+    "start_new_chain": _CHAINING,
+    "set_buffer_timeout": "records travel at the end of an epoch; see headrace.epoch.target-duration",
+}
+"""Those of other streams."""
+
 _COLUMNS: Final = 'use select("a", (col("b") * 2).alias("double")) with all columns that are wanted'
 _WINDOW_AGGREGATE: Final = 'use key_by(...).window(...).aggregate(count(), sum("x"))'
 _KEYS_FIRST: Final = "call key_by(...) first"

@@ -109,11 +109,13 @@ class CsvReaderFormat(LineFormat):
         return ", which seems to name the columns: then say header=True, or set_use_header() where a schema is built"
 
     def _names_of(self, path: str, header: bytes) -> list[str]:
-        """The names of a file's columns, by its first line."""
+        """The names of a file's columns, by its first line or by the schema."""
         found = _cells(header, self._schema)
         names = [column.name for column in self._schema.columns]
         if self._schema.strict_headers and found != names:
             raise CorruptFileError(f"{shown(path)}:1: the header has the columns {found}, not {names}")
+        if not self._schema.reorder:
+            return names
         missing = [name for name in names if name not in found]
         if missing:
             raise CorruptFileError(f"{shown(path)}:1: the header has no column {missing[0]!r}; it has {found}")
@@ -155,7 +157,9 @@ class CsvFormat(CsvReaderFormat):
         charset: str = "UTF-8",
     ) -> None:
         self._type = type_of_fields(fields)
-        schema = CsvSchema.of(self._type, header=header, delimiter=delimiter, quote=quote, null_value=null_value)
+        schema = CsvSchema.of(
+            self._type, header=header, reorder=header, delimiter=delimiter, quote=quote, null_value=null_value
+        )
         super().__init__(schema, multiline=multiline, charset=charset)
 
     @property

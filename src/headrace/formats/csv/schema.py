@@ -40,7 +40,9 @@ class CsvSchema:
         null_value: what stands for a missing value. None means that an empty value is missing, unless it is a string.
         array_separator: what separates the elements of arrays.
         line_separator: what is written after every line.
-        header: whether the first line names the columns.
+        header: whether the first line names the columns; it is left out.
+        reorder: whether the columns of a file are found by the names in its header; else they come in this order,
+            whatever it says.
         skip_first: whether the first line is left out unseen.
         strict_headers: whether the header has to name exactly the columns, in order.
         comments: whether lines that start with ``#`` are left out.
@@ -54,6 +56,7 @@ class CsvSchema:
     array_separator: str = ";"
     line_separator: str = "\n"
     header: bool = False
+    reorder: bool = False
     skip_first: bool = False
     strict_headers: bool = False
     comments: bool = False
@@ -203,12 +206,22 @@ class CsvSchemaBuilder:
         return self._set(skip_first=skip)
 
     def set_strict_headers(self, strict: bool = True) -> CsvSchemaBuilder:
-        """Refuse files whose header is not exactly the columns in order; else columns are found by their names."""
+        """Refuse files whose header is not exactly the columns in order."""
         return self._set(strict_headers=strict)
 
     def set_use_header(self, use: bool = True) -> CsvSchemaBuilder:
-        """The first line of every file names the columns."""
+        """The first line of every file names the columns and is left out; as in Flink they come in the schema's order.
+
+        For files in which they do not, :meth:`set_reorder_columns` has them found by their names.
+        """
         return self._set(header=use)
+
+    def set_reorder_columns(self, reorder: bool = True) -> CsvSchemaBuilder:
+        """Find columns by the names in the header, in whatever order they come; others in the file are left out.
+
+        Without a header it changes nothing.
+        """
+        return self._set(reorder=reorder)
 
     def size(self) -> int:
         """How many columns there are by now."""

@@ -62,8 +62,7 @@ class StageTask:
         self._begin()
         for node, member in self._chain.members.items():
             if node in self._receivers:
-                final, _ = self._receivers[node].end()
-                member.valve.advance(EXCHANGE, final)
+                member.valve.advance(EXCHANGE, self._receivers[node].end())
         self._chain.end_epoch(self._context)
         for node, member in self._chain.members.items():
             for sender in member.senders:

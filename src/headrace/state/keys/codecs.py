@@ -295,7 +295,9 @@ def _misfit(keys: Sequence[Any], fits: Callable[[Any], bool], type_: TypeInforma
 
 
 def _unhashable(key: Any) -> InvalidTypeError:
+    declaration = typed.declaration_for(key)
+    or_declare = "" if declaration is None else f"; or declare what it has in it, key_by(..., key_type={declaration})"
     return InvalidTypeError(
         f"{key!r} of type {type(key).__qualname__} cannot be a key: it is not hashable; use a tuple instead of a list, "
-        "and @dataclass(frozen=True) for records"
+        f"and @dataclass(frozen=True) for records{or_declare}"
     )

@@ -25,6 +25,7 @@ from headrace.common.typeinfo import (
     RowTypeInfo,
     TupleTypeInfo,
 )
+from headrace.common.value_types import infer_from_values
 from headrace.common.values import basic_handler_of, record_handler_of
 from headrace.state.keys.encoding import TAG_BYTES, TAG_INT, TAG_STRING, TAG_TUPLE
 from headrace.state.keys.hashing import binary_parts
@@ -56,6 +57,18 @@ def check_key_type(type_: TypeInformation) -> None:
         raise InvalidTypeError(f"values of {type_} cannot be keys: they are not hashable")
     for field in type_.field_types:
         check_key_type(field)
+
+
+def declaration_for(key: Any) -> str | None:
+    """The key type that takes a value like this, which is not hashable, as a program writes it; None when none does."""
+    if isinstance(key, list | tuple) and key:
+        fields = [declaration_for(value) for value in key]
+        return None if None in fields else f"Types.TUPLE([{', '.join(map(str, fields))}])"
+    if isinstance(key, dict) and key and all(isinstance(name, str) for name in key):
+        fields = [declaration_for(value) for value in key.values()]
+        return None if None in fields else f"Types.ROW_NAMED({list(key)}, [{', '.join(map(str, fields))}])"
+    found = infer_from_values([key])
+    return f"Types.{found.basic_type.name}()" if isinstance(found, BasicTypeInfo) else None
 
 
 def is_integer_type(type_: TypeInformation) -> bool:

@@ -1,0 +1,219 @@
+"""What programs set for Flink and what has nothing to act on here: kept, given back, and told."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from headrace.common import Configuration, Duration
+from headrace.common.errors import ConfigurationError, InvalidProgramError, InvalidTypeError
+from headrace.common.flink_options import FLINK_OPTIONS
+from headrace.datastream import ExternalizedCheckpointRetention, MemorySize, SlotSharingGroup
+from headrace.datastream.checkpoint_config import CheckpointConfig
+from headrace.datastream.execution_config import ExecutionConfig
+from headrace.datastream.flink_settings import FlinkSettings
+from headrace.datastream.streams.other_names import WITHOUT_EFFECT, WITHOUT_EFFECT_ON_SINKS
+
+if TYPE_CHECKING:
+    from headrace.datastream import StreamExecutionEnvironment
+
+DELETE = ExternalizedCheckpointRetention.DELETE_ON_CANCELLATION
+RETAIN = ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
+
+# The part of the environment, the setter with a value that differs from the default, the getter, default and result.
+SETTINGS: list[tuple[str, str, Any, str, Any, Any]] = [
+    ("env", "set_buffer_timeout", 12_000, "get_buffer_timeout", 100, 12_000),
+    ("env", "set_buffer_timeout", -1, "get_buffer_timeout", 100, -1),
+    ("env", "disable_operator_chaining", None, "is_chaining_enabled", True, False),
+    ("env", "enable_changelog_state_backend", True, "is_changelog_state_backend_enabled", False, True),
+    ("env", "set_default_savepoint_directory", "/s", "get_default_savepoint_directory", None, "/s"),
+    ("checkpoints", "set_min_pause_between_checkpoints", 5, "get_min_pause_between_checkpoints", 0, 5),
+    ("checkpoints", "set_max_concurrent_checkpoints", 2, "get_max_concurrent_checkpoints", 1, 2),
+    ("checkpoints", "set_tolerable_checkpoint_failure_number", 3, "get_tolerable_checkpoint_failure_number", 0, 3),
+    ("checkpoints", "set_fail_on_checkpointing_errors", False, "is_fail_on_checkpointing_errors", True, False),
+    ("checkpoints", "set_externalized_checkpoint_retention", DELETE, "get_externalized_checkpoint_retention",
+     RETAIN, DELETE),
+    ("checkpoints", "enable_unaligned_checkpoints", None, "is_unaligned_checkpoints_enabled", False, True),
+    ("checkpoints", "set_force_unaligned_checkpoints", None, "is_force_unaligned_checkpoints", False, True),
+    ("checkpoints", "set_aligned_checkpoint_timeout", Duration.of_seconds(1), "get_aligned_checkpoint_timeout",
+     Duration.of_millis(0), Duration.of_seconds(1)),
+    ("checkpoints", "set_alignment_timeout", Duration.of_millis(7), "get_alignment_timeout",
+     Duration.of_millis(0), Duration.of_millis(7)),
+    ("config", "set_auto_watermark_interval", 100, "get_auto_watermark_interval", 200, 100),
+    ("config", "set_latency_tracking_interval", 100, "get_latency_tracking_interval", 0, 100),
+    ("config", "set_task_cancellation_interval", 5, "get_task_cancellation_interval", 30_000, 5),
+    ("config", "set_task_cancellation_timeout", 5, "get_task_cancellation_timeout", 180_000, 5),
+    ("config", "disable_closure_cleaner", None, "is_closure_cleaner_enabled", True, False),
+    ("config", "enable_object_reuse", None, "is_object_reuse_enabled", False, True),
+    ("config", "enable_force_kryo", None, "is_force_kryo_enabled", False, True),
+    ("config", "enable_force_avro", None, "is_force_avro_enabled", False, True),
+    ("config", "disable_generic_types", None, "has_generic_types_disabled", False, True),
+    ("config", "set_use_snapshot_compression", True, "is_use_snapshot_compression", False, True),
+]  # fmt: skip
+
+
+def part(env: StreamExecutionEnvironment, name: str) -> Any:
+    return {"env": env, "checkpoints": env.get_checkpoint_config(), "config": env.get_config()}[name]
+
+
+@pytest.mark.parametrize(("name", "setter", "value", "getter", "default", "result"), SETTINGS)
+def test_a_setting_is_kept_with_a_warning(
+    env: StreamExecutionEnvironment, name: str, setter: str, value: Any, getter: str, default: Any, result: Any
+) -> None:
+    assert getattr(part(env, name), getter)() == default
+    arguments = () if value is None else (value,)
+    with pytest.warns(UserWarning, match=r"^[a-z.-]+ has no effect: [a-z]") as caught:
+        returned = getattr(part(env, name), setter)(*arguments)
+    assert type(returned) is type(part(env, name))
+    assert [str(warning.filename) for warning in caught] == [__file__]
+    assert getattr(part(env, name), getter)() == result
+    env.get_configuration().validate()
+
+
+OPPOSITES = [
+    ("config", "enable_closure_cleaner", "disable_closure_cleaner", "is_closure_cleaner_enabled"),
+    ("config", "disable_object_reuse", "enable_object_reuse", "is_object_reuse_enabled"),
+    ("config", "disable_force_kryo", "enable_force_kryo", "is_force_kryo_enabled"),
+    ("config", "disable_force_avro", "enable_force_avro", "is_force_avro_enabled"),
+    ("config", "enable_generic_types", "disable_generic_types", "has_generic_types_disabled"),
+    (
+        "checkpoints",
+        "disable_unaligned_checkpoints",
+        "enable_unaligned_checkpoints",
+        "is_unaligned_checkpoints_enabled",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "as_it_is", "otherwise", "getter"), OPPOSITES)
+def test_what_holds_anyway_is_set_without_a_warning(
+    env: StreamExecutionEnvironment, name: str, as_it_is: str, otherwise: str, getter: str
+) -> None:
+    default = getattr(part(env, name), getter)()
+    with pytest.warns(UserWarning, match="has no effect"):
+        getattr(part(env, name), otherwise)()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        getattr(part(env, name), as_it_is)()
+        env.get_checkpoint_config().set_externalized_checkpoint_retention(RETAIN)
+    assert getattr(part(env, name), getter)() == default
+
+
+@pytest.mark.parametrize("method", WITHOUT_EFFECT)
+def test_settings_of_streams_only_warn(env: StreamExecutionEnvironment, method: str) -> None:
+    stream = env.from_sequence(1, 2)
+    sink = stream.print()
+    for target in (stream, sink) if method in WITHOUT_EFFECT_ON_SINKS else (stream,):
+        with pytest.warns(UserWarning, match=rf"{method}\(\) has no effect: \w") as caught:
+            assert getattr(target, method)("x") is target
+        assert caught[0].filename == __file__
+
+
+def test_every_setter_is_in_the_table() -> None:
+    tried = {setter for _, setter, *_ in SETTINGS} | {method for _, *methods in OPPOSITES for method in methods}
+    with_effect = {
+        "set_parallelism", "set_max_parallelism", "set_global_job_parameters", "enable_auto_generated_uids",
+        "disable_auto_generated_uids", "set_checkpoint_interval", "set_checkpoint_timeout", "set_checkpointing_mode",
+        "set_default_local_parallelism",
+    }  # fmt: skip
+    setters = {
+        name
+        for cls in (ExecutionConfig, CheckpointConfig, FlinkSettings)
+        for name in dir(cls)
+        if name.startswith(("set_", "enable_", "disable_"))
+    }
+    assert setters - tried == with_effect
+
+
+def test_keys_of_a_configuration_say_so_as_well() -> None:
+    with pytest.warns(UserWarning, match="execution.checkpointing.min-pause has no effect") as caught:
+        configuration = Configuration().set_string("execution.checkpointing.min-pause", "5 s")
+    assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Configuration(configuration).set_string("pipeline.operator-chaining", "true").validate()
+    with pytest.warns(UserWarning, match="pipeline.operator-chaining has no effect"):
+        Configuration().set("pipeline.operator-chaining", "false")
+    with pytest.raises(ConfigurationError, match="min-pause = 'soon': expected a duration"):
+        Configuration().set_string("execution.checkpointing.min-pause", "soon").validate()
+
+
+def test_a_key_that_is_older_gives_way(env: StreamExecutionEnvironment) -> None:
+    with pytest.warns(UserWarning, match="has no effect"):
+        env.configure(Configuration().set_string("pipeline.operator-chaining", "false"))
+    assert not env.is_chaining_enabled()
+    assert env.is_chaining_of_operators_with_different_max_parallelism_enabled()
+
+
+def test_wrong_values_are_refused_and_forgotten(env: StreamExecutionEnvironment) -> None:
+    with pytest.raises(ConfigurationError, match="an integer from 1 to"):
+        env.get_checkpoint_config().set_max_concurrent_checkpoints(0)
+    with pytest.raises(InvalidTypeError, match="takes an ExternalizedCheckpointRetention"):
+        env.get_checkpoint_config().set_externalized_checkpoint_retention("RETAIN")  # type: ignore[arg-type]
+    assert env.get_configuration() == Configuration()
+
+
+def test_every_option_has_a_reason_and_a_default_of_its_kind() -> None:
+    for key, option in FLINK_OPTIONS.items():
+        assert option.reason[0].islower(), key
+        assert option.default is None or option.parse(str(option.default).lower()) == option.default
+
+
+def test_local_parallelism(env: StreamExecutionEnvironment) -> None:
+    assert env.get_default_local_parallelism() >= 1
+    with pytest.warns(UserWarning, match=r"use set_parallelism\(\.\.\.\)") as caught:
+        env.set_default_local_parallelism(8)
+    assert caught[0].filename == __file__
+    assert env.get_default_local_parallelism() == 8
+
+
+def test_lists_of_java_classes_are_empty(env: StreamExecutionEnvironment) -> None:
+    config = env.get_config()
+    assert config.get_default_kryo_serializer_classes() == {}
+    assert config.get_registered_kryo_types() == config.get_registered_pojo_types() == []
+
+
+def test_operators_without_uid_can_be_refused(env: StreamExecutionEnvironment) -> None:
+    env.configure(Configuration().set_string("headrace.runtime", "local"))
+    config = env.get_config()
+    assert config.has_auto_generated_uids_enabled()
+    assert not config.disable_auto_generated_uids().has_auto_generated_uids_enabled()
+    numbers = env.from_sequence(1, 2).uid("numbers")
+    numbers.map(abs).print().uid("printed")
+    with pytest.raises(InvalidProgramError, match=r"without uid\(\): 'Map' \(.*\); pipeline\.auto-generate-uids is"):
+        env.explain()
+    env.close()
+    assert env.from_sequence(1, 2).uid("numbers").map(abs).uid("absolute").execute_and_collect(limit=5) == [1, 2]
+    assert config.enable_auto_generated_uids().has_auto_generated_uids_enabled()
+
+
+def test_slot_sharing_groups_are_declarations(env: StreamExecutionEnvironment) -> None:
+    heap = MemorySize.of_mebi_bytes(100)
+    builder = SlotSharingGroup.builder("heavy").set_cpu_cores(1.5).set_task_heap_memory(heap)
+    group = builder.set_task_off_heap_memory_mb(200).set_managed_memory_mb(300).set_external_resource("gpu", 1).build()
+    assert (group.get_name(), group.get_cpu_cores(), group.get_task_heap_memory()) == ("heavy", 1.5, heap)
+    assert group.get_task_off_heap_memory() == MemorySize(bytes_size=200 << 20)
+    assert group.get_managed_memory() == MemorySize.of_mebi_bytes(300)
+    assert group.get_external_resources() == {"gpu": 1}
+    same = builder.set_task_heap_memory_mb(100).set_external_resource("gpu", 1).build()
+    assert (group == same, hash(group) == hash(same)) == (True, True)
+    assert SlotSharingGroup.builder("heavy").build().get_managed_memory() is None
+    with pytest.warns(UserWarning, match="the slot sharing group 'heavy' has no effect: Spark places the tasks"):
+        assert env.register_slot_sharing_group(group) is env
+    with pytest.raises(InvalidTypeError, match="takes a SlotSharingGroup"):
+        env.register_slot_sharing_group("heavy")  # type: ignore[arg-type]
+
+
+def test_memory_sizes() -> None:
+    size = MemorySize.of_mebi_bytes(3 << 20)
+    assert (size.get_bytes(), size.get_kibi_bytes(), size.get_mebi_bytes()) == (3 << 40, 3 << 30, 3 << 20)
+    assert (size.get_gibi_bytes(), size.get_tebi_bytes()) == (3 << 10, 3)
+    assert list(map(str, (size, MemorySize(1 << 20), MemorySize(1025), MemorySize(0)))) == [
+        "3 tb", "1 mb", "1025 bytes", "0 bytes",
+    ]  # fmt: skip
+    assert MemorySize(1) < MemorySize(2) <= MemorySize(2)
+    assert len({MemorySize(1024), MemorySize(bytes_size=1024)}) == 1
+    with pytest.raises(InvalidProgramError, match="zero bytes or more, not -1"):
+        MemorySize(-1)
