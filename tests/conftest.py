@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.storage.azurite import Azurite
+    from tests.storage.hdfs_cluster import HdfsCluster
     from tests.storage.s3_server import S3Server
 
 # A machine may be slow; no test asserts a time.
@@ -41,6 +42,19 @@ def s3() -> Iterator[S3Server]:
     server = S3Server()
     yield server
     server.end()
+
+
+@pytest.fixture(scope="session")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsCluster]:
+    """An HDFS; tests that use it are slow."""
+    for library in ("hdfs_native", "pyspark"):
+        pytest.importorskip(library)
+    from tests.storage.hdfs_cluster import HdfsCluster, require_hadoop
+
+    require_hadoop()
+    cluster = HdfsCluster(tmp_path_factory.mktemp("hdfs"))
+    yield cluster
+    cluster.end()
 
 
 @pytest.fixture(scope="session")

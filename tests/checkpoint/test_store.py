@@ -404,8 +404,8 @@ def test_state_inside_a_manifest_is_compressed_and_that_of_older_manifests_is_re
 
 
 def test_places_that_cannot_be_used(tmp_path: Path) -> None:
-    for elsewhere in ("s3:/folder", "hdfs://host/folder", "hdfs:/folder", "file://host/folder"):
-        with pytest.raises(CheckpointStorageError, match=rf"{elsewhere}.*(it can be a folder|created exclusively)"):
+    for elsewhere in ("s3:/folder", "hdfs:/folder", "webhdfs://host/folder", "file://host/folder"):
+        with pytest.raises(CheckpointStorageError, match=rf"{elsewhere}.*(it can be a folder|its own protocol only)"):
             local_path(elsewhere)
     (tmp_path / "file").write_text("")
     with pytest.raises(CheckpointStorageError, match="cannot be used"):

@@ -388,7 +388,7 @@ def test_the_machine_s_time_zone_is_the_default(tmp_path: Path) -> None:
 def test_arguments_are_checked(tmp_path: Path) -> None:
     encoder = Encoder.simple_string_encoder()
     with pytest.raises(UnsupportedOperationError, match="POSIX paths"):
-        FileSink.for_row_format("hdfs://host/out", encoder)
+        FileSink.for_row_format("ftp://host/out", encoder)
     with pytest.raises(InvalidProgramError):
         RollingPolicy.default_rolling_policy(part_size=0)
     with pytest.raises(InvalidProgramError):

@@ -257,8 +257,8 @@ def test_paths_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
         SourceRun(text_source(tmp_path / "missing"), tmp_path / ".state")
     with pytest.raises(InvalidProgramError, match="at least one path"):
         text_source()
-    for path in ("s3:/bucket/key", "hdfs://host/path", "file://host/path"):
-        with pytest.raises(UnsupportedOperationError, match="POSIX paths and object stores"):
+    for path in ("s3:/bucket/key", "ftp://host/path", "hdfs:/path", "file://host/path"):
+        with pytest.raises(UnsupportedOperationError, match="POSIX paths, HDFS and object stores"):
             FileSource.for_record_stream_format(TextLineFormat(), path)
 
 

@@ -64,7 +64,10 @@ class RemoteJob:
 
 def keys_of(options: Mapping[str, str]) -> dict[str, str]:
     """The keys of a configuration that say the same as options of a storage."""
-    return {f"headrace.storage.{name.replace('_', '-')}": value for name, value in options.items()}
+    return {
+        f"headrace.storage.{name if name.startswith(('dfs.', 'fs.')) else name.replace('_', '-')}": value
+        for name, value in options.items()
+    }
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

@@ -12,9 +12,9 @@ import pytest
 
 from headrace.common.errors import JobSupersededError
 from headrace.connectors.file_system.paths import InputPaths
+from headrace.storage.fetched_files import PIECE, WHOLE_BYTES, WrittenFiles
 from headrace.storage.locations import open_files, open_storage
 from headrace.storage.object_client import client
-from headrace.storage.object_maps import PIECE, WHOLE_BYTES, WrittenFiles
 from tests.reliability.support.file_sinks import KINDS, Kind
 from tests.reliability.support.small_jobs import CrashError, SmallJob, WatchedSink, expected
 from tests.storage.azurite import Azurite

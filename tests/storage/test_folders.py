@@ -17,12 +17,16 @@ from headrace.storage.locations import open_storage
 from headrace.storage.object_store import ObjectFolder
 from headrace.storage.posix import PosixFolder
 from tests.storage.azurite import Azurite
+from tests.storage.hdfs_cluster import HdfsCluster
 from tests.storage.s3_server import S3Server
 
 AZURE = pytest.param("azure", marks=pytest.mark.integration)
 
 
-@pytest.fixture(params=["posix", "memory", "s3", AZURE])
+HDFS = pytest.param("hdfs", marks=[pytest.mark.integration, pytest.mark.slow])
+
+
+@pytest.fixture(params=["posix", "memory", "s3", AZURE, HDFS])
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
     made: Folder = PosixFolder(tmp_path / "deep" / "root")
     if request.param == "memory":
@@ -31,6 +35,9 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
     if request.param in ("s3", "azure"):
         server: S3Server | Azurite = request.getfixturevalue(request.param)
         made = open_storage(f"{server.new_bucket()}/deep/root", options=server.options())
+    if request.param == "hdfs":
+        cluster: HdfsCluster = request.getfixturevalue("hdfs")
+        made = open_storage(f"{cluster.new_place()}/deep/root", options=cluster.options())
     made.make()
     return made
 

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from headrace.cli.checkpoints import run_checkpoints
 from headrace.common.errors import JobSupersededError, StateCorruptedError
-from headrace.storage.object_maps import WrittenFiles
+from headrace.storage.fetched_files import WrittenFiles
 from tests.reliability.support import small_jobs
 from tests.reliability.support.small_jobs import CrashError, WatchedSink
 from tests.storage.remote_job import CSV, PATIENCE, RemoteJob, wait_until
@@ -220,5 +220,5 @@ def test_the_command_line_shows_what_is_there(made: JobOnS3) -> None:
     assert (code, "job small (job id" in text) == (0, True)
     code, text = shown("s3://there-is-no-such-bucket/job")
     assert code == 1
-    code, text = shown("hdfs://host/job")
-    assert (code, "cannot be created exclusively" in text) == (1, True)
+    code, text = shown("webhdfs://host/job")
+    assert (code, "by its own protocol only" in text) == (1, True)

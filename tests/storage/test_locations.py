@@ -47,7 +47,9 @@ def test_a_uri_has_no_characters_that_would_be_left_out(location: str) -> None:
     ("location", "reason"),
     [
         ("s3:bucket/a", "it can be a folder"),
-        ("hdfs://namenode:8020/a", "a file cannot be created exclusively"),
+        ("hdfs://namenode:8020", "expected hdfs://<name service or host:port>/<folder>"),
+        ("hdfs:/a", "its URI is file:///data/checkpoints"),
+        ("webhdfs://namenode:9870/a", "HDFS is used by its own protocol only"),
         ("s3://[bucket/a", "Invalid IPv6 URL"),
         ("~nobody-of-this-name/a", "home directory"),
         ("/data/a\0b", "zero byte"),

@@ -266,7 +266,7 @@ def test_a_missing_object_and_a_missing_bucket(bucket: Bucket, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("path", "error"),
     [
-        ("hdfs://host/a", UnsupportedOperationError),
+        ("ftp://host/a", UnsupportedOperationError),
         ("s3:/bucket/a", UnsupportedOperationError),
         ("s3:///a", UnsupportedOperationError),
         ("s3://key:hush@bucket/a", CheckpointStorageError),

@@ -15,6 +15,7 @@ from headrace.cli.failures import FAILED, OK, report
 from headrace.cli.script import run_script
 from headrace.cli.settings import Format
 from headrace.client.defaults import CapturedGraph, GraphCaptured, capture_graphs
+from headrace.common.tracebacks import showing_all, shows_all
 from headrace.graph.diagram import graph_diagram
 from headrace.graph.diagram_mermaid import draw_mermaid
 from headrace.graph.diagram_text import draw_text
@@ -41,14 +42,15 @@ def explain_program(
         The exit code.
     """
     console = Console(stderr=True)
-    with capture_graphs(settings) as captured, contextlib.redirect_stdout(sys.stderr):
+    full = full_traceback or shows_all()
+    with showing_all(full), capture_graphs(settings) as captured, contextlib.redirect_stdout(sys.stderr):
         try:
             run_script(script, arguments)
         except GraphCaptured:
             pass
         except BaseException as error:
             if not captured:
-                return report(error, console, script, full=full_traceback) or _nothing_to_show(script, console)
+                return report(error, console, script, full=full) or _nothing_to_show(script, console)
     if not captured:
         return _nothing_to_show(script, console)
     for job in captured:

@@ -15,6 +15,7 @@ from headrace.client.defaults import submission_defaults
 from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import JobCancelledError
+from headrace.common.tracebacks import showing_all, shows_all
 from headrace.runtime.spark.java_process import EarlyJava
 
 
@@ -47,7 +48,7 @@ def run_program(
     with InterruptGuard(listener.say) as guard:
         listener.on_start = guard.job_started
         try:
-            with submission_defaults(settings, listener, early_java):
+            with showing_all(full_traceback), submission_defaults(settings, listener, early_java):
                 run_script(script, arguments)
         except BaseException as raised:
             error = raised
@@ -70,7 +71,7 @@ def _end(
     expected = guard.presses > 0 and isinstance(error, JobCancelledError | KeyboardInterrupt | SystemExit)
     code = OK
     if error is not None and not (expected and not full_traceback):
-        code = report(error, listener.console, script, full=full_traceback)
+        code = report(error, listener.console, script, full=full_traceback or shows_all())
     if not guard.presses or (error is not None and not expected):
         return code
     listener.say(_how_to_go_on(listener.last_epochs, settings))

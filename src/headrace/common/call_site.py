@@ -32,7 +32,7 @@ UNKNOWN_CALL_SITE = CallSite("<unknown>", 0, "<unknown>")
 def caller() -> CallSite:
     """The innermost frame of the current call stack that does not belong to headrace."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and _is_own(frame.f_code.co_filename):
+    while frame is not None and is_of_headrace(frame.f_code.co_filename):
         frame = frame.f_back
     return innermost(frame)
 
@@ -41,7 +41,7 @@ def warn_caller(message: str) -> None:
     """A warning at the innermost line of the current call stack that does not belong to headrace."""
     frame: FrameType | None = sys._getframe(1)
     level = 2
-    while frame is not None and _is_own(frame.f_code.co_filename):
+    while frame is not None and is_of_headrace(frame.f_code.co_filename):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, stacklevel=level)
 
@@ -58,7 +58,7 @@ def of_traceback(traceback: TracebackType | None) -> CallSite | None:
     found: CallSite | None = None
     while traceback is not None:
         code = traceback.tb_frame.f_code
-        if not _is_own(code.co_filename) and "site-packages" not in code.co_filename:
+        if not is_of_headrace(code.co_filename) and "site-packages" not in code.co_filename:
             found = CallSite(code.co_filename, traceback.tb_lineno, code.co_name)
         traceback = traceback.tb_next
     return found
@@ -69,10 +69,11 @@ def of_function(function: Any) -> CallSite | None:
     while isinstance(function, functools.partial):
         function = function.func
     code = getattr(inspect.unwrap(function), "__code__", None)
-    if not isinstance(code, CodeType) or _is_own(code.co_filename):
+    if not isinstance(code, CodeType) or is_of_headrace(code.co_filename):
         return None
     return CallSite(code.co_filename, code.co_firstlineno, code.co_name)
 
 
-def _is_own(file: str) -> bool:
+def is_of_headrace(file: str) -> bool:
+    """Whether a source file is one of headrace's own."""
     return file.startswith(_PACKAGE_ROOT)

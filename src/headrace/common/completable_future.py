@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from typing import Generic, TypeVar
 
 from headrace.common.public_module import public_module
+from headrace.common.tracebacks import hides_engine
 
 __all__ = ["CompletableFuture"]
 
@@ -46,6 +47,7 @@ class CompletableFuture(Generic[T]):
         """Whether it has a result or an exception, or was cancelled."""
         return self._future.done()
 
+    @hides_engine
     def result(self, timeout: float | None = None) -> T:
         """Waits for the result, or raises the exception that came instead.
 

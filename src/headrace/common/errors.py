@@ -6,6 +6,7 @@ Each class is doubled with the built-in exception that a Python programmer would
 
 from __future__ import annotations
 
+import traceback
 from typing import Final
 
 EXITS: Final = (SystemExit, KeyboardInterrupt, GeneratorExit)
@@ -15,6 +16,14 @@ to these as a :class:`JobExecutionError`: they would take it for their own."""
 
 class HeadraceError(Exception):
     """The root of all errors of headrace."""
+
+    def _render_traceback_(self) -> list[str]:
+        """What notebooks and IPython show: the message alone, unless all is wanted."""
+        from headrace.common.tracebacks import shows_all
+
+        if shows_all():
+            return "".join(traceback.format_exception(self)).splitlines()
+        return f"{type(self).__name__}: {self}".splitlines()
 
 
 class InvalidProgramError(HeadraceError, ValueError):

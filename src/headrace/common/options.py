@@ -59,7 +59,8 @@ CHECKPOINT_DIR: Final = ConfigOption[str | None](
     "execution.checkpointing.dir",
     str,
     None,
-    "The directory of the job's checkpoints, a path or the URI of an object store; driver and executors share it.",
+    "The directory of the job's checkpoints, a path, or the URI of an object store or of HDFS; driver and executors "
+    "share it.",
 )
 CHECKPOINT_INTERVAL: Final = ConfigOption[int | None](
     "execution.checkpointing.interval",

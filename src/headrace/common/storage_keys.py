@@ -1,4 +1,4 @@
-"""Which keys of a configuration say how stores of objects are reached: headrace's own, Flink's and Hadoop's for S3."""
+"""Which keys of a configuration say how storages are reached: headrace's own, Flink's and Hadoop's."""
 
 from __future__ import annotations
 
@@ -38,6 +38,11 @@ _ALIASES: Final = {
 _SSL: Final = "connection.ssl.enabled"
 """Of S3A, whose endpoints need no scheme."""
 
+_HADOOP_KEYS: Final = ("dfs.", "hadoop.", "fs.defaultFS", "fs.viewfs.")
+"""How settings of Hadoop begin that are for HDFS; they are handed on as they are."""
+
+_OF_SPARK: Final = "spark.hadoop."
+
 _OURS: Final = (STORAGE_NAMESPACE, *_ALIASES)
 
 
@@ -46,8 +51,13 @@ def is_storage_key(key: str) -> bool:
     return key.startswith(_OURS)
 
 
+def is_hadoop_key(name: str) -> bool:
+    """Whether an option of a storage is a setting of Hadoop for HDFS."""
+    return name.startswith(_HADOOP_KEYS)
+
+
 def storage_options(values: Mapping[str, str]) -> dict[str, str]:
-    """What the clients of object stores are told.
+    """What the clients of storages are told.
 
     Args:
         values: all keys and values of a configuration.
@@ -55,10 +65,11 @@ def storage_options(values: Mapping[str, str]) -> dict[str, str]:
     Returns:
         Values by the names that the clients have; those for S3 that come from others' keys begin with ``aws_``.
     """
-    own = {
-        key.removeprefix(STORAGE_NAMESPACE).replace("-", "_").lower(): value
+    own = _hadoop_settings(values, _OF_SPARK) | _hadoop_settings(values, STORAGE_NAMESPACE)
+    own |= {
+        name.replace("-", "_").lower(): value
         for key, value in values.items()
-        if key.startswith(STORAGE_NAMESPACE)
+        if key.startswith(STORAGE_NAMESPACE) and not is_hadoop_key(name := key.removeprefix(STORAGE_NAMESPACE))
     }
     said = {key.removeprefix("aws_") for key in own} | ({"endpoint"} if "endpoint_url" in own else set())
     for namespace, names in _ALIASES.items():
@@ -86,6 +97,11 @@ def problem_of(key: str) -> str | None:
         meant = f"did you mean {known}?" if close else f"known are {known}."
         return f"{key} is not an option of headrace: {meant} All that S3's client knows begins with {STORAGE_NAMESPACE}"
     return None
+
+
+def _hadoop_settings(values: Mapping[str, str], namespace: str) -> dict[str, str]:
+    names = ((key.removeprefix(namespace), value) for key, value in values.items() if key.startswith(namespace))
+    return {name: value for name, value in names if is_hadoop_key(name)}
 
 
 def _translated(name: str, value: str, ssl: str) -> str:

@@ -11,6 +11,7 @@ from headrace.common.errors import InvalidProgramError, InvalidTypeError, Unsupp
 from headrace.common.execution_mode import RuntimeExecutionMode
 from headrace.common.other_names import other_names
 from headrace.common.public_module import public_module
+from headrace.common.tracebacks import hides_engine
 from headrace.connectors.collection import CollectionSource
 from headrace.connectors.sequence import NumberSequenceSource
 from headrace.connectors.source import Boundedness, Source
@@ -245,6 +246,7 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
 
     # --- jobs --------------------------------------------------------------------------------------------------------
 
+    @hides_engine
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
         """Runs everything that was built since the last job, and waits for its end.
 
@@ -268,6 +270,7 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
             client.cancel()
             raise
 
+    @hides_engine
     def execute_async(self, job_name: str | None = None) -> JobClient:
         """Starts everything that was built since the last job, and does not wait.
 

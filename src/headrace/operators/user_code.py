@@ -7,7 +7,6 @@ names the operator, the user's line and the record, whatever was raised: ``sys.e
 from __future__ import annotations
 
 import reprlib
-import traceback
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.call_site import of_function, of_traceback
@@ -80,9 +79,7 @@ def user_error(
         f"  key_by called at {key_by}" if key_by else f"  operator defined at {context.call_site}",
     ]
     kind = FunctionRefusedError if isinstance(error, HeadraceError) else UserFunctionError
-    wrapped = kind("\n".join(line for line in lines if line))
-    wrapped.add_note("".join(traceback.format_exception(error)).rstrip())
-    return wrapped
+    return kind("\n".join(line for line in lines if line))
 
 
 def _is_not_iterable(error: BaseException) -> bool:

@@ -5,6 +5,7 @@ A file must not be overlooked because a folder cannot be listed for a while: wha
 
 from __future__ import annotations
 
+import fnmatch
 import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import io
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
@@ -32,6 +33,24 @@ def has_wildcards(part: str) -> bool:
 def is_hidden(name: str) -> bool:
     """Whether a file or folder is one of those that are left out unless they are named in full."""
     return name.startswith((".", "_")) or name == "lost+found"  # the file system's own, at the root of a volume
+
+
+def matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Whether a pattern stands for a file, or for a folder that it is visible in.
+
+    Args:
+        names: the parts of the file's path.
+        pattern: the parts of the pattern, the first of which has wildcards.
+    """
+    if not pattern:
+        return not any(map(is_hidden, names))
+    if not names:
+        return False
+    if pattern[0] == "**":
+        return matches(names, pattern[1:]) or (not is_hidden(names[0]) and matches(names[1:], pattern))
+    if not has_wildcards(pattern[0]):
+        return names[0] == pattern[0] and matches(names[1:], pattern[1:])
+    return not is_hidden(names[0]) and fnmatch.fnmatchcase(names[0], pattern[0]) and matches(names[1:], pattern[1:])
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -11,11 +12,18 @@ from headrace.common.durable import Permissions
 from headrace.common.errors import CheckpointStorageError
 from headrace.storage.aws_profile import PROFILE, with_profile
 from headrace.storage.checkpoint_storage import CHECKPOINT_STORAGES
+from headrace.storage.hdfs import HdfsFolder
+from headrace.storage.hdfs_client import Hdfs
+from headrace.storage.hdfs_files import HdfsFiles
+from headrace.storage.hdfs_output import HdfsOutput
+from headrace.storage.hdfs_settings import complete_settings, is_of_hdfs
 from headrace.storage.object_client import client, options_for
 from headrace.storage.object_files import ObjectFiles
+from headrace.storage.object_output import ObjectOutput
 from headrace.storage.object_store import ObjectFolder
 from headrace.storage.posix import PosixFolder
 from headrace.storage.posix_files import PosixFiles
+from headrace.storage.posix_output import PosixOutput
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,13 +32,21 @@ if TYPE_CHECKING:
     from headrace.storage.files import FileStore
     from headrace.storage.folder import Folder
     from headrace.storage.object_client import Options
+    from headrace.storage.output import OutputTree
 
 OBJECT_STORES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss")
 """The schemes of object stores that create exclusively."""
 
-_HADOOP: Final = ("hdfs", "viewfs", "webhdfs")
+HDFS: Final = "hdfs"
+"""The scheme of Hadoop's file system."""
 
-_URI: Final = re.compile(rf"\s*(?:[a-z][a-z0-9+.-]*:/|(?:file|{'|'.join(OBJECT_STORES)}):)", re.IGNORECASE)
+REMOTE: Final = (*OBJECT_STORES, HDFS)
+"""The schemes of all that is not a POSIX path."""
+
+_THROUGH_HDFS: Final = ("viewfs", "webhdfs", "swebhdfs")
+"""Other ways to what HDFS is the way to."""
+
+_URI: Final = re.compile(rf"\s*(?:[a-z][a-z0-9+.-]*:/|(?:file|{'|'.join(REMOTE)}):)", re.IGNORECASE)
 """How URIs begin. What else there is in front of a colon is a part of a path, unless it is a scheme that is known."""
 
 
@@ -52,6 +68,8 @@ def open_storage(
         scheme = _split(location).scheme
         if scheme in OBJECT_STORES and location[len(scheme) :].startswith("://"):
             return object_folder(location, options or {})
+        if scheme == HDFS and location[len(scheme) :].startswith("://"):
+            return hdfs_folder(location, permissions, options or {})
         if scheme != "file" and scheme in CHECKPOINT_STORAGES.names():
             return CHECKPOINT_STORAGES.load(scheme).open(location, options or {})
     return PosixFolder(local_path(location), permissions)
@@ -75,6 +93,28 @@ def object_folder(location: str, options: Mapping[str, str]) -> ObjectFolder:
     folder = ObjectFolder(bucket, prefix, complete_options(bucket, options))
     client(folder.bucket, folder.options)
     return folder
+
+
+def hdfs_folder(location: str, permissions: Permissions, options: Mapping[str, str]) -> HdfsFolder:
+    """The folder of a name service that a URI names.
+
+    Raises:
+        CheckpointStorageError: when it is no such URI; or when the settings do not fit.
+    """
+    parts = _split(location)
+    path = parts.path.rstrip("/")
+    if not path or parts.query or parts.fragment or {"", ".", ".."}.intersection(path.split("/")[1:]) or ":" in path:
+        raise CheckpointStorageError(
+            f"checkpoint directory {location!r}: expected hdfs://<name service or host:port>/<folder>, or "
+            "hdfs:///<folder> for the file system of fs.defaultFS; the folder without empty parts, dots alone, : ? #"
+        )
+    return HdfsFolder(_hdfs(f"{parts.scheme}://{parts.netloc}", options), path, permissions)
+
+
+def _hdfs(authority: str, options: Mapping[str, str]) -> Hdfs:
+    hdfs = Hdfs(authority, tuple(sorted(complete_settings(options).items())))
+    hdfs.connect()  # says what is wrong with the settings
+    return hdfs
 
 
 def complete_options(bucket: str, options: Mapping[str, str]) -> Options:
@@ -102,28 +142,56 @@ def bucket_of(scheme: str, name: str) -> str:
     return f"{scheme}://{name}"
 
 
-def open_files(bucket: str, options: Mapping[str, str]) -> FileStore:
-    """The files of users in a bucket, or on POSIX paths.
+def open_files(place: str, options: Mapping[str, str]) -> FileStore:
+    """The files of users at a place.
 
     Args:
-        bucket: its URL; empty for POSIX paths.
+        place: the URL of a bucket or name service; empty for POSIX paths.
         options: as of :func:`open_storage`.
 
     Raises:
         CheckpointStorageError: when the options do not fit.
     """
-    return ObjectFiles(bucket, complete_options(bucket, options)) if bucket else PosixFiles()
+    if not place:
+        return PosixFiles()
+    if place.startswith(f"{HDFS}:"):
+        return HdfsFiles(_hdfs(place, options))
+    return ObjectFiles(place, complete_options(place, options))
+
+
+def open_output(place: str, path: str, options: Mapping[str, str]) -> OutputTree:
+    """What is below a path at a place, for a sink.
+
+    Args:
+        place: as of :func:`open_files`.
+        path: begins with a slash; the rest of the URI, or a POSIX path.
+        options: as of :func:`open_storage`.
+
+    Raises:
+        CheckpointStorageError: when the options do not fit.
+    """
+    if not place:
+        return PosixOutput(Path(path))
+    if place.startswith(f"{HDFS}:"):
+        return HdfsOutput(_hdfs(place, options), path.rstrip("/"))
+    return ObjectOutput(place, path.strip("/"), complete_options(place, options))
 
 
 def options_for_tasks(options: Mapping[str, str]) -> dict[str, str]:
-    """Options as tasks need them, which need not have the driver's ``~/.aws``: what its profile says is among them."""
+    """Options as tasks need them, which need not have the driver's ``~/.aws`` and Hadoop's files: what those say is in.
+
+    What is wrong with either is told when that storage is used, which perhaps it is not.
+    """
+    found = dict(options)
+    with contextlib.suppress(CheckpointStorageError):
+        found = {key: value for key, value in found.items() if not is_of_hdfs(key)} | complete_settings(options)
     mine = options_for("s3://", options)
     try:
-        found = with_profile(mine)
-    except CheckpointStorageError:  # told when S3 is used, which perhaps it is not
-        return dict(options)
-    added = {f"aws_{key}": value for key, value in found.items() if key not in mine}
-    return {key: value for key, value in options.items() if key != PROFILE} | added | {f"aws_{PROFILE}": ""}
+        of_profile = with_profile(mine)
+    except CheckpointStorageError:
+        return found
+    added = {f"aws_{key}": value for key, value in of_profile.items() if key not in mine}
+    return {key: value for key, value in found.items() if key != PROFILE} | added | {f"aws_{PROFILE}": ""}
 
 
 def local_path(location: str) -> Path:
@@ -153,17 +221,16 @@ def _path(location: str) -> Path:
 
 def _path_of_uri(location: str) -> Path:
     parts = _split(location)
-    if parts.scheme in _HADOOP:
+    if parts.scheme in _THROUGH_HDFS:
         raise CheckpointStorageError(
-            f"checkpoint directory {location!r}: through HDFS's client for Python a file cannot be created exclusively "
-            "(opening truncates, moving replaces what has the name), so two job managers could both believe that they "
-            "own the job; use a POSIX path or an object store"
+            f"checkpoint directory {location!r}: HDFS is used by its own protocol only; give what it stands for there, "
+            "hdfs://<name service or host:port>/<folder>"
         )
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
         raise CheckpointStorageError(
             f"checkpoint directory {location!r}: it can be a folder that driver and executors see as a POSIX path (a "
-            "local disk, NFS, a mounted volume; its URI is file:///data/checkpoints, say), or on an object store "
-            f"({', '.join(f'{scheme}://' for scheme in OBJECT_STORES)}), or where a distribution with an entry point "
+            "local disk, NFS, a mounted volume; its URI is file:///data/checkpoints, say), or on HDFS or an object "
+            f"store ({', '.join(f'{scheme}://' for scheme in REMOTE)}), or where a distribution with an entry point "
             f"{parts.scheme!r} in the group {CHECKPOINT_STORAGES.name!r} brings it"
         )
     if not parts.path.startswith("/") or "?" in location or "#" in location:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.common.config_values import duration
 from headrace.common.errors import CheckpointStorageError
 from headrace.storage.aws_profile import check_credentials
+from headrace.storage.hdfs_settings import is_of_hdfs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -175,7 +176,7 @@ def options_for(bucket: str, options: Mapping[str, str]) -> dict[str, str]:
     """The options that are not for another kind of store than that of a bucket; those for S3 without ``aws_``."""
     scheme = bucket.partition(":")[0]
     others = tuple(prefix for prefix, schemes in _FAMILIES.items() if scheme not in schemes)
-    mine = {key: value for key, value in options.items() if not key.startswith(others)}
+    mine = {key: value for key, value in options.items() if not key.startswith(others) and not is_of_hdfs(key)}
     if scheme not in _FAMILIES["aws_"]:
         return mine
     return {key.removeprefix("aws_"): value for key, value in mine.items()}

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import fnmatch
 import hashlib
-import io
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from headrace.storage.files import FileStatus, FileStore, has_wildcards, is_hidden
+from headrace.storage.fetched_stream import FetchedStream
+from headrace.storage.files import FileStatus, FileStore, has_wildcards, is_hidden, matches
 from headrace.storage.object_client import client, translated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    import io
+    from collections.abc import Iterator, Mapping
 
     from headrace.storage.object_client import Options
 
 _NANOS: Final = 1_000_000_000
-
-_FIRST_READ_BYTES: Final = 1 << 16
-_LARGEST_READ_BYTES: Final = 8 << 20
-"""How much is fetched at once, at first and when reading goes on and on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +39,7 @@ class ObjectFiles(FileStore):
         if self.is_pattern(path):
             fixed = next(number for number, part in enumerate(parts) if has_wildcards(part))
             pattern = parts[fixed:]
-            yield from self._listed("/".join(parts[:fixed]), lambda names: _matches(names, pattern))
+            yield from self._listed("/".join(parts[:fixed]), lambda names: matches(names, pattern))
             return
         found = self.status(path) if parts else None
         if found is not None:
@@ -72,7 +69,7 @@ class ObjectFiles(FileStore):
         status = self.status(path)
         if status is None:
             raise FileNotFoundError(2, "no such object", path)
-        return _ObjectStream(self, path, self._key(path), status.size)
+        return FetchedStream(path, status.size, partial(self.fetch, self._key(path)))
 
     def open_for_arrow(self, path: str) -> pa.NativeFile:
         return pa.PythonFile(self.open(path), mode="r")
@@ -116,71 +113,3 @@ class ObjectFiles(FileStore):
 
     def _client(self) -> Any:
         return client(self.bucket, self.options)
-
-
-class _ObjectStream(io.RawIOBase):
-    """An object's bytes, fetched as they are read: little at first, then more and more at a time."""
-
-    def __init__(self, files: ObjectFiles, path: str, key: str, size: int) -> None:
-        self._files = files
-        self._path = path
-        self._key = key
-        self._size = size
-        self._at = 0
-        self._start = 0
-        self._block = b""
-        self._ahead = _FIRST_READ_BYTES
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        return self._at
-
-    def readinto(self, buffer: Any, /) -> int:
-        view = memoryview(buffer).cast("B")
-        filled = 0
-        while filled < len(view) and self._at < self._size:
-            block = self._buffered(len(view) - filled)
-            view[filled : filled + len(block)] = block
-            filled += len(block)
-            self._at += len(block)
-        return filled
-
-    def _buffered(self, wanted: int) -> memoryview:
-        """Some of the next bytes, at most ``wanted``."""
-        within = self._at - self._start
-        if not 0 <= within < len(self._block):
-            goes_on = bool(self._block) and self._at == self._start + len(self._block)
-            self._ahead = min(2 * self._ahead, _LARGEST_READ_BYTES) if goes_on else _FIRST_READ_BYTES
-            length = min(max(wanted, self._ahead), self._size - self._at)
-            self._start, within = self._at, 0
-            self._block = self._files.fetch(self._key, self._at, length)
-            if len(self._block) != length:
-                raise OSError(5, f"the store gave {len(self._block)} bytes instead of {length}", self._path)
-        return memoryview(self._block)[within : within + wanted]
-
-
-def _matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Whether a pattern stands for an object, or for a folder that it is visible in.
-
-    Args:
-        names: the parts of the object's key.
-        pattern: the parts of the pattern, the first of which has wildcards.
-    """
-    if not pattern:
-        return not any(map(is_hidden, names))
-    if not names:
-        return False
-    if pattern[0] == "**":
-        return _matches(names, pattern[1:]) or (not is_hidden(names[0]) and _matches(names[1:], pattern))
-    if not has_wildcards(pattern[0]):
-        return names[0] == pattern[0] and _matches(names[1:], pattern[1:])
-    return not is_hidden(names[0]) and fnmatch.fnmatchcase(names[0], pattern[0]) and _matches(names[1:], pattern[1:])

@@ -9,26 +9,24 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import io
-import tempfile
 import uuid
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.errors import CheckpointStorageError
 from headrace.storage.object_client import NO_BUCKET, client, translated
-from headrace.storage.output import ContentDigest, OutputTree, StagedFile, is_put_together
+from headrace.storage.output import OutputTree, is_put_together
+from headrace.storage.spooled_file import SpooledFile
 
 if TYPE_CHECKING:
+    import io
     from collections.abc import Iterable, Iterator
 
     from headrace.storage.object_client import Options
+    from headrace.storage.output import StagedFile
 
 _MARK: Final = "owner"
 """The object that says that an area is its committer's."""
-
-_IN_MEMORY_BYTES: Final = 8 << 20
-"""A chunk up to this size is held in memory until it is sent, a larger one in an unnamed temporary file."""
 
 _BLOCK_BYTES: Final = 4 << 20
 _SINGLE_PUT_BYTES: Final = 16 << 20
@@ -70,7 +68,7 @@ class ObjectOutput(OutputTree):
         )
 
     def stage(self, folder: str, name: str) -> StagedFile:
-        return _SpooledFile(self)
+        return SpooledFile(self.put)
 
     def open_area(self, area: str) -> None:
         self._put(f"{area}/{_MARK}", b"")
@@ -87,7 +85,7 @@ class ObjectOutput(OutputTree):
 
     def put_together(self, area: str, name: str, blocks: Iterable[bytes]) -> None:
         path = f"{area}/{name}"
-        file = _SpooledFile(self)
+        file = SpooledFile(self.put)
         try:
             for block in blocks:
                 file.write(block)
@@ -205,35 +203,3 @@ class ObjectOutput(OutputTree):
 
     def _client(self) -> Any:
         return client(self.bucket, self.options)
-
-
-class _SpooledFile(StagedFile):
-    """What is sent when it is kept, since its name follows from its content."""
-
-    def __init__(self, tree: ObjectOutput) -> None:
-        self._tree = tree
-        self._digest = ContentDigest()
-        self._size = 0
-        self._spool: Any = tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES)  # noqa: SIM115
-
-    def write(self, data: object, /) -> int:
-        view = memoryview(cast("bytes", data)).cast("B")
-        if not self._spool.closed:
-            self._digest.update(view)
-            self._spool.write(view)
-            self._size += view.nbytes
-        return view.nbytes
-
-    def tell(self) -> int:
-        return self._size
-
-    def finish(self) -> tuple[int, str]:
-        return self._size, self._digest.text()
-
-    def keep(self, path: str) -> None:
-        self._spool.seek(0)
-        self._tree.put(path, self._spool, self._size)
-        self._spool.close()
-
-    def discard(self) -> None:
-        self._spool.close()

@@ -13,17 +13,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
-
-from headrace.storage.folder import Folder, Log, MappedFile, checked_name
+from headrace.storage.fetched_files import PIECE, FetchedFiles
+from headrace.storage.folder import Folder, checked_name
 from headrace.storage.object_client import NO_BUCKET, client, translated
-from headrace.storage.object_maps import PIECE, WHOLE_BYTES, RangedFiles, WrittenFiles
-from headrace.storage.segments import Segments, segment
+from headrace.storage.segments import SegmentedLog, Segments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from typing_extensions import Buffer
+
+    from headrace.storage.folder import Log, MappedFile
 
 _TRIES: Final = 2
 """How often a file is tried to be created whose put was sent, but not answered: the store's client cannot tell one that
@@ -37,8 +37,7 @@ _MARK: Final = "writer"
 _SINGLE_PUT_BYTES: Final = 16 << 20
 """What is larger is sent in several parts, without a copy of the whole."""
 
-_written = WrittenFiles()
-_ranged = RangedFiles()
+_fetched = FetchedFiles()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +114,12 @@ class ObjectFolder(Folder):
 
         views = [memoryview(chunk).cast("B") for chunk in chunks]
         size = sum(view.nbytes for view in views)
-        self._forget(name)
+        _fetched.forget((self, name))
         with translated(self.locate(name), NO_BUCKET):
             if size <= _SINGLE_PUT_BYTES:
                 content = b"".join(views)
                 obstore.put(self._store(), self._key(name), content, use_multipart=False)
-                _written.keep((self, name), content)
+                _fetched.written.keep((self, name), content)
             else:
                 obstore.put(self._store(), self._key(name), iter(views))
 
@@ -147,17 +146,7 @@ class ObjectFolder(Folder):
             return b""
 
     def map(self, name: str) -> MappedFile:
-        kept = _written.take((self, name))
-        if kept is not None:
-            return MappedFile(pa.py_buffer(kept))
-        ranged = _ranged.find((self, name))
-        if ranged is not None:
-            return ranged
-        size, start = self._beginning(name)
-        if size > WHOLE_BYTES:
-            return _ranged.open((self, name), size, start, partial(self._stream, name))
-        rest = self._stream(name, len(start), size) if size > len(start) else ()
-        return MappedFile(pa.py_buffer(b"".join([start, *rest])))
+        return _fetched.map((self, name), partial(self._beginning, name), partial(self._stream, name))
 
     def _beginning(self, name: str) -> tuple[int, bytes]:
         """The size of a file, and its first piece."""
@@ -209,7 +198,7 @@ class ObjectFolder(Folder):
     def remove(self, name: str) -> bool:
         import obstore
 
-        self._forget(name)
+        _fetched.forget((self, name))
         try:
             with translated(self.locate(name)):
                 obstore.delete(self._store(), self._key(name))
@@ -222,7 +211,7 @@ class ObjectFolder(Folder):
 
         keys = [self._key(name) for name in names]
         for name in names:
-            self._forget(name)
+            _fetched.forget((self, name))
         try:
             with translated(str(self)):
                 obstore.delete(self._store(), keys)
@@ -236,10 +225,7 @@ class ObjectFolder(Folder):
         return []
 
     def start_log(self, name: str) -> Log:
-        segments = self.folder(name)
-        if not segments.create(segment(0), b""):
-            raise FileExistsError(errno.EEXIST, "there is such a log", str(segments))
-        return _SegmentedLog(name, segments)
+        return SegmentedLog(name, self.folder(name))
 
     def read_log(self, name: str, length: int) -> bytes:
         segments = Segments(self.folder(name))
@@ -250,10 +236,6 @@ class ObjectFolder(Folder):
         segments = Segments(self.folder(name))
         segments.remove()
         return bool(segments.names) or (self.size(name) is not None and self.remove(name))
-
-    def _forget(self, name: str) -> None:
-        _written.take((self, name))
-        _ranged.forget((self, name))
 
     @contextlib.contextmanager
     def _reading(self, name: str) -> Iterator[None]:
@@ -279,31 +261,3 @@ class ObjectFolder(Folder):
 
     def _store(self) -> Any:
         return client(self.bucket, self.options)
-
-
-class _SegmentedLog(Log):
-    """A log whose every durable piece is an object, named by its number; the first is empty and claims the name."""
-
-    def __init__(self, name: str, segments: ObjectFolder) -> None:
-        self.name = name
-        self.size = 0
-        self._segments = segments
-        self._number = 0
-        self._waiting: list[bytes] = []
-
-    def append(self, data: bytes) -> None:
-        self._waiting.append(data)
-        self.size += len(data)
-
-    def make_durable(self) -> None:
-        content = b"".join(self._waiting)
-        if not content:
-            return
-        self._number += 1
-        if not self._segments.create(segment(self._number), content):
-            where = self._segments.locate(segment(self._number))
-            raise OSError(errno.EEXIST, "somebody else has written to the log", where)
-        self._waiting = []
-
-    def close(self) -> None:
-        """Nothing is held open."""

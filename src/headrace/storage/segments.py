@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
+
+from headrace.storage.folder import Log
 
 if TYPE_CHECKING:
     from headrace.storage.folder import Folder
@@ -52,3 +55,42 @@ class Segments:
         """Remove them; the first, which holds the name, comes last."""
         self._folder.remove_all(self.names[1:])
         self._folder.remove_all(self.names[:1])
+
+
+class SegmentedLog(Log):
+    """A log whose every durable piece is a file, named by its number; the first is empty and claims the name.
+
+    Args:
+        name: its name.
+        folder: where the segments are.
+
+    Raises:
+        FileExistsError: when there is such a log.
+        OSError: when it cannot be created.
+    """
+
+    def __init__(self, name: str, folder: Folder) -> None:
+        if not folder.create(segment(0), b""):
+            raise FileExistsError(errno.EEXIST, "there is such a log", str(folder))
+        self.name = name
+        self.size = 0
+        self._folder = folder
+        self._number = 0
+        self._waiting: list[bytes] = []
+
+    def append(self, data: bytes) -> None:
+        self._waiting.append(data)
+        self.size += len(data)
+
+    def make_durable(self) -> None:
+        content = b"".join(self._waiting)
+        if not content:
+            return
+        self._number += 1
+        if not self._folder.create(segment(self._number), content):
+            where = self._folder.locate(segment(self._number))
+            raise OSError(errno.EEXIST, "somebody else has written to the log", where)
+        self._waiting = []
+
+    def close(self) -> None:
+        """Nothing is held open."""

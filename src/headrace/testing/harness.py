@@ -36,6 +36,7 @@ from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.common.constants import MAX_WATERMARK, NO_TIMESTAMP
 from headrace.common.errors import InvalidProgramError
+from headrace.common.tracebacks import hides_engine
 from headrace.common.typeinfo import Types
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.streams.data_stream import DataStream
@@ -101,6 +102,7 @@ class JobHarness:
         env: the environment, for ``build``.
     """
 
+    @hides_engine
     def __init__(
         self,
         build: Callable[[JobHarness], object],
@@ -238,6 +240,7 @@ class JobHarness:
         """What the clock shows."""
         return self._clock.now()
 
+    @hides_engine
     def run_epoch(self) -> None:
         """Let the job work on everything that was pushed since the last time, and fire all timers that are due.
 
@@ -261,6 +264,7 @@ class JobHarness:
         self._feed(source, split)
         self._source(source)[0].feeds[str(split)].is_finished = True
 
+    @hides_engine
     def finish(self) -> None:
         """End all sources and run the job to its end: every window and every event-time timer fires.
 
@@ -275,11 +279,13 @@ class JobHarness:
             self._run()
         self._manager.complete_commits()
 
+    @hides_engine
     def checkpoint(self) -> Checkpoint:
         """The state of the job as it is now, after what was pushed; the job can go on."""
         self.run_epoch()
         return Checkpoint(self._folder)
 
+    @hides_engine
     def close(self) -> None:
         """Close the functions of the job and remove its files."""
         if self._is_open:
@@ -287,10 +293,12 @@ class JobHarness:
             self._manager.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
+    @hides_engine
     def __enter__(self) -> Self:
         self._open()
         return self
 
+    @hides_engine
     def __exit__(self, *_: object) -> None:
         self.close()
 
@@ -310,6 +318,7 @@ class JobHarness:
         start, self._taken[sink] = self._taken.get(sink, 0), len(results)
         return results[start:]
 
+    @hides_engine
     def watermark(self, source: str) -> int | None:
         """The event time of a source: that of its slowest split which is not idle; None at the end of input."""
         self._open()

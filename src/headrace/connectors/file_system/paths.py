@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from headrace.common.errors import InfrastructureError, InvalidProgramError, UnsupportedOperationError
+from headrace.storage import locations
 from headrace.storage.files import shown
-from headrace.storage.locations import OBJECT_STORES, bucket_of, complete_options, open_files
-from headrace.storage.object_output import ObjectOutput
-from headrace.storage.posix_output import PosixOutput
+from headrace.storage.locations import HDFS, OBJECT_STORES, REMOTE, bucket_of, open_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -23,10 +22,11 @@ if TYPE_CHECKING:
 _URI = re.compile(r"([a-z][a-z0-9+.-]+):(/.*)", re.IGNORECASE | re.DOTALL)
 _PATH_OF_FILE_URI = re.compile(r"(?://(?:localhost)?)?(/(?!/).*)", re.IGNORECASE | re.DOTALL)
 _OBJECT = re.compile(r"//([^/]+)(/.*)?", re.DOTALL)
+_PATH_OF_HDFS_URI = re.compile(r"//([^/]*)(/.*)", re.DOTALL)
 
 
 def resolved(path: str | os.PathLike[str]) -> str:
-    """The absolute path, or the URI on an object store, that ``path`` means.
+    """The absolute path, or the URI on a remote storage, that ``path`` means.
 
     Raises:
         UnsupportedOperationError: when it is on another file system.
@@ -38,11 +38,13 @@ def resolved(path: str | os.PathLike[str]) -> str:
         scheme = uri[1].lower()
         if scheme in OBJECT_STORES and (key := _OBJECT.fullmatch(uri[2])) is not None:
             return "/".join(filter(None, [bucket_of(scheme, key[1]), (key[2] or "").strip("/")]))
+        if scheme == HDFS and (place := _PATH_OF_HDFS_URI.fullmatch(uri[2])) is not None:
+            return f"{HDFS}://{place[1]}{os.path.normpath('/' + place[2].lstrip('/'))}"
         # ``?`` and ``#`` are characters of the path, as those who write patterns expect: a file has no query.
         local = _PATH_OF_FILE_URI.fullmatch(uri[2]) if scheme == "file" else None
         if local is None:
             raise UnsupportedOperationError(
-                f"{text}: files are read and written on POSIX paths and object stores ({', '.join(OBJECT_STORES)}). "
+                f"{text}: files are read and written on POSIX paths, HDFS and object stores ({', '.join(REMOTE)}). "
                 "Mount the file system, or let Spark read it as a DataFrame and use that as the source"
             )
         text = unquote(local[1], errors="surrogateescape")
@@ -54,19 +56,17 @@ def open_output(path: str, options: Mapping[str, str]) -> OutputTree:
 
     Args:
         path: as :func:`resolved` gives it.
-        options: how object stores are reached.
+        options: how storages are reached.
 
     Raises:
         CheckpointStorageError: when the options do not fit.
     """
-    bucket = _bucket(path)
-    if not bucket:
-        return PosixOutput(Path(path))
-    return ObjectOutput(bucket, path[len(bucket) :].strip("/"), complete_options(bucket, options))
+    place = _place(path)
+    return locations.open_output(place, path[len(place) :], options)
 
 
-def _bucket(path: str) -> str:
-    """The URL of the bucket in which a path is; empty for a POSIX path."""
+def _place(path: str) -> str:
+    """The URL of the bucket or name service in which a path is; empty for a POSIX path."""
     if path.startswith("/"):
         return ""
     scheme, _, rest = path.partition("://")
@@ -78,7 +78,7 @@ class InputPaths:
 
     Args:
         paths: files, folders and patterns, as :func:`resolved` gives them.
-        options: how object stores are reached.
+        options: how storages are reached.
     """
 
     def __init__(self, paths: Iterable[str], options: Mapping[str, str]) -> None:
@@ -88,7 +88,7 @@ class InputPaths:
 
     def store_of(self, path: str) -> FileStore:
         """Where a file is that a path stands for."""
-        place = _bucket(path)
+        place = _place(path)
         if place not in self._stores:
             self._stores[place] = open_files(place, self._options)
         return self._stores[place]

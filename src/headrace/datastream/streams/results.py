@@ -7,6 +7,7 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Generic, Self
 
+from headrace.common.tracebacks import hides_engine
 from headrace.common.type_variables import T, T_co
 from headrace.connectors.collect import CollectSink
 from headrace.connectors.source import Boundedness
@@ -141,6 +142,7 @@ class CloseableIterator(Generic[T_co]):
     def __iter__(self) -> Self:
         return self
 
+    @hides_engine
     def __next__(self) -> T_co:
         record: Any = next(self._records, _NO_RECORD)
         while record is _NO_RECORD:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headrace.common import errors
+from headrace.common.tracebacks import program_lines, shows_all
 from headrace.operators.user_code import text_of
 
 if TYPE_CHECKING:
@@ -43,11 +44,13 @@ class TaskFailure:
         error: name of the class in :mod:`headrace.common.errors`.
         message: what was wrong, where, and what to do.
         details: the traceback inside the task.
+        program: the part of it that is the program's own, when that says more than the message.
     """
 
     error: str
     message: str
     details: str
+    program: str
 
     @staticmethod
     def of(error: BaseException, state: Folder) -> TaskFailure:
@@ -62,10 +65,15 @@ class TaskFailure:
         message = text_of(error) or type(error).__name__
         if isinstance(error, errors.StateCorruptedError):
             message += _HOW_TO_REPAIR.format(state)
-        return TaskFailure(kind, message, details)
+        program = details
+        if isinstance(error, errors.HeadraceError):
+            program = program_lines(error.__cause__) if error.__cause__ else ""
+        return TaskFailure(kind, message, details, program)
 
     def to_error(self) -> errors.HeadraceError:
         """The error, to be raised in the driver."""
         error: errors.HeadraceError = getattr(errors, self.error)(self.message)
-        error.add_note(f"in the task:\n{self.details.rstrip()}")
+        note = self.details if shows_all() else self.program
+        if note:
+            error.add_note(f"in the task:\n{note.rstrip()}")
         return error

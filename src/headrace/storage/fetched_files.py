@@ -1,4 +1,4 @@
-"""State files of an object store in this process: small ones whole, of large ones the pieces that were touched."""
+"""State files of a remote store in this process: small ones whole, of large ones the pieces that were touched."""
 
 from __future__ import annotations
 
@@ -202,3 +202,41 @@ class WrittenFiles:
             content = self._files.pop(key, None)
             self._size -= len(content or b"")
             return content
+
+
+class FetchedFiles:
+    """The state files of one kind of store in this process."""
+
+    def __init__(self) -> None:
+        self.written = WrittenFiles()
+        self.ranged = RangedFiles()
+
+    def forget(self, key: FileKey) -> None:
+        """A file is removed or written anew."""
+        self.written.take(key)
+        self.ranged.forget(key)
+
+    def map(
+        self,
+        key: FileKey,
+        beginning: Callable[[], tuple[int, bytes]],
+        stream: Callable[[int, int], Iterable[Buffer]],
+    ) -> MappedFile:
+        """A file's bytes.
+
+        Args:
+            key: the file.
+            beginning: fetches its first piece, all of it where it is smaller, and tells its size.
+            stream: as with :class:`RangedFile`.
+        """
+        kept = self.written.take(key)
+        if kept is not None:
+            return MappedFile(pa.py_buffer(kept))
+        ranged = self.ranged.find(key)
+        if ranged is not None:
+            return ranged
+        size, start = beginning()
+        if size > WHOLE_BYTES:
+            return self.ranged.open(key, size, start, stream)
+        rest = stream(len(start), size) if size > len(start) else ()
+        return MappedFile(pa.py_buffer(b"".join([start, *rest])))

@@ -1,0 +1,100 @@
+"""How much of a traceback is shown: the lines of the program, or all with ``HEADRACE_TRACEBACK=full``.
+
+A message of headrace names operator, line and record. The calls inside headrace that led to it say nothing more to the
+author of a program, and are many.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sysconfig
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Final, ParamSpec, TypeVar
+
+from headrace.common.call_site import is_of_headrace
+from headrace.common.errors import HeadraceError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+VARIABLE: Final = "HEADRACE_TRACEBACK"
+"""Environment variable; ``full`` shows everything."""
+
+_NOT_THE_PROGRAM: Final = (sysconfig.get_path("stdlib"), "<frozen ")
+
+
+def shows_all() -> bool:
+    """Whether whoever runs the program wants to see everything."""
+    return os.environ.get(VARIABLE, "").lower() == "full"
+
+
+@contextmanager
+def showing_all(is_wanted: bool) -> Iterator[None]:
+    """Show everything for a while, if that is wanted."""
+    before = os.environ.get(VARIABLE)
+    if is_wanted:
+        os.environ[VARIABLE] = "full"
+    try:
+        yield
+    finally:
+        if is_wanted and before is None:
+            del os.environ[VARIABLE]
+        elif is_wanted and before is not None:
+            os.environ[VARIABLE] = before
+
+
+def hides_engine(function: Callable[P, R]) -> Callable[P, R]:
+    """Let errors of headrace leave a function with the lines of the program alone."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except HeadraceError as error:
+            if not shows_all():
+                _trim(error)
+            raise
+
+    return call
+
+
+def program_lines(error: BaseException) -> str:
+    """The traceback of an error and its causes with the lines of the program alone; empty when that is one at most."""
+    told = traceback.TracebackException.from_exception(error)
+    found: list[traceback.FrameSummary] = []
+    part: traceback.TracebackException | None = told
+    while part is not None:
+        kept = [frame for frame in part.stack if _is_of_the_program(frame.filename)]
+        part.stack = traceback.StackSummary.from_list(kept)
+        found += kept
+        part = part.__cause__ or part.__context__
+    return "".join(told.format()) if len(found) > 1 else ""
+
+
+def _trim(error: BaseException) -> None:
+    current: BaseException | None = error
+    seen: set[int] = set()
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        current.__traceback__ = _of_the_program(current.__traceback__)
+        current = current.__cause__ or current.__context__
+
+
+def _of_the_program(trace: TracebackType | None) -> TracebackType | None:
+    kept: list[TracebackType] = []
+    while trace is not None:
+        if _is_of_the_program(trace.tb_frame.f_code.co_filename):
+            kept.append(trace)
+        trace = trace.tb_next
+    found: TracebackType | None = None
+    for one in reversed(kept):
+        found = TracebackType(found, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    return found
+
+
+def _is_of_the_program(file: str) -> bool:
+    return not (is_of_headrace(file) or "site-packages" in file or file.startswith(_NOT_THE_PROGRAM))

@@ -1,0 +1,194 @@
+"""The connection of this process to a name service: its client, how long it waits, and what its errors mean."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import re
+import threading
+from concurrent.futures import Future, wait
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.common.errors import CheckpointStorageError
+from headrace.storage.hdfs_settings import FAMILY, KEYTAB, PRINCIPAL, TICKET_CACHE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+Settings = tuple[tuple[str, str], ...]
+
+DEADLINE_SECONDS: Final = 60.0
+"""How long one request may take. The client itself waits without end for a name node that does not answer."""
+
+_NAME_NODES: Final = "dfs.ha.namenodes."
+
+_RPC_ERROR: Final = re.compile(r'(?:Fatal)?RPCError\("(?:[a-z]+\.)*([A-Za-z$]+)", "(.*?)(?:\\n\\tat |"\)$)', re.DOTALL)
+"""The class of Java's exception, and what it says, without its stack."""
+
+_ERRNO: Final = {
+    "AccessControlException": errno.EACCES,
+    "DSQuotaExceededException": errno.EDQUOT,
+    "NSQuotaExceededException": errno.EDQUOT,
+    "ParentNotDirectoryException": errno.ENOTDIR,
+    "PathIsNotEmptyDirectoryException": errno.ENOTEMPTY,
+}
+_ERRNO_OF_KINDS: Final[tuple[tuple[type[OSError], int], ...]] = (
+    (FileNotFoundError, errno.ENOENT),
+    (FileExistsError, errno.EEXIST),
+    (ConnectionResetError, errno.ECONNRESET),
+    (BrokenPipeError, errno.EPIPE),
+    (ConnectionAbortedError, errno.ECONNABORTED),
+)
+_NEVER: Final = ("InvalidPathException", "UnsupportedOperationException")
+_NEVER_OF_CLIENT: Final = ("InvalidArgument", "InvalidPath", "UrlParseError", "UnsupportedFeature")
+"""What would go wrong again."""
+
+_DISCONNECTED: Final = "disconnected"
+"""What the client says, besides errors of the system, when a connection has broken."""
+
+_PANIC: Final = "PanicException"
+"""What the client raises when it breaks down; the class is nowhere to be imported from, and no Exception."""
+
+
+class Connection:
+    """A client of a name service that does not wait for ever.
+
+    Each request has a thread of its own, since the client cannot be told when to give up. The thread of a request that
+    is given up stays until the system reports that the connection is gone; it keeps no process from ending.
+
+    Args:
+        authority: the URI of the name service.
+        settings: how to reach it.
+
+    Raises:
+        CheckpointStorageError: when the library is missing, or a setting is wrong.
+    """
+
+    def __init__(self, authority: str, settings: Settings) -> None:
+        self._authority = authority
+        self._settings = dict(settings)
+        self._lock = threading.Lock()
+        self._client = _new_client(authority, self._settings)
+
+    def ask(self, where: str, request: Callable[[Any], Any]) -> Any:
+        """The answer to a request that may be sent twice: once more when the connection breaks.
+
+        Args:
+            where: what it is about.
+            request: makes it, with the client, and waits for the answer.
+
+        Raises:
+            CheckpointStorageError: when it would go wrong again.
+            OSError: for whatever may pass. It may have been done all the same, or be done later.
+        """
+        try:
+            return self.ask_once(where, request)
+        except ConnectionError:
+            return self.ask_once(where, request)
+
+    def ask_once(self, where: str, request: Callable[[Any], Any]) -> Any:
+        """The answer to a request that is sent once; arguments and errors as with :meth:`ask`."""
+        client = self._client
+        answer: Future[Any] = Future()
+        threading.Thread(target=_answer, args=(request, client, answer), name="headrace-hdfs", daemon=True).start()
+        if not wait([answer], DEADLINE_SECONDS).done:
+            self._turn_away_from(client)
+            raise OSError(errno.ETIMEDOUT, f"no answer within {DEADLINE_SECONDS:.0f} s", where)
+        with translated(where):
+            return answer.result()
+
+    def _turn_away_from(self, client: Any) -> None:
+        """Begin anew, with the next name node first."""
+        with self._lock:
+            if client is not self._client:
+                return
+            for key, value in self._settings.items():
+                if key.startswith(_NAME_NODES):
+                    first, _, rest = value.partition(",")
+                    self._settings[key] = f"{rest},{first}" if rest else first
+            self._client = _new_client(self._authority, self._settings)
+
+
+@lru_cache(maxsize=8)
+def connection(authority: str, settings: Settings) -> Connection:
+    """This process's connection to a name service; arguments and errors as with :class:`Connection`."""
+    return Connection(authority, settings)
+
+
+def _answer(request: Callable[[Any], Any], client: Any, answer: Future[Any]) -> None:
+    try:
+        answer.set_result(request(client))
+    except BaseException as error:
+        answer.set_exception(error)
+
+
+def _new_client(authority: str, settings: dict[str, str]) -> Any:
+    try:
+        from hdfs_native import Client
+    except ImportError as error:
+        raise CheckpointStorageError(
+            f"{authority}: HDFS needs a library that is not installed: pip install 'headrace[hdfs]', on executors too"
+        ) from error
+    config = {key: value for key, value in settings.items() if not key.startswith(FAMILY)}
+    is_named = bool(authority.partition("://")[2])
+    try:
+        client = Client(
+            authority if is_named else None,  # the one of fs.defaultFS
+            config,
+            kerberos_principal=settings.get(PRINCIPAL),
+            kerberos_keytab=settings.get(KEYTAB),
+            kerberos_cache=settings.get(TICKET_CACHE),
+        )
+        # What is around it closes files when they are forgotten, which is a request that waits without end.
+        return client.inner
+    except Exception as error:  # it has no class of its own for what is wrong with a setting
+        raise CheckpointStorageError(f"{authority} cannot be reached with these settings: {_told(error)}") from error
+
+
+@contextlib.contextmanager
+def translated(where: str) -> Iterator[None]:
+    """Has errors of the client be those of the system.
+
+    Args:
+        where: what it was about.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise OSError(_errno_of(error), _told(error), where) from error
+    except RuntimeError as error:
+        raise _of_rpc(error, where) from error
+    except UnicodeEncodeError as error:
+        raise CheckpointStorageError(f"{where!r}: HDFS's names are text, which this is not") from error
+    except BaseException as error:
+        if type(error).__name__ != _PANIC:
+            raise
+        raise OSError(errno.EIO, f"the client of HDFS has broken down ({_told(error)})", where) from error
+
+
+def _errno_of(error: OSError) -> int:
+    """The number of an error to which the client gives none."""
+    if _DISCONNECTED in str(error):
+        return errno.ECONNRESET
+    if error.errno is not None:
+        return error.errno
+    return next((code for kind, code in _ERRNO_OF_KINDS if isinstance(error, kind)), errno.EIO)
+
+
+def _of_rpc(error: RuntimeError, where: str) -> OSError:
+    """What an error of the name node is, or one of the client about what it was given."""
+    said = _RPC_ERROR.match(str(error))
+    if said is None:
+        if str(error).startswith(_NEVER_OF_CLIENT):
+            return CheckpointStorageError(f"{where}: {_told(error)}")
+        return OSError(errno.EIO, _told(error), where)
+    kind, text = said[1], said[2].replace('\\"', '"')
+    if kind in _NEVER:
+        return CheckpointStorageError(f"{where}: {kind}: {text}")
+    return OSError(_ERRNO.get(kind, errno.EIO), f"{kind}: {text}", where)
+
+
+def _told(error: BaseException) -> str:
+    """What an error says, without Java's stack."""
+    return str(error).partition("\n")[0]

@@ -1,0 +1,140 @@
+"""What leaves headrace shows the lines of the program; ``HEADRACE_TRACEBACK=full`` shows all."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+import pytest
+
+from headrace.common import Configuration, Types
+from headrace.common.errors import CommitRefusedError, UserFunctionError
+from headrace.common.tracebacks import VARIABLE, hides_engine, program_lines, showing_all, shows_all
+from headrace.datastream import StreamExecutionEnvironment
+from headrace.testing import JobHarness
+
+
+@pytest.fixture(autouse=True)
+def usual(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+
+
+def environment() -> StreamExecutionEnvironment:
+    configuration = Configuration.from_dict({"headrace.runtime": "local", "parallelism.default": "1"})
+    return StreamExecutionEnvironment.get_execution_environment(configuration)
+
+
+def inverse(value: Any) -> Any:
+    return _divided(1, value)
+
+
+def _divided(one: Any, other: Any) -> Any:
+    return one // other
+
+
+def execute() -> None:
+    env = environment()
+    env.from_collection([0]).map(inverse).print()
+    env.execute()
+
+
+def wait_for_the_client() -> None:
+    env = environment()
+    env.from_collection([0]).map(inverse).print()
+    env.execute_async().get_job_execution_result().result()
+
+
+def collect() -> None:
+    with environment().from_collection([0]).map(inverse).execute_and_collect() as results:
+        list(results)
+
+
+def drive_a_harness() -> None:
+    def build(job: JobHarness) -> None:
+        job.add_sink("out", job.add_source("in", Types.LONG()).map(inverse))
+
+    with JobHarness(build) as job:
+        job.push("in", 0)
+        job.run_epoch()
+
+
+BOUNDARIES = [execute, wait_for_the_client, collect, drive_a_harness]
+
+
+def failure_of(work: Any) -> UserFunctionError:
+    with pytest.raises(UserFunctionError) as failure:
+        work()
+    return failure.value
+
+
+@pytest.mark.parametrize("work", BOUNDARIES)
+def test_a_failure_shows_the_lines_of_the_program_alone(work: Any) -> None:
+    error = failure_of(work)
+    text = "".join(traceback.format_exception(error))
+    files = {frame.filename for frame in traceback.extract_tb(error.__traceback__)}
+    assert files == {__file__}
+    assert "src/headrace" not in text
+    assert "in inverse\n" in text
+    assert "in _divided\n" in text
+    assert text.count("ZeroDivisionError") == 2
+
+
+@pytest.mark.parametrize("work", BOUNDARIES)
+def test_all_of_it_when_that_is_wanted(work: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "full")
+    text = "".join(traceback.format_exception(failure_of(work)))
+    assert "in raise_reported\n" in text
+    assert "operators/stateless.py" in text
+
+
+def test_a_notebook_shows_the_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = failure_of(execute)
+    assert error._render_traceback_() == f"UserFunctionError: {error}".splitlines()
+    monkeypatch.setenv(VARIABLE, "FULL")
+    assert error._render_traceback_()[0] == "Traceback (most recent call last):"
+
+
+def test_causes_are_trimmed_as_well() -> None:
+    error = CommitRefusedError("gone")
+
+    @hides_engine
+    def commit() -> None:
+        try:
+            raise OSError("away")
+        except OSError as away:
+            raise error from away
+
+    with pytest.raises(CommitRefusedError) as refused:
+        commit()
+    assert isinstance(refused.value.__cause__, OSError)
+    assert [frame.name for frame in refused.traceback][-1:] == ["commit"]
+
+
+def test_what_is_no_error_of_headrace_keeps_every_line() -> None:
+    @hides_engine
+    def fail() -> None:
+        _divided(1, 0)
+
+    with pytest.raises(ZeroDivisionError) as failure:
+        fail()
+    assert [entry.name for entry in failure.traceback][1:] == ["call", "fail", "_divided"]
+
+
+def test_one_line_of_the_program_is_in_the_message_already() -> None:
+    with pytest.raises(ZeroDivisionError) as failure:
+        _divided(1, 0)
+    assert "in _divided\n" in program_lines(failure.value)
+    assert failure.value.__traceback__ is not None
+    assert program_lines(failure.value.with_traceback(failure.value.__traceback__.tb_next)) == ""
+
+
+def test_showing_all_is_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    with showing_all(False):
+        assert not shows_all()
+    with showing_all(True):
+        assert shows_all()
+    assert not shows_all()
+    monkeypatch.setenv(VARIABLE, "some")
+    with showing_all(True):
+        assert shows_all()
+    assert not shows_all()

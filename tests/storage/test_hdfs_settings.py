@@ -1,0 +1,172 @@
+"""How HDFS is reached: Hadoop's files, keys of the configuration, and what is told when it does not work."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from headrace.common import Configuration
+from headrace.common.durable import Permissions
+from headrace.common.errors import CheckpointStorageError
+from headrace.connectors.file_system.paths import resolved
+from headrace.storage import hdfs_connection
+from headrace.storage.hdfs_connection import translated
+from headrace.storage.hdfs_settings import complete_settings
+from headrace.storage.locations import hdfs_folder, open_storage, options_for_tasks
+from headrace.storage.object_client import options_for
+
+SITE = """<?xml version="1.0"?>
+<configuration>
+  <property><name>dfs.nameservices</name><value> prod </value></property>
+  <property><name>dfs.ha.namenodes.prod</name><value>nn1,nn2</value></property>
+  <property><name>dfs.datanode.data.dir</name><value>/data</value></property>
+  <property><name>hadoop.security.credential.provider.path</name><value>jceks://secret</value></property>
+</configuration>
+"""
+
+
+@pytest.fixture(autouse=True)
+def _no_hadoop(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HADOOP_CONF_DIR", "HADOOP_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def conf_dir(tmp_path: Path) -> Path:
+    (tmp_path / "hdfs-site.xml").write_text(SITE)
+    (tmp_path / "core-site.xml").write_text(
+        "<configuration><property><name>fs.defaultFS</name><value>hdfs://prod</value></property></configuration>"
+    )
+    return tmp_path
+
+
+OF_FILES = {"dfs.nameservices": "prod", "dfs.ha.namenodes.prod": "nn1,nn2", "fs.defaultFS": "hdfs://prod"}
+
+
+def test_hadoops_files_are_read_as_far_as_they_say_how_to_get_there(
+    conf_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without = complete_settings({})
+    assert complete_settings({"hdfs_conf_dir": str(conf_dir)}) == without | OF_FILES
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(conf_dir))
+    assert complete_settings({}) == without | OF_FILES
+    assert complete_settings({"fs.defaultFS": "hdfs://other", "endpoint": "x"})["fs.defaultFS"] == "hdfs://other"
+
+
+def test_tasks_are_told_what_the_drivers_files_say(conf_dir: Path) -> None:
+    told = options_for_tasks({"hdfs_conf_dir": str(conf_dir), "region": "eu-west-1"})
+    assert told.items() >= OF_FILES.items()
+    assert "hdfs_conf_dir" not in told
+    assert complete_settings(told).items() >= OF_FILES.items()
+    assert not any(key.startswith(("dfs.", "fs.", "hdfs_")) for key in options_for("s3://", told))
+
+
+def test_keys_of_the_configuration() -> None:
+    configuration = Configuration()
+    for key, value in {
+        "spark.hadoop.dfs.nameservices": "theirs",
+        "spark.hadoop.dfs.ha.namenodes.Prod_1": "nn-1",
+        "spark.hadoop.fs.s3a.access.key": "id",
+        "headrace.storage.dfs.nameservices": "ours",
+        "headrace.storage.hdfs-kerberos-keytab": "/k",
+    }.items():
+        configuration.set_string(key, value)
+    configuration.validate()
+    assert configuration.storage_options() == {
+        "dfs.nameservices": "ours",
+        "dfs.ha.namenodes.Prod_1": "nn-1",
+        "hdfs_kerberos_keytab": "/k",
+        "aws_access_key_id": "id",
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"hdfs_kerberos_keytap": "x"},
+            r"hdfs-kerberos-keytap is not .* did you mean headrace.storage.hdfs-kerberos-keytab",
+        ),
+        ({"hdfs_conf_dir": "/there/is/none"}, "hdfs-conf-dir: there is no /there/is/none/core-site.xml"),
+        ({"hdfs_kerberos_keytab": "/k", "fs.defaultFS": "hdfs://a:1"}, "principal is required"),
+        ({}, "No fs.defaultFS setting found"),
+    ],
+)
+def test_what_cannot_be_right(options: dict[str, str], message: str) -> None:
+    pytest.importorskip("hdfs_native")
+    with pytest.raises(CheckpointStorageError, match=message):
+        open_storage("hdfs:///jobs/one", options=options)
+
+
+def test_damaged_files_are_named(conf_dir: Path) -> None:
+    (conf_dir / "hdfs-site.xml").write_text("<configuration>")
+    with pytest.raises(CheckpointStorageError, match=r"cannot be read: .*hdfs-site\.xml: no element found"):
+        complete_settings({"hdfs_conf_dir": str(conf_dir)})
+
+
+@pytest.mark.parametrize(
+    ("location", "shown"),
+    [
+        ("hdfs://prod/jobs/one", "hdfs://prod/jobs/one"),
+        ("HDFS://host:8020/a/", "hdfs://host:8020/a"),
+        ("hdfs:///a%20b", "hdfs:///a%20b"),
+    ],
+)
+def test_locations(location: str, shown: str) -> None:
+    pytest.importorskip("hdfs_native")
+    options = {"fs.defaultFS": "hdfs://host:1", "dfs.ha.namenodes.prod": "a", "dfs.namenode.rpc-address.prod.a": "h:1"}
+    folder = hdfs_folder(location, Permissions.GROUP, options)
+    assert str(folder) == shown
+    assert pickle.loads(pickle.dumps(folder)) == folder
+    assert folder.folder("x").permissions is Permissions.GROUP
+
+
+@pytest.mark.parametrize("location", ["hdfs://prod", "hdfs://prod/", "hdfs://prod//a", "hdfs://p/../a", "hdfs://p/a:b"])
+def test_what_names_no_folder(location: str) -> None:
+    with pytest.raises(CheckpointStorageError, match="expected hdfs://"):
+        open_storage(location)
+
+
+def test_paths_of_files() -> None:
+    assert resolved("HDFS://prod/a//b/../*.csv") == "hdfs://prod/a/*.csv"
+    assert resolved("hdfs:///a b?") == "hdfs:///a b?"
+    assert resolved("hdfs://prod/") == "hdfs://prod/"
+
+
+RPC = 'RPCError("org.apache.hadoop.{}", "what it \\"says\\"\\n\\tat org.apache.Some.line(X.java:1)\\n\\tat more")'
+
+
+@pytest.mark.parametrize(
+    ("raised", "kind", "message"),
+    [
+        (FileNotFoundError("gone\n\tat x"), FileNotFoundError, "gone"),
+        (FileExistsError("there\n\tat x"), FileExistsError, "there"),
+        (RuntimeError(RPC.format("security.AccessControlException")), PermissionError, 'what it "says"'),
+        (RuntimeError(RPC.format("ipc.StandbyException")), OSError, 'StandbyException: what it "says"'),
+        (RuntimeError(RPC.format("fs.InvalidPathException")), CheckpointStorageError, "InvalidPathException"),
+        (RuntimeError('InvalidArgument("No NameNode hosts found")'), CheckpointStorageError, "No NameNode"),
+        (RuntimeError("something else"), OSError, "something else"),
+        (OSError("RPC listener disconnected"), ConnectionResetError, "disconnected"),
+        (OSError("Connection refused (os error 111)"), OSError, "Connection refused"),
+        (
+            UnicodeEncodeError("utf-8", "a\udcff", 1, 2, "surrogates not allowed"),
+            CheckpointStorageError,
+            "names are text",
+        ),
+    ],
+)
+def test_errors_are_those_of_the_system(raised: Exception, kind: type[OSError], message: str) -> None:
+    with pytest.raises(OSError, match="hdfs://prod/a") as told, translated("hdfs://prod/a"):
+        raise raised
+    assert type(told.value) is kind
+    assert message in str(told.value)
+    assert "\tat " not in str(told.value)
+
+
+def test_the_library_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "hdfs_native", None)
+    hdfs_connection.connection.cache_clear()
+    with pytest.raises(CheckpointStorageError, match=r"pip install 'headrace\[hdfs\]'"):
+        open_storage("hdfs://never-seen:1/a")
