@@ -116,7 +116,7 @@ def test_every_setter_is_in_the_table() -> None:
     with_effect = {
         "set_parallelism", "set_max_parallelism", "set_global_job_parameters", "enable_auto_generated_uids",
         "disable_auto_generated_uids", "set_checkpoint_interval", "set_checkpoint_timeout", "set_checkpointing_mode",
-        "set_default_local_parallelism",
+        "set_checkpoint_storage", "set_checkpoint_storage_dir", "set_default_local_parallelism",
     }  # fmt: skip
     setters = {
         name

@@ -102,7 +102,6 @@ MODULES: Final[dict[str, Missing]] = {
     "datastream.async_data_stream": _ASYNC,
     "datastream.async_retry_predicates": _of("DS-57", _ASYNC),
     "datastream.async_retry_strategies": _of("DS-57", _ASYNC),
-    "datastream.checkpoint_storage": Missing("ST-22", "set execution.checkpointing.dir in the configuration"),
     "datastream.state_backend": Missing("ST-19", "set state.backend.type in the configuration, or leave it out"),
     "datastream.formats.avro": _FORMAT,
     "datastream.formats.orc": _FORMAT,
@@ -143,10 +142,7 @@ NAMES: Final[dict[str, dict[str, Missing]]] = {
     "common.watermark_strategy": {"AssignerWithPeriodicWatermarksWrapper": _INTERNAL},
     "datastream": {
         "AsyncDataStream": _ASYNC,
-        **_each(
-            "CheckpointStorage CustomCheckpointStorage FileSystemCheckpointStorage JobManagerCheckpointStorage",
-            MODULES["datastream.checkpoint_storage"],
-        ),
+        "CustomCheckpointStorage": Missing("ST-22", "write a plugin: docs/plugins.md"),
         **_each(
             "StateBackend CustomStateBackend EmbeddedRocksDBStateBackend HashMapStateBackend PredefinedOptions",
             MODULES["datastream.state_backend"],

@@ -6,10 +6,11 @@ import codecs
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Generic
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.public_module import public_module
+from headrace.common.type_variables import T_contra
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.common.values import handler_of
 
@@ -107,7 +108,7 @@ class RowFieldExtractorSchema(SerializationSchema):
         return bytes(value)
 
 
-class Encoder:
+class Encoder(Generic[T_contra]):
     """Writes a record into a file of the file sink.
 
     Args:
@@ -116,19 +117,19 @@ class Encoder:
 
     __slots__ = ("_encode",)
 
-    def __init__(self, encode: Callable[[Any], bytes]) -> None:
+    def __init__(self, encode: Callable[[T_contra], bytes]) -> None:
         self._encode = encode
 
-    def encode(self, element: Any) -> bytes:
+    def encode(self, element: T_contra) -> bytes:
         """The bytes of one record."""
         return self._encode(element)
 
-    def for_type(self, type_info: TypeInformation) -> Callable[[Any], bytes]:
+    def for_type(self, type_info: TypeInformation) -> Callable[[T_contra], bytes]:
         """What gives the bytes of one record of a type."""
         return self._encode
 
     @staticmethod
-    def simple_string_encoder(charset_name: str = "UTF-8") -> Encoder:
+    def simple_string_encoder(charset_name: str = "UTF-8") -> Encoder[object]:
         """Writes the record's text as Flink spells it, ``(a,1)`` for a tuple, and a line feed.
 
         Raises:
@@ -137,7 +138,7 @@ class Encoder:
         return _StringEncoder(_charset(charset_name))
 
 
-class _StringEncoder(Encoder):
+class _StringEncoder(Encoder[object]):
     """Writes records as lines of text."""
 
     __slots__ = ("_charset",)

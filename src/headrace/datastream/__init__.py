@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from headrace.common.public_module import public_module
 from headrace.datastream.checkpoint_config import CheckpointConfig
+from headrace.datastream.checkpoint_storage import (
+    CheckpointStorage,
+    FileSystemCheckpointStorage,
+    JobManagerCheckpointStorage,
+)
 from headrace.datastream.checkpointing_mode import CheckpointingMode
 from headrace.datastream.data_stream import DataStream, DataStreamSink, KeyedStream, WindowedStream
 from headrace.datastream.execution_mode import RuntimeExecutionMode
@@ -31,12 +36,15 @@ from headrace.datastream.window import TimeWindow, WindowAssigner
 __all__ = [
     "AggregateFunction",
     "CheckpointConfig",
+    "CheckpointStorage",
     "CheckpointingMode",
     "DataStream",
     "DataStreamSink",
     "ExternalizedCheckpointRetention",
+    "FileSystemCheckpointStorage",
     "FilterFunction",
     "FlatMapFunction",
+    "JobManagerCheckpointStorage",
     "KeySelector",
     "KeyedProcessFunction",
     "KeyedStream",

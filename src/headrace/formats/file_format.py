@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
+
+from headrace.common.type_variables import T_co
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -72,15 +74,15 @@ class Decoded:
     damage: CorruptFileError | None = None
 
 
-class FileFormat(ABC):
+class FileFormat(ABC, Generic[T_co]):
     """How records lie in files; immutable and picklable."""
 
     @property
     @abstractmethod
-    def produced_type(self) -> TypeInformation:
+    def produced_type(self) -> TypeInformation[T_co]:
         """The type of the records."""
 
-    def resolve(self, list_files: Callable[[], Sequence[InputFile]]) -> FileFormat:
+    def resolve(self, list_files: Callable[[], Sequence[InputFile]]) -> FileFormat[T_co]:
         """A format whose type is fixed, when it can only be told by looking into the files.
 
         Args:
@@ -118,5 +120,5 @@ class FileFormat(ABC):
         """
 
 
-class BulkFormat(FileFormat):
+class BulkFormat(FileFormat[T_co]):
     """A format that is read in batches of columns: Parquet."""

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.columns import layout_of
+from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import Types
 from headrace.common.values import handler_of
 from headrace.formats.column_text import bytes_of, join_text, simple_text
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from headrace.formats.lines.format import LineDecoder
 
 
-class TextLineFormat(LineFormat):
+class TextLineFormat(LineFormat[str]):
     r"""Every line is a ``STRING`` record, empty lines too.
 
     A line ends with ``\n`` or ``\r\n``; a carriage return anywhere else belongs to the line. Unlike Flink's, this
@@ -31,7 +32,7 @@ class TextLineFormat(LineFormat):
     """
 
     @property
-    def produced_type(self) -> TypeInformation:
+    def produced_type(self) -> TypeInformation[str]:
         return Types.STRING()
 
     def decoder(self, path: str, header: bytes) -> LineDecoder:
@@ -43,7 +44,7 @@ class TextLineFormat(LineFormat):
         return decode
 
 
-class StreamFormat(FileFormat):
+class StreamFormat(FileFormat[T_co]):
     """The root of formats of one's own that are read as a stream of records; under PyFlink's name."""
 
     @staticmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
+from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import Types
 from headrace.connectors.datagen.generators import BatchReader, RowReader
 from headrace.connectors.datagen.rate import RateLimiterStrategy
@@ -12,7 +13,7 @@ from headrace.connectors.ranges import RangeEnumerator, plan_range
 from headrace.connectors.source import Boundedness, Source
 
 if TYPE_CHECKING:
-    from headrace.common.typeinfo import TypeInformation
+    from headrace.common.typeinfo import DeclaredType, TypeInformation
     from headrace.connectors.datagen.generators import BatchGenerator, GeneratorFunction
     from headrace.connectors.source import EnumeratorContext, Json, ReadBudget, SourceReader, SplitEnumerator, SplitRead
 
@@ -20,7 +21,7 @@ _SPLIT = "datagen"
 _RECORD_BYTES = 64
 
 
-class DataGeneratorSource(Source):
+class DataGeneratorSource(Source[T_co]):
     """Records that a function makes, the same ones at every run and however the job reads them.
 
     Give one of two functions::
@@ -52,7 +53,7 @@ class DataGeneratorSource(Source):
         generator_function: GeneratorFunction | None = None,
         count: int | None = None,
         rate_limiter_strategy: RateLimiterStrategy | None = None,
-        type_info: TypeInformation | type | None = None,
+        type_info: DeclaredType[T_co] | None = None,
         *,
         batch_generator: BatchGenerator | None = None,
         seed: int = 0,
@@ -75,7 +76,7 @@ class DataGeneratorSource(Source):
         return Boundedness.CONTINUOUS_UNBOUNDED if self._count is None else Boundedness.BOUNDED
 
     @property
-    def produced_type(self) -> TypeInformation:
+    def produced_type(self) -> TypeInformation[T_co]:
         return self._type
 
     @property

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic
 
 from headrace.common.errors import InvalidProgramError
+from headrace.common.type_variables import T, T_contra
 from headrace.connectors.file_system.buckets import BucketAssigner
 from headrace.connectors.file_system.committer import FileCommitter, refuse_future
 from headrace.connectors.file_system.output_config import OutputFileConfig
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from headrace.formats.encoders import BulkWriterFactory
 
 
-class FileSink(Sink):
+class FileSink(Sink[T_contra]):
     """Writes records into part files, in folders that a bucket assigner chooses, by default one for every hour.
 
     ::
@@ -50,7 +51,7 @@ class FileSink(Sink):
         assigner: BucketAssigner,
         policy: RollingPolicy,
         config: OutputFileConfig,
-        encoder: Encoder | None = None,
+        encoder: Encoder[T_contra] | None = None,
         bulk: BulkWriterFactory | None = None,
     ) -> None:
         self._base = base
@@ -59,7 +60,7 @@ class FileSink(Sink):
         self._parts = FileParts(encoder, bulk, config, is_complete=not policy.merges)
 
     @staticmethod
-    def for_row_format(base_path: str | os.PathLike[str], encoder: Encoder) -> RowFormatBuilder:
+    def for_row_format(base_path: str | os.PathLike[str], encoder: Encoder[T]) -> RowFormatBuilder[T]:
         """Begin a sink that writes one record after the other."""
         return RowFormatBuilder(base_path, encoder)
 
@@ -127,10 +128,10 @@ class _Builder:
         return self
 
 
-class RowFormatBuilder(_Builder):
+class RowFormatBuilder(_Builder, Generic[T]):
     """Puts a sink of a row format together; rolls by size and time unless told otherwise."""
 
-    def __init__(self, base_path: str | os.PathLike[str], encoder: Encoder) -> None:
+    def __init__(self, base_path: str | os.PathLike[str], encoder: Encoder[T]) -> None:
         super().__init__(base_path)
         self._encoder = encoder
         self._policy = RollingPolicy.default_rolling_policy()
@@ -140,7 +141,7 @@ class RowFormatBuilder(_Builder):
         self._policy = rolling_policy
         return self
 
-    def build(self) -> FileSink:
+    def build(self) -> FileSink[T]:
         """The sink."""
         return FileSink(self._base, self._assigner, self._policy, self._config, encoder=self._encoder)
 

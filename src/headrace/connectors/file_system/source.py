@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.other_names import other_names
 from headrace.common.time import Duration, to_millis
+from headrace.common.type_variables import T, T_co
 from headrace.connectors.file_system.enumerator import FileEnumerator, FileEnumeratorProvider, Watch
 from headrace.connectors.file_system.paths import InputPaths, resolved
 from headrace.connectors.file_system.reader import FileReader
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 _DEFAULT_HORIZON = Duration.of_days(7)
 
 
-class FileSource(Source):
+class FileSource(Source[T_co]):
     """Reads files, all of them as one split: in a fixed order, which gives event time an order as well.
 
     ::
@@ -43,7 +44,7 @@ class FileSource(Source):
 
     def __init__(
         self,
-        fmt: FileFormat,
+        fmt: FileFormat[T_co],
         paths: tuple[str, ...],
         watch: Watch | None = None,
         dead_letter: OutputTag | None = None,
@@ -59,12 +60,12 @@ class FileSource(Source):
         self._splittable = splittable
 
     @staticmethod
-    def for_record_stream_format(stream_format: FileFormat, *paths: str | os.PathLike[str]) -> FileSourceBuilder:
+    def for_record_stream_format(stream_format: FileFormat[T], *paths: str | os.PathLike[str]) -> FileSourceBuilder[T]:
         """Begin a source of files that are read as streams: text, CSV, lines of JSON."""
         return FileSourceBuilder(stream_format, *paths)
 
     @staticmethod
-    def for_bulk_file_format(bulk_format: BulkFormat, *paths: str | os.PathLike[str]) -> FileSourceBuilder:
+    def for_bulk_file_format(bulk_format: BulkFormat[T], *paths: str | os.PathLike[str]) -> FileSourceBuilder[T]:
         """Begin a source of files that are read in batches of columns: Parquet."""
         return FileSourceBuilder(bulk_format, *paths)
 
@@ -73,7 +74,7 @@ class FileSource(Source):
         return Boundedness.BOUNDED if self._watch is None else Boundedness.CONTINUOUS_UNBOUNDED
 
     @property
-    def produced_type(self) -> TypeInformation:
+    def produced_type(self) -> TypeInformation[T_co]:
         return self._format.produced_type
 
     @property
@@ -97,7 +98,7 @@ class FileSource(Source):
 
 
 @other_names()
-class FileSourceBuilder:
+class FileSourceBuilder(Generic[T_co]):
     """Puts a :class:`FileSource` together.
 
     Raises:
@@ -106,7 +107,7 @@ class FileSourceBuilder:
         UnsupportedOperationError: when a path is on a file system of another kind than those that are supported.
     """
 
-    def __init__(self, fmt: FileFormat, *paths: str | os.PathLike[str]) -> None:
+    def __init__(self, fmt: FileFormat[T_co], *paths: str | os.PathLike[str]) -> None:
         if not isinstance(fmt, FileFormat):
             raise InvalidTypeError(f"a FileSource takes a format, and then the paths, not {fmt!r} first")
         if not paths:
@@ -122,7 +123,7 @@ class FileSourceBuilder:
         self,
         discovery_interval: Duration | datetime.timedelta | int,
         horizon: Duration | datetime.timedelta | int = _DEFAULT_HORIZON,
-    ) -> FileSourceBuilder:
+    ) -> FileSourceBuilder[T_co]:
         """Keep looking for new files; the source never ends.
 
         Files must be complete when they become visible: write under a name that starts with a dot, then rename.
@@ -141,17 +142,17 @@ class FileSourceBuilder:
         self._watch = watch
         return self
 
-    def process_static_file_set(self) -> FileSourceBuilder:
+    def process_static_file_set(self) -> FileSourceBuilder[T_co]:
         """Read the files that are there when the job first starts, then end. This is the default."""
         self._watch = None
         return self
 
-    def set_file_enumerator(self, file_enumerator: FileEnumeratorProvider) -> FileSourceBuilder:
+    def set_file_enumerator(self, file_enumerator: FileEnumeratorProvider) -> FileSourceBuilder[T_co]:
         """Choose whether files may be cut."""
         self._splittable = file_enumerator.splittable
         return self
 
-    def set_dead_letter(self, output_tag: OutputTag) -> FileSourceBuilder:
+    def set_dead_letter(self, output_tag: OutputTag) -> FileSourceBuilder[T_co]:
         """Send what cannot be read to a side output, as ``(where, raw, reason)``, and go on; else it fails the job.
 
         That is for records. What is lost of whole files appears there too, when the source may go on without it:
@@ -160,7 +161,7 @@ class FileSourceBuilder:
         self._dead_letter = output_tag
         return self
 
-    def ignore_missing_files(self) -> FileSourceBuilder:
+    def ignore_missing_files(self) -> FileSourceBuilder[T_co]:
         """Go on without files that were deleted before they were read; else one fails the job.
 
         Each is logged, counted in ``numFilesMissing``, and a record of the dead-letter output if there is one. Which
@@ -169,7 +170,7 @@ class FileSourceBuilder:
         self._tolerance = replace(self._tolerance, missing=True)
         return self
 
-    def ignore_corrupt_files(self) -> FileSourceBuilder:
+    def ignore_corrupt_files(self) -> FileSourceBuilder[T_co]:
         """Go on without what cannot be read of damaged files; else one fails the job.
 
         Those are compressed files that are damaged or cut short, Parquet files likewise (or of another kind, or without
@@ -180,7 +181,7 @@ class FileSourceBuilder:
         self._tolerance = replace(self._tolerance, corrupt=True)
         return self
 
-    def build(self) -> FileSource:
+    def build(self) -> FileSource[T_co]:
         """The source.
 
         A format that takes its type from a file looks at one now; where that is on an object store, credentials come

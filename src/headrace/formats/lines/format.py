@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.common.errors import BadRecordError, CorruptFileError
+from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import Types
 from headrace.formats.file_format import Decoded, FileExtent, FileFormat
 from headrace.formats.lines.bad_lines import LineNumbers, decode_good_lines, joined, shorten
@@ -48,7 +49,7 @@ class LineDecoder(Protocol):
         """
 
 
-class LineFormat(FileFormat):
+class LineFormat(FileFormat[T_co]):
     """A format where every record is a line. A line belongs to the part of the file where it starts.
 
     Args:
