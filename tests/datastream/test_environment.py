@@ -10,6 +10,8 @@ from headrace.common import Configuration
 from headrace.common.errors import ConfigurationError, InvalidProgramError, InvalidTypeError
 from headrace.datastream import (
     CheckpointingMode,
+    FileSystemCheckpointStorage,
+    JobManagerCheckpointStorage,
     RuntimeExecutionMode,
     StreamExecutionEnvironment,
 )
@@ -89,6 +91,31 @@ def test_checkpoints(env: StreamExecutionEnvironment) -> None:
     env.configure(Configuration().set_string("execution.checkpointing.dir", "/data"))
     assert config.is_externalized_checkpoints_enabled()
     env.get_configuration().validate()
+
+
+def test_checkpoint_storages_are_settings(env: StreamExecutionEnvironment) -> None:
+    config = env.get_checkpoint_config()
+    assert config.get_checkpoint_storage() is None
+    storage = FileSystemCheckpointStorage("file:///data", file_state_size_threshold=0)
+    assert (storage.get_min_file_size_threshold(), storage.get_write_buffer_size()) == (0, 4096)
+    assert config.set_checkpoint_storage(storage) is config
+    assert env.get_configuration().to_dict() == {
+        "execution.checkpointing.dir": "file:///data",
+        "execution.checkpointing.data-inline-threshold": "0",
+    }
+    kept = config.get_checkpoint_storage()
+    assert isinstance(kept, FileSystemCheckpointStorage)
+    assert (kept.get_checkpoint_path(), kept.get_min_file_size_threshold()) == ("file:///data", 0)
+    assert FileSystemCheckpointStorage("/data").get_min_file_size_threshold() == 20 << 10
+    in_memory = JobManagerCheckpointStorage(max_state_size=7)
+    assert (in_memory.get_max_state_size(), in_memory.get_savepoint_path()) == (7, None)
+    assert config.set_checkpoint_storage(in_memory).get_checkpoint_storage() is None
+    assert not config.is_checkpointing_enabled()
+    assert config.set_checkpoint_storage_dir("/other").is_externalized_checkpoints_enabled()
+    assert env.get_configuration().get("execution.checkpointing.dir") == "/other"
+    env.get_configuration().validate()
+    with pytest.raises(InvalidTypeError, match="set_checkpoint_storage takes a CheckpointStorage"):
+        config.set_checkpoint_storage("/data")  # type: ignore[arg-type]
 
 
 def test_checkpoint_settings_are_checked(env: StreamExecutionEnvironment) -> None:

@@ -102,8 +102,6 @@ MODULES: Final[dict[str, Missing]] = {
     "datastream.async_data_stream": _ASYNC,
     "datastream.async_retry_predicates": _of("DS-57", _ASYNC),
     "datastream.async_retry_strategies": _of("DS-57", _ASYNC),
-    "datastream.checkpoint_storage": Missing("ST-22", "set execution.checkpointing.dir in the configuration"),
-    "datastream.state_backend": Missing("ST-19", "set state.backend.type in the configuration, or leave it out"),
     "datastream.formats.avro": _FORMAT,
     "datastream.formats.orc": _FORMAT,
     "datastream.formats.protobuf": _FORMAT,
@@ -143,14 +141,8 @@ NAMES: Final[dict[str, dict[str, Missing]]] = {
     "common.watermark_strategy": {"AssignerWithPeriodicWatermarksWrapper": _INTERNAL},
     "datastream": {
         "AsyncDataStream": _ASYNC,
-        **_each(
-            "CheckpointStorage CustomCheckpointStorage FileSystemCheckpointStorage JobManagerCheckpointStorage",
-            MODULES["datastream.checkpoint_storage"],
-        ),
-        **_each(
-            "StateBackend CustomStateBackend EmbeddedRocksDBStateBackend HashMapStateBackend PredefinedOptions",
-            MODULES["datastream.state_backend"],
-        ),
+        "CustomCheckpointStorage": Missing("ST-22", "write a plugin: docs/plugins.md"),
+        "CustomStateBackend": Missing("ST-19", "write a plugin, docs/state-backends.md, and set state.backend.type"),
         "TimeCharacteristic": _never("DS-64", "Flink has given it up: windows and timers say which time they mean"),
         "ExternalizedCheckpointCleanup": _never("DS-64", "use ExternalizedCheckpointRetention"),
     },

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from headrace.common.public_module import public_module
 from headrace.datastream.checkpoint_config import CheckpointConfig
+from headrace.datastream.checkpoint_storage import (
+    CheckpointStorage,
+    FileSystemCheckpointStorage,
+    JobManagerCheckpointStorage,
+)
 from headrace.datastream.checkpointing_mode import CheckpointingMode
 from headrace.datastream.data_stream import DataStream, DataStreamSink, KeyedStream, WindowedStream
 from headrace.datastream.execution_mode import RuntimeExecutionMode
@@ -23,6 +28,12 @@ from headrace.datastream.functions import (
 )
 from headrace.datastream.output_tag import OutputTag
 from headrace.datastream.slot_sharing_group import MemorySize, SlotSharingGroup
+from headrace.datastream.state_backend import (
+    EmbeddedRocksDBStateBackend,
+    HashMapStateBackend,
+    PredefinedOptions,
+    StateBackend,
+)
 from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
 from headrace.datastream.time_domain import TimeDomain
 from headrace.datastream.timerservice import TimerService
@@ -31,24 +42,31 @@ from headrace.datastream.window import TimeWindow, WindowAssigner
 __all__ = [
     "AggregateFunction",
     "CheckpointConfig",
+    "CheckpointStorage",
     "CheckpointingMode",
     "DataStream",
     "DataStreamSink",
+    "EmbeddedRocksDBStateBackend",
     "ExternalizedCheckpointRetention",
+    "FileSystemCheckpointStorage",
     "FilterFunction",
     "FlatMapFunction",
+    "HashMapStateBackend",
+    "JobManagerCheckpointStorage",
     "KeySelector",
     "KeyedProcessFunction",
     "KeyedStream",
     "MapFunction",
     "MemorySize",
     "OutputTag",
+    "PredefinedOptions",
     "ProcessFunction",
     "ProcessWindowFunction",
     "ReduceFunction",
     "RuntimeContext",
     "RuntimeExecutionMode",
     "SlotSharingGroup",
+    "StateBackend",
     "StreamExecutionEnvironment",
     "TimeDomain",
     "TimeWindow",

@@ -9,6 +9,7 @@ from headrace.common.errors import InvalidProgramError
 from headrace.common.other_names import other_names
 from headrace.common.public_module import public_module
 from headrace.common.time import Duration, Time, to_millis
+from headrace.datastream.checkpoint_storage import CheckpointStorage, FileSystemCheckpointStorage
 from headrace.datastream.checkpointing_mode import CheckpointingMode
 from headrace.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
 from headrace.datastream.streams.checks import expect
@@ -85,6 +86,32 @@ class CheckpointConfig:
     def is_externalized_checkpoints_enabled(self) -> bool:
         """Whether checkpoints outlive the job: whether there is a directory for them."""
         return self._configuration.get(options.CHECKPOINT_DIR) is not None
+
+    def set_checkpoint_storage(self, storage: CheckpointStorage) -> CheckpointConfig:
+        """Sets where checkpoints are kept; without a directory they last as long as the job runs.
+
+        Raises:
+            InvalidTypeError: when it is no ``CheckpointStorage``.
+        """
+        expect(storage, CheckpointStorage, "set_checkpoint_storage")
+        path = storage.get_checkpoint_path()
+        self._configuration.remove_config(options.CHECKPOINT_DIR.key)
+        if path is not None:
+            self._configuration.set(options.CHECKPOINT_DIR, path)
+        if isinstance(storage, FileSystemCheckpointStorage):
+            self._configuration.set(options.CHECKPOINT_INLINE_THRESHOLD, storage.get_min_file_size_threshold())
+        return self
+
+    def set_checkpoint_storage_dir(self, checkpoint_path: str) -> CheckpointConfig:
+        """Sets the directory of the checkpoints: a path, or the URI of an object store."""
+        self._configuration.set(options.CHECKPOINT_DIR, checkpoint_path)
+        return self
+
+    def get_checkpoint_storage(self) -> CheckpointStorage | None:
+        """Where checkpoints are kept; None where there is no directory for them."""
+        path = self._configuration.get(options.CHECKPOINT_DIR)
+        threshold = self._configuration.get(options.CHECKPOINT_INLINE_THRESHOLD)
+        return None if path is None else FileSystemCheckpointStorage(path, threshold)
 
     # --- without effect, with a warning that says why ----------------------------------------------------------------
 
