@@ -210,3 +210,15 @@ def test_counters_and_configuration() -> None:
         job.run_epoch()
         assert job.counters()["numRecordsRead"] == 1
         assert job.env.get_max_parallelism() == 16
+
+
+def test_a_source_an_operator_and_a_sink_of_the_same_name() -> None:
+    def build(job: JobHarness) -> None:
+        doubled = job.add_source("numbers", Types.LONG()).map(lambda number: 2 * number, Types.LONG()).uid("doubled")
+        job.add_sink("doubled", doubled)
+        job.add_sink("numbers", doubled)
+
+    with JobHarness(build) as job:
+        job.push("numbers", 4)
+        job.run_epoch()
+        assert (job.take("doubled"), job.take("numbers")) == ([8], [8])

@@ -167,12 +167,12 @@ class JobHarness:
         """Keep the records of a stream (a side output, say) for :meth:`results`; for the ``build`` function.
 
         Args:
-            name: what :meth:`results` calls it; also its uid.
+            name: what :meth:`results` calls it; its uid is this with ``-sink``, so an operator may have the same one.
             stream: the stream.
         """
         _check_new(name, self._sinks, "sink")
         self._sinks[name] = RecordingSink()
-        return stream.sink_to(self._sinks[name]).name(name).uid(name)
+        return stream.sink_to(self._sinks[name]).name(name).uid(f"{name}-sink")
 
     # --- driving -----------------------------------------------------------------------------------------------------
 
