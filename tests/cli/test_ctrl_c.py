@@ -132,7 +132,13 @@ def test_a_job_ends_when_nobody_reads_what_it_prints(start: Start, script: Calla
     process.stdout.close()
     process.stdout = None
     _, errors = process.communicate(timeout=50)
-    assert "nobody reads any more what is printed" in errors
+    assert process.returncode == 141
+    assert "error" not in errors
+    assert "failed" not in errors
+    again = start("run", "--runtime", "local", "--checkpoint-dir", "checkpoints", path)
+    wait_for_output(again)
+    again.terminate()
+    assert "restored epoch" in again.communicate(timeout=50)[1]
 
 
 PROGRAM = """
@@ -180,6 +186,25 @@ def test_sigterm_stops_a_program_that_waits_for_its_job(tmp_path: Path) -> None:
         assert last == "finally", "the program ends"
         printed += lines
     assert list(map(int, printed)) == list(range(len(printed)))
+
+
+def test_a_program_ends_quietly_when_nobody_reads_what_it_prints(tmp_path: Path) -> None:
+    """Without the command line, as in ``python program.py | head -1``."""
+    (tmp_path / "program.py").write_text(PROGRAM)
+    process = subprocess.Popen(
+        [sys.executable, "program.py"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(Path(headrace.__file__).parent.parent)},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "0\n"
+    process.stdout.close()
+    process.stdout = None
+    assert "Error" not in process.communicate(timeout=50)[1]
+    assert process.returncode == 141
 
 
 TWO_JOBS = """

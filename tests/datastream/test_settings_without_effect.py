@@ -10,7 +10,14 @@ import pytest
 from headrace.common import Configuration, Duration
 from headrace.common.errors import ConfigurationError, InvalidProgramError, InvalidTypeError
 from headrace.common.flink_options import FLINK_OPTIONS
-from headrace.datastream import ExternalizedCheckpointRetention, MemorySize, SlotSharingGroup
+from headrace.datastream import (
+    EmbeddedRocksDBStateBackend,
+    ExternalizedCheckpointRetention,
+    HashMapStateBackend,
+    MemorySize,
+    PredefinedOptions,
+    SlotSharingGroup,
+)
 from headrace.datastream.checkpoint_config import CheckpointConfig
 from headrace.datastream.execution_config import ExecutionConfig
 from headrace.datastream.flink_settings import FlinkSettings
@@ -204,6 +211,31 @@ def test_slot_sharing_groups_are_declarations(env: StreamExecutionEnvironment) -
         assert env.register_slot_sharing_group(group) is env
     with pytest.raises(InvalidTypeError, match="takes a SlotSharingGroup"):
         env.register_slot_sharing_group("heavy")  # type: ignore[arg-type]
+
+
+def test_state_backends_are_declarations(env: StreamExecutionEnvironment) -> None:
+    assert env.get_state_backend() is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert env.set_state_backend(HashMapStateBackend()) is env
+    backend = EmbeddedRocksDBStateBackend(enable_incremental_checkpointing=True)
+    assert (backend.get_db_storage_paths(), backend.get_options()) == ([], None)
+    backend.set_db_storage_paths("/a", "/b")
+    backend.set_predefined_options(PredefinedOptions.FLASH_SSD_OPTIMIZED)
+    backend.set_options("org.example.Factory")
+    backend.set_number_of_transfer_threads(2)
+    assert backend.is_incremental_checkpoints_enabled()
+    assert not EmbeddedRocksDBStateBackend().is_incremental_checkpoints_enabled()
+    assert (backend.get_db_storage_paths(), backend.get_options()) == (["/a", "/b"], "org.example.Factory")
+    assert backend.get_predefined_options() is PredefinedOptions.FLASH_SSD_OPTIMIZED
+    assert backend.get_number_of_transfer_threads() == 2
+    with pytest.warns(UserWarning, match="EmbeddedRocksDBStateBackend has no effect: state lies in files") as caught:
+        env.set_state_backend(backend)
+    assert caught[0].filename == __file__
+    assert env.get_state_backend() is backend
+    assert env.get_configuration().to_dict() == {"state.backend.type": "hashmap"}
+    with pytest.raises(InvalidTypeError, match="set_state_backend takes a StateBackend"):
+        env.set_state_backend("rocksdb")  # type: ignore[arg-type]
 
 
 def test_memory_sizes() -> None:

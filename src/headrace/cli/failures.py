@@ -12,7 +12,8 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
-from headrace.common.errors import HeadraceError
+from headrace.client.running import PIPE_CLOSED
+from headrace.common.errors import HeadraceError, OutputClosedError
 
 OK: Final = 0
 FAILED: Final = 1
@@ -37,6 +38,8 @@ def report(error: BaseException, console: Console, script: Path | None = None, *
     """
     if isinstance(error, SystemExit):
         return _exit_code(error, console)
+    if isinstance(error, OutputClosedError) and not full:
+        return PIPE_CLOSED
     if isinstance(error, KeyboardInterrupt):
         _print(console, Text("interrupted"))
         return INTERRUPTED

@@ -12,7 +12,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from headrace.common.errors import JobCancelledError
+from headrace.common.errors import JobCancelledError, OutputClosedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +25,9 @@ logger = logging.getLogger(__name__)
 
 TERMINATED: Final = 128 + signal.SIGTERM
 """What a shell gives for a program that ended by SIGTERM."""
+
+PIPE_CLOSED: Final = 128 + signal.SIGPIPE
+"""What a shell gives for a program that wrote to a pipe which nobody reads any more, as ``head`` leaves behind."""
 
 _LOOK_SECONDS: Final = 0.2
 
@@ -99,6 +102,19 @@ _STEPS: Final = (
 
 
 def result_of(client: JobClient) -> JobExecutionResult:
+    """Wait for a job in a program; the program ends by ``SystemExit`` when nobody reads any more what the job prints.
+
+    Raises:
+        SystemExit: with the code of a program that ended by SIGPIPE; and as :func:`_result_of`.
+        JobExecutionError: when the job failed.
+    """
+    try:
+        return _result_of(client)
+    except OutputClosedError:
+        raise SystemExit(PIPE_CLOSED) from None
+
+
+def _result_of(client: JobClient) -> JobExecutionResult:
     """Wait for a job in a program without the command line around it; meanwhile SIGTERM ends the jobs that run.
 
     Then, when all have ended, the program ends. Who has a handler of its own for SIGTERM keeps it.

@@ -124,6 +124,10 @@ class CommitRefusedError(HeadraceError, RuntimeError):
     """A sink refused a committable for good; the message names the sink and the epoch."""
 
 
+class OutputClosedError(CommitRefusedError):
+    """Nobody reads any more what the job prints: ``| head`` has seen enough."""
+
+
 class JobExecutionError(HeadraceError, RuntimeError):
     """A job failed while it ran."""
 

@@ -102,7 +102,6 @@ MODULES: Final[dict[str, Missing]] = {
     "datastream.async_data_stream": _ASYNC,
     "datastream.async_retry_predicates": _of("DS-57", _ASYNC),
     "datastream.async_retry_strategies": _of("DS-57", _ASYNC),
-    "datastream.state_backend": Missing("ST-19", "set state.backend.type in the configuration, or leave it out"),
     "datastream.formats.avro": _FORMAT,
     "datastream.formats.orc": _FORMAT,
     "datastream.formats.protobuf": _FORMAT,
@@ -143,10 +142,7 @@ NAMES: Final[dict[str, dict[str, Missing]]] = {
     "datastream": {
         "AsyncDataStream": _ASYNC,
         "CustomCheckpointStorage": Missing("ST-22", "write a plugin: docs/plugins.md"),
-        **_each(
-            "StateBackend CustomStateBackend EmbeddedRocksDBStateBackend HashMapStateBackend PredefinedOptions",
-            MODULES["datastream.state_backend"],
-        ),
+        "CustomStateBackend": Missing("ST-19", "write a plugin, docs/state-backends.md, and set state.backend.type"),
         "TimeCharacteristic": _never("DS-64", "Flink has given it up: windows and timers say which time they mean"),
         "ExternalizedCheckpointCleanup": _never("DS-64", "use ExternalizedCheckpointRetention"),
     },

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.config_options import ConfigOption
 from headrace.common.config_values import boolean
-from headrace.common.errors import CommitRefusedError
+from headrace.common.errors import OutputClosedError
 from headrace.common.values import handler_of
 from headrace.connectors.connector import Connector
 from headrace.connectors.sink import Committer, Sink, SinkWriter
@@ -110,5 +111,8 @@ class _PrintCommitter(Committer):
             stream.writelines(committables)
             stream.flush()
         except BrokenPipeError as error:
-            raise CommitRefusedError("nobody reads any more what is printed") from error
+            # Python writes what is left of the stream when it ends, and would complain then
+            with open(os.devnull, "wb") as nothing:
+                os.dup2(nothing.fileno(), stream.fileno())
+            raise OutputClosedError("nobody reads any more what is printed") from error
         self._printed = epoch

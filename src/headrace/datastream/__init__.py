@@ -28,6 +28,12 @@ from headrace.datastream.functions import (
 )
 from headrace.datastream.output_tag import OutputTag
 from headrace.datastream.slot_sharing_group import MemorySize, SlotSharingGroup
+from headrace.datastream.state_backend import (
+    EmbeddedRocksDBStateBackend,
+    HashMapStateBackend,
+    PredefinedOptions,
+    StateBackend,
+)
 from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
 from headrace.datastream.time_domain import TimeDomain
 from headrace.datastream.timerservice import TimerService
@@ -40,10 +46,12 @@ __all__ = [
     "CheckpointingMode",
     "DataStream",
     "DataStreamSink",
+    "EmbeddedRocksDBStateBackend",
     "ExternalizedCheckpointRetention",
     "FileSystemCheckpointStorage",
     "FilterFunction",
     "FlatMapFunction",
+    "HashMapStateBackend",
     "JobManagerCheckpointStorage",
     "KeySelector",
     "KeyedProcessFunction",
@@ -51,12 +59,14 @@ __all__ = [
     "MapFunction",
     "MemorySize",
     "OutputTag",
+    "PredefinedOptions",
     "ProcessFunction",
     "ProcessWindowFunction",
     "ReduceFunction",
     "RuntimeContext",
     "RuntimeExecutionMode",
     "SlotSharingGroup",
+    "StateBackend",
     "StreamExecutionEnvironment",
     "TimeDomain",
     "TimeWindow",

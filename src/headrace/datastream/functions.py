@@ -195,7 +195,9 @@ class WindowFunction(Function, Generic[T_contra, OUT_co, K_contra, W_contra]):
     """Works on the contents of a window."""
 
     @abstractmethod
-    def apply(self, key: K_contra, window: W_contra, inputs: Iterable[T_contra]) -> Iterable[OUT_co]:
+    def apply(
+        self, key: K_contra, window: W_contra, inputs: Iterable[T_contra]
+    ) -> Iterable[OUT_co | ToSideOutput] | None:
         """Called when a window of a key fires; yields results, or returns something to iterate over."""
 
 
@@ -228,7 +230,7 @@ class ProcessWindowFunction(Function, Generic[T_contra, OUT_co, K_contra, W_cont
     @abstractmethod
     def process(
         self, key: K_contra, context: ProcessWindowFunction.Context[W_contra], elements: Iterable[T_contra]
-    ) -> Iterable[OUT_co]:
+    ) -> Iterable[OUT_co | ToSideOutput] | None:
         """Called when a window of a key fires; yields results, or returns something to iterate over."""
 
     @does_nothing

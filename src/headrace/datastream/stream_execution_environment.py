@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, overload
 
 from headrace.common import options
+from headrace.common.call_site import warn_caller
 from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, UnsupportedOperationError
 from headrace.common.execution_mode import RuntimeExecutionMode
@@ -19,6 +20,7 @@ from headrace.datastream.checkpoint_config import CheckpointConfig
 from headrace.datastream.dependencies import Dependencies
 from headrace.datastream.execution_config import ExecutionConfig
 from headrace.datastream.flink_settings import FlinkSettings
+from headrace.datastream.state_backend import EmbeddedRocksDBStateBackend, StateBackend
 from headrace.datastream.streams.checks import expect, refused
 from headrace.datastream.streams.handle import checked_text
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_ENVIRONMENTS
@@ -61,6 +63,7 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
     def __init__(self, configuration: Configuration | None = None) -> None:
         self._configuration = Configuration(configuration)
         self.transformations = Transformations()
+        self._state_backend: StateBackend | None = None
 
     @staticmethod
     def get_execution_environment(configuration: Configuration | None = None) -> StreamExecutionEnvironment:
@@ -134,6 +137,26 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
     def get_checkpoint_config(self) -> CheckpointConfig:
         """The settings of checkpoints."""
         return CheckpointConfig(self._configuration)
+
+    def set_state_backend(self, state_backend: StateBackend) -> StreamExecutionEnvironment:
+        """Sets what keeps state: ``hashmap``, which takes the place of RocksDB as well; a warning says so.
+
+        Raises:
+            InvalidTypeError: when it is no ``StateBackend``.
+        """
+        expect(state_backend, StateBackend, "set_state_backend")
+        if isinstance(state_backend, EmbeddedRocksDBStateBackend):
+            warn_caller(
+                "EmbeddedRocksDBStateBackend has no effect: state lies in files that are mapped into memory, so it may "
+                "be larger than that without RocksDB"
+            )
+        self._configuration.set(options.STATE_BACKEND, options.STATE_BACKEND.default)
+        self._state_backend = state_backend
+        return self
+
+    def get_state_backend(self) -> StateBackend | None:
+        """Gives back what was set; None when nothing was."""
+        return self._state_backend
 
     def enable_checkpointing(self, interval: int, mode: CheckpointingMode | None = None) -> StreamExecutionEnvironment:
         """Sets the longest time between two checkpoints.

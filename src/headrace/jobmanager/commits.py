@@ -231,7 +231,7 @@ class CommitCoordinator:
         try:
             self._attempt(f"the commit of {label}", call)
         except CommitRefusedError as error:
-            raise CommitRefusedError(f"{label}: {error}") from error
+            raise type(error)(f"{label}: {error}") from error
         with self._lock:
             self._unacknowledged.remove(commit)
 

@@ -94,6 +94,14 @@ class Ends(ProcessWindowFunction[float, tuple[str, int], str, TimeWindow]):
         yield key, context.window().end
 
 
+class Busy(ProcessWindowFunction[Payment, str, str, TimeWindow]):
+    def process(
+        self, key: str, context: ProcessWindowFunction.Context[TimeWindow], elements: Iterable[Payment]
+    ) -> Iterator[str | tuple[OutputTag[float], float]]:
+        yield key
+        yield LARGE, max(payment.amount for payment in elements)
+
+
 def larger(first: Payment, second: Payment) -> Payment:
     return max(first, second, key=lambda payment: payment.amount)
 
@@ -144,6 +152,8 @@ def windows(windowed: WindowedStream[Payment, str]) -> None:
     assert_type(windowed.apply(lambda key, window, payments: [window.end]), DataStream[int])
     assert_type(windowed.reduce(larger, Total()), DataStream[tuple[str, float]])
     assert_type(windowed.apply(Total(), output_type=Types.TUPLE([str, float])), DataStream[tuple[Any, ...]])
+    assert_type(windowed.process(Busy()), DataStream[str])
+    assert_type(windowed.process(Busy()).get_side_output(LARGE), DataStream[float])
     windowed.process(Ends())  # error: arg-type
     windowed.apply(Ends())  # error: call-overload
     windowed.apply(lambda key, window, payments: [window.last])  # error: attr-defined

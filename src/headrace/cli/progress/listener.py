@@ -13,6 +13,7 @@ from rich.live import Live
 from headrace.cli.progress.job_progress import JobProgress
 from headrace.cli.progress.lines import first_line, last_line, progress_line
 from headrace.cli.progress.panel import panels
+from headrace.common.errors import OutputClosedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,7 +82,8 @@ class ProgressListener:
             if job.has_checkpoint:
                 self.last_epochs[job.name] = epoch
             self.ended()
-            self.say(last_line(job, epoch, error))
+            if not isinstance(error, OutputClosedError):  # who closed the pipe knows
+                self.say(last_line(job, epoch, error))
 
     def jobs(self) -> list[JobProgress]:
         """The jobs that run now."""

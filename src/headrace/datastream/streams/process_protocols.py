@@ -41,7 +41,9 @@ class SupportsKeyedProcess(Protocol[T_contra, OUT_co, K_contra]):
 class SupportsApply(Protocol[T_contra, OUT_co, K_contra]):
     """A ``WindowFunction``, or whatever has its method."""
 
-    def apply(self, key: K_contra, window: TimeWindow, inputs: Iterable[T_contra], /) -> Iterable[OUT_co]:
+    def apply(
+        self, key: K_contra, window: TimeWindow, inputs: Iterable[T_contra], /
+    ) -> Iterable[OUT_co | ToSideOutput] | None:
         """Called when a window of a key fires."""
 
 
@@ -50,5 +52,5 @@ class SupportsProcessWindow(Protocol[T_contra, OUT_co, K_contra]):
 
     def process(
         self, key: K_contra, context: ProcessWindowFunction.Context[TimeWindow], elements: Iterable[T_contra], /
-    ) -> Iterable[OUT_co]:
+    ) -> Iterable[OUT_co | ToSideOutput] | None:
         """Called when a window of a key fires."""

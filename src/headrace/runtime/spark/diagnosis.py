@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Final
 
 import headrace
-from headrace.common.errors import JavaNotFoundError
+from headrace.common.errors import HeadraceError, JavaNotFoundError
 from headrace.runtime.spark.java import JAVA_FIX, bundled_java_home, find_java
 
 if TYPE_CHECKING:
@@ -185,6 +185,10 @@ def _check_spark(settings: Mapping[str, str], master: str | None) -> Iterator[Ch
 
     try:
         handle = acquire_session(settings, master)
+    except HeadraceError as error:
+        found, _, fix = str(error).partition("\n")
+        yield Check("Spark session", False, found, " ".join(fix.split()) or "Put that right.")
+        return
     except Exception as error:  # whatever hinders the start is what the user has to know
         yield Check("Spark session", False, _first_line(error), "Spark's own messages above say more.")
         return

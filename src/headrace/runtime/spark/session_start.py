@@ -18,6 +18,7 @@ from headrace.common.errors import ConfigurationError
 from headrace.runtime.spark.class_archive import QUIET, ClassArchive
 from headrace.runtime.spark.java import JavaRuntime, bundled_java_home, find_java
 from headrace.runtime.spark.launch import SubmitArguments
+from headrace.runtime.spark.master import check_master
 from headrace.runtime.spark.settings import (
     DEFAULT_JAVA_OPTIONS,
     is_local,
@@ -91,7 +92,9 @@ def prepare(request: SessionRequest, given: Mapping[str, str]) -> SessionStart:
         given: the settings that the user gave to Spark itself rather than to headrace.
 
     Raises:
-        ConfigurationError: when settings are not those of Spark or contradict each other.
+        ConfigurationError: when settings are not those of Spark or contradict each other, or nothing says where the
+            cluster is.
+        InfrastructureError: when the master of the cluster cannot be reached.
         JavaNotFoundError: when there is no usable Java.
     """
     settings, environment = request.settings, request.environment
@@ -101,7 +104,9 @@ def prepare(request: SessionRequest, given: Mapping[str, str]) -> SessionStart:
     variables = _interpreters(chosen)
     if GATEWAY_PORT in environment:
         return SessionStart(chosen, variables)
-    chosen |= quiet_logging({**given, **chosen}, _configuration_directory(environment))
+    configuration = _configuration_directory(environment)
+    check_master(chosen["spark.master"], environment, configuration)
+    chosen |= quiet_logging({**given, **chosen}, configuration)
     java = find_java(environment, bundled_java_home())
     variables["JAVA_HOME"] = str(java.home)
     archive = None
