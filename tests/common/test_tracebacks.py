@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from headrace.common import Configuration, Types
-from headrace.common.errors import CommitRefusedError, UserFunctionError
-from headrace.common.tracebacks import VARIABLE, hides_engine, program_lines, showing_all, shows_all
+from headrace.common.errors import TRACEBACK, CommitRefusedError, UserFunctionError, shows_all
+from headrace.common.tracebacks import hides_engine, program_lines, showing_all
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.testing import JobHarness
 
 
 @pytest.fixture(autouse=True)
 def usual(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.delenv(TRACEBACK, raising=False)
 
 
 def environment() -> StreamExecutionEnvironment:
@@ -81,7 +81,7 @@ def test_a_failure_shows_the_lines_of_the_program_alone(work: Any) -> None:
 
 @pytest.mark.parametrize("work", BOUNDARIES)
 def test_all_of_it_when_that_is_wanted(work: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "full")
+    monkeypatch.setenv(TRACEBACK, "full")
     text = "".join(traceback.format_exception(failure_of(work)))
     assert "in raise_reported\n" in text
     assert "operators/stateless.py" in text
@@ -90,7 +90,7 @@ def test_all_of_it_when_that_is_wanted(work: Any, monkeypatch: pytest.MonkeyPatc
 def test_a_notebook_shows_the_message(monkeypatch: pytest.MonkeyPatch) -> None:
     error = failure_of(execute)
     assert error._render_traceback_() == f"UserFunctionError: {error}".splitlines()
-    monkeypatch.setenv(VARIABLE, "FULL")
+    monkeypatch.setenv(TRACEBACK, "FULL")
     assert error._render_traceback_()[0] == "Traceback (most recent call last):"
 
 
@@ -134,7 +134,7 @@ def test_showing_all_is_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     with showing_all(True):
         assert shows_all()
     assert not shows_all()
-    monkeypatch.setenv(VARIABLE, "some")
+    monkeypatch.setenv(TRACEBACK, "some")
     with showing_all(True):
         assert shows_all()
     assert not shows_all()

@@ -15,7 +15,8 @@ from headrace.cli.failures import FAILED, OK, report
 from headrace.cli.script import run_script
 from headrace.cli.settings import Format
 from headrace.client.defaults import CapturedGraph, GraphCaptured, capture_graphs
-from headrace.common.tracebacks import showing_all, shows_all
+from headrace.common.errors import shows_all
+from headrace.common.tracebacks import showing_all
 from headrace.graph.diagram import graph_diagram
 from headrace.graph.diagram_mermaid import draw_mermaid
 from headrace.graph.diagram_text import draw_text

@@ -14,8 +14,8 @@ from headrace.cli.script import run_script
 from headrace.client.defaults import submission_defaults
 from headrace.common import options
 from headrace.common.configuration import Configuration
-from headrace.common.errors import JobCancelledError
-from headrace.common.tracebacks import showing_all, shows_all
+from headrace.common.errors import JobCancelledError, shows_all
+from headrace.common.tracebacks import showing_all
 from headrace.runtime.spark.java_process import EarlyJava
 
 

@@ -6,6 +6,7 @@ Each class is doubled with the built-in exception that a Python programmer would
 
 from __future__ import annotations
 
+import os
 import traceback
 from typing import Final
 
@@ -13,14 +14,20 @@ EXITS: Final = (SystemExit, KeyboardInterrupt, GeneratorExit)
 """What ends whoever it reaches. Raised by code that others wait for (a committer, work beside the epochs), it is told
 to these as a :class:`JobExecutionError`: they would take it for their own."""
 
+TRACEBACK: Final = "HEADRACE_TRACEBACK"
+"""Environment variable; ``full`` shows all of a traceback."""
+
+
+def shows_all() -> bool:
+    """Whether whoever runs the program wants to see all of a traceback."""
+    return os.environ.get(TRACEBACK, "").lower() == "full"
+
 
 class HeadraceError(Exception):
     """The root of all errors of headrace."""
 
     def _render_traceback_(self) -> list[str]:
         """What notebooks and IPython show: the message alone, unless all is wanted."""
-        from headrace.common.tracebacks import shows_all
-
         if shows_all():
             return "".join(traceback.format_exception(self)).splitlines()
         return f"{type(self).__name__}: {self}".splitlines()

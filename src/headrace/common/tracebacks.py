@@ -16,35 +16,27 @@ from types import TracebackType
 from typing import Final, ParamSpec, TypeVar
 
 from headrace.common.call_site import is_of_headrace
-from headrace.common.errors import HeadraceError
+from headrace.common.errors import TRACEBACK, HeadraceError, shows_all
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-VARIABLE: Final = "HEADRACE_TRACEBACK"
-"""Environment variable; ``full`` shows everything."""
-
 _NOT_THE_PROGRAM: Final = (sysconfig.get_path("stdlib"), "<frozen ")
-
-
-def shows_all() -> bool:
-    """Whether whoever runs the program wants to see everything."""
-    return os.environ.get(VARIABLE, "").lower() == "full"
 
 
 @contextmanager
 def showing_all(is_wanted: bool) -> Iterator[None]:
     """Show everything for a while, if that is wanted."""
-    before = os.environ.get(VARIABLE)
+    before = os.environ.get(TRACEBACK)
     if is_wanted:
-        os.environ[VARIABLE] = "full"
+        os.environ[TRACEBACK] = "full"
     try:
         yield
     finally:
         if is_wanted and before is None:
-            del os.environ[VARIABLE]
+            del os.environ[TRACEBACK]
         elif is_wanted and before is not None:
-            os.environ[VARIABLE] = before
+            os.environ[TRACEBACK] = before
 
 
 def hides_engine(function: Callable[P, R]) -> Callable[P, R]:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headrace.common import errors
-from headrace.common.tracebacks import program_lines, shows_all
+from headrace.common.errors import shows_all
+from headrace.common.tracebacks import program_lines
 from headrace.operators.user_code import text_of
 
 if TYPE_CHECKING:
