@@ -79,6 +79,18 @@ def test_a_failure_shows_the_lines_of_the_program_alone(work: Any) -> None:
     assert text.count("ZeroDivisionError") == 2
 
 
+def test_a_key_function_shows_its_own_lines() -> None:
+    def account() -> None:
+        env = environment()
+        env.from_collection([0]).key_by(inverse, Types.LONG()).map(inverse).print()
+        env.execute()
+
+    text = "".join(traceback.format_exception(failure_of(account)))
+    assert "in inverse\n" in text
+    assert "RecordError" not in text
+    assert text.count("ZeroDivisionError") == 2
+
+
 @pytest.mark.parametrize("work", BOUNDARIES)
 def test_all_of_it_when_that_is_wanted(work: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(TRACEBACK, "full")

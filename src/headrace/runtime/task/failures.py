@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.common import errors
 from headrace.common.errors import shows_all
 from headrace.common.tracebacks import program_lines
-from headrace.operators.user_code import text_of
+from headrace.operators.user_code import RecordError, text_of
 
 if TYPE_CHECKING:
     from headrace.storage.folder import Folder
@@ -68,7 +68,9 @@ class TaskFailure:
             message += _HOW_TO_REPAIR.format(state)
         program = details
         if isinstance(error, errors.HeadraceError):
-            program = program_lines(error.__cause__) if error.__cause__ else ""
+            cause = error.__cause__
+            raised = cause.__cause__ if isinstance(cause, RecordError) else cause
+            program = program_lines(raised) if raised else ""
         return TaskFailure(kind, message, details, program)
 
     def to_error(self) -> errors.HeadraceError:
