@@ -33,8 +33,12 @@ from tests.names import pyflink
 
 PLACED = [(module, name) for module, names in NAMES.items() for name in names]
 OWNED = [(owner, name) for owner, names in MEMBERS.items() for name in names]
-PUBLIC = ["headrace.expressions", "headrace.testing", "headrace.datastream.aggregates"] + [
-    f"headrace.{name}" for name in pyflink.NAMES if pyflink.name_is_module(name) and pyflink.row(name) is None
+PUBLIC = [
+    "headrace.expressions",
+    "headrace.testing",
+    "headrace.datastream.aggregates",
+    "headrace.datastream.connectors.datagen",
+    *(f"headrace.{name}" for name in pyflink.NAMES if pyflink.name_is_module(name) and pyflink.row(name) is None),
 ]
 
 
