@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from headrace.graph.stream_graph import StreamGraph
     from headrace.jobmanager.runtime import Runtime
-    from headrace.plan.job_plan import JobPlan
+    from headrace.plan.job_plan import JobPlan, PlannedOperator
     from headrace.runtime.task.dependencies import Dependencies
     from headrace.state.backend import StateBackend
     from headrace.storage.folder import Folder
@@ -190,10 +190,17 @@ def _require_uids(graph: StreamGraph) -> None:
 
 
 def _warn_of_derived_uids(plan: JobPlan) -> None:
-    """State is found by uid: one that is derived from the topology does not survive a change of the program."""
-    names = [op.node.name for op in plan.operators() if op.state_kinds and not op.has_explicit_uid]
+    """What a checkpoint holds is found by uid; one that is derived from the topology does not survive its change."""
+    names = [op.node.name for op in plan.operators() if not op.has_explicit_uid and _is_in_checkpoints(op)]
     if names:
         logger.warning(
-            "operators without uid(): %s; their state is found again only while the program keeps its shape",
+            "operators without uid(): %s; their state, positions and output in progress are found again only while the "
+            "program keeps its shape: a source that is put before another one would go on from where that one was",
             ", ".join(repr(name) for name in names),
         )
+
+
+def _is_in_checkpoints(operator: PlannedOperator) -> bool:
+    spec = operator.node.spec
+    is_user_sink = isinstance(spec, SinkSpec) and not isinstance(spec.sink, CollectSink)
+    return bool(operator.state_kinds) or isinstance(spec, SourceSpec) or is_user_sink
