@@ -396,3 +396,8 @@ def test_arguments_are_checked(tmp_path: Path) -> None:
     for prefix, suffix in (("", ""), (".a", ""), ("_a", ""), ("a/b", ""), ("a", "/b")):
         with pytest.raises(InvalidProgramError):
             OutputFileConfig(prefix, suffix)
+    for prefix, suffix in (("run:1", ""), ("run", ":1")):
+        config = OutputFileConfig(prefix, suffix)
+        FileSink.for_row_format(tmp_path, encoder).with_output_file_config(config).build()
+        with pytest.raises(InvalidProgramError, match="on HDFS cannot contain ':'"):
+            FileSink.for_row_format("hdfs://ns/out", encoder).with_output_file_config(config).build()

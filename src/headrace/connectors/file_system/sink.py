@@ -16,6 +16,7 @@ from headrace.connectors.file_system.staging import Staging, sink_digest
 from headrace.connectors.file_system.writer import FileParts, FileSinkWriter
 from headrace.connectors.sink import Sink
 from headrace.formats.encoders import BatchEncoder
+from headrace.storage.locations import HDFS
 
 if TYPE_CHECKING:
     import os
@@ -42,7 +43,10 @@ class FileSink(Sink[T_contra]):
     A file becomes visible under its name when all epochs in it are complete; until then what was written lies in a
     hidden folder ``.headrace-...`` below the path. A visible file is never changed again. Readers that leave out names
     with a leading dot, as Spark and headrace do, see every record exactly once. The path may be the URI of an object
-    store.
+    store or of HDFS.
+
+    Raises:
+        InvalidProgramError: when part files would get names that HDFS does not take.
     """
 
     def __init__(
@@ -54,6 +58,8 @@ class FileSink(Sink[T_contra]):
         encoder: Encoder[T_contra] | None = None,
         bulk: BulkWriterFactory | None = None,
     ) -> None:
+        if base.startswith(f"{HDFS}://") and ":" in config.part_prefix + config.part_suffix:
+            raise InvalidProgramError("the prefix and the suffix of part files on HDFS cannot contain ':'")
         self._base = base
         self._assigner = assigner
         self._policy = policy
