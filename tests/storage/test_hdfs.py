@@ -6,6 +6,7 @@ import contextlib
 import gc
 import os
 import pickle
+import random
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -472,6 +473,22 @@ def test_which_files_paths_stand_for(hdfs: HdfsCluster) -> None:
     with store.open(f"{place}/a.csv") as file:
         file.seek(3)
         assert file.read(4) == b"3456"
+
+
+def test_a_long_read_is_many_requests(hdfs: HdfsCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has a deadline, which the whole of a large file would miss."""
+    place, options = hdfs.new_place(), hdfs.options()
+    root = "/" + place.split("/", 3)[3]
+    store: Any = open_files("hdfs://cluster", options)
+    content = random.Random(7).randbytes(9_000_001)
+    store.hdfs.make_folder(root)
+    store.hdfs.write(f"{root}/large", [content])
+    reader, asked = store.hdfs.open(f"{root}/large"), []
+    piece = type(reader)._piece
+    monkeypatch.setattr(type(reader), "_piece", lambda self, at, size: asked.append(size) or piece(self, at, size))
+    assert reader.range(1, 20_000_000) == content[1:]
+    assert asked == [4 << 20, 4 << 20, 9_000_000 - (8 << 20)]
+    assert reader.range(9_000_001, 5) == b""
 
 
 def test_parquet_is_read(hdfs: HdfsCluster, tmp_path: Path) -> None:

@@ -195,9 +195,11 @@ class HdfsReader:
         Raises:
             OSError: when it cannot be read, or not all of it comes.
         """
-        wanted = min(length, self.size - start)
-        if wanted <= 0:
-            return b""
+        stop = min(start + length, self.size)
+        # In pieces, since each request has a deadline
+        return b"".join(self._piece(at, min(_BLOCK_BYTES, stop - at)) for at in range(start, stop, _BLOCK_BYTES))
+
+    def _piece(self, start: int, wanted: int) -> bytes:
         where = self._hdfs.locate(self._path)
         content = bytes(self._hdfs.connect().ask(where, lambda _: self._inner.read_range(start, wanted)))
         if len(content) != wanted:
@@ -216,7 +218,7 @@ class HdfsReader:
                 errno.EIO, f"{stop} bytes were expected, and it has {self.size}", self._hdfs.locate(self._path)
             )
         for at in range(start, stop, _BLOCK_BYTES):
-            yield self.range(at, min(_BLOCK_BYTES, stop - at))
+            yield self._piece(at, min(_BLOCK_BYTES, stop - at))
 
 
 def _status(found: Any) -> HdfsStatus:
