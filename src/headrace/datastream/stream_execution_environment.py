@@ -338,6 +338,12 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
 
         return draw_svg(plan_diagram(self._plan()))
 
+    def _repr_html_(self) -> str:
+        """What notebooks show: the plan of the next job."""
+        from headrace.datastream.notebook import environment_html
+
+        return environment_html(self, self._plan)
+
     def close(self) -> None:
         """Forgets what was built and not executed."""
         self.transformations.discard()
