@@ -11,7 +11,17 @@ TARGETS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"][
 
 def test_the_source_distribution_has_every_folder() -> None:
     included = TARGETS["sdist"]["include"]
-    assert included == ["/src", "/tests", "/docs", "/examples", "/benchmarks", "/LICENSE", "/Makefile", "/README.md"]
+    assert included == [
+        "/src",
+        "/tests",
+        "/docs",
+        "/examples",
+        "/benchmarks",
+        "/LICENSE",
+        "/NOTICE",
+        "/Makefile",
+        "/README.md",
+    ]
     assert [path for path in included if not (ROOT / path.lstrip("/")).exists()] == []
 
 
