@@ -12,7 +12,7 @@ DOCS = ROOT / "docs"
 
 def pages() -> list[Path]:
     """The README and everything in docs."""
-    return [README, *sorted(DOCS.glob("*.md"))]
+    return [README, *sorted(DOCS.rglob("*.md"))]
 
 
 def example(page: Path, name: str, language: str = "python") -> str:
