@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from headrace.common.html import framed
 from headrace.common.public_module import public_module
 
 if TYPE_CHECKING:
@@ -45,6 +46,11 @@ class JobExecutionResult:
     def get_all_accumulator_results(self) -> dict[str, Any]:
         """All counters."""
         return dict(self.accumulators)
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: the job and its counters."""
+        facts = {"job": self.job_id, "ran for": f"{self.net_runtime:,} ms"}
+        return framed(type(self).__name__, {**facts, **dict(sorted(self.accumulators.items()))})
 
     def __str__(self) -> str:
         lines = [f"Program execution finished: job {self.job_id} ran for {self.net_runtime} ms"]

@@ -327,6 +327,23 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
 
         return draw_text(plan_diagram(self._plan()))
 
+    def to_svg(self) -> str:
+        """The plan of the next job as a picture: an SVG document, for a file or a page.
+
+        Raises:
+            InvalidProgramError: when nothing was built, or what was built cannot be run.
+        """
+        from headrace.graph.diagram_svg import draw_svg
+        from headrace.plan.explain import plan_diagram
+
+        return draw_svg(plan_diagram(self._plan()))
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: the plan of the next job."""
+        from headrace.datastream.notebook import environment_html
+
+        return environment_html(self, self._plan)
+
     def close(self) -> None:
         """Forgets what was built and not executed."""
         self.transformations.discard()

@@ -78,6 +78,12 @@ class AlignedWindows(WindowAssigner):
         starts = range(first, timestamp - self.size, -self.slide)
         return [TimeWindow(start, start + self.size) for start in starts]
 
+    def __str__(self) -> str:
+        kind = "Tumbling" if self.size == self.slide else "Sliding"
+        lengths = [self.size] if self.size == self.slide else [self.size, self.slide]
+        lengths += [self.offset] if self.offset else []
+        return f"{kind}EventTimeWindows({', '.join(f'{length} ms' for length in lengths)})"
+
 
 class TumblingEventTimeWindows:
     """Windows of equal length that follow one another without gap or overlap."""

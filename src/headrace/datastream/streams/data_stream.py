@@ -438,6 +438,12 @@ class DataStream(OperatorHandle, Generic[T_co]):
     def _unkeyed_edges(self) -> tuple[Edge, ...]:
         return tuple(Edge(edge.source, FORWARD, edge.side_output) for edge in self._edges)
 
+    def _facts(self) -> dict[str, object]:
+        return {"records": self._type}
+
+    def _operator_ids(self) -> set[int]:
+        return {edge.source for edge in self._edges}
+
     def _operator(self) -> Node:
         if len(self._edges) == 1 and self._edges[0].side_output is None:
             return self._transformations.graph[self._edges[0].source]
@@ -557,6 +563,9 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
 
     def _without_keys(self) -> DataStream[T_co]:
         return self._origin
+
+    def _facts(self) -> dict[str, object]:
+        return super()._facts() | {"keyed by": f"{self._key.label}: {self.get_key_type()}"}
 
     def _operator(self) -> NoReturn:
         raise not_an_operator("a keyed stream")

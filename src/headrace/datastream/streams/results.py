@@ -7,6 +7,7 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Generic, Self
 
+from headrace.common.html import framed
 from headrace.common.tracebacks import hides_engine
 from headrace.common.type_variables import T, T_co
 from headrace.connectors.collect import CollectSink
@@ -161,6 +162,10 @@ class CloseableIterator(Generic[T_co]):
     def get_job_client(self) -> JobClient:
         """The job."""
         return self._client
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: the job whose records these are."""
+        return framed(type(self).__name__, {}, self._client._repr_html_())
 
     def close(self) -> None:
         """Cancels the job if it runs, and waits for its end; a second time does nothing."""

@@ -55,6 +55,14 @@ class WindowedStream(Generic[T_co, K_co]):
         """The type of the records in the windows."""
         return self._keyed_stream.get_type()
 
+    def _repr_html_(self) -> str:
+        """What notebooks show: the windows, and all that comes before."""
+        from headrace.datastream.notebook import stream_html
+
+        stream = self._keyed_stream
+        facts = {**stream._facts(), "windows": self._assigner}
+        return stream_html(type(self).__name__, facts, stream._transformations.graph, stream._operator_ids())
+
     def allowed_lateness(self, time_ms: int | Time | Duration | timedelta) -> Self:
         """Keeps windows for some time after the watermark has passed them; each late record fires its window again.
 
