@@ -33,6 +33,18 @@ class JobClient:
 
     Args:
         manager: the job, not started yet.
+
+    Examples:
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> _ = env.from_collection([1, 2, 3]).map(lambda n: n + 1).print()
+        >>> client = env.execute_async("numbers")
+        >>> result = client.get_job_execution_result().result()
+        2
+        3
+        4
+        >>> client.get_job_status().result()
+        <JobStatus.FINISHED: 6>
     """
 
     def __init__(self, manager: JobManager) -> None:

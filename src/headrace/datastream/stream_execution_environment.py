@@ -58,6 +58,15 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
 
     Attributes:
         transformations: what was built; for the classes of this package.
+
+    Examples:
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> _ = env.set_parallelism(1)
+        >>> _ = env.from_collection(["to", "be"]).map(str.upper, output_type=str).print()
+        >>> _ = env.execute("shouting")
+        TO
+        BE
     """
 
     def __init__(self, configuration: Configuration | None = None) -> None:

@@ -92,6 +92,14 @@ class DataStream(OperatorHandle, Generic[T_co]):
         environment: where the stream belongs.
         edges: where its records come from; several are a union.
         origin: where the type of its records comes from.
+
+    Examples:
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> numbers = env.from_collection([1, 2, 3, 4])
+        >>> even = numbers.filter(lambda n: n % 2 == 0)
+        >>> even.map(lambda n: n * 10, output_type=int).execute_and_collect(limit=10)
+        [20, 40]
     """
 
     def __init__(
@@ -463,6 +471,13 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
     Args:
         origin: the stream that is keyed.
         key: by what.
+
+    Examples:
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> clicks = env.from_collection([("ann", 1), ("bob", 1), ("ann", 2)])
+        >>> clicks.key_by(lambda click: click[0]).sum(1).execute_and_collect(limit=10)
+        [('ann', 1), ('bob', 1), ('ann', 3)]
     """
 
     def __init__(self, origin: DataStream[T_co], key: KeySelection) -> None:
