@@ -511,6 +511,33 @@ def test_windows_of_event_time(env: StreamExecutionEnvironment, assigner: Any, c
     assert collected(windows.process(_Counts(), Types.TUPLE([STRING, INT]))) == [("hi", count) for count in counts]
 
 
+def test_windows_by_a_tuple_and_a_function_behind_them(env: StreamExecutionEnvironment) -> None:
+    first, second = 1676461680000, 1676461740000
+    clicks = [(first, "a1", "b1"), (first, "a1", "b1"), (first, "a2", "b2"), (first, "a1", "b2"), (second, "a1", "b1")]
+    times = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda click, _: click[0])
+    ds = env.from_collection([(*click, 1) for click in clicks]).assign_timestamps_and_watermarks(times)
+    windows = ds.key_by(lambda x: (x[0], x[1], x[2])).window(TumblingEventTimeWindows.of(Time.minutes(1)))
+    sums = windows.reduce(lambda x, y: (*x[:3], x[3] + y[3]), output_type=Types.TUPLE([LONG, STRING, STRING, INT]))
+    counts = sums.map(lambda x: (x[0], x[1], x[3]), output_type=Types.TUPLE([LONG, STRING, INT]))
+    assert sorted(collected(counts)) == [(first, "a1", 1), (first, "a1", 2), (first, "a2", 1), (second, "a1", 1)]
+
+
+def test_late_records_of_windows() -> None:
+    """PyFlink's test needs a generator in Java for a watermark behind each record; here each record has one."""
+    env = environment()
+    env.set_parallelism(1)
+    late = OutputTag("late-data", PAIR)
+
+    def windows() -> DataStream:
+        ds = env.from_collection([("a", 0), ("a", 8), ("a", 4), ("a", 6)], PAIR)
+        keyed = ds.assign_timestamps_and_watermarks(BY_SECOND).key_by(lambda e: e[0])
+        five = keyed.window(TumblingEventTimeWindows.of(Time.milliseconds(5))).allowed_lateness(0)
+        return five.side_output_late_data(late).process(_Counts(), Types.TUPLE([STRING, INT]))
+
+    assert collected(windows()) == [("a", 1), ("a", 2)]
+    assert collected(windows().get_side_output(late)) == [Row(f0="a", f1=4)]
+
+
 # --- what a job brings along -----------------------------------------------------------------------------------------
 
 
