@@ -92,6 +92,14 @@ class DataStream(OperatorHandle, Generic[T_co]):
         environment: where the stream belongs.
         edges: where its records come from; several are a union.
         origin: where the type of its records comes from.
+
+    Examples:
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> numbers = env.from_collection([1, 2, 3, 4])
+        >>> even = numbers.filter(lambda n: n % 2 == 0)
+        >>> even.map(lambda n: n * 10, output_type=int).execute_and_collect(limit=10)
+        [20, 40]
     """
 
     def __init__(
@@ -438,6 +446,12 @@ class DataStream(OperatorHandle, Generic[T_co]):
     def _unkeyed_edges(self) -> tuple[Edge, ...]:
         return tuple(Edge(edge.source, FORWARD, edge.side_output) for edge in self._edges)
 
+    def _facts(self) -> dict[str, object]:
+        return {"records": self._type}
+
+    def _operator_ids(self) -> set[int]:
+        return {edge.source for edge in self._edges}
+
     def _operator(self) -> Node:
         if len(self._edges) == 1 and self._edges[0].side_output is None:
             return self._transformations.graph[self._edges[0].source]
@@ -457,6 +471,13 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
     Args:
         origin: the stream that is keyed.
         key: by what.
+
+    Examples:
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> clicks = env.from_collection([("ann", 1), ("bob", 1), ("ann", 2)])
+        >>> clicks.key_by(lambda click: click[0]).sum(1).execute_and_collect(limit=10)
+        [('ann', 1), ('bob', 1), ('ann', 3)]
     """
 
     def __init__(self, origin: DataStream[T_co], key: KeySelection) -> None:
@@ -557,6 +578,9 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
 
     def _without_keys(self) -> DataStream[T_co]:
         return self._origin
+
+    def _facts(self) -> dict[str, object]:
+        return super()._facts() | {"keyed by": f"{self._key.label}: {self.get_key_type()}"}
 
     def _operator(self) -> NoReturn:
         raise not_an_operator("a keyed stream")
