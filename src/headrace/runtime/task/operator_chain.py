@@ -22,6 +22,7 @@ from headrace.exchange.sender import EdgeSender
 from headrace.graph.specs import SourceSpec
 from headrace.operators.base import EpochScope, OperatorContext
 from headrace.operators.sink import SinkOperator
+from headrace.operators.timestamps import TimestampsOperator
 from headrace.operators.user_code import calling_user_code
 from headrace.runtime.task.forks import wire_forks
 from headrace.runtime.task.messages import StateReport, TaskReport
@@ -107,6 +108,11 @@ class ChainedOperator(Chained):
 
     operator: Operator
     valve: WatermarkValve
+
+    @property
+    def timestamps(self) -> TimestampsOperator | None:
+        """The operator if it makes watermarks; others have that of their inputs."""
+        return self.operator if isinstance(self.operator, TimestampsOperator) else None
 
 
 class OperatorChain:
