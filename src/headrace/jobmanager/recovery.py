@@ -45,15 +45,16 @@ def check_compatible(manifest: Manifest, plan: JobPlan, *, ignore_unclaimed: boo
     Raises:
         StateMigrationError: naming what does not fit, and what to do.
     """
-    if manifest.state_backend != plan.state_backend.name:
+    backend, max_parallelism = plan.settings.state_backend.name, plan.settings.max_parallelism
+    if manifest.state_backend != backend:
         raise StateMigrationError(
             f"the checkpoint was written by the state backend {manifest.state_backend!r}, the job is to run with "
-            f"{plan.state_backend.name!r}: none can read what another one has written; set "
+            f"{backend!r}: none can read what another one has written; set "
             f"{options.STATE_BACKEND.key}={manifest.state_backend}, or start with a fresh checkpoint directory"
         )
-    if manifest.max_parallelism != plan.max_parallelism:
+    if manifest.max_parallelism != max_parallelism:
         raise StateMigrationError(
-            f"the checkpoint has {manifest.max_parallelism} key groups, the program asks for {plan.max_parallelism}: "
+            f"the checkpoint has {manifest.max_parallelism} key groups, the program asks for {max_parallelism}: "
             "max parallelism is fixed for the life of the state; set it back, or start with a fresh directory"
         )
     _check_key_groups(manifest, plan)

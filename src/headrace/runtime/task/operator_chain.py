@@ -286,7 +286,7 @@ class OperatorChain:
             logger.warning("closing the functions of a task that was given up failed", exc_info=True)
 
     def _open_state(self, blob: JobBlob, start: PartitionContext) -> TaskStates:
-        return self.plan.state_backend.open(
+        return self.plan.settings.state_backend.open(
             blob.state,
             start.versions,
             self.stage.index,
@@ -334,5 +334,5 @@ class OperatorChain:
             max_parallelism=planned.max_parallelism,
             call_site=planned.node.call_site,
             state=state,
-            job_parameters=self.plan.parameters,
+            job_parameters=self.plan.settings.parameters,
         )
