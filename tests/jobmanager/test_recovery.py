@@ -176,5 +176,5 @@ def test_keyed_state_must_not_be_lost_when_its_operator_has_none_any_more() -> N
     for uid in ("first", "second"):
         stream.key_by("f0").map(lambda pair: pair).uid(uid).sink_to(CollectSink(list)).uid(f"{uid}-sink")
     job = plan_job(env.transformations.next_job(), PlanSettings("job", 1, MAX))
-    with pytest.raises(StateMigrationError, match="keyed state of operators with uid first, second, which the program"):
+    with pytest.raises(StateMigrationError, match="keyed state of operators with uid first, second, which no operator"):
         check_compatible(manifest(1, 1), job)
