@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import json
 import os
 import threading
@@ -29,6 +30,7 @@ from headrace.checkpoint.manifest import (
 from headrace.checkpoint.store import CheckpointStore
 from headrace.common.errors import CheckpointError, CheckpointStorageError, InfrastructureError, JobSupersededError
 from headrace.state.kinds import KEYED
+from headrace.state.state_file import VersionName
 from headrace.state.version import VersionRef
 from headrace.storage.locations import local_path
 from headrace.storage.posix import PosixFolder
@@ -253,6 +255,58 @@ def test_a_damaged_note_is_no_more_than_less_certainty(
         note.write_bytes(bytes(changed))
         assert store.latest() == manifest(1)
     assert "newest is damaged" in caplog.text
+
+
+def test_a_note_that_cannot_be_read_is_no_more_than_less_certainty(
+    store: CheckpointStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is only a hint: manifests are listed, and whoever takes over writes it anew."""
+    store.write(manifest(1))
+    original, failed = PosixFolder.read, list[str]()
+
+    def read(folder: PosixFolder, name: str) -> bytes:
+        if name == "newest" and not failed:
+            failed.append(name)
+            raise OSError(errno.EIO, "no data node has a block of it", folder.locate(name))
+        return original(folder, name)
+
+    with mock.patch.object(PosixFolder, "read", read):
+        assert store.take_over(manifest(1)).epoch == 2
+    assert failed == ["newest"]
+    assert "newest cannot be read: whether a manifest is missing cannot be told" in caplog.text
+    assert "no data node has a block of it" in caplog.text
+
+
+@pytest.mark.parametrize("error", [PermissionError(errno.EACCES, "not yours"), CheckpointStorageError("no bucket")])
+def test_a_note_that_nobody_could_read_is_an_error(store: CheckpointStore, error: OSError) -> None:
+    store.write(manifest(1))
+    with mock.patch.object(PosixFolder, "read", side_effect=error), pytest.raises(type(error)):
+        store.latest()
+
+
+def version(generation: int) -> str:
+    return str(VersionName(5, generation, 1, 0, "0" * 32))
+
+
+def test_what_dead_attempts_have_left_goes_at_the_next_start(store: CheckpointStore) -> None:
+    begun = store.begin(manifest(0))
+    assert begun is not None
+    store.write(replace(begun, epoch=1))
+    left = {
+        "generations": ("0", "1", "2", "README"),
+        "manifests": ("newest", "000000000001.json", "000000000009.json"),
+        "state": (version(generation=0), version(generation=1)),
+        "": (f".probe-{time.time() - 4000:.0f}-{'0' * 32}", f".probe-{time.time():.0f}-{'0' * 32}"),
+    }
+    for folder, names in left.items():
+        for name in names:
+            (root(store) / folder / f".{name}.{'0' * 32}.tmp").touch()
+    again = CheckpointStore(store.storage)
+    mine = again.take_over(replace(begun, epoch=1))
+    assert mine.generation == 1
+    again.remove_leftovers(mine.generation)
+    found = sorted(path.name[1:-37] for path in root(store).rglob("*.tmp"))
+    assert found == sorted(["1", "2", "README", "000000000009.json", version(generation=1), *left[""][1:]])
 
 
 def test_foreign_files_and_folders_are_left_alone(store: CheckpointStore) -> None:

@@ -127,6 +127,7 @@ def test_explain_shows_the_plan_and_runs_nothing(script: Callable[..., Path]) ->
         (("--logical",), "3 operators\n"),
         (("--format", "mermaid"), "flowchart TB\n    subgraph"),
         (("--format", "mermaid", "--logical"), "flowchart TB\n    op0"),
+        (("--format", "svg"), '<svg xmlns="http://www.w3.org/2000/svg"'),
     ],
 )
 def test_explain_in_other_forms(arguments: tuple[str, ...], start: str, script: Callable[..., Path]) -> None:

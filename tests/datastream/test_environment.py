@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -125,22 +126,33 @@ def test_checkpoint_settings_are_checked(env: StreamExecutionEnvironment) -> Non
         env.enable_checkpointing(5, "EXACTLY_ONCE")  # type: ignore[arg-type]
 
 
-def test_dependencies(env: StreamExecutionEnvironment) -> None:
+def test_dependencies(env: StreamExecutionEnvironment, tmp_path: Path) -> None:
+    first, second = tmp_path / "a b.jar", tmp_path / "b.jar"
+    for jar in (first, second):
+        jar.touch()
     env.add_python_file("/a.py")
     env.add_python_file("/b.zip")
     env.add_python_archive("/env.zip")
     env.add_python_archive("/data.zip", "data")
     env.set_python_executable("env.zip/bin/python")
     env.set_python_requirements("/requirements.txt", "/packages")
-    env.add_jars("file:///a.jar", "file:///b.jar")
+    jars = [first.as_uri(), f"{second}", f"{tmp_path}/b*.jar", "hdfs://prod/c.jar", "local:/d.jar"]
+    env.add_jars(*jars)
     assert env.get_configuration().to_dict() == {
         "python.files": "/a.py,/b.zip",
         "python.archives": "/env.zip,/data.zip#data",
         "python.executable": "env.zip/bin/python",
         "python.requirements": "/requirements.txt#/packages",
-        "spark.jars": "file:///a.jar,file:///b.jar",
+        "spark.jars": ",".join(jars),
     }
     env.get_configuration().validate()
+
+
+@pytest.mark.parametrize("path", ["{}/a.jar", "file://{}/a.jar", "{}/*.jar", "{}"])
+def test_a_jar_that_is_missing_is_told_at_once(env: StreamExecutionEnvironment, tmp_path: Path, path: str) -> None:
+    with pytest.raises(InvalidProgramError, match=f"add_jars: there is no file '{tmp_path}"):
+        env.add_jars(path.format(tmp_path))
+    assert env.get_configuration().to_dict() == {}
 
 
 def test_paths_have_no_separators_in_them(env: StreamExecutionEnvironment) -> None:

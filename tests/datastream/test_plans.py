@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING
+from xml.etree import ElementTree
 
 import pytest
 
@@ -53,9 +54,17 @@ def test_explain(env: StreamExecutionEnvironment) -> None:
     assert "uid text" in plan
 
 
+def test_the_plan_as_a_picture(env: StreamExecutionEnvironment) -> None:
+    env.set_parallelism(2).from_sequence(1, 3).map(str).uid("text").print()
+    root = ElementTree.fromstring(env.to_svg())
+    texts = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"Stage 0", "parallelism 2", "uid text", "Print to Std. Out"} <= set(texts)
+
+
 def test_looking_at_the_plan_does_not_take_the_job(env: StreamExecutionEnvironment) -> None:
     env.from_sequence(1, 3).print()
     assert env.explain() == env.explain()
+    assert env.to_svg() == env.to_svg()
 
 
 def test_there_has_to_be_a_job(env: StreamExecutionEnvironment, endless: DataStream) -> None:

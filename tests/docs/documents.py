@@ -11,8 +11,8 @@ DOCS = ROOT / "docs"
 
 
 def pages() -> list[Path]:
-    """The README and everything in docs."""
-    return [README, *sorted(DOCS.glob("*.md"))]
+    """All Markdown in the root of the repository, the README among it, and everything in docs."""
+    return [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
 
 
 def example(page: Path, name: str, language: str = "python") -> str:

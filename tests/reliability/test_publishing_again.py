@@ -7,7 +7,7 @@ import shutil
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +90,29 @@ def crash_when_committed(tmp_path: Path, output: Path) -> None:
 
 
 CRASHES = [crash_when_shown, crash_when_committed]
+
+
+@pytest.mark.parametrize("crash", CRASHES)
+def test_what_is_found_to_be_shown_is_confirmed(
+    crash: Callable[[Path, Path], None], tmp_path: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not what a call has shown, and before anything goes from which it could be shown again."""
+    confirmed, hidden = list[str](), list[bool]()
+
+    def confirm(tree: PosixOutput, found: Sequence[str]) -> None:
+        confirmed.extend(found)
+        if found:
+            hidden.append(any("/chunks/" in path for path in tree.files("")))
+
+    monkeypatch.setattr(PosixOutput, "confirm", confirm)
+    crash(tmp_path, output)
+    shown = set(contents(output))
+    assert confirmed == []
+    SmallJob(tmp_path, sink(output)).run()
+    assert confirmed
+    assert set(confirmed) <= shown
+    assert hidden[0] or crash is crash_when_committed
+    assert CSV.records(output) == expected()
 
 
 @pytest.mark.parametrize("crash", CRASHES)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import pickle
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from headrace.common.errors import CheckpointStorageError
 from headrace.connectors.file_system.paths import resolved
 from headrace.storage import hdfs_connection
 from headrace.storage.hdfs_connection import translated
-from headrace.storage.hdfs_settings import complete_settings
+from headrace.storage.hdfs_settings import check_settings, complete_settings, umask_of
 from headrace.storage.locations import hdfs_folder, open_storage, options_for_tasks
 from headrace.storage.object_client import options_for
 
@@ -90,14 +92,77 @@ def test_keys_of_the_configuration() -> None:
             r"hdfs-kerberos-keytap is not .* did you mean headrace.storage.hdfs-kerberos-keytab",
         ),
         ({"hdfs_conf_dir": "/there/is/none"}, "hdfs-conf-dir: there is no /there/is/none/core-site.xml"),
-        ({"hdfs_kerberos_keytab": "/k", "fs.defaultFS": "hdfs://a:1"}, "principal is required"),
-        ({}, "No fs.defaultFS setting found"),
+        (
+            {"hdfs_kerberos_keytab": "/k", "fs.defaultFS": "hdfs://a:1"},
+            r"headrace\.storage\.hdfs-kerberos-keytab needs headrace\.storage\.hdfs-kerberos-principal",
+        ),
+        (
+            {},
+            r"fs\.defaultFS, and that is not set: .* HADOOP_CONF_DIR \(which is not set\) .*headrace\.storage\.fs\.",
+        ),
+        ({"fs.defaultFS": "file:///"}, "fs.defaultFS is 'file:///', which is not on HDFS"),
+        ({"fs.defaultFS": "prod"}, "fs.defaultFS is 'prod', which is not on HDFS"),
+        (
+            {"fs.defaultFS": "hdfs://prod", "dfs.ha.namenodes.test": "a"},
+            r"no name service 'prod' \(known are test\), as dfs\.ha\.namenodes\.prod is not set.*hdfs://prod:8020",
+        ),
+        (
+            {"fs.defaultFS": "hdfs://prod", "dfs.ha.namenodes.prod": "a, b"},
+            r"set dfs\.namenode\.rpc-address\.prod\.a and dfs\.namenode\.rpc-address\.prod\.b in",
+        ),
+        (
+            {
+                "fs.defaultFS": "hdfs://prod",
+                "dfs.ha.namenodes.prod": "a",
+                "dfs.namenode.rpc-address.prod.a": "host",
+            },
+            r"dfs\.namenode\.rpc-address\.prod\.a is 'host': it needs a port",
+        ),
+        (
+            {"fs.defaultFS": "hdfs://a:1", "fs.permissions.umask-mode": "u+rwx"},
+            r"fs\.permissions\.umask-mode is 'u\+rwx': expected 022, or u=rwx",
+        ),
     ],
 )
 def test_what_cannot_be_right(options: dict[str, str], message: str) -> None:
-    pytest.importorskip("hdfs_native")
     with pytest.raises(CheckpointStorageError, match=message):
         open_storage("hdfs:///jobs/one", options=options)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"fs.defaultFS": "hdfs://prod:8020"},
+        {"fs.defaultFS": "viewfs://cluster", "fs.viewfs.mounttable.cluster.linkFallback": "hdfs://prod:8020/"},
+        {
+            "fs.defaultFS": "hdfs://prod",
+            "dfs.ha.namenodes.prod": "a, b",
+            "dfs.namenode.rpc-address.prod.b": "localhost:8020",
+        },
+    ],
+)
+def test_what_the_client_takes(settings: dict[str, str]) -> None:
+    pytest.importorskip("hdfs_native")
+    complete = complete_settings(settings)
+    check_settings("hdfs://", complete)
+    hdfs_connection.Connection("hdfs://", tuple(complete.items()))
+
+
+@pytest.mark.parametrize(
+    ("text", "umask"),
+    [
+        (None, 0o022),
+        ("077", 0o077),
+        ("0002", 0o002),
+        ("000", 0),
+        ("u=rwx,g=rx,o=", 0o027),
+        ("ug=rwx, o=r", 0o003),
+        ("a=rwx", 0),
+    ],
+)
+def test_umasks(text: str | None, umask: int) -> None:
+    options = {} if text is None else {"fs.permissions.umask-mode": text}
+    assert umask_of(complete_settings(options)) == umask
 
 
 def test_damaged_files_are_named(conf_dir: Path) -> None:
@@ -138,6 +203,14 @@ def test_paths_of_files() -> None:
 RPC = 'RPCError("org.apache.hadoop.{}", "what it \\"says\\"\\n\\tat org.apache.Some.line(X.java:1)\\n\\tat more")'
 
 
+LOST_BLOCK = 'DataTransferError("All DataNodes failed: [{}]")'
+DATA_NODES = ", ".join(
+    f'DatanodeInfoProto {{ id: DatanodeIdProto {{ ip_addr: "127.0.0.1", host_name: "{name}", datanode_uuid: '
+    f'"{"0" * 200}", xfer_port: {port}, info_port: 9864, ipc_port: 9865 }}, capacity: Some(1) }}'
+    for name, port in (("a", 9866), ("b", 9867))
+)
+
+
 @pytest.mark.parametrize(
     ("raised", "kind", "message"),
     [
@@ -148,6 +221,13 @@ RPC = 'RPCError("org.apache.hadoop.{}", "what it \\"says\\"\\n\\tat org.apache.S
         (RuntimeError(RPC.format("fs.InvalidPathException")), CheckpointStorageError, "InvalidPathException"),
         (RuntimeError('InvalidArgument("No NameNode hosts found")'), CheckpointStorageError, "No NameNode"),
         (RuntimeError("something else"), OSError, "something else"),
+        (RuntimeError("x" * 5000), OSError, "x" * 300 + " …"),
+        (
+            RuntimeError(LOST_BLOCK.format(DATA_NODES)),
+            OSError,
+            "no data node gives a block of it (asked were a:9866, b:9867)",
+        ),
+        (RuntimeError(LOST_BLOCK.format("")), OSError, "no data node has a block of it"),
         (OSError("RPC listener disconnected"), ConnectionResetError, "disconnected"),
         (OSError("Connection refused (os error 111)"), OSError, "Connection refused"),
         (
@@ -163,6 +243,33 @@ def test_errors_are_those_of_the_system(raised: Exception, kind: type[OSError], 
     assert type(told.value) is kind
     assert message in str(told.value)
     assert "\tat " not in str(told.value)
+
+
+def test_requests_that_were_given_up_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks is told so at once, until answers come."""
+    monkeypatch.setattr(hdfs_connection, "_new_client", lambda *arguments: object())
+    monkeypatch.setattr(hdfs_connection, "DEADLINE_SECONDS", 0.01)
+    monkeypatch.setattr(hdfs_connection, "MOST_GIVEN_UP", 3)
+    connection, over, asked = hdfs_connection.Connection("hdfs://prod", ()), threading.Event(), list[int]()
+
+    def silent(client: object) -> None:
+        asked.append(1)
+        over.wait()
+
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            connection.ask("hdfs://prod/a", silent)
+    for _ in range(5):
+        with pytest.raises(BlockingIOError, match=r"3 requests to hdfs://prod were given up .*hdfs://prod/a") as told:
+            connection.ask("hdfs://prod/a", silent)
+    assert told.value.errno == errno.EAGAIN
+    assert len(asked) == 3
+    waiting = [thread for thread in threading.enumerate() if thread.name == "headrace-hdfs"]
+    over.set()
+    for thread in waiting:
+        thread.join()
+    monkeypatch.setattr(hdfs_connection, "DEADLINE_SECONDS", 60.0)
+    assert connection.ask("hdfs://prod/a", lambda client: "answer") == "answer"
 
 
 def test_the_library_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import http.server
 import io
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,13 @@ from rich.console import Console
 from headrace.cli.checkpoints import run_checkpoints
 from headrace.common import Configuration
 from headrace.common.errors import CheckpointStorageError, ConfigurationError
-from headrace.storage.aws_profile import check_credentials, with_profile
+from headrace.storage import object_client
+from headrace.storage.aws_profile import with_profile
+from headrace.storage.cloud_credentials import check_credentials
 from headrace.storage.folder import Folder
 from headrace.storage.locations import open_storage
 from headrace.storage.object_client import options_for
-from tests.storage.s3_server import S3Server, answered
+from tests.storage.s3_server import S3Server, answered, refused
 
 ROLE = "arn:aws:iam::123456789012:role/job"
 CONFIG = f"""
@@ -146,6 +149,9 @@ def metadata() -> Iterator[str]:
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_PUT(self) -> None:
+            self.do_GET()
+
+        def do_GET(self) -> None:
             self.send_response(200)
             self.send_header("Content-Length", "5")
             self.end_headers()
@@ -162,13 +168,66 @@ def metadata() -> Iterator[str]:
         thread.join()
 
 
-def test_credentials_are_there_or_it_is_told(metadata: str) -> None:
-    nowhere = "http://127.0.0.1:1"
-    check_credentials("s3://bucket", {"access_key_id": "x"}, {}, nowhere)
-    check_credentials("s3://bucket", {}, {"AWS_ACCESS_KEY_ID": "x"}, nowhere)
-    check_credentials("s3://bucket", {}, {}, metadata)
-    with pytest.raises(CheckpointStorageError, match=r"s3://bucket: there are no credentials\. .*skip-signature"):
-        check_credentials("s3://bucket", {}, {}, nowhere)
+NOBODY = "http://127.0.0.1:1"
+ACCOUNT = "abfss://c@account.dfs.core.windows.net"
+
+
+@pytest.mark.parametrize(
+    ("bucket", "options", "environment"),
+    [
+        ("s3://bucket", {"access_key_id": "x"}, {}),
+        ("s3://bucket", {}, {"AWS_ACCESS_KEY_ID": "x"}),
+        ("gs://bucket", {"google_service_account": "/key.json"}, {}),
+        ("gs://bucket", {"skip_signature": "true"}, {}),
+        ("gs://bucket", {}, {"GOOGLE_APPLICATION_CREDENTIALS": "/key.json"}),
+        (ACCOUNT, {"account_key": "x"}, {}),
+        (ACCOUNT, {"azure_storage_sas_token": "x"}, {}),
+        ("az://c", {"azure_account_name": "a"}, {"AZURE_STORAGE_ACCOUNT_KEY": "x"}),
+        ("az://c", {}, {"AZURE_STORAGE_ACCOUNT_NAME": "a", "IDENTITY_ENDPOINT": "http://x"}),
+        ("az://c", {"use_emulator": "true"}, {}),
+        ("memory:///x", {}, {}),
+    ],
+)
+def test_credentials_are_there(bucket: str, options: dict[str, str], environment: dict[str, str]) -> None:
+    check_credentials(bucket, options, environment, NOBODY)
+
+
+def test_what_googles_tools_leave_are_credentials(tmp_path: Path) -> None:
+    file = tmp_path / ".config" / "gcloud" / "application_default_credentials.json"
+    file.parent.mkdir(parents=True)
+    file.touch()
+    check_credentials("gs://bucket", {}, {"HOME": f"{tmp_path}"}, NOBODY)
+
+
+@pytest.mark.parametrize(
+    ("bucket", "told"),
+    [
+        ("s3://bucket", r"headrace\.storage\.access-key-id .*AWS_ACCESS_KEY_ID .*AWS_PROFILE"),
+        ("gs://bucket", r"headrace\.storage\.google-service-account .*GOOGLE_APPLICATION_CREDENTIALS, .*gcloud auth"),
+        (ACCOUNT, r"headrace\.storage\.azure-account-key, .*AZURE_STORAGE_ACCOUNT_KEY .*azure-use-azure-cli"),
+    ],
+)
+def test_credentials_are_missing(metadata: str, bucket: str, told: str, tmp_path: Path) -> None:
+    environment = {"HOME": f"{tmp_path}"}
+    check_credentials(bucket, {}, environment, metadata)  # the machine has a role
+    message = rf"{bucket}: there are no credentials\. They are looked for in {told}.*refused.*skip-signature"
+    with pytest.raises(CheckpointStorageError, match=message):
+        check_credentials(bucket, {}, environment, NOBODY)
+
+
+@pytest.mark.parametrize("bucket", ["az://container", "abfss://container"])
+def test_a_container_is_one_of_an_account(bucket: str) -> None:
+    with pytest.raises(CheckpointStorageError, match=r"nothing says which: set headrace\.storage\.azure-account-name"):
+        check_credentials(bucket, {"account_key": "x"}, {}, NOBODY)
+
+
+def test_time_alone_says_when_a_request_is_given_up(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(object_client._RETRIES, "backoff", {"max_backoff": timedelta(milliseconds=100)})
+    folder = open_storage(f"{s3.new_bucket()}/job", options=s3.options() | {"retry_timeout": "61 s"})
+    folder.write("a", [b"content"])
+    with s3.failing(refused("503 Slow Down"), "GET", "/job/a", times=25) as struck:
+        assert folder.read("a") == b"content"
+    assert len(struck) == 25
 
 
 @pytest.mark.parametrize(

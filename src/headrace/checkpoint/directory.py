@@ -68,5 +68,10 @@ def warn_if_open_to_others(directory: Folder) -> None:
 def _remove_left_probes(folder: Folder) -> None:
     """Remove what starts have left that were killed while they tried the folder."""
     oldest = time.time() - _PROBE_LIFE_SECONDS
-    found = ((name, _PROBE.fullmatch(name)) for name in folder.names())
-    folder.remove_all([name for name, probe in found if probe and int(probe[1] or 0) < oldest])
+
+    def is_left(name: str) -> bool:
+        found = _PROBE.fullmatch(name)
+        return found is not None and int(found[1] or 0) < oldest
+
+    folder.remove_all([name for name in folder.names() if is_left(name)])
+    folder.remove_unfinished(is_left)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from headrace.checkpoint.manifest import Manifest
-from headrace.common.errors import CheckpointError
+from headrace.common.errors import CheckpointError, CheckpointStorageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -137,6 +137,12 @@ class ManifestFolder:
         except IsADirectoryError as error:
             note = self._folder.locate(_NEWEST)
             raise CheckpointError(f"{note} is a folder, or something else that is no file: remove it") from error
+        except (CheckpointStorageError, PermissionError):
+            raise
+        except OSError as error:  # its place on the disk is broken, say; the manifests themselves tell what they hold
+            note = self._folder.locate(_NEWEST)
+            logger.warning("%s cannot be read: whether a manifest is missing cannot be told (%s)", note, error)
+            return 0
         except ValueError:
             number = check = b""
         if not number or check != b"%08x" % crc32(number):

@@ -78,6 +78,10 @@ class Generations:
         owners = (self._read(generation)[0] for generation in sorted(self._taken(), reverse=True))
         return next(filter(None, owners), None)
 
+    def remove_unfinished(self, generation: int) -> None:
+        """Remove what was left by job managers that were killed while they claimed a generation before this one."""
+        self.folder.remove_unfinished(lambda name: _NUMBER.fullmatch(name) is not None and int(name) < generation)
+
     def check(self, generation: int, job_id: str, manifest: str) -> None:
         """Refuse a manifest that somebody has put here from the checkpoint directory of another job.
 

@@ -178,6 +178,7 @@ class CheckpointStore:
             The names of the deleted files.
         """
         self._manifests.remove_unfinished(max(self._retained, default=0))
+        self._generations.remove_unfinished(generation)
         self.state.remove_unfinished(lambda name: _is_state_before(name, generation))
         needed = frozenset().union(*self._retained.values())
         left = (name for name in self.state.names() if name not in needed)

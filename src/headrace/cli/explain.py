@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,13 +17,18 @@ from headrace.cli.settings import Format
 from headrace.client.defaults import CapturedGraph, GraphCaptured, capture_graphs
 from headrace.common.errors import shows_all
 from headrace.common.tracebacks import showing_all
-from headrace.graph.diagram import graph_diagram
+from headrace.graph.diagram import Diagram, graph_diagram
 from headrace.graph.diagram_mermaid import draw_mermaid
+from headrace.graph.diagram_svg import draw_svg
 from headrace.graph.diagram_text import draw_text
 from headrace.graph.execution_plan import graph_document
 from headrace.plan.explain import plan_diagram, plan_document
 
-_DRAWN: Final = {Format.TEXT: draw_text, Format.MERMAID: draw_mermaid}
+_DRAWN: Final[Mapping[Format, Callable[[Diagram], str]]] = {
+    Format.TEXT: draw_text,
+    Format.MERMAID: draw_mermaid,
+    Format.SVG: draw_svg,
+}
 
 
 def explain_program(

@@ -19,6 +19,7 @@ class Format(StrEnum):
 
     TEXT = "text"
     MERMAID = "mermaid"
+    SVG = "svg"
     JSON = "json"
 
 

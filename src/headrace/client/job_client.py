@@ -12,6 +12,7 @@ from headrace.client import running
 from headrace.common.call_site import innermost
 from headrace.common.completable_future import CompletableFuture
 from headrace.common.errors import JobCancelledError
+from headrace.common.html import framed
 from headrace.common.job_execution_result import JobExecutionResult
 from headrace.common.job_id import JobID
 from headrace.common.job_status import JobStatus
@@ -32,6 +33,18 @@ class JobClient:
 
     Args:
         manager: the job, not started yet.
+
+    Examples:
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> _ = env.from_collection([1, 2, 3]).map(lambda n: n + 1).print()
+        >>> client = env.execute_async("numbers")
+        >>> result = client.get_job_execution_result().result()
+        2
+        3
+        4
+        >>> client.get_job_status().result()
+        <JobStatus.FINISHED: 6>
     """
 
     def __init__(self, manager: JobManager) -> None:
@@ -90,6 +103,17 @@ class JobClient:
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
         """The result, when the job has ended; the error, when it has failed; a ``JobCancelledError`` when cancelled."""
         return self._result
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: how the job fares, and its counters."""
+        manifest = self._manager.manifest
+        facts: dict[str, object] = {"name": self._manager.plan.name, "status": self._status.name}
+        if manifest is not None:
+            facts |= {"job": manifest.job_id, "epoch": manifest.epoch, **dict(sorted(manifest.counters.items()))}
+        return framed(type(self).__name__, facts)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._manager.plan.name!r}, {self._status.name})"
 
     def _run(self) -> None:
         started = time.monotonic()

@@ -16,19 +16,25 @@ _folders: dict[str, Path] = {}
 def archive_path(name: str) -> Path:
     """The folder into which ``add_python_archive`` had an archive unpacked; to be called in functions of a job.
 
-    ::
-
-        env.add_python_archive("/data/cities.zip", "cities")
-
-
-        def load() -> str:
-            return (archive_path("cities") / "names.txt").read_text()
-
     Args:
         name: the target folder that was given, or the name of the archive's file.
 
     Raises:
         InvalidProgramError: when the job in this process has no such archive.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from zipfile import ZipFile
+        >>> from headrace.common import archive_path
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> with ZipFile("cities.zip", "w") as archive:
+        ...     archive.writestr("names.txt", "Basel")
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.add_python_archive("cities.zip", "cities")
+        >>> def load(_):
+        ...     return (archive_path("cities") / "names.txt").read_text()
+        >>> env.from_collection([1]).map(load, output_type=str).execute_and_collect(limit=10)
+        ['Basel']
     """
     if name not in _folders:
         known = ", ".join(sorted(_folders)) or "none"

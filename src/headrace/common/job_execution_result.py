@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from headrace.common.html import framed
 from headrace.common.public_module import public_module
 
 if TYPE_CHECKING:
@@ -24,6 +25,16 @@ class JobExecutionResult:
         job_id: the job.
         net_runtime: how long it ran, in milliseconds.
         accumulators: its counters, by name, summed over all its tasks.
+
+    Examples:
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> _ = env.from_collection(["a", "b"]).print()
+        >>> result = env.execute("letters")
+        a
+        b
+        >>> result.get_net_runtime() > 0
+        True
     """
 
     job_id: JobID
@@ -45,6 +56,11 @@ class JobExecutionResult:
     def get_all_accumulator_results(self) -> dict[str, Any]:
         """All counters."""
         return dict(self.accumulators)
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: the job and its counters."""
+        facts = {"job": self.job_id, "ran for": f"{self.net_runtime:,} ms"}
+        return framed(type(self).__name__, {**facts, **dict(sorted(self.accumulators.items()))})
 
     def __str__(self) -> str:
         lines = [f"Program execution finished: job {self.job_id} ran for {self.net_runtime} ms"]

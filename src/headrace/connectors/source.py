@@ -210,7 +210,15 @@ class SplitEnumerator(ABC):
 
 
 class Source(ABC, Generic[T_co]):
-    """A description of where records come from; immutable and picklable, it travels to driver and tasks."""
+    """A description of where records come from; immutable and picklable, it travels to driver and tasks.
+
+    Examples:
+        >>> from headrace.connectors.source import Boundedness
+        >>> from headrace.datastream.connectors import NumberSequenceSource, Source
+        >>> source = NumberSequenceSource(1, 3)
+        >>> isinstance(source, Source), source.boundedness is Boundedness.BOUNDED, source.produced_type
+        (True, True, Long)
+    """
 
     @property
     @abstractmethod

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import glob
+import os
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote, urlsplit
 
 from headrace.common import options
 from headrace.common.errors import InvalidProgramError
@@ -73,8 +76,17 @@ class Dependencies:
         self._configuration.set(options.PYTHON_EXECUTABLE, python_exec)
 
     def add_jars(self, *jars_path: str) -> None:
-        """Adds Java libraries, for Spark's own connectors say."""
+        """Adds Java libraries, for Spark's own connectors say.
+
+        Args:
+            jars_path: paths, patterns of them, or URIs that Spark can fetch.
+
+        Raises:
+            InvalidProgramError: when there is no such file on this machine, where it names one; or when it has a comma
+                in its name.
+        """
         for path in jars_path:
+            _check_jar(path)
             self._append(SPARK_JARS, path)
 
     def _append(self, key: str, value: str) -> None:
@@ -82,6 +94,15 @@ class Dependencies:
             raise InvalidProgramError(f"{value!r}: a comma cannot be part of a path here, it stands between two")
         before = self._configuration.get_string(key, "")
         self._configuration.set(key, f"{before},{value}" if before else value)
+
+
+def _check_jar(path: str) -> None:
+    parts = urlsplit(path)
+    if parts.scheme not in ("", "file"):
+        return
+    local = unquote(parts.path) if parts.scheme else path
+    if not any(map(os.path.isfile, [local, *glob.glob(local)])):
+        raise InvalidProgramError(f"add_jars: there is no file {os.path.abspath(local)!r}")
 
 
 def _entry(path: str, name: str) -> str:

@@ -60,6 +60,15 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
 
     Attributes:
         transformations: what was built; for the classes of this package.
+
+    Examples:
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> _ = env.set_parallelism(1)
+        >>> _ = env.from_collection(["to", "be"]).map(str.upper, output_type=str).print()
+        >>> _ = env.execute("shouting")
+        TO
+        BE
     """
 
     def __init__(self, configuration: Configuration | None = None) -> None:
@@ -332,6 +341,23 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
         from headrace.plan.explain import plan_diagram
 
         return draw_text(plan_diagram(self._plan()))
+
+    def to_svg(self) -> str:
+        """The plan of the next job as a picture: an SVG document, for a file or a page.
+
+        Raises:
+            InvalidProgramError: when nothing was built, or what was built cannot be run.
+        """
+        from headrace.graph.diagram_svg import draw_svg
+        from headrace.plan.explain import plan_diagram
+
+        return draw_svg(plan_diagram(self._plan()))
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: the plan of the next job."""
+        from headrace.datastream.notebook import environment_html
+
+        return environment_html(self, self._plan)
 
     def close(self) -> None:
         """Forgets what was built and not executed."""

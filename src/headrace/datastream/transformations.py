@@ -36,13 +36,18 @@ class Transformations:
         self._pending.add(node.id)
         return node
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was asked for since the last job."""
+        return not self._pending
+
     def next_job(self) -> StreamGraph:
         """The graph of the next job.
 
         Raises:
             InvalidProgramError: when nothing was asked for since the last job.
         """
-        if not self._pending:
+        if self.is_empty:
             raise InvalidProgramError(
                 "the job has no operators: nothing was built since the last execute(); end a stream in print() or "
                 "sink_to(), then call execute()"

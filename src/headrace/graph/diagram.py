@@ -99,6 +99,11 @@ def count_of(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def one_line(text: str) -> str:
+    r"""A name on one line: what cannot be printed is written as Python would escape it (``\n``)."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
 def _notes(node: Node) -> tuple[str, ...]:
     said = {"uid": node.uid, "parallelism": node.parallelism}
     return tuple(f"{what} {value}" for what, value in said.items() if value is not None)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import unicodedata
 from typing import TYPE_CHECKING, Final
 
+from headrace.graph.diagram import one_line
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -20,7 +22,7 @@ _BELOW: Final = {"": "", "├─ ": "│  ", "└─ ": "   "}
 
 def draw_text(diagram: Diagram) -> str:
     """The diagram, one line for each operator."""
-    lines = [_one_line(diagram.headline), ""]
+    lines = [one_line(diagram.headline), ""]
     contents = [_operators(frame, diagram.chained(frame)) for frame in diagram.frames]
     titles = [frame.title or "" for frame in diagram.frames]
     width = max(map(_width, [*titles, *(line for content in contents for line in content)]))
@@ -51,7 +53,7 @@ def _tree(boxes: Sequence[Box], chained: Sequence[Arrow]) -> Iterator[tuple[str,
     stack = [("", "", "", box) for box in reversed(boxes) if box.id not in targets]
     while stack:
         indent, branch, label, box = stack.pop()
-        line = f"{indent}{branch}{label}[{box.id}] {_one_line(box.name)}"
+        line = f"{indent}{branch}{label}[{box.id}] {one_line(box.name)}"
         if box.id in drawn:
             yield f"{line} (see above)", None
             continue
@@ -65,12 +67,12 @@ def _tree(boxes: Sequence[Box], chained: Sequence[Arrow]) -> Iterator[tuple[str,
 
 def _branch_text(label: str) -> str:
     """What stands before the operator at the end of a branch; nothing when records just go on."""
-    shown = _one_line(label).removeprefix("FORWARD").removeprefix(", ")
+    shown = one_line(label).removeprefix("FORWARD").removeprefix(", ")
     return f"{shown} → " if shown else ""
 
 
 def _notes(box: Box | None) -> str:
-    return "" if box is None else _one_line(", ".join(box.notes))
+    return "" if box is None else one_line(", ".join(box.notes))
 
 
 def _exchanges(diagram: Diagram, index: int) -> list[str]:
@@ -78,7 +80,7 @@ def _exchanges(diagram: Diagram, index: int) -> list[str]:
     arrows = diagram.exchanges(diagram.frames[index])
     if not arrows:
         return []
-    labels = [_one_line(arrow.label) for arrow in arrows]
+    labels = [one_line(arrow.label) for arrow in arrows]
     width = max(map(_width, labels))
     frame_of = {box.id: number for number, frame in enumerate(diagram.frames) for box in frame.boxes}
     lines = [
@@ -96,11 +98,6 @@ def _passed(source: int, target: int) -> str:
 def _framed(title: str, content: Sequence[str], width: int) -> list[str]:
     top = f"┌─ {title} {'─' * (width - _width(title) - 1)}┐"
     return [top, *(f"│ {_padded(line, width)} │" for line in content), f"└{'─' * (width + 2)}┘"]
-
-
-def _one_line(text: str) -> str:
-    r"""A name on one line: what cannot be printed is written as Python would escape it (``\n``)."""
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def _padded(text: str, width: int) -> str:

@@ -43,7 +43,19 @@ def method_of(function: Any, name: str) -> Callable[..., Any]:
 
 @other_names()
 class RuntimeContext(KeyedStateStore):
-    """Handed to ``open``; names as in PyFlink."""
+    """Handed to ``open``; names as in PyFlink.
+
+    Examples:
+        >>> from headrace.datastream import MapFunction, StreamExecutionEnvironment
+        >>> class Where(MapFunction):
+        ...     def open(self, runtime_context):
+        ...         self.name = runtime_context.get_task_name_with_subtasks()
+        ...     def map(self, value):
+        ...         return f"{value} in {self.name}"
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.from_collection(["tea"]).map(Where(), output_type=str).name("orders").execute_and_collect(limit=10)
+        ['tea in orders (1/1)']
+    """
 
     def __init__(self, context: OperatorContext) -> None:
         self._context = context

@@ -5,12 +5,11 @@ from __future__ import annotations
 import configparser
 import os
 import re
-import urllib.error
-import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import CheckpointStorageError
+from headrace.storage.cloud_credentials import CREDENTIAL_OPTIONS_OF_S3, CREDENTIALS_OF_AWS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,23 +27,7 @@ _ROLE: Final = {"role_arn": "role_arn", "web_identity_token_file": "web_identity
 _NEEDS_OTHERS: Final = ("sso_session", "sso_start_url", "credential_process", "credential_source", "source_profile")
 """What only the tools of AWS can make keys of."""
 
-_CREDENTIALS_OF_ENVIRONMENT: Final = (
-    "AWS_ACCESS_KEY_ID",
-    "AWS_WEB_IDENTITY_TOKEN_FILE",
-    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-)
-_CREDENTIAL_OPTIONS: Final = (
-    "access_key_id",
-    "web_identity_token_file",
-    "container_credentials_relative_uri",
-    "container_credentials_full_uri",
-    "skip_signature",
-)
 _S3_ENDPOINT: Final = re.compile(r"\bs3\s*=\s*\n(?:.*\n)*?\s*endpoint_url\s*=\s*(\S+)")
-
-_METADATA: Final = "http://169.254.169.254"
-_METADATA_SECONDS: Final = 1.0
 
 
 def with_profile(options: Mapping[str, str], environment: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -71,39 +54,10 @@ def with_profile(options: Mapping[str, str], environment: Mapping[str, str] = os
         in_environment = chosen is None and {variable, f"{variable}_S3", "AWS_DEFAULT_REGION"} & environment.keys()
         if value and not is_said and not in_environment:
             found[key] = value
-    is_elsewhere = any(key in options for key in _CREDENTIAL_OPTIONS)
-    if is_elsewhere or (chosen is None and any(environment.get(key) for key in _CREDENTIALS_OF_ENVIRONMENT)):
+    is_elsewhere = any(key in options for key in CREDENTIAL_OPTIONS_OF_S3)
+    if is_elsewhere or (chosen is None and any(environment.get(key) for key in CREDENTIALS_OF_AWS)):
         return found
     return found | _credentials(name or "default", profile)
-
-
-def check_credentials(
-    where: str, options: Mapping[str, str], environment: Mapping[str, str] = os.environ, metadata: str = _METADATA
-) -> None:
-    """See to it that there are credentials for S3; else requests would wait long for those of a machine's role.
-
-    Raises:
-        CheckpointStorageError: when there are none, saying where they are looked for.
-    """
-    if any(key in options for key in (*_CREDENTIAL_OPTIONS, "metadata_endpoint", "imdsv1_fallback")):
-        return
-    if any(environment.get(key) for key in _CREDENTIALS_OF_ENVIRONMENT):
-        return
-    request = urllib.request.Request(
-        f"{metadata}/latest/api/token", method="PUT", headers={"X-aws-ec2-metadata-token-ttl-seconds": "60"}
-    )
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        with direct.open(request, timeout=_METADATA_SECONDS):
-            return
-    except OSError as error:
-        silence = getattr(error, "reason", None) or error
-        raise CheckpointStorageError(
-            f"{where}: there are no credentials. They are looked for in headrace.storage.access-key-id and "
-            "-secret-access-key, in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, in the profile of ~/.aws "
-            f"(AWS_PROFILE), in the role of a pod or container, and in that of the machine (no answer: {silence}). For "
-            "a public bucket set headrace.storage.skip-signature to true"
-        ) from error
 
 
 def _profile(name: str | None, environment: Mapping[str, str]) -> dict[str, str]:

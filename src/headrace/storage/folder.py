@@ -144,7 +144,7 @@ class Folder(ABC):
         """Remove what writers have left that died while they wrote.
 
         Args:
-            is_over: whether nobody can still be writing the file of that name.
+            is_over: whether nobody can still be writing the file or log of that name.
 
         Returns:
             The names of the removed files.

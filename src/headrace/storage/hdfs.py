@@ -5,12 +5,12 @@ from __future__ import annotations
 import errno
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from headrace.common.durable import Permissions, target_of_temporary
 from headrace.storage.fetched_files import PIECE, FetchedFiles
 from headrace.storage.folder import Folder, checked_name
-from headrace.storage.segments import SegmentedLog, Segments
+from headrace.storage.segments import SegmentedLog, Segments, is_segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -19,10 +19,6 @@ if TYPE_CHECKING:
 
     from headrace.storage.folder import Log, MappedFile
     from headrace.storage.hdfs_client import Hdfs
-
-_USUAL_OF_FILES: Final = 0o644
-_USUAL_OF_FOLDERS: Final = 0o755
-"""Where no others are asked for."""
 
 _fetched = FetchedFiles()
 
@@ -48,8 +44,7 @@ class HdfsFolder(Folder):
         return HdfsFolder(self.hdfs, self._file(name), self.permissions)
 
     def make(self) -> None:
-        meant = self.permissions.of_folders
-        self.hdfs.make_folder(self.path, _USUAL_OF_FOLDERS if meant is None else meant)
+        self.hdfs.make_folder(self.path, self.permissions.of_folders)
 
     def open_to_others(self) -> str | None:
         found, meant = self.hdfs.status(self.path), self.permissions.of_folders
@@ -59,7 +54,7 @@ class HdfsFolder(Folder):
 
     def create(self, name: str, content: bytes) -> bool:
         target = self._file(name)
-        temporary = self.hdfs.write_beside(target, [content], self._mode)
+        temporary = self.hdfs.write_beside(target, [content], self.permissions.of_files)
         try:
             self.hdfs.rename(temporary, target)
         except FileExistsError:
@@ -73,7 +68,7 @@ class HdfsFolder(Folder):
         target = self._file(name)
         _fetched.forget((self, name))
         content = b"".join(chunks)
-        temporary = self.hdfs.write_beside(target, [content], self._mode, durable=durable)
+        temporary = self.hdfs.write_beside(target, [content], self.permissions.of_files, durable=durable)
         self.hdfs.replace(temporary, target)
         _fetched.written.keep((self, name), content)
 
@@ -106,8 +101,13 @@ class HdfsFolder(Folder):
         return self.hdfs.remove(self._file(name))
 
     def remove_unfinished(self, is_over: Callable[[str], bool]) -> list[str]:
-        targets = ((entry.name, target_of_temporary(entry.name)) for entry in self.hdfs.listing(self.path))
-        over = [name for name, target in targets if target is not None and is_over(target)]
+        over = list[str]()
+        for entry in self.hdfs.listing(self.path):
+            target = target_of_temporary(entry.name)
+            if target is not None and is_over(target):
+                over.append(entry.name)
+            elif entry.is_folder and is_over(entry.name):  # a log
+                self.folder(entry.name).remove_unfinished(is_segment)
         return [name for name in over if self.remove(name)]
 
     def start_log(self, name: str) -> Log:
@@ -125,15 +125,11 @@ class HdfsFolder(Folder):
     def remove_log(self, name: str) -> bool:
         segments = Segments(self.folder(name))
         segments.remove()
-        if segments.names:
+        unfinished = self.folder(name).remove_unfinished(is_segment)
+        if segments.names or unfinished:
             self.hdfs.remove_empty(self._file(name))
-        return bool(segments.names) or self.remove(name)
-
-    @property
-    def _mode(self) -> int:
-        """Of files."""
-        meant = self.permissions.of_files
-        return _USUAL_OF_FILES if meant is None else meant
+            return True
+        return self.remove(name)
 
     def _file(self, name: str) -> str:
         return f"{self.path}/{checked_name(name)}"

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.storage.hdfs_connection import connection
+from headrace.storage.hdfs_settings import umask_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 _BLOCK_BYTES: Final = 4 << 20
 """How much is sent and fetched at once."""
+
+_AS_IT_IS: Final = 2**64 - 1
+"""The access time that changes none; clusters that keep none refuse any other one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +86,15 @@ class Hdfs:
             return []
         return [_status(entry) for entry in found if entry.path != folder]  # a file is all that is below itself
 
-    def make_folder(self, path: str, mode: int = 0o755) -> None:
-        """Make a folder and those above it; one that exists is left alone."""
-        self._ask(path, lambda client: client.mkdirs(path, mode, True))
+    def make_folder(self, path: str, mode: int | None = None) -> None:
+        """Make a folder and those above it; one that exists is left alone.
+
+        Args:
+            path: the folder.
+            mode: who may read and write it; None for whoever the umask of the settings lets.
+        """
+        given = 0o777 & ~self._umask if mode is None else mode
+        self._ask(path, lambda client: client.mkdirs(path, given, True))
 
     def open(self, path: str) -> HdfsReader:
         """A file, to be read.
@@ -100,11 +110,12 @@ class Hdfs:
                 raise IsADirectoryError(errno.EISDIR, "it is a folder", self.locate(path)) from error
             raise
 
-    def write(self, path: str, chunks: Iterable[Buffer], mode: int = 0o644, *, durable: bool = True) -> None:
-        """Write a file, which others see grow; its folder is there, or that is an error."""
+    def write(self, path: str, chunks: Iterable[Buffer], mode: int | None = None, *, durable: bool = True) -> None:
+        """Write a file, which others see grow; its folder is there, or that is an error. Modes as of folders."""
         from hdfs_native import WriteOptions
 
-        options = WriteOptions(overwrite=True, permission=mode, create_parent=False)
+        given = 0o666 & ~self._umask if mode is None else mode
+        options = WriteOptions(overwrite=True, permission=given, create_parent=False)
         writer = self._ask(path, lambda client: client.create(path, options))
         for chunk in chunks:
             view = memoryview(chunk).cast("B")
@@ -115,7 +126,9 @@ class Hdfs:
             self._ask_once(path, lambda _: writer.hsync())
         self._ask_once(path, lambda _: writer.close())
 
-    def write_beside(self, path: str, chunks: Iterable[Buffer], mode: int = 0o644, *, durable: bool = True) -> str:
+    def write_beside(
+        self, path: str, chunks: Iterable[Buffer], mode: int | None = None, *, durable: bool = True
+    ) -> str:
         """Write a file under a temporary name in the same folder; gives its path."""
         folder, _, name = path.rpartition("/")
         temporary = f"{folder}/.{name}.{uuid.uuid4().hex}.tmp"
@@ -148,6 +161,18 @@ class Hdfs:
         except FileNotFoundError as error:
             raise self.in_doubt(target) from error
 
+    def settle(self, folder: str) -> None:
+        """Return when all that the name node did before will outlast it.
+
+        What it did can be seen at once, but is in its journal only when it answers, and all before that with it. So it
+        is asked for a change, and answers: the folder gets the modification time that it has.
+
+        Raises:
+            FileNotFoundError: when there is no such folder.
+        """
+        found = _status(self._ask(folder, lambda client: client.get_file_info(folder)))
+        self._ask(folder, lambda client: client.set_times(folder, found.modified, _AS_IT_IS))
+
     def in_doubt(self, path: str) -> OSError:
         """What to raise when a file may have got a name, or not."""
         where = self.locate(path)
@@ -165,6 +190,10 @@ class Hdfs:
         except OSError as error:
             if error.errno != errno.ENOTEMPTY:
                 raise
+
+    @property
+    def _umask(self) -> int:
+        return umask_of(dict(self.settings))
 
     def _delete(self, path: str) -> bool:
         return bool(self._ask(path, lambda client: client.delete(path, False)))

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.errors import CheckpointStorageError
-from headrace.storage.hdfs_settings import FAMILY, KEYTAB, PRINCIPAL, TICKET_CACHE
+from headrace.storage.hdfs_settings import FAMILY, KEYTAB, NAME_NODES, PRINCIPAL, TICKET_CACHE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,7 +21,8 @@ Settings = tuple[tuple[str, str], ...]
 DEADLINE_SECONDS: Final = 60.0
 """How long one request may take. The client itself waits without end for a name node that does not answer."""
 
-_NAME_NODES: Final = "dfs.ha.namenodes."
+MOST_GIVEN_UP: Final = 64
+"""How many requests that were given up may wait for their answers: each keeps a thread and connections."""
 
 _RPC_ERROR: Final = re.compile(r'(?:Fatal)?RPCError\("(?:[a-z]+\.)*([A-Za-z$]+)", "(.*?)(?:\\n\\tat |"\)$)', re.DOTALL)
 """The class of Java's exception, and what it says, without its stack."""
@@ -44,6 +45,13 @@ _NEVER: Final = ("InvalidPathException", "UnsupportedOperationException")
 _NEVER_OF_CLIENT: Final = ("InvalidArgument", "InvalidPath", "UrlParseError", "UnsupportedFeature")
 """What would go wrong again."""
 
+_CLIENT_ERROR: Final = re.compile(r'[A-Za-z]+\("(.*)"\)')
+"""A class of the client's own errors, and what it says."""
+
+_LOST_BLOCK: Final = "All DataNodes failed"
+_DATA_NODE: Final = re.compile(r'host_name: "([^"]*)".*?xfer_port: ([0-9]+)')
+_LONGEST_TEXT: Final = 300
+
 _DISCONNECTED: Final = "disconnected"
 """What the client says, besides errors of the system, when a connection has broken."""
 
@@ -55,7 +63,8 @@ class Connection:
     """A client of a name service that does not wait for ever.
 
     Each request has a thread of its own, since the client cannot be told when to give up. The thread of a request that
-    is given up stays until the system reports that the connection is gone; it keeps no process from ending.
+    is given up stays until an answer comes, or the system reports that the connection is gone; it keeps no process from
+    ending. When many of them wait, no others are made before one is over.
 
     Args:
         authority: the URI of the name service.
@@ -69,6 +78,7 @@ class Connection:
         self._authority = authority
         self._settings = dict(settings)
         self._lock = threading.Lock()
+        self._given_up: list[Future[Any]] = []
         self._client = _new_client(authority, self._settings)
 
     def ask(self, where: str, request: Callable[[Any], Any]) -> Any:
@@ -89,22 +99,37 @@ class Connection:
 
     def ask_once(self, where: str, request: Callable[[Any], Any]) -> Any:
         """The answer to a request that is sent once; arguments and errors as with :meth:`ask`."""
+        self._refuse_more(where)
         client = self._client
         answer: Future[Any] = Future()
         threading.Thread(target=_answer, args=(request, client, answer), name="headrace-hdfs", daemon=True).start()
         if not wait([answer], DEADLINE_SECONDS).done:
-            self._turn_away_from(client)
+            self._give_up(answer, client)
             raise OSError(errno.ETIMEDOUT, f"no answer within {DEADLINE_SECONDS:.0f} s", where)
         with translated(where):
             return answer.result()
 
-    def _turn_away_from(self, client: Any) -> None:
+    def _refuse_more(self, where: str) -> None:
+        with self._lock:
+            self._given_up = [answer for answer in self._given_up if not answer.done()]
+            waiting = len(self._given_up)
+        if waiting >= MOST_GIVEN_UP:
+            raise OSError(
+                errno.EAGAIN,
+                f"{waiting} requests to {self._authority} were given up and still wait, each with a thread and "
+                "connections, so no other is sent: its nodes accept connections, but do not answer. It goes on when "
+                "they answer or the connections end; or start the job again",
+                where,
+            )
+
+    def _give_up(self, answer: Future[Any], client: Any) -> None:
         """Begin anew, with the next name node first."""
         with self._lock:
+            self._given_up.append(answer)
             if client is not self._client:
                 return
             for key, value in self._settings.items():
-                if key.startswith(_NAME_NODES):
+                if key.startswith(NAME_NODES):
                     first, _, rest = value.partition(",")
                     self._settings[key] = f"{rest},{first}" if rest else first
             self._client = _new_client(self._authority, self._settings)
@@ -190,5 +215,11 @@ def _of_rpc(error: RuntimeError, where: str) -> OSError:
 
 
 def _told(error: BaseException) -> str:
-    """What an error says, without Java's stack."""
-    return str(error).partition("\n")[0]
+    """What an error says, in short and without Java's stack."""
+    text = str(error).partition("\n")[0]
+    if _LOST_BLOCK in text:  # all that is known of the nodes follows
+        nodes = ", ".join(":".join(found) for found in _DATA_NODE.findall(text))
+        return f"no data node gives a block of it (asked were {nodes})" if nodes else "no data node has a block of it"
+    wrapped = _CLIENT_ERROR.fullmatch(text)
+    text = wrapped[1] if wrapped else text
+    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]} …"

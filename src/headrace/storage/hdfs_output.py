@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -12,7 +13,7 @@ from headrace.storage.spooled_file import SpooledFile
 
 if TYPE_CHECKING:
     import io
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from headrace.storage.hdfs_client import Hdfs
     from headrace.storage.output import StagedFile
@@ -93,6 +94,14 @@ class HdfsOutput(OutputTree):
 
     def make_durable(self, paths: Iterable[str]) -> None:
         """A rename that was answered is durable."""
+
+    def confirm(self, found: Sequence[str]) -> None:
+        if not found:
+            return
+        self.hdfs.settle(self._path(found[0]).rpartition("/")[0])
+        for path in found:  # the name node that has answered may be another one than that which showed them
+            if self.size(path) is None:
+                raise OSError(errno.EIO, "it was there, and is gone before that was certain", self.locate(path))
 
     def files(self, folder: str, without: str | None = None) -> Iterator[str]:
         for entry in self.hdfs.listing(self._path(folder)):

@@ -16,7 +16,7 @@ from headrace.storage.hdfs import HdfsFolder
 from headrace.storage.hdfs_client import Hdfs
 from headrace.storage.hdfs_files import HdfsFiles
 from headrace.storage.hdfs_output import HdfsOutput
-from headrace.storage.hdfs_settings import complete_settings, is_of_hdfs
+from headrace.storage.hdfs_settings import check_settings, complete_settings, is_of_hdfs
 from headrace.storage.object_client import client, options_for
 from headrace.storage.object_files import ObjectFiles
 from headrace.storage.object_output import ObjectOutput
@@ -112,8 +112,10 @@ def hdfs_folder(location: str, permissions: Permissions, options: Mapping[str, s
 
 
 def _hdfs(authority: str, options: Mapping[str, str]) -> Hdfs:
-    hdfs = Hdfs(authority, tuple(sorted(complete_settings(options).items())))
-    hdfs.connect()  # says what is wrong with the settings
+    settings = complete_settings(options)
+    check_settings(authority, settings)
+    hdfs = Hdfs(authority, tuple(sorted(settings.items())))
+    hdfs.connect()  # says what else is wrong with them
     return hdfs
 
 

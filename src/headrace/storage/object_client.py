@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.config_values import duration
 from headrace.common.errors import CheckpointStorageError
-from headrace.storage.aws_profile import check_credentials
+from headrace.storage.cloud_credentials import check_credentials
 from headrace.storage.hdfs_settings import is_of_hdfs
 
 if TYPE_CHECKING:
@@ -24,6 +24,10 @@ RETRY_TIMEOUT: Final = "retry_timeout"
 """The option that bounds how long a request is tried again."""
 
 _DEFAULT_RETRY_TIMEOUT: Final = "30 s"
+
+_RETRIES: Final = {"max_retries": 1_000_000, "backoff": {"max_backoff": timedelta(seconds=5)}}
+"""Time alone says when a request is given up: by itself the client also counts to ten, and is there in 2 s. Between two
+tries it waits for a random time, at least 0.1 s."""
 
 _DEFAULTS: Final = {"timeout": "5 min", "read_timeout": "30 s", "allow_http": True}
 """A large file takes its time, a connection on which nothing comes does not. An ``http:`` endpoint is meant."""
@@ -154,13 +158,12 @@ def client(bucket: str, options: Options) -> Any:
         ) from error
     for key, value in options:
         _check_option(bucket, key, value)
-    if bucket.startswith(("s3:", "s3a:")):
-        check_credentials(bucket, dict(options))
+    check_credentials(bucket, dict(options))
     values: dict[str, str | bool] = {key: _TRUTH.get(value.lower(), value) for key, value in options}
     patience = str(values.pop(RETRY_TIMEOUT, _DEFAULT_RETRY_TIMEOUT))
     http = _DEFAULTS | {key: values.pop(key) for key in _HTTP & values.keys()}
     try:
-        retries = {"retry_timeout": timedelta(milliseconds=duration(patience))}
+        retries = _RETRIES | {"retry_timeout": timedelta(milliseconds=duration(patience))}
         return from_url(bucket, config=values or None, client_options=http, retry_config=retries)
     except UnknownConfigurationKeyError as error:
         raise CheckpointStorageError(

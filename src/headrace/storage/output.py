@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from typing_extensions import Buffer
 
@@ -140,6 +140,16 @@ class OutputTree(ABC):
     @abstractmethod
     def make_durable(self, paths: Iterable[str]) -> None:
         """Return when the names of files will outlast a power failure."""
+
+    def confirm(self, found: Sequence[str]) -> None:
+        """Return when files that have their names will keep them, although no call has answered that it gave these.
+
+        Args:
+            found: the files; :meth:`make_durable` was called for them.
+
+        Raises:
+            OSError: when that cannot be told, or one is gone.
+        """
 
     @abstractmethod
     def files(self, folder: str, without: str | None = None) -> Iterator[str]:

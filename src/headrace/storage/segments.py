@@ -23,6 +23,11 @@ def segment(number: int) -> str:
     return f"{number:010d}"
 
 
+def is_segment(name: str) -> bool:
+    """Whether a name is that of a segment."""
+    return _NAME.fullmatch(name) is not None
+
+
 class Segments:
     """The segments of one log.
 
@@ -38,7 +43,7 @@ class Segments:
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
-        self.names = [name for name in folder.names() if _NAME.fullmatch(name)]
+        self.names = [name for name in folder.names() if is_segment(name)]
 
     def read(self, length: int) -> bytes:
         """The first bytes of the log, fewer where it ends, or a segment is missing, before."""

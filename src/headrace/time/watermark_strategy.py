@@ -20,7 +20,15 @@ if TYPE_CHECKING:
 
 
 class TimestampAssigner(ABC):
-    """Tells the event time of a record."""
+    """Tells the event time of a record.
+
+    Examples:
+        >>> from headrace.common import TimestampAssigner, WatermarkStrategy
+        >>> class PaidAt(TimestampAssigner):
+        ...     def extract_timestamp(self, value, record_timestamp):
+        ...         return value["seconds"] * 1000
+        >>> strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(PaidAt())
+    """
 
     @abstractmethod
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
@@ -67,6 +75,14 @@ class WatermarkStrategy:
         generator: makes watermarks from timestamps.
         timestamp_assigner: takes the timestamp from a record; None leaves the source's own.
         idle_timeout: after how many milliseconds without a record a split no longer holds others back; None for never.
+
+    Examples:
+        >>> from headrace.common import Duration, WatermarkStrategy
+        >>> strategy = (
+        ...     WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5))
+        ...     .with_timestamp_assigner("time")  # a field of the record, in milliseconds
+        ...     .with_idleness(Duration.of_minutes(1))
+        ... )
     """
 
     generator: WatermarkGenerator

@@ -109,6 +109,18 @@ def test_running_session_that_differs_gives_warnings(spark: SparkSession) -> Non
 
 
 @pytest.mark.spark
+def test_a_session_is_warned_of_once(spark: SparkSession) -> None:
+    asked = {"spark.sql.session.timeZone": "CET"}
+
+    first, second = acquire_session(asked), acquire_session(asked)
+    another = acquire_session({"spark.sql.session.timeZone": "EST"})
+
+    assert [mismatch.wanted for mismatch in first.warnings] == ["CET"]
+    assert second.warnings == ()
+    assert [mismatch.wanted for mismatch in another.warnings] == ["EST"]
+
+
+@pytest.mark.spark
 def test_epochs_have_settings_of_their_own_beside_those_of_the_session(spark: SparkSession) -> None:
     theirs = spark.newSession()
     theirs.conf.set("spark.sql.session.timeZone", "CET")

@@ -54,6 +54,15 @@ class BucketAssigner(ABC):
     """Assigns every record to a bucket, a folder below the sink's path; picklable.
 
     Override :meth:`get_bucket_id` to look at records one by one, or :meth:`bucket_ids` to look at a whole batch.
+
+    Examples:
+        >>> from headrace.datastream.connectors import BucketAssigner
+        >>> class ByCountry(BucketAssigner):
+        ...     def get_bucket_id(self, element, context):
+        ...         return f"country={element['country']}"
+        >>> ByCountry().get_bucket_id({"country": "ch"}, None)
+        'country=ch'
+        >>> hourly = BucketAssigner.date_time_bucket_assigner("yyyy-MM-dd--HH", "UTC")
     """
 
     @abstractmethod

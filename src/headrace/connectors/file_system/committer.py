@@ -44,9 +44,9 @@ class FileCommitter(Committer):
 
     def commit(self, epoch: int, committables: Sequence[Json], processing_time: int) -> None:
         parts = [Part.from_json(committable) for committable in committables]
-        for part in parts:
-            self._show(part, self._staging.visible(part), epoch)
+        found = [part for part in parts if not self._show(part, self._staging.visible(part), epoch)]
         self._tree.make_durable(self._staging.visible(part) for part in parts)
+        self._tree.confirm([self._staging.visible(part) for part in found])
         for part in parts:  # only now: if they were gone and the part was not there after a power failure, it was lost
             for chunk in part.chunks:
                 self._tree.remove(self._staging.hidden(part.bucket, chunk.name))
@@ -80,11 +80,15 @@ class FileCommitter(Committer):
         for area in self._staging.all_fenced():
             self._tree.clear_area(area)
 
-    def _show(self, part: Part, target: str, epoch: int) -> None:
+    def _show(self, part: Part, target: str, epoch: int) -> bool:
+        """Have a part be visible; False where it was there already: a try before this one may have shown it."""
         tree = self._tree
         try:
-            if not _is_there(tree, target, part.size) and not self._publish(part, target, epoch):
-                _is_there(tree, target, part.size)
+            if _is_there(tree, target, part.size):
+                return False
+            if self._publish(part, target, epoch):
+                return True
+            _is_there(tree, target, part.size)
         except FileNotFoundError as error:
             if not tree.has_area(self._publishing):
                 # The job manager knows which it is, and begins again with an area of its own where it is the second.
@@ -99,6 +103,7 @@ class FileCommitter(Committer):
                     f"names; put it back. Where {name} was published and has been removed since: do not do so within "
                     "seconds"
                 ) from error
+        return False
 
     def _publish(self, part: Part, target: str, epoch: int) -> bool:
         """Show a part; False where somebody else may have been faster."""

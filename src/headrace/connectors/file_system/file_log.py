@@ -213,6 +213,8 @@ def load(folder: Folder, reference: Json) -> KnownFiles:
 def remove_older(folder: Folder, name: str, keep: str | None) -> None:
     """Remove logs that no manifest is likely to refer to any more; called when one refers to the log ``name``.
 
+    What writers of older logs have left that were killed in the midst of it goes, too.
+
     Args:
         folder: the folder of logs.
         name: the log.
@@ -220,8 +222,14 @@ def remove_older(folder: Folder, name: str, keep: str | None) -> None:
     """
     number = _number_of(name)
     assert number is not None
+
+    def is_older(log: str) -> bool:
+        found = _number_of(log)
+        return found is not None and found < number
+
     try:
         older = sorted((found, log) for found, log in _logs(folder) if found < number)
+        folder.remove_unfinished(is_older)
     except OSError as error:
         logger.warning("older lists of files in %s are left there: %s", folder, error)
         return

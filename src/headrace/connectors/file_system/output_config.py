@@ -14,6 +14,10 @@ class OutputFileConfig:
     Attributes:
         part_prefix: the beginning, ``part`` unless told otherwise.
         part_suffix: the end, ``.csv`` say.
+
+    Examples:
+        >>> from headrace.datastream.connectors import OutputFileConfig
+        >>> names = OutputFileConfig.builder().with_part_prefix("orders").with_part_suffix(".csv").build()
     """
 
     part_prefix: str = "part"

@@ -29,16 +29,7 @@ if TYPE_CHECKING:
 
 
 class FileSink(Sink[T_contra]):
-    """Writes records into part files, in folders that a bucket assigner chooses, by default one for every hour.
-
-    ::
-
-        sink = (
-            FileSink.for_row_format("/data/out", Encoder.simple_string_encoder())
-            .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
-            .with_output_file_config(OutputFileConfig.builder().with_part_suffix(".txt").build())
-            .build()
-        )
+    r"""Writes records into part files, in folders that a bucket assigner chooses, by default one for every hour.
 
     A file becomes visible under its name when all epochs in it are complete; until then what was written lies in a
     hidden folder ``.headrace-...`` below the path. A visible file is never changed again. Readers that leave out names
@@ -47,6 +38,23 @@ class FileSink(Sink[T_contra]):
 
     Raises:
         InvalidProgramError: when part files would get names that HDFS does not take.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from headrace.common import Encoder
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> from headrace.datastream.connectors import BucketAssigner, FileSink, OutputFileConfig
+        >>> sink = (
+        ...     FileSink.for_row_format("out", Encoder.simple_string_encoder())
+        ...     .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+        ...     .with_output_file_config(OutputFileConfig.builder().with_part_suffix(".txt").build())
+        ...     .build()
+        ... )
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> _ = env.from_collection(["tea", "cake"]).sink_to(sink)
+        >>> _ = env.execute("orders")
+        >>> [path.read_text() for path in Path("out").glob("*.txt")]
+        ['tea\ncake\n']
     """
 
     def __init__(

@@ -71,6 +71,14 @@ class DataStream(OperatorHandle, Generic[T_co]):
         environment: where the stream belongs.
         edges: where its records come from; several are a union.
         origin: where the type of its records comes from.
+
+    Examples:
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> numbers = env.from_collection([1, 2, 3, 4])
+        >>> even = numbers.filter(lambda n: n % 2 == 0)
+        >>> even.map(lambda n: n * 10, output_type=int).execute_and_collect(limit=10)
+        [20, 40]
     """
 
     def __init__(
@@ -417,6 +425,12 @@ class DataStream(OperatorHandle, Generic[T_co]):
 
     def _unkeyed_edges(self) -> tuple[Edge, ...]:
         return tuple(Edge(edge.source, FORWARD, edge.side_output) for edge in self._edges)
+
+    def _facts(self) -> dict[str, object]:
+        return {"records": self._type}
+
+    def _operator_ids(self) -> set[int]:
+        return {edge.source for edge in self._edges}
 
     def _operator(self) -> Node:
         if len(self._edges) == 1 and self._edges[0].side_output is None:

@@ -10,6 +10,7 @@ from headrace.common.other_names import other_names, without_effect
 from headrace.datastream.streams.checks import refused
 from headrace.datastream.streams.other_names import WITHOUT_EFFECT_ON_SINKS
 from headrace.datastream.streams.types import is_untyped
+from headrace.graph.specs import SinkSpec
 
 if TYPE_CHECKING:
     from headrace.common.errors import HeadraceError
@@ -76,6 +77,20 @@ class OperatorHandle:
         self._update(description=checked_text("description", description))
         return self
 
+    def _repr_html_(self) -> str:
+        """What notebooks show: all that comes before."""
+        from headrace.datastream.notebook import stream_html
+
+        return stream_html(type(self).__name__, self._facts(), self._transformations.graph, self._operator_ids())
+
+    def _facts(self) -> dict[str, object]:
+        """What there is to say about it beside its graph, by name."""
+        raise NotImplementedError
+
+    def _operator_ids(self) -> set[int]:
+        """The operators that it stands for, or that its records come from."""
+        raise NotImplementedError
+
     def _operator(self) -> Node:
         """The operator that this handle stands for.
 
@@ -119,6 +134,13 @@ class DataStreamSink(OperatorHandle):
     Args:
         transformations: the operators of the environment.
         node_id: the sink among them.
+
+    Examples:
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> sink = env.from_collection([1, 2]).print().name("to the terminal").uid("terminal")
+        >>> sink.get_name()
+        'to the terminal'
     """
 
     def __init__(self, transformations: Transformations, node_id: int) -> None:
@@ -133,6 +155,13 @@ class DataStreamSink(OperatorHandle):
         node = self._operator()
         uid = "no uid" if node.uid is None else f"uid {node.uid}"
         return f"DataStreamSink({node.name!r}, {uid})"
+
+    def _facts(self) -> dict[str, object]:
+        spec = self._operator().spec
+        return {"sink": type(spec.sink).__name__} if isinstance(spec, SinkSpec) else {}
+
+    def _operator_ids(self) -> set[int]:
+        return {self._node_id}
 
     def _operator(self) -> Node:
         return self._transformations.graph[self._node_id]

@@ -42,6 +42,13 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
     Args:
         origin: the stream that is keyed.
         key: by what.
+
+    Examples:
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> clicks = env.from_collection([("ann", 1), ("bob", 1), ("ann", 2)])
+        >>> clicks.key_by(lambda click: click[0]).sum(1).execute_and_collect(limit=10)
+        [('ann', 1), ('bob', 1), ('ann', 3)]
     """
 
     def __init__(self, origin: DataStream[T_co], key: KeySelection) -> None:
@@ -140,6 +147,9 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
 
     def _without_keys(self) -> DataStream[T_co]:
         return self._origin
+
+    def _facts(self) -> dict[str, object]:
+        return super()._facts() | {"keyed by": f"{self._key.label}: {self.get_key_type()}"}
 
     def _operator(self) -> NoReturn:
         raise not_an_operator("a keyed stream")

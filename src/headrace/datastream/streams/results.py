@@ -7,6 +7,7 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Generic, Self
 
+from headrace.common.html import framed
 from headrace.common.tracebacks import hides_engine
 from headrace.common.type_variables import T, T_co
 from headrace.connectors.collect import CollectSink
@@ -131,6 +132,13 @@ class CloseableIterator(Generic[T_co]):
     Args:
         handover: where the job's sink puts the records.
         client: the job.
+
+    Examples:
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> with env.from_collection([1, 2, 3]).execute_and_collect() as results:
+        ...     print([number * 2 for number in results])
+        [2, 4, 6]
     """
 
     def __init__(self, handover: Handover, client: JobClient) -> None:
@@ -161,6 +169,10 @@ class CloseableIterator(Generic[T_co]):
     def get_job_client(self) -> JobClient:
         """The job."""
         return self._client
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: the job whose records these are."""
+        return framed(type(self).__name__, {}, self._client._repr_html_())
 
     def close(self) -> None:
         """Cancels the job if it runs, and waits for its end; a second time does nothing."""

@@ -40,6 +40,21 @@ class WindowedStream(Generic[T_co, K_co]):
     Args:
         keyed_stream: the keyed stream.
         window_assigner: puts records into windows.
+
+    Examples:
+        >>> from headrace.common import Time, WatermarkStrategy
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> from headrace.datastream.window import TumblingEventTimeWindows
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> times = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda reading, _: reading[0])
+        >>> readings = env.from_collection([(1_000, "a", 3), (2_000, "a", 5), (61_000, "a", 4)])
+        >>> windows = (
+        ...     readings.assign_timestamps_and_watermarks(times)
+        ...     .key_by(lambda reading: reading[1])
+        ...     .window(TumblingEventTimeWindows.of(Time.minutes(1)))
+        ... )
+        >>> windows.reduce(lambda a, b: max(a, b, key=lambda reading: reading[2])).execute_and_collect(limit=10)
+        [(2000, 'a', 5), (61000, 'a', 4)]
     """
 
     def __init__(self, keyed_stream: KeyedStream[T_co, K_co], window_assigner: AlignedWindows) -> None:
@@ -55,6 +70,14 @@ class WindowedStream(Generic[T_co, K_co]):
     def get_input_type(self) -> TypeInformation[T_co]:
         """The type of the records in the windows."""
         return self._keyed_stream.get_type()
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: the windows, and all that comes before."""
+        from headrace.datastream.notebook import stream_html
+
+        stream = self._keyed_stream
+        facts = {**stream._facts(), "windows": self._assigner}
+        return stream_html(type(self).__name__, facts, stream._transformations.graph, stream._operator_ids())
 
     def allowed_lateness(self, time_ms: int | Time | Duration | timedelta) -> Self:
         """Keeps windows for some time after the watermark has passed them; each late record fires its window again.

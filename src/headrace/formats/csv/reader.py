@@ -68,6 +68,12 @@ class CsvReaderFormat(LineFormat):
 
     Raises:
         ConfigurationError: when ``multiline`` is combined with an escape character or without quotes.
+
+    Examples:
+        >>> from headrace.datastream.formats.csv import CsvReaderFormat, CsvSchema
+        >>> schema = CsvSchema.builder().add_string_column("card").add_number_column("amount").build()
+        >>> CsvReaderFormat.for_schema(schema).produced_type
+        RowTypeInfo(card: String, amount: Long)
     """
 
     def __init__(
@@ -123,11 +129,7 @@ class CsvReaderFormat(LineFormat):
 
 
 class CsvFormat(CsvReaderFormat):
-    """CSV with the fields of a type as its columns.
-
-    ::
-
-        CsvFormat({"id": int, "name": str}, header=True)
+    r"""CSV with the fields of a type as its columns.
 
     Whatever is not among the arguments, comments say, is in :class:`~headrace.formats.csv.schema.CsvSchema`, which
     :class:`CsvReaderFormat` takes.
@@ -143,6 +145,19 @@ class CsvFormat(CsvReaderFormat):
 
     Raises:
         InvalidTypeError: when a field has no form in CSV.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from headrace.common import WatermarkStrategy
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> from headrace.datastream.connectors import FileSource
+        >>> from headrace.datastream.formats.csv import CsvFormat
+        >>> _ = Path("prices.csv").write_text("id,name\n1,tea\n2,cake\n")
+        >>> source = FileSource.for_record_stream_format(CsvFormat({"id": int, "name": str}, header=True), "prices.csv")
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> prices = env.from_source(source.build(), WatermarkStrategy.no_watermarks(), "prices")
+        >>> prices.execute_and_collect(limit=10)
+        [Row(id=1, name='tea'), Row(id=2, name='cake')]
     """
 
     def __init__(

@@ -52,7 +52,7 @@ _AS_STRING = frozenset({BasicType.SQL_DATE, BasicType.SQL_TIME})
 
 
 class JsonLinesFormat(LineFormat):
-    """Lines that each hold a JSON document. Empty lines are left out.
+    r"""Lines that each hold a JSON document. Empty lines are left out.
 
     With a type, every line is an object with the type's fields; a field that is missing is ``None``, one that the type
     does not have is left out, and a value that does not fit makes the line a bad record. Without a type every record is
@@ -64,6 +64,19 @@ class JsonLinesFormat(LineFormat):
 
     Raises:
         ConfigurationError: when the charset is unknown.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from headrace.common import WatermarkStrategy
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> from headrace.datastream.connectors import FileSource
+        >>> from headrace.datastream.formats.json import JsonLinesFormat
+        >>> _ = Path("users.json").write_text('{"name": "ann", "age": 31}\n')
+        >>> source = FileSource.for_record_stream_format(JsonLinesFormat({"name": str, "age": int}), "users.json")
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> users = env.from_source(source.build(), WatermarkStrategy.no_watermarks(), "users")
+        >>> users.execute_and_collect(limit=10)
+        [Row(name='ann', age=31)]
     """
 
     def __init__(

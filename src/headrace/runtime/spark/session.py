@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException, PySparkRuntimeError
@@ -36,12 +36,15 @@ from headrace.runtime.spark.settings import (
 from headrace.runtime.spark.worker_daemon import start_early
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from headrace.runtime.spark.java_process import EarlyJava
     from headrace.runtime.spark.session_start import SessionStart
 
 logger = logging.getLogger(__name__)
+
+_told: Final[set[tuple[str, SettingMismatch]]] = set()
+"""What in which application users have been warned of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,8 @@ class SessionHandle:
     Attributes:
         session: the session to run epochs in.
         owned: whether headrace started it.
-        warnings: settings of a session that was there before which are not as headrace wants them.
+        warnings: settings of a session that was there before which are not as headrace wants them, and that no job
+            before has heard of.
         beginning: what is still to be done for it, and has to be done before it is stopped.
     """
 
@@ -112,7 +116,7 @@ def acquire_session(
     if python is not None:
         check_interpreter(running, python)
     asked = dict(settings) | ({"spark.master": master} if master else {})
-    return SessionHandle(running, owned=False, warnings=mismatches(running, asked))
+    return SessionHandle(running, owned=False, warnings=_untold(running, mismatches(running, asked)))
 
 
 def session_of_epochs(session: SparkSession) -> SparkSession:
@@ -158,6 +162,14 @@ def mismatches(session: SparkSession, asked: Mapping[str, str]) -> tuple[Setting
         for setting, value in found.items()
         if not setting.accepts(value)
     )
+
+
+def _untold(session: SparkSession, found: Iterable[SettingMismatch]) -> tuple[SettingMismatch, ...]:
+    """Those of an application that are found for the first time: in a notebook job after job has the same session."""
+    application = session.sparkContext.applicationId
+    untold = tuple(mismatch for mismatch in found if (application, mismatch) not in _told)
+    _told.update((application, mismatch) for mismatch in untold)
+    return untold
 
 
 def _value_in(session: SparkSession, setting: SparkSetting) -> str:

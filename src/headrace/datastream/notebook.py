@@ -1,0 +1,67 @@
+"""What environments, streams and sinks show of themselves in notebooks: facts, and the graph as a picture."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from headrace.common import options
+from headrace.common.errors import HeadraceError
+from headrace.common.html import framed, preformatted
+from headrace.graph.diagram import graph_diagram
+from headrace.graph.diagram_svg import draw_svg
+from headrace.graph.diagram_text import draw_text
+from headrace.plan.explain import plan_diagram
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
+    from headrace.graph.diagram import Diagram
+    from headrace.graph.stream_graph import StreamGraph
+    from headrace.plan.job_plan import JobPlan
+
+_MOST_BOXES: Final = 200
+"""Larger graphs are shown as text: nobody finds anything in a picture of that size."""
+
+
+def environment_html(environment: StreamExecutionEnvironment, plan: Callable[[], JobPlan]) -> str:
+    """The settings that matter most, and the plan of the next job, or why there is none.
+
+    Args:
+        environment: the environment.
+        plan: plans its next job.
+    """
+    heading = type(environment).__name__
+    try:
+        facts = _settings(environment)
+    except HeadraceError as error:
+        return framed(heading, {"settings": error})
+    if environment.transformations.is_empty:
+        return framed(heading, facts | {"next job": "nothing was built since the last one"})
+    try:
+        diagram = plan_diagram(plan())
+    except HeadraceError as error:
+        facts["next job"] = f"cannot be run: {error}"
+        diagram = graph_diagram(environment.transformations.next_job())
+    return framed(heading, facts, picture(diagram))
+
+
+def _settings(environment: StreamExecutionEnvironment) -> dict[str, object]:
+    configuration = environment.get_configuration()
+    return {
+        "runtime": configuration.get(options.RUNTIME),
+        "parallelism": environment.get_parallelism(),
+        "checkpoints": configuration.get(options.CHECKPOINT_DIR) or "in a temporary directory",
+    }
+
+
+def stream_html(heading: str, facts: Mapping[str, object], graph: StreamGraph, ids: Collection[int]) -> str:
+    """The facts about a stream or a sink, and all that comes before it; the operators that it comes from stand out."""
+    return framed(heading, facts, picture(graph_diagram(graph.subgraph(ids)), ids))
+
+
+def picture(diagram: Diagram, marked: Collection[int] = ()) -> str:
+    """A diagram for a page; as text when it is too large for a picture."""
+    if sum(len(frame.boxes) for frame in diagram.frames) > _MOST_BOXES:
+        return preformatted(draw_text(diagram))
+    return draw_svg(diagram, marked, alone=False)
