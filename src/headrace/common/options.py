@@ -244,6 +244,13 @@ PYTHON_ARCHIVES: Final = ConfigOption[str | None](
     None,
     "Archives that are unpacked wherever tasks run, `path` or `path#folder`, with commas between them.",
 )
+CACHED_FILES: Final = ConfigOption[str | None](
+    "pipeline.cached-files",
+    str,
+    None,
+    "Files that are copied to wherever tasks run, `name:rates,path:'/data/rates.csv'`, with semicolons between them; "
+    "`RuntimeContext.get_distributed_cache()` finds them.",
+)
 PYTHON_EXECUTABLE: Final = ConfigOption[str | None](
     "python.executable", str, None, "The Python interpreter of Spark's workers; that of the driver when not set."
 )
