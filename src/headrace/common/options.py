@@ -102,7 +102,8 @@ IGNORE_UNCLAIMED_STATE: Final = ConfigOption(
     boolean,
     False,
     "Whether a job may leave behind what its checkpoint holds of operators, sources and sinks that the program no "
-    "longer has. A warning names it. The older key `execution.savepoint.ignore-unclaimed-state` will do as well.",
+    "longer has, or of a source that is another one now. A warning names it. The older key "
+    "`execution.savepoint.ignore-unclaimed-state` will do as well.",
     ("execution.savepoint.ignore-unclaimed-state",),
 )
 STATE_BACKEND: Final = ConfigOption(
