@@ -143,6 +143,7 @@ class Manifest:
         finished: whether the job came to its end.
         counters: totals since the job's first start, for the user.
         state_backend: the name of the state backend whose versions it refers to, fixed for the life of the state.
+        state_bytes: the bytes in all runs of the state, without what is dead in their files; None if not known.
     """
 
     epoch: int
@@ -158,6 +159,7 @@ class Manifest:
     finished: bool = False
     counters: Mapping[str, int] = field(default_factory=dict)
     state_backend: str = DEFAULT_BACKEND
+    state_bytes: int | None = None
 
     def state_files(self) -> Iterator[str]:
         """The state files that this manifest needs."""
@@ -183,6 +185,7 @@ class Manifest:
             "held": dict(self.in_progress),
             "finished": self.finished,
             "counters": dict(self.counters),
+            "state_bytes": self.state_bytes,
         }
         body = json.dumps(document, separators=(",", ":")).encode()
         return body[:-1] + _CHECKSUM % zlib.crc32(body)
@@ -221,6 +224,7 @@ class Manifest:
                 in_progress=document["held"],
                 finished=document["finished"],
                 counters=document["counters"],
+                state_bytes=document.get("state_bytes"),  # older ones do not say it
             )
         except json.JSONDecodeError as error:
             raise CheckpointError(f"manifest {name} is damaged or cut short: {len(content)} bytes") from error

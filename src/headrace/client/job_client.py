@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 import time
@@ -16,12 +15,13 @@ from headrace.common.html import framed
 from headrace.common.job_execution_result import JobExecutionResult
 from headrace.common.job_id import JobID
 from headrace.common.job_status import JobStatus
+from headrace.common.logs import get_logger
 from headrace.common.other_names import other_names
 
 if TYPE_CHECKING:
     from headrace.jobmanager.job_manager import JobManager
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 CANCEL_SECONDS: Final = 15.0
 """So long a job has to end after it was cancelled; then its thread is left behind, whatever it is at."""

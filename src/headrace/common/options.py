@@ -246,6 +246,26 @@ PYTHON_ARCHIVES: Final = ConfigOption[str | None](
 PYTHON_EXECUTABLE: Final = ConfigOption[str | None](
     "python.executable", str, None, "The Python interpreter of Spark's workers; that of the driver when not set."
 )
+PROGRESS: Final = ConfigOption[bool | None](
+    "headrace.progress",
+    boolean,
+    None,
+    "Whether a program shows the progress of its jobs on the standard error. When not set, it does on a terminal, "
+    "unless it is an interactive session; `headrace run` does everywhere.",
+)
+LOG_LEVEL: Final = ConfigOption[str | None](
+    "headrace.log.level",
+    choice("DEBUG", "INFO", "WARNING", "ERROR"),
+    None,
+    "The lowest level of what `logging` prints. When neither this nor the format is set, headrace configures nothing.",
+)
+LOG_FORMAT: Final = ConfigOption[str | None](
+    "headrace.log.format",
+    choice("text", "json"),
+    None,
+    "How `logging` prints to the standard error: a line of text or one of JSON a record. Like the level it has no "
+    "effect where the program has given the root logger a handler.",
+)
 FRESH_FUNCTIONS: Final = ConfigOption(
     "headrace.functions.fresh-instances",
     boolean,

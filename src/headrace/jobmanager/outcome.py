@@ -90,6 +90,7 @@ def next_manifest(
         in_progress=sinks.in_progress,
         finished=context.is_last,
         counters=_counters(manifest.counters, plan, reports, read),
+        state_bytes=sum(report.state.size for report in reports),
     )
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from headrace.common import options
 from headrace.common.errors import StateMigrationError
+from headrace.common.logs import get_logger
 from headrace.graph.specs import SinkSpec
 from headrace.runtime.task.messages import PartitionContext
 from headrace.state.keys.groups import hash_bounds_of_partition
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     Adoptions = Mapping[tuple[int, int], tuple[CompactionOutcome, ...]]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 def check_compatible(manifest: Manifest, plan: JobPlan, *, ignore_unclaimed: bool = False) -> None:

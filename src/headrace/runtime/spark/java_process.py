@@ -113,6 +113,9 @@ class EarlyJava:
 
     Args:
         request: that session.
+
+    Attributes:
+        master: the master of that session.
     """
 
     @staticmethod
@@ -133,6 +136,7 @@ class EarlyJava:
         return None if any(word in text for word in _DECIDES_ITSELF) else EarlyJava(request)
 
     def __init__(self, request: SessionRequest) -> None:
+        self.master = request.master_url()
         self._request = request
         self._lock = threading.Lock()
         self._process: JavaProcess | None = None

@@ -7,7 +7,6 @@ function are not state.
 
 from __future__ import annotations
 
-import logging
 import pickle
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import StateMigrationError
+from headrace.common.logs import get_logger
 from headrace.connectors.source import ReaderContext
 from headrace.exchange.channel import SummaryBook
 from headrace.exchange.sender import EdgeSender
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from headrace.runtime.task.messages import EpochContext, JobBlob, PartitionContext
     from headrace.state.backend import OperatorStates, TaskStates
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from headrace.cli.progress import wording
+from headrace.client.progress import wording
 from headrace.connectors.file_system.tolerance import CORRUPT, MISSING
 
 if TYPE_CHECKING:
@@ -125,6 +125,11 @@ class JobProgress:
         self.meter.add(statistics.records)
         if statistics.seconds > 0:
             self.trend.append(statistics.records / statistics.seconds)
+
+    def acknowledged(self, epoch: int, pending: int) -> None:
+        """A manifest without an epoch says what has been committed."""
+        if self.latest is not None:
+            self.latest = replace(self.latest, epoch=epoch, pending_commits=pending)
 
     def failed(self, epoch: int, error: BaseException, retry_in: float) -> None:
         """An epoch failed and is run again."""

@@ -9,14 +9,14 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from headrace.cli.progress import wording
+from headrace.client.progress import wording
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from rich.console import RenderableType
 
-    from headrace.cli.progress.job_progress import JobProgress
+    from headrace.client.progress.job_progress import JobProgress
     from headrace.jobmanager.progress import EpochStatistics
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
