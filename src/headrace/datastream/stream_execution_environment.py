@@ -351,7 +351,7 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
         """What notebooks show: the plan of the next job."""
         from headrace.datastream.notebook import environment_html
 
-        return environment_html(self, self._plan)
+        return environment_html(type(self).__name__, self._configuration, self.transformations, self._plan)
 
     def close(self) -> None:
         """Forgets what was built and not executed."""
