@@ -37,12 +37,10 @@ class JobClient:
     Examples:
         >>> from headrace.datastream import StreamExecutionEnvironment
         >>> env = StreamExecutionEnvironment.get_execution_environment()
-        >>> _ = env.from_collection([1, 2, 3]).map(lambda n: n + 1).print()
+        >>> _ = env.from_collection([1, 2, 3]).filter(lambda n: n > 5).print()
         >>> client = env.execute_async("numbers")
-        >>> result = client.get_job_execution_result().result()
-        2
+        >>> client.get_job_execution_result().result().get_accumulator_result("numRecordsRead")
         3
-        4
         >>> client.get_job_status().result()
         <JobStatus.FINISHED: 6>
     """

@@ -25,7 +25,8 @@ from headrace.connectors.source import Boundedness
 from headrace.graph.specs import SinkSpec, SourceSpec
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.settings import job_settings
-from headrace.plan.planner import PlanSettings, plan_job
+from headrace.plan.job_plan import PlanSettings
+from headrace.plan.planner import plan_job
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.runtime.task.dependencies import NOTHING
 from headrace.runtime.task.messages import JobBlob

@@ -102,7 +102,8 @@ IGNORE_UNCLAIMED_STATE: Final = ConfigOption(
     boolean,
     False,
     "Whether a job may leave behind what its checkpoint holds of operators, sources and sinks that the program no "
-    "longer has. A warning names it. The older key `execution.savepoint.ignore-unclaimed-state` will do as well.",
+    "longer has, or of a source that is another one now. A warning names it. The older key "
+    "`execution.savepoint.ignore-unclaimed-state` will do as well.",
     ("execution.savepoint.ignore-unclaimed-state",),
 )
 STATE_BACKEND: Final = ConfigOption(
@@ -242,6 +243,13 @@ PYTHON_ARCHIVES: Final = ConfigOption[str | None](
     str,
     None,
     "Archives that are unpacked wherever tasks run, `path` or `path#folder`, with commas between them.",
+)
+CACHED_FILES: Final = ConfigOption[str | None](
+    "pipeline.cached-files",
+    str,
+    None,
+    "Files that are copied to wherever tasks run, `name:rates,path:'/data/rates.csv'`, with semicolons between them; "
+    "`RuntimeContext.get_distributed_cache()` finds them.",
 )
 PYTHON_EXECUTABLE: Final = ConfigOption[str | None](
     "python.executable", str, None, "The Python interpreter of Spark's workers; that of the driver when not set."

@@ -239,6 +239,23 @@ class Source(ABC, Generic[T_co]):
         """The task's half."""
 
     @property
+    def position_kind(self) -> str:
+        """What its positions are positions of; a checkpoint's are given to no source of another kind.
+
+        The name of the class. A class that was renamed gives the name that it had, so that its jobs go on.
+        """
+        return type(self).__name__
+
+    @property
+    def locations(self) -> tuple[str, ...]:
+        """Where it reads: paths, topics or the like, in any order; none where that says nothing.
+
+        A checkpoint keeps them. A job that goes on with others gets a warning, and is refused when they are known to be
+        those of another source; so they should hold nothing that changes by itself, and no secrets.
+        """
+        return ()
+
+    @property
     def dead_letter(self) -> OutputTag | None:
         """The side output for rows that cannot be read; None makes such a row fail the job."""
         return None

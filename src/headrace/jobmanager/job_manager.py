@@ -291,7 +291,7 @@ class JobManager:
             checkpoints=self._checkpoints,
             sinks=self._sinks,
             sizer=EpochSizer(settings.limits),
-            compaction=CompactionCoordinator(self._runtime, self._store.state, self.plan.state_backend),
+            compaction=CompactionCoordinator(self._runtime, self._store.state, self.plan.settings.state_backend),
             clock=clock,
             cancelled=self._cancelled,
             epoch_timeout_seconds=settings.epoch_timeout_seconds,

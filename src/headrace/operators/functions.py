@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from headrace.common.archives import DistributedCache
 from headrace.common.errors import InvalidProgramError
 from headrace.common.other_names import other_names
 from headrace.operators.base import Operator, OperatorContext, Output
@@ -87,6 +88,10 @@ class RuntimeContext(KeyedStateStore):
     def get_job_parameter(self, key: str, default_value: str) -> str:
         """A value of the job's configuration."""
         return self._context.job_parameters.get(key, default_value)
+
+    def get_distributed_cache(self) -> DistributedCache:
+        """The files that ``register_cached_file`` has had copied to this machine."""
+        return DistributedCache()
 
     def _state(self, descriptor: StateDescriptor, method: str) -> Any:
         if self._context.state is None:

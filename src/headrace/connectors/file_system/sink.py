@@ -66,12 +66,13 @@ class FileSink(Sink[T_contra]):
         encoder: Encoder[T_contra] | None = None,
         bulk: BulkWriterFactory | None = None,
     ) -> None:
-        if base.startswith(f"{HDFS}://") and ":" in config.part_prefix + config.part_suffix:
+        if base.startswith(f"{HDFS}://") and ":" in config.part_prefix + config.get_part_suffix():
             raise InvalidProgramError("the prefix and the suffix of part files on HDFS cannot contain ':'")
         self._base = base
         self._assigner = assigner
         self._policy = policy
-        self._parts = FileParts(encoder, bulk, config, is_complete=not policy.merges)
+        named = config if bulk is None else config.with_default_suffix(bulk.suffix)
+        self._parts = FileParts(encoder, bulk, named, is_complete=not policy.merges)
 
     @staticmethod
     def for_row_format(base_path: str | os.PathLike[str], encoder: Encoder[T]) -> RowFormatBuilder[T]:
@@ -84,6 +85,7 @@ class FileSink(Sink[T_contra]):
         return BulkFormatBuilder(base_path, writer_factory)
 
     def validate(self, input_type: TypeInformation) -> None:
+        self._assigner.validate(input_type)
         if self._parts.bulk is not None:
             self._parts.bulk.validate(input_type)
         elif isinstance(self._parts.encoder, BatchEncoder):

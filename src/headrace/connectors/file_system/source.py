@@ -90,6 +90,10 @@ class FileSource(Source[T_co]):
         return self._dead_letter
 
     @property
+    def locations(self) -> tuple[str, ...]:
+        return tuple(map(shown, self._paths))
+
+    @property
     def reads_in_pieces(self) -> bool:
         return True
 

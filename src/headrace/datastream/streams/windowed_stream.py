@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from headrace.common.row import Row
     from headrace.common.typeinfo import DeclaredType, TypeInformation
     from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
-    from headrace.datastream.streams.data_stream import DataStream, KeyedStream
+    from headrace.datastream.streams.data_stream import DataStream
+    from headrace.datastream.streams.keyed_stream import KeyedStream
     from headrace.datastream.streams.process_protocols import SupportsApply, SupportsProcessWindow
     from headrace.time.windows import AlignedWindows, TimeWindow
 

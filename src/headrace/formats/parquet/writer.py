@@ -53,6 +53,10 @@ class _ParquetWriterFactory(BulkWriterFactory):
         self._type = kind
         self._compression = compression
 
+    @property
+    def suffix(self) -> str:
+        return ".parquet"
+
     def validate(self, input_type: TypeInformation) -> None:
         if input_type.arrow_type is None:
             raise InvalidTypeError("Parquet needs records with columns: declare their type or annotate the function")

@@ -14,7 +14,7 @@ from headrace.exchange.envelope import MAX_CELL_BYTES, Envelope, from_record_bat
 from headrace.operators.interruption import let_ctrl_c_end_the_process
 from headrace.runtime.spark.shipping import Parts, read_job
 from headrace.runtime.task.background import attempt
-from headrace.runtime.task.dependencies import enter
+from headrace.runtime.task.dependencies import enter, work_in
 from headrace.runtime.task.messages import EpochContext, JobBlob, shipped_in
 from headrace.runtime.task.runner import TaskRunner
 
@@ -82,6 +82,7 @@ class ShippedJob:
         runner = _runners.get(self._digest)
         blob = self._load() if runner is None else runner.blob
         enter(blob.dependencies, SparkFiles.get)
+        work_in(SparkFiles.getRootDirectory() if blob.dependencies.archives else None)
         return blob
 
     def runner(self) -> TaskRunner:

@@ -41,7 +41,7 @@ class TaskRunner:
         plan: JobPlan = pickle.loads(blob.plan)
         self.job = plan.name
         self._parallelism = [stage.parallelism for stage in plan.stages]
-        self._cache = ChainCache(blob, keeps=not plan.fresh_instances)
+        self._cache = ChainCache(blob, keeps=not plan.settings.fresh_instances)
 
     def run_source_task(self, subtask: int, context: EpochContext) -> Iterator[Envelope]:
         """One task of stage 0, which also hands its share of the later tasks what they start from.
