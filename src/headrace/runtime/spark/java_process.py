@@ -72,7 +72,7 @@ class JavaProcess:
         except BaseException:
             self._files.close()
             raise
-        self._relay = self.process.stderr and StderrRelay(self.process.stderr)
+        self._relay = None if self.process.stderr is None else StderrRelay(self.process.stderr)
 
     def _new_folder(self) -> Path:
         folder = TemporaryFolder("java-")
