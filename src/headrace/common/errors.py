@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import traceback
-from typing import Final
+from typing import Any, Final
 
 EXITS: Final = (SystemExit, KeyboardInterrupt, GeneratorExit)
 """What ends whoever it reaches. Raised by code that others wait for (a committer, work beside the epochs), it is told
@@ -38,7 +38,13 @@ class InvalidProgramError(HeadraceError, ValueError):
 
 
 class InvalidTypeError(InvalidProgramError, TypeError):
-    """A value or a type hint does not fit the type that was declared for it."""
+    """A value or a type hint does not fit the type that was declared for it.
+
+    Attributes:
+        record: the record with fields that one of them does not fit; there only where it is known.
+    """
+
+    record: Any
 
 
 class UnknownNameError(InvalidProgramError, AttributeError):
