@@ -13,7 +13,8 @@ import pytest
 from headrace.client.progress.job_progress import JobProgress, RateMeter
 from headrace.client.progress.lines import last_line, progress_line
 from headrace.client.progress.listener import LineListener, PanelListener, QuietListener, listener_for
-from headrace.client.progress.panel import panel, trend
+from headrace.client.progress.panel import panel
+from headrace.client.progress.wording import trend
 from headrace.common.constants import MIN_WATERMARK
 from headrace.jobmanager.progress import EpochStatistics, JobStart
 

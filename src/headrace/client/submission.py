@@ -14,6 +14,7 @@ from headrace.client.defaults import CapturedGraph, GraphCaptured, current_defau
 from headrace.client.dependencies import check_interpreter, gather
 from headrace.client.job_client import JobClient
 from headrace.client.pickling import pickled
+from headrace.client.progress.notebook import notebook_listener
 from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidProgramError
@@ -184,8 +185,10 @@ def open_runtime(configuration: Configuration, listener: JobListener | None = No
 
 
 def _listener(configuration: Configuration) -> JobListener | None:
-    """Who shows what the job does: the one that surrounds the program; else its terminal, if it has one."""
+    """Who shows what the job does: the one that surrounds the program; else its notebook or terminal, if it has one."""
     listener, wanted = current_defaults().listener, configuration.get(options.PROGRESS)
+    if listener is None and wanted is not False:
+        listener = notebook_listener()
     if listener is not None:
         return listener
     if wanted is None:

@@ -258,8 +258,9 @@ PROGRESS: Final = ConfigOption[bool | None](
     "headrace.progress",
     boolean,
     None,
-    "Whether a program shows the progress of its jobs on the standard error. When not set, it does on a terminal, "
-    "unless it is an interactive session; `headrace run` does everywhere.",
+    "Whether a program shows the progress of its jobs on the standard error, or in the cell of a notebook. When not "
+    "set, it does in a notebook, and on a terminal unless it is an interactive session; `headrace run` does "
+    "everywhere.",
 )
 LOG_LEVEL: Final = ConfigOption[str | None](
     "headrace.log.level",

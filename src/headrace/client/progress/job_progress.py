@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from headrace.jobmanager.progress import EpochStatistics, JobStart
 
+RATE: Final = "records/s"
 LATE_COUNTER: Final = "numLateRecordsDropped"
 
 _RATE_SECONDS: Final = 10.0
@@ -115,6 +116,30 @@ class JobProgress:
     def skipped_files(self) -> str:
         """How many files the job has gone on without over its life; empty when there are none."""
         return "" if self.latest is None else skipped_files(self.latest.counters)
+
+    @property
+    def standing(self) -> str:
+        """Where this run began, and how long ago."""
+        restored = self.start.restored_epoch
+        origin = "" if restored is None else f"restored epoch {restored}, "
+        return f"{origin}{wording.span(self.seconds)}"
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What displays show, by name; empty before the first epoch."""
+        latest = self.latest
+        if latest is None:
+            return {}
+        return {
+            "records": wording.number(self.records),
+            RATE: wording.number(self.meter.rate()),
+            "watermark": wording.watermark(latest.watermark),
+            "its lag": "-" if latest.watermark_lag is None else wording.behind(latest.watermark_lag),
+            "epoch": f"{latest.epoch} ({latest.seconds:.2f} s)",
+            "state": wording.size(latest.state_bytes),
+            "late, dropped": wording.number(self.late_records),
+            "pending commits": str(latest.pending_commits),
+        }
 
     def completed(self, statistics: EpochStatistics) -> None:
         """An epoch is complete."""

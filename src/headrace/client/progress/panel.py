@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from rich.console import Group
 from rich.panel import Panel
@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.client.progress import wording
+from headrace.client.progress.job_progress import RATE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from headrace.client.progress.job_progress import JobProgress
-    from headrace.jobmanager.progress import EpochStatistics
-
-_BARS: Final = "▁▂▃▄▅▆▇█"
 
 
 def panels(jobs: Iterable[JobProgress]) -> RenderableType:
@@ -29,15 +27,13 @@ def panels(jobs: Iterable[JobProgress]) -> RenderableType:
 
 def panel(job: JobProgress) -> Panel:
     """One job: what it has done, how fast, and how far event time has come."""
-    body: list[RenderableType] = [_waiting() if job.latest is None else _grid(job, job.latest)]
+    body: list[RenderableType] = [_grid(job) if job.facts else _waiting()]
     if job.skipped_files:
         body.append(Text(job.skipped_files, "yellow"))
     if job.note:
         body.append(Text(job.note, "yellow"))
-    restored = job.start.restored_epoch
-    origin = "" if restored is None else f", restored epoch {restored}"
     # As text: a job's name may contain brackets, which rich would take for markup
-    title = Text.assemble((job.name, "bold"), f"{origin}, {wording.span(job.seconds)}")
+    title = Text.assemble((job.name, "bold"), f", {job.standing}")
     return Panel(Group(*body), title=title, title_align="left", border_style="cyan", padding=(0, 1))
 
 
@@ -45,24 +41,18 @@ def _waiting() -> Text:
     return Text("waiting for the first epoch", "dim")
 
 
-def _grid(job: JobProgress, latest: EpochStatistics) -> Table:
+def _grid(job: JobProgress) -> Table:
     grid = Table.grid(padding=(0, 2), expand=True)
     for style, ratio in (("dim", None), ("", 3), ("dim", None), ("", 2)):
         grid.add_column(style=style, ratio=ratio, no_wrap=True)
-    rate = Text.assemble((wording.number(job.meter.rate()), "bold green"), "  ", (trend(job.trend), "green"))
-    lag = "-" if latest.watermark_lag is None else wording.behind(latest.watermark_lag)
-    grid.add_row("records", wording.number(job.records), "epoch", f"{latest.epoch} ({latest.seconds:.2f} s)")
-    grid.add_row("records/s", rate, "state", wording.size(latest.state_bytes))
-    grid.add_row("watermark", wording.watermark(latest.watermark), "late, dropped", wording.number(job.late_records))
-    grid.add_row("its lag", lag, "pending commits", str(latest.pending_commits))
+    facts = [(name, _styled(name, text, job)) for name, text in job.facts.items()]
+    half = len(facts) // 2
+    for left, right in zip(facts[:half], facts[half:], strict=True):
+        grid.add_row(*left, *right)
     return grid
 
 
-def trend(values: Iterable[float], width: int = 20) -> str:
-    """The last values as a row of bars, from nothing to the largest of them."""
-    shown = list(values)[-width:]
-    largest = max(shown, default=0.0)
-    if largest <= 0:
-        return ""
-    top = len(_BARS) - 1
-    return "".join(_BARS[round(value / largest * top)] for value in shown)
+def _styled(name: str, text: str, job: JobProgress) -> Text:
+    if name != RATE:
+        return Text(text)
+    return Text.assemble((text, "bold green"), "  ", (wording.trend(job.trend), "green"))
