@@ -5,11 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 from headrace.common.errors import InvalidProgramError
 from headrace.common.other_names import other_names
 from headrace.common.time import to_millis
+from headrace.common.type_variables import T, T_contra
 from headrace.expressions import Column, Expression
 from headrace.time.watermarks import BoundedOutOfOrderness, NoWatermarks, WatermarkGenerator
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from headrace.common.time import Duration, Time
 
 
-class TimestampAssigner(ABC):
+class TimestampAssigner(ABC, Generic[T_contra]):
     """Tells the event time of a record.
 
     Examples:
@@ -31,7 +32,7 @@ class TimestampAssigner(ABC):
     """
 
     @abstractmethod
-    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+    def extract_timestamp(self, value: T_contra, record_timestamp: int) -> int:
         """The event time of ``value`` in milliseconds since the epoch.
 
         Args:
@@ -68,7 +69,7 @@ Assigner = TimestampAssigner | Callable[[Any, int], int] | FieldTimestamps | Exp
 
 @other_names()
 @dataclass(frozen=True, slots=True)
-class WatermarkStrategy:
+class WatermarkStrategy(Generic[T_contra]):
     """How event time is taken from records. Immutable: every ``with_…`` returns a new strategy with all else kept.
 
     Attributes:
@@ -116,9 +117,13 @@ class WatermarkStrategy:
         """A generator of your own."""
         return WatermarkStrategy(generator)
 
+    @overload
+    def with_timestamp_assigner(self, timestamp_assigner: TimestampAssigner[T]) -> WatermarkStrategy[T]: ...
+    @overload
     def with_timestamp_assigner(
-        self, timestamp_assigner: TimestampAssigner | Callable[[Any, int], int] | str | Expression
-    ) -> WatermarkStrategy:
+        self, timestamp_assigner: Callable[[Any, int], int] | str | Expression
+    ) -> WatermarkStrategy[Any]: ...
+    def with_timestamp_assigner(self, timestamp_assigner: Any) -> WatermarkStrategy[Any]:
         """Take event time from the record.
 
         Args:
@@ -142,7 +147,7 @@ class WatermarkStrategy:
             )
         return replace(self, timestamp_assigner=timestamp_assigner)
 
-    def with_idleness(self, idle_timeout: Duration | Time | timedelta | int) -> WatermarkStrategy:
+    def with_idleness(self, idle_timeout: Duration | Time | timedelta | int) -> WatermarkStrategy[T_contra]:
         """Leave a split out of the minimum after it has been silent for this long (processing time).
 
         Unlike in PyFlink, a timestamp assigner that was set before is kept.

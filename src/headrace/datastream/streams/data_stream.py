@@ -242,7 +242,7 @@ class DataStream(OperatorHandle, Generic[T_co]):
                 )
         return self._apply(specs.MapBatchesSpec(func, found), "MapBatches", origin=TypeOrigin.DECLARED)
 
-    def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream[T_co]:
+    def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy[T_co]) -> DataStream[T_co]:
         """Takes event time from records; timestamps and watermarks from before are replaced.
 
         Directly after a source this works on each split of it, as a strategy given to ``from_source`` does.

@@ -13,6 +13,7 @@ from pyarrow import csv
 
 from headrace.common.columns import layout_of, values_to_array
 from headrace.common.errors import ConfigurationError, CorruptFileError
+from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import BasicType, BasicTypeInfo
 from headrace.common.values import handler_of
 from headrace.formats.csv.schema import CsvColumn, CsvSchema
@@ -24,6 +25,7 @@ from headrace.storage.files import shown
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from headrace.common.row import Row
     from headrace.common.typeinfo import TypeInformation
     from headrace.formats.lines.blocks import Boundary
     from headrace.formats.lines.format import LineDecoder
@@ -56,7 +58,7 @@ _BY_ARROW = frozenset(
 )
 
 
-class CsvReaderFormat(LineFormat):
+class CsvReaderFormat(LineFormat[T_co]):
     """Lines of comma-separated values as named rows. Empty lines are left out.
 
     Args:
@@ -93,7 +95,7 @@ class CsvReaderFormat(LineFormat):
         self.header_lines = int(schema.header or schema.skip_first)
 
     @staticmethod
-    def for_schema(schema: CsvSchema) -> CsvReaderFormat:
+    def for_schema(schema: CsvSchema) -> CsvReaderFormat[Row]:
         """The format of files with the columns of ``schema``."""
         return CsvReaderFormat(schema)
 
@@ -128,7 +130,7 @@ class CsvReaderFormat(LineFormat):
         return found
 
 
-class CsvFormat(CsvReaderFormat):
+class CsvFormat(CsvReaderFormat[T_co]):
     r"""CSV with the fields of a type as its columns.
 
     Whatever is not among the arguments, comments say, is in :class:`~headrace.formats.csv.schema.CsvSchema`, which
@@ -162,7 +164,7 @@ class CsvFormat(CsvReaderFormat):
 
     def __init__(
         self,
-        fields: TypeInformation | type | Mapping[str, Any],
+        fields: TypeInformation[T_co] | type[T_co] | Mapping[str, Any],
         *,
         header: bool = False,
         delimiter: str = ",",

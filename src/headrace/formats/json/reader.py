@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyarrow import json as arrow_json
 
 from headrace.common.columns import layout_of, values_to_array
+from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import (
     BasicType,
     BasicTypeInfo,
@@ -51,7 +52,7 @@ _BY_ARROW = frozenset(
 _AS_STRING = frozenset({BasicType.SQL_DATE, BasicType.SQL_TIME})
 
 
-class JsonLinesFormat(LineFormat):
+class JsonLinesFormat(LineFormat[T_co]):
     r"""Lines that each hold a JSON document. Empty lines are left out.
 
     With a type, every line is an object with the type's fields; a field that is missing is ``None``, one that the type
@@ -80,7 +81,7 @@ class JsonLinesFormat(LineFormat):
     """
 
     def __init__(
-        self, type_info: TypeInformation | type | Mapping[str, Any] | None = None, *, charset: str = "UTF-8"
+        self, type_info: TypeInformation[T_co] | type[T_co] | Mapping[str, Any] | None = None, *, charset: str = "UTF-8"
     ) -> None:
         super().__init__(charset)
         self._type = Types.PICKLED_BYTE_ARRAY() if type_info is None else type_of_fields(type_info)
