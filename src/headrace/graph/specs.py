@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.connectors.sink import Sink
     from headrace.connectors.source import Source
     from headrace.expressions import Bound
-    from headrace.graph.nodes import KeySelection
+    from headrace.graph.keys import KeySelection
     from headrace.state.kinds import StateKinds
     from headrace.time.watermark_strategy import WatermarkStrategy
 
