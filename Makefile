@@ -9,8 +9,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PYTHONS := python3 python3.13 python3.12 python3.11 python3.14
+DOCS_INSTALLED := $(VENV)/.docs-installed
 EXTRAS := spark,jdk,dev
-CODE := src tests $(wildcard examples benchmarks)
+CODE := src tests $(wildcard examples benchmarks docs)
 
 DEMO := $(BIN)/python -m headrace run examples/card_fraud.py
 BENCH := $(BIN)/python -m benchmarks
@@ -18,7 +19,7 @@ PYTEST := $(BIN)/python -m pytest
 SHARED_SPARK := spark or integration
 WORKERS := 2
 
-.PHONY: help venv demo test test-slow test-fast test-spark bench lint format clean
+.PHONY: help venv demo test test-slow test-fast test-spark bench docs docs-live dist lint format clean
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -34,6 +35,10 @@ $(INSTALLED): pyproject.toml
 	"$$python" -m venv $(VENV)
 	@echo "Installing headrace and its tools into $(VENV)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
+	@touch $@
+
+$(DOCS_INSTALLED): $(INSTALLED)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	@touch $@
 
 demo: venv ## card fraud: a job from source to sink, on a local Spark
@@ -57,6 +62,17 @@ test-slow: venv ## the slow tests only
 bench: venv ## the benchmarks
 	@$(BENCH)
 
+docs: $(DOCS_INSTALLED) ## the site of the documentation, in site; its links are checked
+	@$(BIN)/mkdocs build --strict --quiet
+
+docs-live: $(DOCS_INSTALLED) ## the site at http://127.0.0.1:8000, built anew with every change
+	@$(BIN)/mkdocs serve
+
+dist: venv ## the wheel and the source distribution, in dist
+	@rm -rf dist
+	@$(BIN)/python -m build --quiet
+	@$(BIN)/twine check --strict dist/*
+
 lint: venv ## style, formatting, types, layers
 	@$(BIN)/ruff check $(CODE)
 	@$(BIN)/ruff format --check $(CODE)
@@ -68,4 +84,4 @@ format: venv ## puts style and formatting right where a tool can
 	@$(BIN)/ruff format $(CODE)
 
 clean: ## removes the virtual environment, caches and build products
-	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

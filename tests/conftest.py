@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
+from rich.console import Console
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,6 +31,19 @@ def spark() -> Iterator[SparkSession]:
     handle = acquire_session({"spark.app.name": "headrace-tests"}, master="local[2]")
     yield handle.session
     handle.stop()
+
+
+@pytest.fixture
+def console() -> Console:
+    """A console that is no terminal; what it printed is in its ``file``."""
+    return Console(file=io.StringIO(), width=200)
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Console:
+    """A console that takes itself for a terminal, whatever runs the tests."""
+    monkeypatch.setenv("TERM", "xterm")
+    return Console(file=io.StringIO(), width=100, force_terminal=True, color_system=None)
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from headrace.common.execution_mode import RuntimeExecutionMode
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors.file_system import FileSource
 from headrace.datastream.formats.parquet import ParquetFormat
-from headrace.jobmanager.progress import EpochStatistics, JobStart, LoggingListener
+from headrace.jobmanager.progress import EpochStatistics, JobListener, JobStart
 
 if TYPE_CHECKING:
     from headrace.common.watermark_strategy import WatermarkStrategy
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _TASKS = 2
 
 
-class EpochTimes(LoggingListener):
+class EpochTimes(JobListener):
     """Takes the time from the end of one epoch to the end of the next, so nothing in between is left out.
 
     Attributes:

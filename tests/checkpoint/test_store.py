@@ -22,6 +22,7 @@ from headrace.checkpoint.manifest import (
     OperatorSnapshot,
     PartitionSnapshot,
     PendingCommit,
+    SourceIdentity,
     SourceSnapshot,
     SplitSnapshot,
     StageSnapshot,
@@ -41,7 +42,8 @@ def manifest(epoch: int, *files: str, generation: int = 0) -> Manifest:
         {"op": OperatorSnapshot(1, 7, KEYED), "other": OperatorSnapshot(1, 128)},
         (PartitionSnapshot(version, {"op": OperatorProgress(-5, 7)}, 99),),
     )
-    source = SourceSnapshot({"seen": 3}, (SplitSnapshot("split", 0, [1, "x"], {"ts": -(2**63)}, True),), ("old",))
+    splits = (SplitSnapshot("split", 0, [1, "x"], {"ts": -(2**63)}, True),)
+    source = SourceSnapshot({"seen": 3}, splits, ("old",), SourceIdentity("FileSource", ("/in/ä", "/in/b")))
     pending = (PendingCommit(epoch, "sink", 12, ({"file": "a"}, "b")),)
     return Manifest(
         epoch,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import subprocess
 import sys
@@ -11,7 +10,6 @@ from textwrap import dedent
 from typing import TYPE_CHECKING
 
 import pytest
-from rich.console import Console
 
 import headrace
 
@@ -76,16 +74,3 @@ def start(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
         )
 
     return begin
-
-
-@pytest.fixture
-def console() -> Console:
-    """A console that is no terminal; what it printed is in its ``file``."""
-    return Console(file=io.StringIO(), width=200)
-
-
-@pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Console:
-    """A console that takes itself for a terminal, whatever runs the tests."""
-    monkeypatch.setenv("TERM", "xterm")
-    return Console(file=io.StringIO(), width=100, force_terminal=True, color_system=None)

@@ -122,7 +122,12 @@ def test_the_watermark_is_that_of_the_slowest_split_that_still_reads() -> None:
     assert watermark_of(manifest(sources={"orders": SourceSnapshot(None, (slow,), ("a",))})) == 10
 
 
-def test_the_state_is_counted_in_files_and_in_the_manifest(tmp_path: Path) -> None:
+def test_a_manifest_says_how_large_the_state_is(tmp_path: Path) -> None:
+    found = Manifest.from_bytes(manifest(state_bytes=1234).to_bytes(), "it")
+    assert state_bytes(found, PosixFolder(tmp_path)) == 1234
+
+
+def test_the_state_of_an_older_one_is_counted_in_files_and_in_the_manifest(tmp_path: Path) -> None:
     directory = store(tmp_path)
     (directory / "state" / "one").write_bytes(b"x" * 100)
     versions = [VersionRef(1, 0, 7, "one", files=("one",)), VersionRef(1, 1, 7, inline=b"y" * 30), None]

@@ -34,6 +34,12 @@ def test_version_names_what_it_stands_on() -> None:
     assert "pyarrow" in result.stdout
 
 
+def test_version_is_an_option_as_well() -> None:
+    result = invoke("--version")
+    assert result.exit_code == 0
+    assert result.stdout == invoke("version").stdout
+
+
 def test_without_a_command_it_shows_help() -> None:
     result = invoke()
     assert all(name in result.output for name in ("run", "explain", "doctor", "checkpoints", "version"))
@@ -92,6 +98,34 @@ def test_a_failing_function_is_one_message(script: Callable[..., Path]) -> None:
     assert "error: operator 'double'" in result.stderr
     assert "job 'doubling' failed" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_a_mistake_shows_the_line_of_the_program(script: Callable[..., Path]) -> None:
+    path = script("from headrace.datastream import KeyedCoProcessFunction\n")
+    result = invoke("run", "--runtime", "local", path)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.endswith(f"  at {path}:2 in <module>\n")
+
+
+def test_a_program_that_never_executes_says_so(script: Callable[..., Path]) -> None:
+    path = script("print('built')\n")
+    result = invoke("run", "--runtime", "local", path)
+    assert (result.exit_code, result.stdout) == (1, "built\n")
+    assert result.stderr == f"error: {path} ended without a job: it never came to execute()\n"
+
+
+@pytest.mark.parametrize("end", ["sys.exit()", "sys.exit(0)"])
+def test_a_program_may_say_itself_that_it_wanted_no_job(end: str, script: Callable[..., Path]) -> None:
+    result = invoke("run", "--runtime", "local", script(f"{end}\n"))
+    assert (result.exit_code, result.stderr) == (0, "")
+
+
+def test_the_option_of_the_command_wins_over_the_setting(script: Callable[..., Path]) -> None:
+    arguments = ("run", "--runtime", "local", "-D", "headrace.progress=false")
+    path = script("import headrace.client.defaults as d\nprint(type(d.current_defaults().listener).__name__)\n")
+    assert invoke(*arguments, path).stdout == "QuietListener\n"
+    assert invoke(*arguments, "--progress", path).stdout == "LineListener\n"
 
 
 def test_the_programs_exit_code_is_the_commands(script: Callable[..., Path]) -> None:

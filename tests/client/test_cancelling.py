@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.cli.progress.job_progress import JobProgress
-from headrace.cli.progress.lines import last_line
+from headrace.client.progress.job_progress import JobProgress
+from headrace.client.progress.lines import last_line
 from headrace.common import Configuration, JobStatus, Types, WatermarkStrategy
 from headrace.common.errors import InfrastructureError, JobCancelledError
 from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -13,9 +14,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.client.dependencies import gather
-from headrace.common import Configuration, Types, archive_path
-from headrace.common.errors import ConfigurationError, InvalidProgramError, UserFunctionError
-from headrace.datastream import StreamExecutionEnvironment
+from headrace.common import Configuration, Encoder, Types, WatermarkStrategy, archive_path
+from headrace.common.cached_files import CachedFile, cached_files
+from headrace.common.errors import (
+    ConfigurationError,
+    InvalidProgramError,
+    UnsupportedOperationError,
+    UserFunctionError,
+)
+from headrace.datastream import MapFunction, RuntimeContext, StreamExecutionEnvironment
+from headrace.datastream.connectors.file_system import BucketAssigner, FileSink, FileSource, StreamFormat
 from headrace.runtime.task.dependencies import put_on_path
 
 if TYPE_CHECKING:
@@ -85,6 +93,7 @@ def test_functions_import_what_was_added(runtime: str, tmp_path: Path, request: 
         from required_numbers import LAST  # type: ignore[import-not-found]
 
         shipped = int((archive_path("numbers") / "folder" / "number.txt").read_text())
+        assert Path("numbers/folder/number.txt").read_text() == str(shipped)
         return int(number * RATE + SHIFT + SCALE + shipped + LAST)
 
     keyed = env.from_sequence(1, 3).key_by(lambda number: 0, Types.INT()).map(compute, Types.LONG())
@@ -105,6 +114,142 @@ def test_two_jobs_have_modules_of_one_name(runtime: str, tmp_path: Path, request
         env = environment(runtime)
         env.add_python_file(str(module(tmp_path / name, "which_job", f"NAME = {name!r}\n")))
         assert list(env.from_sequence(1, 1).map(which, Types.STRING()).execute_and_collect()) == [name]
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_functions_find_cached_files(runtime: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    if runtime != LOCAL:
+        request.getfixturevalue("spark")
+    env = environment(runtime)
+    (tmp_path / "rates, of today.txt").write_text("7")
+    env.register_cached_file(str(tmp_path / "rates, of today.txt"), "rates")
+    (tmp_path / "folder" / "deep").mkdir(parents=True)
+    (tmp_path / "folder" / "deep" / "number.txt").write_text("100")
+    env.register_cached_file(f"file://{tmp_path}/folder", "folder")
+    (tmp_path / "program").write_text(f"#!{sys.executable}\nprint(1000)\n")
+    env.register_cached_file(str(tmp_path / "program"), "program", executable=True)
+
+    class Add(MapFunction[int, int]):
+        def open(self, runtime_context: RuntimeContext) -> None:
+            cache = runtime_context.get_distributed_cache()
+            self.more = int(cache.get_file("rates").read_text())
+            self.more += int((cache.get_file("folder") / "deep" / "number.txt").read_text())
+            self.more += int(subprocess.check_output([str(cache.get_file("program"))]))
+
+        def map(self, value: int) -> int:
+            return value + self.more
+
+    assert list(env.from_sequence(1, 2).map(Add(), Types.LONG()).execute_and_collect()) == [1108, 1109]
+
+
+def test_cached_files_of_two_jobs_have_one_name(tmp_path: Path) -> None:
+    class Read(MapFunction[int, str]):
+        def open(self, runtime_context: RuntimeContext) -> None:
+            self.path = runtime_context.get_distributed_cache().get_file("data")
+
+        def map(self, value: int) -> str:
+            return self.path.read_text()
+
+    for text in ("first", "second"):
+        env = environment(LOCAL)
+        (tmp_path / text).write_text(text)
+        env.register_cached_file(str(tmp_path / text), "data")
+        assert list(env.from_sequence(1, 1).map(Read(), Types.STRING()).execute_and_collect()) == [text]
+
+
+def test_a_file_that_was_not_registered_is_told(tmp_path: Path) -> None:
+    class Read(MapFunction[int, int]):
+        def open(self, runtime_context: RuntimeContext) -> None:
+            runtime_context.get_distributed_cache().get_file("other")
+
+        def map(self, value: int) -> int:
+            return value
+
+    env = environment(LOCAL)
+    (tmp_path / "a").touch()
+    env.register_cached_file(str(tmp_path / "a"), "data")
+    with pytest.raises(UserFunctionError, match=r"no cached file 'other' here: register_cached_file\(\) .* for data"):
+        list(env.from_sequence(1, 1).map(Read(), Types.LONG()).execute_and_collect())
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "error", "message"),
+    [
+        ("a", "", InvalidProgramError, "name of a cached file"),
+        ("a", "x/y", InvalidProgramError, "name of a cached file"),
+        ("a", "..", InvalidProgramError, "name of a cached file"),
+        ("a", "x;y", InvalidProgramError, "name of a cached file"),
+        ("it's", "x", InvalidProgramError, "path of a cached file"),
+        ("hdfs://host/a", "x", UnsupportedOperationError, "only files of the driver's machine"),
+        ("a", "taken", ConfigurationError, "two files of the name 'taken'"),
+    ],
+)
+def test_what_cannot_be_cached(path: str, name: str, error: type[Exception], message: str) -> None:
+    env = environment(LOCAL)
+    env.register_cached_file("somewhere", "taken")
+    with pytest.raises(error, match=message):
+        env.register_cached_file(path, name)
+    env.from_sequence(1, 1).print()
+    with pytest.raises(InvalidProgramError, match=r"register_cached_file: there is no file or folder .*somewhere"):
+        env.execute()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "name:a,path:'/x/y, z';name:b,path:/w,executable:true",
+        "- name:a,path:'/x/y, z'\n- name:b, path:/w, executable:true",
+    ],
+)
+def test_cached_files_as_a_setting(text: str) -> None:
+    assert cached_files(text) == [CachedFile("a", "/x/y, z"), CachedFile("b", "/w", executable=True)]
+    with pytest.raises(ConfigurationError, match="is not like name:rates"):
+        cached_files(f"{text};path:/v")
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_relative_paths_are_those_of_the_job(
+    runtime: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """Also where its checkpoints, its sink and its source have relative paths, and jobs without archives follow."""
+    if runtime != LOCAL:
+        request.getfixturevalue("spark")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in.txt").write_text("1\n2\n")
+    with zipfile.ZipFile(tmp_path / "data.zip", "w") as file:
+        file.writestr("number.txt", "10")
+    here = _working_directory(runtime)
+    env = environment(runtime)
+    env.enable_checkpointing(1000)
+    env.get_checkpoint_config().set_checkpoint_storage_dir("checkpoints")
+    env.add_python_archive("data.zip", "data")
+
+    class Add(MapFunction[str, str]):
+        def open(self, runtime_context: RuntimeContext) -> None:
+            self.more = int(Path("data/number.txt").read_text())
+
+        def map(self, value: str) -> str:
+            assert Path("data/number.txt").read_text() == "10"
+            return str(int(value) + self.more)
+
+        def close(self) -> None:
+            assert Path("data").is_dir()
+
+    source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), "in.txt").build()
+    lines = env.from_source(source, WatermarkStrategy.no_watermarks(), "lines")
+    sink = FileSink.for_row_format("out", Encoder.simple_string_encoder())
+    sink.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+    lines.map(Add(), Types.STRING()).sink_to(sink.build())
+    env.execute()
+    assert [path.read_text() for path in (tmp_path / "out").iterdir() if path.is_file()] == ["11\n12\n"]
+    assert (tmp_path / "checkpoints").is_dir()
+    assert Path.cwd() == tmp_path
+    assert _working_directory(runtime) == here
+
+
+def _working_directory(runtime: str) -> list[str]:
+    stream = environment(runtime).from_sequence(1, 1).map(lambda _: os.getcwd(), Types.STRING())
+    return list(stream.execute_and_collect())
 
 
 def test_without_it_the_import_fails() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -11,8 +13,8 @@ DOCS = ROOT / "docs"
 
 
 def pages() -> list[Path]:
-    """The README and everything in docs."""
-    return [README, *sorted(DOCS.glob("*.md"))]
+    """All Markdown in the root of the repository, the README among it, and everything in docs."""
+    return [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
 
 
 def example(page: Path, name: str, language: str = "python") -> str:
@@ -37,3 +39,18 @@ def tables(text: str) -> list[list[str]]:
         if line.startswith("|") and not is_rule and not is_heading:
             rows.append([cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]])
     return rows
+
+
+def is_test(name: str) -> bool:
+    """Whether ``tests/file.py::test_name`` is there."""
+    path, _, test = name.partition("::")
+    return path.startswith("tests/") and test in _tests_of(path)
+
+
+@cache
+def _tests_of(path: str) -> frozenset[str]:
+    """The names of the test functions of a file."""
+    if not (ROOT / path).is_file():
+        return frozenset()
+    body = ast.parse((ROOT / path).read_text()).body
+    return frozenset(node.name for node in body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections import Counter
-from functools import cache
 
 from tests.docs import names_table
-from tests.docs.documents import DOCS, ROOT, between, tables
+from tests.docs.documents import DOCS, between, is_test, tables
 
 PAGE = DOCS / "flink-compatibility.md"
 COUNTS = {"DS": 66, "WM": 20, "WI": 38, "ST": 28, "CP": 16, "CO": 16, "SQ": 58, "CE": 11, "RT": 22, "TU": 5}
@@ -34,7 +32,7 @@ def test_rows_say_what_their_status_asks_for() -> None:
 def test_the_tests_exist() -> None:
     named = {(row[0], name) for row in ROWS for name in row[4].strip("`").split("`, `") if name}
     assert len(named) > 100
-    assert [pair for pair in sorted(named) if not _exists(pair[1])] == []
+    assert [pair for pair in sorted(named) if not is_test(pair[1])] == []
 
 
 def test_the_summary_counts_them() -> None:
@@ -48,17 +46,3 @@ def test_the_summary_counts_them() -> None:
 
 def test_the_names_that_are_missing_are_those_of_the_table() -> None:
     assert between(PAGE.read_text(), names_table.NAME) == names_table.table(), "run `python -m tests.docs.names_table`"
-
-
-def _exists(name: str) -> bool:
-    path, _, test = name.partition("::")
-    return path.startswith("tests/") and test in _tests_of(path)
-
-
-@cache
-def _tests_of(path: str) -> frozenset[str]:
-    """The names of the test functions of a file."""
-    if not (ROOT / path).is_file():
-        return frozenset()
-    body = ast.parse((ROOT / path).read_text()).body
-    return frozenset(node.name for node in body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"))

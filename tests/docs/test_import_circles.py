@@ -10,8 +10,8 @@ from tests.docs.documents import ROOT
 
 SOURCE = ROOT / "src"
 
-LARGEST = 5
-"""Streams, their environment and their windows: what one gives is another. No other circle is as large."""
+LARGEST = 6
+"""Streams, keyed ones, their environment and their windows: what one gives is another. No other circle is as large."""
 
 
 def name_of(path: Path) -> str:

@@ -106,7 +106,7 @@ def test_state_is_found_by_uid_in_a_program_that_has_changed() -> None:
 
 def test_state_that_nobody_takes_is_an_error() -> None:
     _, checkpoint = feed(counting("counter"), "aab")
-    with pytest.raises(StateMigrationError, match="uid counter, which the program does not have"):
+    with pytest.raises(StateMigrationError, match="uid counter, which no operator of the program"):
         feed(counting("other"), "a", restore=checkpoint)
 
 

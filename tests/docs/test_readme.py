@@ -9,8 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from headrace.cli.main import app
-from tests.docs.documents import README, example, pages
+from tests.docs.documents import DOCS, README, example, pages
 
+SITE = "https://headrace.github.io/headrace/"
 LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
 
 
@@ -33,10 +34,13 @@ def test_imports_of_ported_programs() -> None:
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in LINK.findall(re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)):
-        if re.match(r"https?://", target):
-            continue
         path, _, anchor = target.partition("#")
-        linked = page.parent / path if path else page
+        if path.startswith(SITE):
+            linked = DOCS / f"{path.removeprefix(SITE).strip('/') or 'index'}.md"
+        elif re.match(r"https?://", path):
+            continue
+        else:
+            linked = page.parent / path if path else page
         assert linked.exists(), f"{page.name} links to {target}"
         if anchor:
             assert anchor in _anchors(linked), f"{page.name} links to {target}"

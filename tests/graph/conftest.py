@@ -18,7 +18,8 @@ from headrace.graph.specs import InputKind, PassingSpec
 from headrace.graph.stream_graph import StreamGraph
 from headrace.graph.window_specs import ColumnarWindowSpec
 from headrace.operators.window.aggregates import count, first
-from headrace.plan.planner import PlanSettings, plan_job
+from headrace.plan.job_plan import PlanSettings
+from headrace.plan.planner import plan_job
 from headrace.state.keys import KeyCodec
 from headrace.testing.manual_source import ManualSource
 from headrace.time.watermark_strategy import WatermarkStrategy

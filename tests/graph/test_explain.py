@@ -15,7 +15,8 @@ from headrace.graph.nodes import Edge, KeySelection
 from headrace.graph.partitioning import HASH
 from headrace.graph.stream_graph import StreamGraph
 from headrace.plan.explain import plan_diagram, plan_document
-from headrace.plan.planner import PlanSettings, plan_job
+from headrace.plan.job_plan import PlanSettings
+from headrace.plan.planner import plan_job
 from headrace.state.keys import KeyCodec
 from tests.graph.conftest import add_source
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -11,16 +11,17 @@ import pytest
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.output_tag import OutputTag
 from headrace.common.time import Time
-from headrace.common.typeinfo import Types
+from headrace.common.typeinfo import TypeInformation, Types
 from headrace.connectors.print_sink import PrintSink
 from headrace.graph import specs
-from headrace.graph.nodes import Edge, KeySelection, Node
+from headrace.graph.nodes import Edge, KeySelection, Node, OutputSchema
 from headrace.graph.partitioning import HASH
-from headrace.graph.specs import InputKind, PassingSpec
+from headrace.graph.specs import InputKind, InputSchema, PassingSpec
 from headrace.graph.stream_graph import StreamGraph
 from headrace.graph.window_specs import ColumnarWindowSpec
 from headrace.operators.window.aggregates import sum as sum_of
 from headrace.state.keys import KeyCodec
+from headrace.testing.manual_source import ManualSource
 from headrace.time.windows import TumblingEventTimeWindows
 from tests.graph.conftest import PAYMENT, add_source, keyed_by
 
@@ -32,6 +33,17 @@ class KeyedPair(PassingSpec):
     """Keyed records on two inputs."""
 
     inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED, InputKind.KEYED)
+
+
+@dataclass(frozen=True, slots=True)
+class Counted(PassingSpec):
+    """Counts how often it is asked for its type."""
+
+    asked: list[TypeInformation]
+
+    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+        self.asked.append(inputs[0].record_type)
+        return inputs[0].record_type
 
 
 def types_of(graph: StreamGraph) -> dict[str, object]:
@@ -72,6 +84,47 @@ def test_a_rewrite_need_not_know_of_types_behind_it(payments: StreamGraph) -> No
     assert changed[3].type_of(None).field_types[-1] == Types.LONG()
     assert changed[3].type_of("late") == cents
     assert payments[3].type_of("late") == PAYMENT
+
+
+def test_types_are_found_once_unless_something_before_has_changed() -> None:
+    graph, asked = StreamGraph(), list[TypeInformation]()
+    source = add_source(graph, "source")
+    graph.add(Counted(asked), "counted", (Edge(source),))
+    renamed = graph.transform(lambda node, _: [replace(node, name="x", inputs=tuple(map(replace, node.inputs)))])
+    assert asked == [PAYMENT]
+    assert renamed[1].type_of(None) is PAYMENT
+
+    other = specs.SourceSpec(ManualSource(Types.LONG()))
+    renamed.transform(lambda node, _: [replace(node, spec=other) if node.is_source else node])
+    assert asked == [PAYMENT, Types.LONG()]
+
+
+def now_reads(*inputs: Edge) -> Callable[[Node], Node]:
+    return lambda node: replace(node, inputs=inputs)
+
+
+CHANGES: dict[str, tuple[int, Callable[[Node], Node]]] = {
+    "spec": (2, lambda node: replace(node, spec=specs.KeyedProcessSpec(None, Types.LONG()))),
+    "tags": (2, lambda node: replace(node, tags=(OutputTag("more", Types.LONG()),))),
+    "key": (3, now_reads(keyed_by(1, "card"))),
+    "producer": (7, now_reads(Edge(2))),
+    "output of the producer": (7, now_reads(Edge(3, side_output="late"))),
+    "another input before it": (7, now_reads(Edge(2), Edge(3))),
+}
+
+
+@pytest.mark.parametrize(("node_id", "change"), CHANGES.values(), ids=CHANGES)
+def test_a_type_that_a_change_makes_wrong_is_not_kept(
+    payments: StreamGraph, node_id: int, change: Callable[[Node], Node]
+) -> None:
+    payments.add(specs.FilterSpec(None), "totals again", (Edge(3),))
+    payments.add(specs.FilterSpec(None), "alerts again", (Edge(2),))
+
+    changed = payments.transform(lambda node, _: [change(node) if node.id == node_id else node])
+    anew = changed.transform(lambda node, _: [replace(node, outputs=OutputSchema())])
+    outputs = {node.id: node.outputs for node in changed}
+    assert outputs == {node.id: node.outputs for node in anew}
+    assert outputs != {node.id: node.outputs for node in payments}
 
 
 def test_a_rule_sees_what_it_has_made_of_the_inputs() -> None:

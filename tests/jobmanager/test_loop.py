@@ -18,7 +18,7 @@ from headrace.datastream.functions import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.jobmanager.epoch_size import EpochSizer
 from headrace.jobmanager.job_manager import JobManager
-from headrace.jobmanager.progress import LoggingListener
+from headrace.jobmanager.progress import JobListener
 from headrace.jobmanager.restart import FixedDelay, NoRestart, Restarts
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.runtime.task.messages import EpochContext, TaskReport
@@ -112,7 +112,7 @@ class Flaky(LocalRuntime):
         return reports
 
 
-class Listener(LoggingListener):
+class Listener(JobListener):
     def __init__(self) -> None:
         self.failed: list[tuple[int, str]] = []
 

@@ -23,8 +23,8 @@ from headrace.common.typeinfo import Types
 from headrace.connectors.collect import CollectSink
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager.recovery import check_compatible, partition_contexts
-from headrace.plan.job_plan import JobPlan
-from headrace.plan.planner import PlanSettings, plan_job
+from headrace.plan.job_plan import JobPlan, PlanSettings
+from headrace.plan.planner import plan_job
 from headrace.state.keys.groups import range_of_partition
 from headrace.state.kinds import KEYED, StateKind
 from headrace.state.version import VersionRef
@@ -43,6 +43,10 @@ def plan(
         summed.set_max_parallelism(first_groups if uid == keyed_uid else MAX)
         summed.sink_to(CollectSink(list)).uid(f"{uid}-sink")
     return plan_job(env.transformations.next_job(), PlanSettings("job", 1, MAX))
+
+
+def with_key_groups(job: JobPlan, number: int) -> JobPlan:
+    return replace(job, settings=replace(job.settings, max_parallelism=number))
 
 
 def manifest(first: int, second: int, *, first_groups: int = MAX, **changes: Any) -> Manifest:
@@ -136,7 +140,7 @@ def test_a_fresh_job_starts_from_nothing() -> None:
     [
         (plan(1, 1, keyed_uid="renamed"), "state of operators with uid first,"),
         (plan(1, 1, source_uid="renamed"), "position of sources with uid source,"),
-        (replace(plan(1, 1), max_parallelism=64), "12 key groups, the program asks for 64"),
+        (with_key_groups(plan(1, 1), 64), "12 key groups, the program asks for 64"),
     ],
 )
 def test_programs_that_do_not_fit(job: JobPlan, message: str) -> None:
@@ -172,5 +176,5 @@ def test_keyed_state_must_not_be_lost_when_its_operator_has_none_any_more() -> N
     for uid in ("first", "second"):
         stream.key_by("f0").map(lambda pair: pair).uid(uid).sink_to(CollectSink(list)).uid(f"{uid}-sink")
     job = plan_job(env.transformations.next_job(), PlanSettings("job", 1, MAX))
-    with pytest.raises(StateMigrationError, match="keyed state of operators with uid first, second, which the program"):
+    with pytest.raises(StateMigrationError, match="keyed state of operators with uid first, second, which no operator"):
         check_compatible(manifest(1, 1), job)

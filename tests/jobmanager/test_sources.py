@@ -119,7 +119,8 @@ class _Hungry(ManualSource):
 def coordinator(source: ManualSource) -> SourceCoordinator:
     from headrace.connectors.collect import CollectSink
     from headrace.datastream import StreamExecutionEnvironment
-    from headrace.plan.planner import PlanSettings, plan_job
+    from headrace.plan.job_plan import PlanSettings
+    from headrace.plan.planner import plan_job
 
     env = StreamExecutionEnvironment.get_execution_environment()
     env.from_source(source, WatermarkStrategy.for_monotonous_timestamps(), "in").sink_to(CollectSink(list))

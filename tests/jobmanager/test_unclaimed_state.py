@@ -82,7 +82,7 @@ def test_it_is_refused_unless_it_may_be_left_behind(
 ) -> None:
     held = checkpoint()
     refused = go_on(gone, held, parallelism)
-    with pytest.raises(StateMigrationError, match=f"{what}, which the .*--allow-non-restored-state"):
+    with pytest.raises(StateMigrationError, match=f"{what}, which no operator .*--allow-non-restored-state"):
         refused.run_epoch()
     refused.close()
     with (

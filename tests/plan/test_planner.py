@@ -13,8 +13,8 @@ from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.aggregates import count, first
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.graph.partitioning import FORWARD, HASH, REBALANCE
-from headrace.plan.job_plan import JobPlan, PlannedEdge
-from headrace.plan.planner import PlanSettings, plan_job
+from headrace.plan.job_plan import JobPlan, PlannedEdge, PlanSettings
+from headrace.plan.planner import plan_job
 from headrace.time.windows import TumblingEventTimeWindows
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])

@@ -21,7 +21,7 @@ from headrace.connectors.file_system.committer import FileCommitter
 from headrace.connectors.file_system.sink import FileSink
 from headrace.connectors.ranges import RangeEnumerator
 from headrace.jobmanager import compaction
-from headrace.jobmanager.progress import LoggingListener
+from headrace.jobmanager.progress import JobListener
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.state import task_state
 from headrace.storage.posix import PosixFolder
@@ -169,7 +169,7 @@ def test_without_a_checkpoint_directory(name: str, tmp_path: Path, monkeypatch: 
 
 
 @dataclass
-class Impatient(LoggingListener):
+class Impatient(JobListener):
     """Stops the job whenever something has failed."""
 
     failed: int = 0

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import re
 import time
 import uuid
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import CheckpointStorageError
+from headrace.common.logs import get_logger
 
 if TYPE_CHECKING:
     from headrace.storage.folder import Folder
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _PROBE: Final = re.compile(r"\.probe-(?:([0-9]+)-)?[0-9a-f]{32}")
 

@@ -48,6 +48,22 @@ class SplitSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceIdentity:
+    """Which source a position is of.
+
+    Attributes:
+        kind: its :attr:`~headrace.connectors.source.Source.position_kind`.
+        locations: where it reads, each once and in order.
+    """
+
+    kind: str
+    locations: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.kind}({', '.join(self.locations)})" if self.locations else self.kind
+
+
+@dataclass(frozen=True, slots=True)
 class SourceSnapshot:
     """One source.
 
@@ -55,11 +71,18 @@ class SourceSnapshot:
         enumerator: what its enumerator wants to know again.
         splits: its splits, but for those that had finished in an earlier epoch.
         finished: of those, the ids that the enumerator still lists.
+        identity: which source it was; None in manifests that do not say it yet.
     """
 
     enumerator: Any
     splits: tuple[SplitSnapshot, ...] = ()
     finished: tuple[str, ...] = ()
+    identity: SourceIdentity | None = None
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether there is anything to go on from."""
+        return bool(self.splits or self.finished) or self.enumerator is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +166,7 @@ class Manifest:
         finished: whether the job came to its end.
         counters: totals since the job's first start, for the user.
         state_backend: the name of the state backend whose versions it refers to, fixed for the life of the state.
+        state_bytes: the bytes in all runs of the state, without what is dead in their files; None if not known.
     """
 
     epoch: int
@@ -158,6 +182,7 @@ class Manifest:
     finished: bool = False
     counters: Mapping[str, int] = field(default_factory=dict)
     state_backend: str = DEFAULT_BACKEND
+    state_bytes: int | None = None
 
     def state_files(self) -> Iterator[str]:
         """The state files that this manifest needs."""
@@ -183,6 +208,7 @@ class Manifest:
             "held": dict(self.in_progress),
             "finished": self.finished,
             "counters": dict(self.counters),
+            "state_bytes": self.state_bytes,
         }
         body = json.dumps(document, separators=(",", ":")).encode()
         return body[:-1] + _CHECKSUM % zlib.crc32(body)
@@ -221,6 +247,7 @@ class Manifest:
                 in_progress=document["held"],
                 finished=document["finished"],
                 counters=document["counters"],
+                state_bytes=document.get("state_bytes"),  # older ones do not say it
             )
         except json.JSONDecodeError as error:
             raise CheckpointError(f"manifest {name} is damaged or cut short: {len(content)} bytes") from error
@@ -230,25 +257,34 @@ class Manifest:
 
 def _source_to_json(source: SourceSnapshot) -> dict[str, Any]:
     splits = [[s.split_id, s.channel, s.position, dict(s.watermarks), s.finished] for s in source.splits]
-    return {"enumerator": source.enumerator, "splits": splits, "finished": list(source.finished)}
+    identity = None if source.identity is None else [source.identity.kind, list(source.identity.locations)]
+    return {
+        "enumerator": source.enumerator,
+        "splits": splits,
+        "finished": list(source.finished),
+        "identity": identity,
+    }
 
 
 def _source_from_json(document: dict[str, Any]) -> SourceSnapshot:
     splits = tuple(SplitSnapshot(*split) for split in document["splits"])
-    return SourceSnapshot(document["enumerator"], splits, tuple(document["finished"]))
+    known = document["identity"]
+    identity = None if known is None else SourceIdentity(known[0], tuple(known[1]))
+    return SourceSnapshot(document["enumerator"], splits, tuple(document["finished"]), identity)
 
 
 def _upgraded(document: dict[str, Any]) -> dict[str, Any]:
     """The document of an earlier format as this one has it.
 
-    - Format 5: a state backend has a name. There was one before, which is the default one now.
+    - Format 5: a state backend has a name. There was one before, which is the default one now. Its first manifests do
+      not say which source a position is of (``identity``), like those before.
     - Format 4: stage 0 is the first of the stages, and an operator says its parallelism and kinds of state. Before, the
       later stages alone were listed, and each named its operators, those with keyed state (``stateful``), and the
       numbers of key groups that were not the job's.
     - Format 3: state inside a manifest is compressed, as :meth:`VersionRef.from_json` knows. Its first manifests, like
       those before, do not list the splits of a source that have ended (``finished``).
     """
-    sources = {uid: {"finished": [], **source} for uid, source in document["sources"].items()}
+    sources = {uid: {"finished": [], "identity": None, **source} for uid, source in document["sources"].items()}
     stages = document["stages"]
     if stages and document["format"] < 4:
         stages = [_stage_to_json(StageSnapshot()), *(_upgraded_stage(s, document["max_parallelism"]) for s in stages)]

@@ -6,13 +6,13 @@ largest number there was, so that a manifest that somebody removed is missed.
 
 from __future__ import annotations
 
-import logging
 import re
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from headrace.checkpoint.manifest import Manifest
 from headrace.common.errors import CheckpointError, CheckpointStorageError
+from headrace.common.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headrace.checkpoint.ownership import Generations
     from headrace.storage.folder import Folder
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _MANIFEST: Final = re.compile(r"([0-9]{12})\.json")
 

@@ -7,7 +7,6 @@ number ``n + 1``: who comes second has been superseded, and so has whoever finds
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,8 +19,6 @@ from headrace.state.state_file import CompactedName, VersionName
 if TYPE_CHECKING:
     from headrace.checkpoint.manifest import Manifest
     from headrace.storage.folder import Folder
-
-logger = logging.getLogger(__name__)
 
 
 class CheckpointStore:

@@ -13,8 +13,8 @@ from rich.text import Text
 from headrace.checkpoint.manifest import Manifest, SplitSnapshot
 from headrace.checkpoint.manifest_folder import manifest_numbers, name_of
 from headrace.cli.failures import FAILED, OK
-from headrace.cli.progress import wording
-from headrace.cli.progress.job_progress import skipped_files
+from headrace.client.progress import wording
+from headrace.client.progress.job_progress import skipped_files
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import CheckpointError
 from headrace.storage.locations import open_storage
@@ -95,7 +95,9 @@ def watermark_of(manifest: Manifest) -> int:
 
 
 def state_bytes(manifest: Manifest, directory: Folder) -> int:
-    """The bytes of the manifest's state, in files and in itself."""
+    """The bytes in all runs of the state; of an older manifest, which does not say it, those of the files it is in."""
+    if manifest.state_bytes is not None:
+        return manifest.state_bytes
     state = directory.folder("state")
     files = sum(state.size(name) or 0 for name in set(manifest.state_files()))
     versions = [part.version for stage in manifest.stages for part in stage.partitions if part.version is not None]

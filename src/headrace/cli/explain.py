@@ -11,7 +11,7 @@ from typing import Final
 
 from rich.console import Console
 
-from headrace.cli.failures import FAILED, OK, report
+from headrace.cli.failures import OK, report, without_job
 from headrace.cli.script import run_script
 from headrace.cli.settings import Format
 from headrace.client.defaults import CapturedGraph, GraphCaptured, capture_graphs
@@ -56,9 +56,9 @@ def explain_program(
             pass
         except BaseException as error:
             if not captured:
-                return report(error, console, script, full=full) or _nothing_to_show(script, console)
+                return report(error, console, script, full=full) or without_job(script, console)
     if not captured:
-        return _nothing_to_show(script, console)
+        return without_job(script, console)
     for job in captured:
         sys.stdout.write(_shown(job, fmt, logical=logical))
     return OK
@@ -69,8 +69,3 @@ def _shown(job: CapturedGraph, fmt: Format, *, logical: bool) -> str:
         document = graph_document(job.graph) if logical else plan_document(job.plan)
         return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
     return _DRAWN[fmt](graph_diagram(job.graph) if logical else plan_diagram(job.plan))
-
-
-def _nothing_to_show(script: Path, console: Console) -> int:
-    console.print(f"error: {script} ended without a job: it never came to execute()", markup=False, soft_wrap=True)
-    return FAILED

@@ -13,12 +13,22 @@ from rich.console import Console
 from rich.text import Text
 
 from headrace.client.running import PIPE_CLOSED
-from headrace.common.errors import HeadraceError, OutputClosedError
+from headrace.common.errors import (
+    ConfigurationError,
+    HeadraceError,
+    InvalidProgramError,
+    OutputClosedError,
+    UnsupportedOperationError,
+)
+from headrace.common.tracebacks import program_line
 
 OK: Final = 0
 FAILED: Final = 1
 NOT_UNDERSTOOD: Final = 2
 """What a shell gives for a command with wrong options."""
+
+_MISTAKES: Final = (ConfigurationError, InvalidProgramError, UnsupportedOperationError)
+"""What is found at a line of the program, most of it while the graph is built; jobs that run fail with others."""
 
 INTERRUPTED: Final = 130
 """What a shell gives for a program that ended by Ctrl-C."""
@@ -44,10 +54,26 @@ def report(error: BaseException, console: Console, script: Path | None = None, *
         _print(console, Text("interrupted"))
         return INTERRUPTED
     if isinstance(error, HeadraceError) and not full:
-        _print(console, Text.assemble(("error: ", "bold red"), str(error) or type(error).__name__))
+        _print_error(console, (str(error) or type(error).__name__) + _place(error))
     else:
         _print(console, Text(_traceback(error, script, full=full).rstrip("\n")))
     return FAILED
+
+
+def without_job(script: Path, console: Console) -> int:
+    """Say that a program came to its end without having run a job.
+
+    Returns:
+        The exit code.
+    """
+    _print_error(console, f"{script} ended without a job: it never came to execute()")
+    return FAILED
+
+
+def _place(error: HeadraceError) -> str:
+    """The line of the program that a mistake was found at, where the message does not tell."""
+    place = program_line(error) if isinstance(error, _MISTAKES) else None
+    return f"\n  at {place}" if place and str(place) not in str(error) else ""
 
 
 def _exit_code(error: SystemExit, console: Console) -> int:
@@ -73,6 +99,10 @@ def _within(found: TracebackType | None, script: Path) -> TracebackType | None:
     while found is not None and found.tb_frame.f_code.co_filename != str(script):
         found = found.tb_next
     return found
+
+
+def _print_error(console: Console, message: str) -> None:
+    _print(console, Text.assemble(("error: ", "bold red"), message))
 
 
 def _print(console: Console, text: Text) -> None:

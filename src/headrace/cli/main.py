@@ -25,6 +25,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+
+def _show_version_and_exit(wanted: bool) -> None:
+    if wanted:
+        show_version()
+        raise typer.Exit
+
+
 # Everything after the script belongs to the script, options too, as with python, spark-submit and flink run
 _PROGRAM = {"allow_interspersed_args": False, "ignore_unknown_options": False}
 
@@ -55,10 +62,19 @@ NonRestored = Annotated[
         "-n", "--allow-non-restored-state", help="Leave behind what the checkpoint holds of operators that are gone."
     ),
 ]
+Version = Annotated[
+    bool,
+    typer.Option("--version", is_eager=True, callback=_show_version_and_exit, help="Show the versions."),
+]
 Progress = Annotated[
     bool | None, typer.Option("--progress/--no-progress", show_default=False, help="Whether to show progress.")
 ]
 Traceback = Annotated[bool, typer.Option("--traceback", help="Show errors with all that is known about them.")]
+
+
+@app.callback()
+def main(version: Version = False) -> None:
+    """Apache Flink's programming model and guarantees, in Python, on Spark."""
 
 
 @app.command(context_settings=_PROGRAM)

@@ -7,14 +7,15 @@ from pathlib import Path
 
 from rich.console import Console
 
-from headrace.cli.failures import OK, report
+from headrace.cli.failures import OK, report, without_job
 from headrace.cli.interrupts import InterruptGuard
-from headrace.cli.progress.listener import ProgressListener, listener_for
 from headrace.cli.script import run_script
 from headrace.client.defaults import submission_defaults
+from headrace.client.progress.listener import ProgressListener, listener_for
 from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import JobCancelledError, shows_all
+from headrace.common.logs import LogSettings
 from headrace.common.tracebacks import showing_all
 from headrace.runtime.spark.java_process import EarlyJava
 
@@ -41,19 +42,27 @@ def run_program(
     Returns:
         The exit code.
     """
-    early_java = EarlyJava.for_program(script, Configuration.from_dict(settings))
+    configuration = Configuration.from_dict(settings)
+    early_java = EarlyJava.for_program(script, configuration)
     console = console or Console(stderr=True)
-    listener = listener_for(console, progress=progress)
+    listener = listener_for(console, progress=configuration.get(options.PROGRESS) if progress is None else progress)
+    if early_java is not None:
+        listener.starting(f"Spark, master {early_java.master}")
+    LogSettings.of(configuration).apply()
     error: BaseException | None = None
+    submitted: Sequence[str] = ()
     with InterruptGuard(listener.say) as guard:
         listener.on_start = guard.job_started
         try:
-            with showing_all(full_traceback), submission_defaults(settings, listener, early_java):
+            with showing_all(full_traceback), submission_defaults(settings, listener, early_java) as defaults:
+                submitted = defaults.submitted
                 run_script(script, arguments)
         except BaseException as raised:
             error = raised
         finally:
             listener.close()
+    if error is None and not submitted and not guard.presses:
+        return without_job(script, console)
     return _end(error, guard, listener, settings, full_traceback=full_traceback, script=script)
 
 

@@ -37,12 +37,14 @@ class SubmissionDefaults:
         listener: is told what jobs do.
         captured: where graphs go instead of being run.
         early_java: a Java that starts meanwhile.
+        submitted: the jobs that were submitted, by their names.
     """
 
     settings: Mapping[str, str] = field(default_factory=dict)
     listener: JobListener | None = None
     captured: list[CapturedGraph] | None = None
     early_java: EarlyJava | None = None
+    submitted: list[str] = field(default_factory=list)
 
 
 _stack: list[SubmissionDefaults] = [SubmissionDefaults()]
@@ -57,7 +59,7 @@ def current_defaults() -> SubmissionDefaults:
 @contextmanager
 def submission_defaults(
     settings: Mapping[str, str], listener: JobListener | None = None, early_java: EarlyJava | None = None
-) -> Iterator[None]:
+) -> Iterator[SubmissionDefaults]:
     """Inside, every job is submitted with these settings and this listener.
 
     Args:
@@ -65,9 +67,10 @@ def submission_defaults(
         listener: is told what jobs do.
         early_java: for the first Spark session that is started; ended with the others if it is not wanted.
     """
-    _stack.append(SubmissionDefaults(dict(settings), listener, early_java=early_java))
+    defaults = SubmissionDefaults(dict(settings), listener, early_java=early_java)
+    _stack.append(defaults)
     try:
-        yield
+        yield defaults
     finally:
         _stack.pop()
         if early_java is not None:

@@ -1,4 +1,4 @@
-"""Collects what a program brings along, before its job is submitted: modules, requirements, archives."""
+"""Collects what a program brings along, before its job is submitted: modules, requirements, archives, cached files."""
 
 from __future__ import annotations
 
@@ -14,9 +14,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headrace.common import options
+from headrace.common.cached_files import cached_files
 from headrace.common.errors import ConfigurationError, InvalidProgramError
 from headrace.common.temporary import TemporaryFolder
-from headrace.runtime.task.dependencies import ARCHIVE_FORMATS, Archive, Dependencies, entries_of, put_on_path
+from headrace.runtime.task.dependencies import (
+    ARCHIVE_FORMATS,
+    EXECUTABLE,
+    PLAIN,
+    Archive,
+    Dependencies,
+    entries_of,
+    put_on_path,
+)
 
 if TYPE_CHECKING:
     from headrace.common.config_options import ConfigOption
@@ -29,25 +38,49 @@ _REQUIREMENTS: Final = "requirements"
 
 
 def gather(configuration: Configuration) -> Dependencies:
-    """What the options under ``python.`` name, ready to be shipped; the driver can import the modules from now on.
+    """What the options under ``python.`` and ``pipeline.cached-files`` name, ready to be shipped.
+
+    The driver can import the modules from now on.
 
     Raises:
         InvalidProgramError: when something is not there, or pip cannot install what is required.
     """
     archives = tuple(map(_archive, _listed(configuration, options.PYTHON_ARCHIVES)))
+    return Dependencies(_modules(configuration), archives, _cached_files(configuration))
+
+
+def _modules(configuration: Configuration) -> Archive | None:
     files = _listed(configuration, options.PYTHON_FILES)
     requirements = configuration.get(options.PYTHON_REQUIREMENTS)
     if not files and requirements is None:
-        return Dependencies(None, archives)
+        return None
     folder = Path(tempfile.mkdtemp(dir=_home()))
     for number, path in enumerate(files):
         _add_modules(Path(path), folder / f"{number:03}")
     if requirements is not None:
         _install(requirements, configuration.get(options.PYTHON_EXECUTABLE), folder / _REQUIREMENTS)
-    kept = _kept(folder)
+    kept = _kept(folder, "headrace-python")
     if files:  # what pip has installed is for the tasks: the driver has its own packages
         put_on_path([entry for entry in entries_of(str(kept)) if Path(entry).name != _REQUIREMENTS])
-    return Dependencies(_bundle(kept), archives)
+    return _bundle(kept)
+
+
+def _cached_files(configuration: Configuration) -> Archive | None:
+    files = cached_files(configuration.get(options.CACHED_FILES))
+    if not files:
+        return None
+    folder = Path(tempfile.mkdtemp(dir=_home()))
+    for file in files:
+        path = Path(file.path.removeprefix("file://")).expanduser()
+        copy = folder / (EXECUTABLE if file.executable else PLAIN) / file.name
+        copy.parent.mkdir(exist_ok=True)
+        if path.is_dir():
+            shutil.copytree(path, copy)
+        elif path.is_file():
+            shutil.copy(path, copy)
+        else:
+            raise InvalidProgramError(f"register_cached_file: there is no file or folder {path.absolute()}")
+    return _bundle(_kept(folder, "headrace-files"))
 
 
 def this_interpreter(python: str) -> bool:
@@ -144,9 +177,9 @@ def _install(requirements: str, python: str | None, folder: Path) -> None:
     folder.mkdir(exist_ok=True)  # pip makes none when nothing is required
 
 
-def _kept(folder: Path) -> Path:
+def _kept(folder: Path, prefix: str) -> Path:
     """The same content under a name that tells the content, so that it is shipped once however often it is used."""
-    kept = folder.with_name(f"headrace-python-{_digest(folder)}")
+    kept = folder.with_name(f"{prefix}-{_digest(folder)}")
     if kept.exists():
         shutil.rmtree(folder)
     else:

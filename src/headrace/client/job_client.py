@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 import time
@@ -16,12 +15,13 @@ from headrace.common.html import framed
 from headrace.common.job_execution_result import JobExecutionResult
 from headrace.common.job_id import JobID
 from headrace.common.job_status import JobStatus
+from headrace.common.logs import get_logger
 from headrace.common.other_names import other_names
 
 if TYPE_CHECKING:
     from headrace.jobmanager.job_manager import JobManager
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 CANCEL_SECONDS: Final = 15.0
 """So long a job has to end after it was cancelled; then its thread is left behind, whatever it is at."""
@@ -33,6 +33,16 @@ class JobClient:
 
     Args:
         manager: the job, not started yet.
+
+    Examples:
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> _ = env.from_collection([1, 2, 3]).filter(lambda n: n > 5).print()
+        >>> client = env.execute_async("numbers")
+        >>> client.get_job_execution_result().result().get_accumulator_result("numRecordsRead")
+        3
+        >>> client.get_job_status().result()
+        <JobStatus.FINISHED: 6>
     """
 
     def __init__(self, manager: JobManager) -> None:

@@ -6,13 +6,13 @@ The first signal stops every job where it can go on, at the end of its epoch; th
 from __future__ import annotations
 
 import contextlib
-import logging
 import signal
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from headrace.common.errors import JobCancelledError, OutputClosedError
+from headrace.common.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.client.job_client import JobClient
     from headrace.common.job_execution_result import JobExecutionResult
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 TERMINATED: Final = 128 + signal.SIGTERM
 """What a shell gives for a program that ended by SIGTERM."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import os
+import sys
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -13,16 +14,19 @@ from headrace.client.defaults import CapturedGraph, GraphCaptured, current_defau
 from headrace.client.dependencies import check_interpreter, gather
 from headrace.client.job_client import JobClient
 from headrace.client.pickling import pickled
+from headrace.client.progress.notebook import notebook_listener
 from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidProgramError
 from headrace.common.execution_mode import RuntimeExecutionMode
+from headrace.common.logs import UNCONFIGURED, LogSettings, get_logger
 from headrace.connectors.collect import CollectSink
 from headrace.connectors.source import Boundedness
 from headrace.graph.specs import SinkSpec, SourceSpec
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.settings import job_settings
-from headrace.plan.planner import PlanSettings, plan_job
+from headrace.plan.job_plan import PlanSettings
+from headrace.plan.planner import plan_job
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.runtime.task.dependencies import NOTHING
 from headrace.runtime.task.messages import JobBlob
@@ -34,13 +38,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from headrace.graph.stream_graph import StreamGraph
+    from headrace.jobmanager.progress import JobListener
     from headrace.jobmanager.runtime import Runtime
     from headrace.plan.job_plan import JobPlan, PlannedOperator
     from headrace.runtime.task.dependencies import Dependencies
     from headrace.state.backend import StateBackend
     from headrace.storage.folder import Folder
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 def submit(graph: StreamGraph, configuration: Configuration, job_name: str | None) -> JobClient:
@@ -62,15 +67,19 @@ def submit(graph: StreamGraph, configuration: Configuration, job_name: str | Non
         plan = plan_graph(graph, configuration, job_name, _default_parallelism(configuration))
         defaults.captured.append(CapturedGraph(plan.name, graph, plan))
         raise GraphCaptured
+    _configure_logging(configuration)
     check_interpreter(configuration)
+    listener = _listener(configuration)
     dependencies = gather(configuration)
-    runtime, parallelism = open_runtime(configuration)
+    runtime, parallelism = open_runtime(configuration, listener)
     plan = plan_graph(graph, configuration, job_name, parallelism)
+    defaults.submitted.append(plan.name)
     if configuration.get(options.CHECKPOINT_DIR) is not None:
         _warn_of_derived_uids(plan)
     store = open_store(configuration)
-    blob = blob_of(plan, store.storage, dependencies, options_for_tasks(configuration.storage_options()))
-    manager = JobManager(plan, blob, runtime, store, job_settings(configuration, plan), defaults.listener)
+    storage_options = options_for_tasks(configuration.storage_options())
+    blob = blob_of(plan, store.storage, dependencies, storage_options, LogSettings.of(configuration))
+    manager = JobManager(plan, blob, runtime, store, job_settings(configuration, plan), listener)
     client = JobClient(manager)
     client.start()
     return client
@@ -124,13 +133,14 @@ def blob_of(
     storage: Folder,
     dependencies: Dependencies = NOTHING,
     storage_options: Mapping[str, str] = MappingProxyType({}),
+    logs: LogSettings = UNCONFIGURED,
 ) -> JobBlob:
     """The job as it travels to the tasks.
 
     Raises:
         InvalidProgramError: when something of the program cannot be pickled.
     """
-    return JobBlob(pickled(plan), storage, dependencies, dict(storage_options))
+    return JobBlob(pickled(plan), storage, dependencies, dict(storage_options), logs)
 
 
 def open_store(configuration: Configuration) -> CheckpointStore | TemporaryStore:
@@ -148,8 +158,13 @@ def open_store(configuration: Configuration) -> CheckpointStore | TemporaryStore
     return CheckpointStore(storage, retained)
 
 
-def open_runtime(configuration: Configuration) -> tuple[Runtime, int]:
-    """What executes epochs, and how many tasks it can run at the same time."""
+def open_runtime(configuration: Configuration, listener: JobListener | None = None) -> tuple[Runtime, int]:
+    """What executes epochs, and how many tasks it can run at the same time.
+
+    Args:
+        configuration: the job's.
+        listener: is told when a Spark session has to be started.
+    """
     if configuration.get(options.RUNTIME) == "local":
         return LocalRuntime(), os.cpu_count() or 1
     # Imported here so that the local runtime works where PySpark is not installed.
@@ -162,10 +177,43 @@ def open_runtime(configuration: Configuration) -> tuple[Runtime, int]:
         configuration.get(options.PYTHON_EXECUTABLE),
         uses_class_archive=configuration.get(options.SPARK_CLASS_ARCHIVE),
         early=current_defaults().early_java,
+        starting=partial(_starting_spark, listener),
     )
     for warning in handle.warnings:
         logger.warning("%s", warning)
     return SparkRuntime(handle), handle.default_parallelism
+
+
+def _listener(configuration: Configuration) -> JobListener | None:
+    """Who shows what the job does: the one that surrounds the program; else its notebook or terminal, if it has one."""
+    listener, wanted = current_defaults().listener, configuration.get(options.PROGRESS)
+    if listener is None and wanted is not False:
+        listener = notebook_listener()
+    if listener is not None:
+        return listener
+    if wanted is None:
+        wanted = sys.stderr is not None and sys.stderr.isatty() and not hasattr(sys, "ps1")
+    if not wanted:
+        return None
+    from headrace.client.progress.listener import terminal_listener  # what draws takes a while to import
+
+    return terminal_listener()
+
+
+def _starting_spark(listener: JobListener | None, master: str) -> None:
+    logger.info("starting Spark, master %s", master)
+    if listener is not None:
+        listener.starting(f"Spark, master {master}")
+
+
+def _configure_logging(configuration: Configuration) -> None:
+    if not LogSettings.of(configuration).apply():
+        logger.warning(
+            "%s and %s have no effect: the root logger has handlers of the program's own, which may have a "
+            "headrace.common.logs.JsonFormatter",
+            options.LOG_LEVEL.key,
+            options.LOG_FORMAT.key,
+        )
 
 
 def _is_batch(graph: StreamGraph, configuration: Configuration) -> bool:

@@ -21,6 +21,13 @@ class CompletableFuture(Generic[T]):
 
     Args:
         future: the future to stand for; a new one, to be completed here, when left out.
+
+    Examples:
+        >>> from headrace.common import CompletableFuture
+        >>> future = CompletableFuture()
+        >>> future.add_done_callback(lambda done: print("got", done.result()))
+        >>> future.set_result(3)
+        got 3
     """
 
     __slots__ = ("_future",)

@@ -26,6 +26,14 @@ class ConfigOption(Generic[T]):
         default: what holds when the key is not set.
         description: what it is for, for people.
         deprecated_keys: older names, which count where ``key`` is not set.
+
+    Examples:
+        >>> from headrace.common import ConfigOptions, Configuration
+        >>> workers = ConfigOptions.key("my.workers").int_type().default_value(4)
+        >>> print(workers)
+        Key: 'my.workers' , default: 4
+        >>> Configuration().get(workers)
+        4
     """
 
     key: str
@@ -94,7 +102,14 @@ class OptionBuilder:
 
 
 class ConfigOptions:
-    """Defines options: ``ConfigOptions.key("tmp.dir").string_type().default_value("/tmp")``."""
+    """Defines options of a program's own.
+
+    Examples:
+        >>> from headrace.common import ConfigOptions, Configuration
+        >>> folder = ConfigOptions.key("my.folder").string_type().no_default_value()
+        >>> Configuration().set_string("my.folder", "/data").get(folder)
+        '/data'
+    """
 
     @staticmethod
     def key(key: str) -> OptionBuilder:

@@ -59,14 +59,20 @@ _DOUBLE = config_values.number()
 class Configuration:
     """Keys and values, the values read as text, as in a configuration file.
 
-    ::
-
-        config = Configuration()
-        config.set_string("execution.checkpointing.interval", "10 s").set_integer("parallelism.default", 4)
-        config.get(options.CHECKPOINT_INTERVAL)  # 10000
-
     Args:
         other: a configuration to begin with a copy of.
+
+    Examples:
+        >>> from headrace.common import Configuration
+        >>> config = Configuration()
+        >>> config.set_string("execution.checkpointing.interval", "10 s")
+        Configuration({'execution.checkpointing.interval': '10 s'})
+        >>> config.set_integer("parallelism.default", 4).get_integer("parallelism.default", 1)
+        4
+        >>> config.set_string("parallelism.defualt", "2").validate()
+        Traceback (most recent call last):
+            ...
+        ConfigurationError: parallelism.defualt is not an option of headrace: did you mean parallelism.default?
     """
 
     __slots__ = ("_values",)

@@ -6,7 +6,13 @@ from enum import Enum
 
 
 class RuntimeExecutionMode(Enum):
-    """How a program runs."""
+    """How a program runs.
+
+    Examples:
+        >>> from headrace.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> _ = env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+    """
 
     STREAMING = 0
     """Epoch after epoch, with checkpoints, and results as watermarks pass."""

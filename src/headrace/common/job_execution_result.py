@@ -25,6 +25,16 @@ class JobExecutionResult:
         job_id: the job.
         net_runtime: how long it ran, in milliseconds.
         accumulators: its counters, by name, summed over all its tasks.
+
+    Examples:
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> _ = env.from_collection(["a", "b"]).print()
+        >>> result = env.execute("letters")
+        a
+        b
+        >>> result.get_net_runtime() > 0
+        True
     """
 
     job_id: JobID

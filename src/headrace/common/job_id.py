@@ -27,6 +27,13 @@ class JobID:
 
     Raises:
         InvalidProgramError: when ``hex`` is anything else.
+
+    Examples:
+        >>> from headrace.common import JobID
+        >>> print(JobID("0123456789abcdef0123456789abcdef"))
+        0123456789abcdef0123456789abcdef
+        >>> JobID() == JobID()
+        False
     """
 
     hex: str = field(default_factory=_random)

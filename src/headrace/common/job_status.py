@@ -13,7 +13,15 @@ public_module(__name__)
 
 
 class JobStatus(Enum):
-    """What a job is doing, under Flink's names."""
+    """What a job is doing, under Flink's names.
+
+    Examples:
+        >>> from headrace.common import JobStatus
+        >>> JobStatus.RESTARTING.is_terminal_state()
+        False
+        >>> JobStatus.FINISHED.is_globally_terminal_state()
+        True
+    """
 
     CREATED = 0
     """It was submitted; no epoch has run."""

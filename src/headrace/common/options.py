@@ -102,7 +102,8 @@ IGNORE_UNCLAIMED_STATE: Final = ConfigOption(
     boolean,
     False,
     "Whether a job may leave behind what its checkpoint holds of operators, sources and sinks that the program no "
-    "longer has. A warning names it. The older key `execution.savepoint.ignore-unclaimed-state` will do as well.",
+    "longer has, or of a source that is another one now. A warning names it. The older key "
+    "`execution.savepoint.ignore-unclaimed-state` will do as well.",
     ("execution.savepoint.ignore-unclaimed-state",),
 )
 STATE_BACKEND: Final = ConfigOption(
@@ -243,8 +244,36 @@ PYTHON_ARCHIVES: Final = ConfigOption[str | None](
     None,
     "Archives that are unpacked wherever tasks run, `path` or `path#folder`, with commas between them.",
 )
+CACHED_FILES: Final = ConfigOption[str | None](
+    "pipeline.cached-files",
+    str,
+    None,
+    "Files that are copied to wherever tasks run, `name:rates,path:'/data/rates.csv'`, with semicolons between them; "
+    "`RuntimeContext.get_distributed_cache()` finds them.",
+)
 PYTHON_EXECUTABLE: Final = ConfigOption[str | None](
     "python.executable", str, None, "The Python interpreter of Spark's workers; that of the driver when not set."
+)
+PROGRESS: Final = ConfigOption[bool | None](
+    "headrace.progress",
+    boolean,
+    None,
+    "Whether a program shows the progress of its jobs on the standard error, or in the cell of a notebook. When not "
+    "set, it does in a notebook, and on a terminal unless it is an interactive session; `headrace run` does "
+    "everywhere.",
+)
+LOG_LEVEL: Final = ConfigOption[str | None](
+    "headrace.log.level",
+    choice("DEBUG", "INFO", "WARNING", "ERROR"),
+    None,
+    "The lowest level of what `logging` prints. When neither this nor the format is set, headrace configures nothing.",
+)
+LOG_FORMAT: Final = ConfigOption[str | None](
+    "headrace.log.format",
+    choice("text", "json"),
+    None,
+    "How `logging` prints to the standard error: a line of text or one of JSON a record. Like the level it has no "
+    "effect where the program has given the root logger a handler.",
 )
 FRESH_FUNCTIONS: Final = ConfigOption(
     "headrace.functions.fresh-instances",

@@ -20,6 +20,18 @@ class OutputTag(Generic[T]):
 
     Raises:
         InvalidProgramError: when ``tag_id`` is empty.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> from headrace.datastream import OutputTag, ProcessFunction, StreamExecutionEnvironment
+        >>> odd = OutputTag("odd", Types.LONG())
+        >>> class Split(ProcessFunction):
+        ...     def process_element(self, value, ctx):
+        ...         yield value if value % 2 == 0 else (odd, value)
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> even = env.from_collection([1, 2, 3]).process(Split(), output_type=Types.LONG())
+        >>> even.get_side_output(odd).execute_and_collect(limit=10)
+        [1, 3]
     """
 
     __slots__ = ("tag_id", "type_info")

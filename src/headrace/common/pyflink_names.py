@@ -254,9 +254,6 @@ MEMBERS: Final[dict[str, dict[str, Missing]]] = {
     },
     "StreamExecutionEnvironment": {
         **_each("add_source create_input", _OLD_SOURCE),
-        "register_cached_file": Missing(
-            "DS-12", "ship the file with add_python_archive(path), or read it from storage all tasks reach"
-        ),
         "add_classpaths": Missing(
             "DS-12", "use add_jars(...), or set spark.driver.extraClassPath and that of spark.executor"
         ),

@@ -13,7 +13,14 @@ from headrace.common.errors import InvalidTypeError
 
 
 class RowKind(Enum):
-    """What a row of a changelog does."""
+    """What a row of a changelog does.
+
+    Examples:
+        >>> from headrace.common import Row, RowKind
+        >>> row = Row.of_kind(RowKind.DELETE, "ann", 3)
+        >>> str(row.get_row_kind())
+        '-D'
+    """
 
     INSERT = 0
     UPDATE_BEFORE = 1
@@ -36,21 +43,25 @@ _INSERT = RowKind.INSERT
 class Row:
     """A record with values and, perhaps, names for them.
 
-    ::
-
-        row = Row(name="Alice", age=11)         # named
-        row["name"], row.age, row[1]            # 'Alice', 11, 11
-        row.age = row["age"] + 1                # a row can be changed
-        "name" in row                           # True: with names, `in` looks among the names
-        Row("Alice", 11)[0]                     # by position only
-        Person = Row("name", "age")             # a row of strings called like a class ...
-        Person("Alice", 11)                     # ... makes rows with these names
-
     A row of a type without names, ``Types.ROW([...])``, has Flink's names ``f0``, ``f1``, … when a function gets it.
 
     Two rows are equal when kind, names and values are; the order of the names does not matter, and ``f0``, ``f1``, … in
     this order are as good as none. (In PyFlink such rows are equal but hash differently, here their hashes agree.) A
     field whose name is also that of a method, or begins with an underscore, is reached as ``row["..."]``.
+
+    Examples:
+        >>> from headrace.common import Row
+        >>> row = Row(name="Alice", age=11)
+        >>> row["name"], row.age, row[1]
+        ('Alice', 11, 11)
+        >>> row.age = row["age"] + 1
+        >>> "name" in row  # with names, `in` looks among the names
+        True
+        >>> Row("Alice", 11)[0]  # by position only
+        'Alice'
+        >>> Person = Row("name", "age")  # a row of strings called like a class ...
+        >>> Person("Bob", 12)  # ... makes rows with these names
+        Row(name='Bob', age=12)
     """
 
     __slots__ = ("_fields", "_row_kind", "_values")

@@ -20,7 +20,16 @@ public_module(__name__)
 
 
 class SerializationSchema(ABC):
-    """Turns a record into the bytes of a message, for a sink."""
+    """Turns a record into the bytes of a message, for a sink.
+
+    Examples:
+        >>> from headrace.common import SerializationSchema
+        >>> class Csv(SerializationSchema):
+        ...     def serialize(self, element):
+        ...         return ",".join(map(str, element)).encode()
+        >>> Csv().serialize(("ann", 3))
+        b'ann,3'
+    """
 
     @abstractmethod
     def serialize(self, element: Any) -> bytes:
@@ -28,7 +37,18 @@ class SerializationSchema(ABC):
 
 
 class DeserializationSchema(ABC):
-    """Turns the bytes of a message into a record, for a source."""
+    """Turns the bytes of a message into a record, for a source.
+
+    Examples:
+        >>> from headrace.common import DeserializationSchema, Types
+        >>> class Number(DeserializationSchema):
+        ...     def deserialize(self, message):
+        ...         return int(message)
+        ...     def get_produced_type(self):
+        ...         return Types.LONG()
+        >>> Number().deserialize(b"42")
+        42
+    """
 
     @abstractmethod
     def deserialize(self, message: bytes) -> Any:
@@ -44,10 +64,17 @@ class DeserializationSchema(ABC):
 
 
 class SimpleStringSchema(SerializationSchema, DeserializationSchema):
-    """Strings as their characters' bytes.
+    r"""Strings as their characters' bytes.
 
     Raises:
         InvalidProgramError: when there is no such charset.
+
+    Examples:
+        >>> from headrace.common import SimpleStringSchema
+        >>> SimpleStringSchema("UTF-8").serialize("grüß")
+        b'gr\xc3\xbc\xc3\x9f'
+        >>> SimpleStringSchema().deserialize(b"hello")
+        'hello'
     """
 
     def __init__(self, charset: str = "UTF-8") -> None:
@@ -69,7 +96,13 @@ class SimpleStringSchema(SerializationSchema, DeserializationSchema):
 
 
 class ByteArraySchema(SerializationSchema, DeserializationSchema):
-    """Bytes as they are."""
+    """Bytes as they are.
+
+    Examples:
+        >>> from headrace.common import ByteArraySchema
+        >>> ByteArraySchema().deserialize(b"hello")
+        b'hello'
+    """
 
     def serialize(self, element: Any) -> bytes:
         """The same bytes; anything else is an ``InvalidTypeError``."""
@@ -109,10 +142,17 @@ class RowFieldExtractorSchema(SerializationSchema):
 
 
 class Encoder(Generic[T_contra]):
-    """Writes a record into a file of the file sink.
+    r"""Writes a record into a file of the file sink.
 
     Args:
         encode: gives the bytes of one record, with whatever separates it from the next.
+
+    Examples:
+        >>> from headrace.common import Encoder
+        >>> Encoder.simple_string_encoder().encode("tea")
+        b'tea\n'
+        >>> Encoder(lambda reading: f"{reading:.1f};".encode()).encode(2.5)
+        b'2.5;'
     """
 
     __slots__ = ("_encode",)

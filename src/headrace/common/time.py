@@ -20,7 +20,15 @@ _MILLISECOND: Final = datetime.timedelta(milliseconds=1)
 
 @dataclass(frozen=True, slots=True, order=True)
 class Duration:
-    """An amount of time, to the nanosecond."""
+    """An amount of time, to the nanosecond.
+
+    Examples:
+        >>> from headrace.common import Duration
+        >>> Duration.of_minutes(2) > Duration.of_seconds(90)
+        True
+        >>> Duration.of_seconds(5).to_millis()
+        5000
+    """
 
     nanos: int
 
@@ -64,7 +72,13 @@ class Duration:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Time:
-    """A time interval in milliseconds, as windows take it."""
+    """A time interval in milliseconds, as windows take it.
+
+    Examples:
+        >>> from headrace.common import Time
+        >>> Time.minutes(1).to_milliseconds()
+        60000
+    """
 
     _milliseconds: int
 
@@ -103,7 +117,15 @@ class Time:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Instant:
-    """A point in time: seconds since the epoch, and nanoseconds after that second."""
+    """A point in time: seconds since the epoch, and nanoseconds after that second.
+
+    Examples:
+        >>> from headrace.common import Instant
+        >>> Instant.of_epoch_milli(1_500)
+        Instant<1, 500000000>
+        >>> Instant(1, 500_000_000).to_epoch_milli()
+        1500
+    """
 
     seconds: int
     nanos: int

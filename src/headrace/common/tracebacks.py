@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Final, ParamSpec, TypeVar
 
-from headrace.common.call_site import is_of_headrace
+from headrace.common.call_site import CallSite, is_of_headrace
 from headrace.common.errors import TRACEBACK, HeadraceError, shows_all
 
 P = ParamSpec("P")
@@ -65,6 +65,17 @@ def program_lines(error: BaseException) -> str:
         found += kept
         part = part.__cause__ or part.__context__
     return "".join(told.format()) if len(found) > 1 else ""
+
+
+def program_line(error: BaseException) -> CallSite | None:
+    """The innermost line of the program in the traceback of an error; None when there is none."""
+    trace = _of_the_program(error.__traceback__)
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return None
+    code = trace.tb_frame.f_code
+    return CallSite(code.co_filename, trace.tb_lineno, code.co_name)
 
 
 def _trim(error: BaseException) -> None:

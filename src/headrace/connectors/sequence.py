@@ -35,6 +35,15 @@ class NumberSequenceSource(Source[int]):
 
     Raises:
         InvalidProgramError: when the bounds are no longs or the wrong way round.
+
+    Examples:
+        >>> from headrace.common import WatermarkStrategy
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> from headrace.datastream.connectors import NumberSequenceSource
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> numbers = env.from_source(NumberSequenceSource(1, 5), WatermarkStrategy.no_watermarks(), "numbers")
+        >>> sorted(numbers.execute_and_collect(limit=10))
+        [1, 2, 3, 4, 5]
     """
 
     def __init__(self, start: int, end: int) -> None:

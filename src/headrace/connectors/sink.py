@@ -35,7 +35,13 @@ R = TypeVar("R")
 
 
 class DeliveryGuarantee(Enum):
-    """How often a record arrives that the job has processed once, failures or not."""
+    """How often a record arrives that the job has processed once, failures or not.
+
+    Examples:
+        >>> from headrace.datastream.connectors import DeliveryGuarantee
+        >>> [guarantee.name for guarantee in DeliveryGuarantee]
+        ['EXACTLY_ONCE', 'AT_LEAST_ONCE', 'NONE']
+    """
 
     EXACTLY_ONCE = 0
     """Once, failures or not."""
@@ -258,7 +264,15 @@ class Committer(ABC):
 
 
 class Sink(ABC, Generic[T_contra]):
-    """A description of where records go; immutable and picklable, it travels to driver and tasks."""
+    """A description of where records go; immutable and picklable, it travels to driver and tasks.
+
+    Examples:
+        >>> from headrace.common import Encoder
+        >>> from headrace.datastream.connectors import FileSink, Sink
+        >>> sink = FileSink.for_row_format("out", Encoder.simple_string_encoder()).build()
+        >>> isinstance(sink, Sink), sink.is_durable
+        (True, True)
+    """
 
     @abstractmethod
     def create_writer(self, context: WriterContext) -> SinkWriter:

@@ -210,7 +210,15 @@ class SplitEnumerator(ABC):
 
 
 class Source(ABC, Generic[T_co]):
-    """A description of where records come from; immutable and picklable, it travels to driver and tasks."""
+    """A description of where records come from; immutable and picklable, it travels to driver and tasks.
+
+    Examples:
+        >>> from headrace.connectors.source import Boundedness
+        >>> from headrace.datastream.connectors import NumberSequenceSource, Source
+        >>> source = NumberSequenceSource(1, 3)
+        >>> isinstance(source, Source), source.boundedness is Boundedness.BOUNDED, source.produced_type
+        (True, True, Long)
+    """
 
     @property
     @abstractmethod
@@ -229,6 +237,23 @@ class Source(ABC, Generic[T_co]):
     @abstractmethod
     def create_reader(self) -> SourceReader:
         """The task's half."""
+
+    @property
+    def position_kind(self) -> str:
+        """What its positions are positions of; a checkpoint's are given to no source of another kind.
+
+        The name of the class. A class that was renamed gives the name that it had, so that its jobs go on.
+        """
+        return type(self).__name__
+
+    @property
+    def locations(self) -> tuple[str, ...]:
+        """Where it reads: paths, topics or the like, in any order; none where that says nothing.
+
+        A checkpoint keeps them. A job that goes on with others gets a warning, and is refused when they are known to be
+        those of another source; so they should hold nothing that changes by itself, and no secrets.
+        """
+        return ()
 
     @property
     def dead_letter(self) -> OutputTag | None:

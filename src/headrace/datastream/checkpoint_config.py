@@ -34,6 +34,14 @@ class CheckpointConfig:
 
     Args:
         configuration: what is read and written.
+
+    Examples:
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> config = env.enable_checkpointing(10_000).get_checkpoint_config()
+        >>> _ = config.set_checkpoint_storage_dir("/data/checkpoints/spending")
+        >>> config.get_checkpoint_interval(), config.is_checkpointing_enabled()
+        (10000, True)
     """
 
     def __init__(self, configuration: Configuration) -> None:

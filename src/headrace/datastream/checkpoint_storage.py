@@ -15,7 +15,15 @@ _MIN_BUFFER: Final = 4096
 
 
 class CheckpointStorage:
-    """Where checkpoints are kept: one of the two classes below."""
+    """Where checkpoints are kept: one of the two classes below.
+
+    Examples:
+        >>> from headrace.datastream import FileSystemCheckpointStorage, StreamExecutionEnvironment
+        >>> config = StreamExecutionEnvironment.get_execution_environment().get_checkpoint_config()
+        >>> _ = config.set_checkpoint_storage(FileSystemCheckpointStorage("/data/checkpoints"))
+        >>> config.get_checkpoint_storage().get_checkpoint_path()
+        '/data/checkpoints'
+    """
 
     def get_checkpoint_path(self) -> str | None:
         """The directory of the checkpoints."""
@@ -34,6 +42,11 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         file_state_size_threshold: states up to this size, in bytes, travel within the manifest
             (``execution.checkpointing.data-inline-threshold``); the option's default when left out, or negative.
         write_buffer_size: kept without effect, in bytes.
+
+    Examples:
+        >>> from headrace.datastream import FileSystemCheckpointStorage
+        >>> FileSystemCheckpointStorage("s3://bucket/checkpoints").get_checkpoint_path()
+        's3://bucket/checkpoints'
     """
 
     MAX_FILE_STATE_THRESHOLD: Final = 1024 * 1024
@@ -66,6 +79,11 @@ class JobManagerCheckpointStorage(CheckpointStorage):
     Args:
         checkpoint_path: a directory all the same.
         max_state_size: kept without effect, in bytes.
+
+    Examples:
+        >>> from headrace.datastream import JobManagerCheckpointStorage
+        >>> JobManagerCheckpointStorage("/data/checkpoints").get_checkpoint_path()
+        '/data/checkpoints'
     """
 
     DEFAULT_MAX_STATE_SIZE: Final = 5 * 1024 * 1024

@@ -12,7 +12,14 @@ public_module(__name__)
 
 
 class CheckpointingMode(Enum):
-    """The guarantee that a job asks for; what it gets is exactly once in both modes."""
+    """The guarantee that a job asks for; what it gets is exactly once in both modes.
+
+    Examples:
+        >>> from headrace.datastream import CheckpointingMode, StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.enable_checkpointing(10_000, CheckpointingMode.EXACTLY_ONCE).get_checkpointing_mode()
+        <CheckpointingMode.EXACTLY_ONCE: 0>
+    """
 
     EXACTLY_ONCE = 0
     """Every record counts once, failures or not."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from headrace.common.public_module import public_module
-from headrace.datastream.streams.data_stream import DataStream, KeyedStream
+from headrace.datastream.streams.data_stream import DataStream
 from headrace.datastream.streams.handle import DataStreamSink
+from headrace.datastream.streams.keyed_stream import KeyedStream
 from headrace.datastream.streams.results import CloseableIterator
 from headrace.datastream.streams.source_stream import DataStreamSource
 from headrace.datastream.streams.windowed_stream import WindowedStream

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
 from headrace.common import options
+from headrace.common.cached_files import CachedFile, cached_files
 from headrace.common.errors import InvalidProgramError
 
 if TYPE_CHECKING:
@@ -54,7 +55,9 @@ class Dependencies:
         self._configuration.set(options.PYTHON_REQUIREMENTS, entry)
 
     def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
-        """Unpacks an archive wherever tasks run; functions find it with :func:`headrace.common.archive_path`.
+        """Unpacks an archive wherever tasks run.
+
+        Functions find it with :func:`headrace.common.archive_path`, or below their working directory.
 
         Args:
             archive_path: the archive: .zip, .jar, .tar, .tar.gz or .tgz.
@@ -66,6 +69,36 @@ class Dependencies:
         self._append(
             options.PYTHON_ARCHIVES.key, archive_path if target_dir is None else _entry(archive_path, target_dir)
         )
+
+    def register_cached_file(self, file_path: str, name: str, executable: bool = False) -> None:
+        """Copies a file or a folder to wherever tasks run; functions find it by its name.
+
+        ::
+
+            env.register_cached_file("/data/rates.csv", "rates")
+
+
+            class Convert(MapFunction):
+                def open(self, runtime_context: RuntimeContext) -> None:
+                    path = runtime_context.get_distributed_cache().get_file("rates")
+                    self.rates = dict(csv.reader(path.open()))
+
+        Args:
+            file_path: a path, or a URI of the scheme ``file``.
+            name: any name that could be a file's.
+            executable: whether functions may start it as a program.
+
+        Raises:
+            InvalidProgramError: when the path or the name cannot be used; when the job is submitted, if there is no
+                such file.
+            ConfigurationError: when the name is taken.
+            UnsupportedOperationError: when the path is a URI of another scheme.
+        """
+        before = self._configuration.get(options.CACHED_FILES)
+        file = CachedFile(name, file_path, executable)
+        entries = f"{before};{file}" if before else str(file)
+        cached_files(entries)
+        self._configuration.set(options.CACHED_FILES, entries)
 
     def set_python_executable(self, python_exec: str) -> None:
         """Sets the Python interpreter of the workers of a Spark session that headrace starts.

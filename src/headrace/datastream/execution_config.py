@@ -23,6 +23,12 @@ class ExecutionConfig:
 
     Args:
         configuration: what is read and written.
+
+    Examples:
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> config = StreamExecutionEnvironment.get_execution_environment().get_config()
+        >>> config.set_parallelism(2).get_parallelism()
+        2
     """
 
     def __init__(self, configuration: Configuration) -> None:

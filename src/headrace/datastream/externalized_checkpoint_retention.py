@@ -12,7 +12,15 @@ public_module(__name__)
 
 
 class ExternalizedCheckpointRetention(Enum):
-    """What becomes of a job's checkpoints when it ends; headrace always keeps the latest ones."""
+    """What becomes of a job's checkpoints when it ends; headrace always keeps the latest ones.
+
+    Examples:
+        >>> from headrace.datastream import ExternalizedCheckpointRetention, StreamExecutionEnvironment
+        >>> config = StreamExecutionEnvironment.get_execution_environment().get_checkpoint_config()
+        >>> keep = ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
+        >>> config.set_externalized_checkpoint_retention(keep).get_externalized_checkpoint_retention()
+        <ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION: 1>
+    """
 
     DELETE_ON_CANCELLATION = 0
     """Flink deletes them when the job is cancelled, and keeps them when it fails."""

@@ -46,6 +46,17 @@ class Function(ABC):  # noqa: B024 - there is nothing that every function must h
 
     What ``__init__`` sets travels with the function, so it has to be picklable; connections, models and state are for
     ``open``. Attributes that change while records are processed are not state: after a failure they are gone.
+
+    Examples:
+        >>> from headrace.datastream import MapFunction, StreamExecutionEnvironment
+        >>> class Price(MapFunction):
+        ...     def open(self, runtime_context):  # once for each parallel instance
+        ...         self.prices = {"tea": 2.5, "cake": 4.0}
+        ...     def map(self, value):
+        ...         return self.prices[value]
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.from_collection(["cake", "tea"]).map(Price(), output_type=float).execute_and_collect(limit=10)
+        [4.0, 2.5]
     """
 
     @does_nothing
@@ -57,7 +68,17 @@ class Function(ABC):  # noqa: B024 - there is nothing that every function must h
 
 
 class MapFunction(Function, Generic[T_contra, OUT_co]):
-    """Makes one record of each record."""
+    """Makes one record of each record.
+
+    Examples:
+        >>> from headrace.datastream import MapFunction, StreamExecutionEnvironment
+        >>> class Length(MapFunction):
+        ...     def map(self, value: str) -> int:
+        ...         return len(value)
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.from_collection(["to", "be", "or"]).map(Length()).execute_and_collect(limit=10)
+        [2, 2, 2]
+    """
 
     @abstractmethod
     def map(self, value: T_contra) -> OUT_co:
@@ -65,7 +86,18 @@ class MapFunction(Function, Generic[T_contra, OUT_co]):
 
 
 class FlatMapFunction(Function, Generic[T_contra, OUT_co]):
-    """Makes any number of records of each record."""
+    """Makes any number of records of each record.
+
+    Examples:
+        >>> from collections.abc import Iterator
+        >>> from headrace.datastream import FlatMapFunction, StreamExecutionEnvironment
+        >>> class Words(FlatMapFunction):
+        ...     def flat_map(self, value: str) -> Iterator[str]:
+        ...         yield from value.split()
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.from_collection(["to be", "or"]).flat_map(Words()).execute_and_collect(limit=10)
+        ['to', 'be', 'or']
+    """
 
     @abstractmethod
     def flat_map(self, value: T_contra) -> Iterable[OUT_co] | None:
@@ -73,7 +105,17 @@ class FlatMapFunction(Function, Generic[T_contra, OUT_co]):
 
 
 class FilterFunction(Function, Generic[T_contra]):
-    """Keeps some of the records."""
+    """Keeps some of the records.
+
+    Examples:
+        >>> from headrace.datastream import FilterFunction, StreamExecutionEnvironment
+        >>> class Short(FilterFunction):
+        ...     def filter(self, value):
+        ...         return len(value) < 3
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.from_collection(["to", "question"]).filter(Short()).execute_and_collect(limit=10)
+        ['to']
+    """
 
     @abstractmethod
     def filter(self, value: T_contra) -> bool:
@@ -81,7 +123,18 @@ class FilterFunction(Function, Generic[T_contra]):
 
 
 class ReduceFunction(Function, Generic[T]):
-    """Combines two records into one of the same type."""
+    """Combines two records into one of the same type.
+
+    Examples:
+        >>> from headrace.datastream import ReduceFunction, StreamExecutionEnvironment
+        >>> class Longest(ReduceFunction):
+        ...     def reduce(self, value1, value2):
+        ...         return max(value1, value2, key=len)
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> words = env.from_collection(["to", "tea", "be", "toast"]).key_by(lambda word: word[0])
+        >>> words.reduce(Longest()).execute_and_collect(limit=10)
+        ['to', 'tea', 'be', 'toast']
+    """
 
     @abstractmethod
     def reduce(self, value1: T, value2: T) -> T:
@@ -89,7 +142,25 @@ class ReduceFunction(Function, Generic[T]):
 
 
 class AggregateFunction(Function, Generic[T_contra, ACC, OUT_co]):
-    """Folds records into an accumulator and makes a result of that; all three may be of different types."""
+    """Folds records into an accumulator and makes a result of that; all three may be of different types.
+
+    Examples:
+        >>> from headrace.datastream import AggregateFunction
+        >>> class Mean(AggregateFunction):
+        ...     def create_accumulator(self) -> tuple[float, int]:
+        ...         return 0.0, 0
+        ...     def add(self, value: float, accumulator: tuple[float, int]) -> tuple[float, int]:
+        ...         return accumulator[0] + value, accumulator[1] + 1
+        ...     def get_result(self, accumulator: tuple[float, int]) -> float:
+        ...         return accumulator[0] / accumulator[1]
+        ...     def merge(self, acc_a: tuple[float, int], acc_b: tuple[float, int]) -> tuple[float, int]:
+        ...         return acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]
+        >>> mean = Mean()
+        >>> mean.get_result(mean.add(4.0, mean.add(3.0, mean.create_accumulator())))
+        3.5
+
+        ``windows.aggregate(Mean())`` gives the mean of each window.
+    """
 
     @abstractmethod
     def create_accumulator(self) -> ACC:
@@ -109,7 +180,17 @@ class AggregateFunction(Function, Generic[T_contra, ACC, OUT_co]):
 
 
 class KeySelector(Function, Generic[T_contra, K_co]):
-    """Takes the key from a record; the same record must always give the same key."""
+    """Takes the key from a record; the same record must always give the same key.
+
+    Examples:
+        >>> from headrace.datastream import KeySelector, StreamExecutionEnvironment
+        >>> class Initial(KeySelector):
+        ...     def get_key(self, value: str) -> str:
+        ...         return value[0]
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.from_collection(["tea", "toast"]).key_by(Initial()).max(0).execute_and_collect(limit=10)
+        ['tea', 'toast']
+    """
 
     @abstractmethod
     def get_key(self, value: T_contra) -> K_co:
@@ -120,6 +201,18 @@ class ProcessFunction(Function, Generic[T_contra, OUT_co]):
     """Works on records one by one, and sees their timestamps and the time.
 
     On a keyed stream it has state and timers as a :class:`KeyedProcessFunction` has.
+
+    Examples:
+        >>> from headrace.common import WatermarkStrategy
+        >>> from headrace.datastream import ProcessFunction, StreamExecutionEnvironment
+        >>> class Dated(ProcessFunction):
+        ...     def process_element(self, value, ctx):
+        ...         yield f"{value} at {ctx.timestamp()}"
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> times = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value, _: value * 1000)
+        >>> numbers = env.from_collection([1, 2]).assign_timestamps_and_watermarks(times)
+        >>> numbers.process(Dated(), output_type=str).execute_and_collect(limit=10)
+        ['1 at 1000', '2 at 2000']
     """
 
     class Context(ABC):
@@ -147,7 +240,34 @@ class ProcessFunction(Function, Generic[T_contra, OUT_co]):
 
 
 class KeyedProcessFunction(Function, Generic[K_contra, T_contra, OUT_co]):
-    """Works on the records of a keyed stream one by one, with state and timers for each key."""
+    """Works on the records of a keyed stream one by one, with state and timers for each key.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> from headrace.datastream import KeyedProcessFunction
+        >>> from headrace.datastream.state import ValueStateDescriptor
+        >>> from headrace.testing import JobHarness
+        >>> class Silence(KeyedProcessFunction):
+        ...     "Tells of a sensor that has sent nothing for a minute."
+        ...     def open(self, runtime_context):
+        ...         self.last = runtime_context.get_state(ValueStateDescriptor("last", Types.LONG()))
+        ...     def process_element(self, value, ctx):
+        ...         self.last.update(ctx.timestamp())
+        ...         ctx.timer_service().register_event_time_timer(ctx.timestamp() + 60_000)
+        ...     def on_timer(self, timestamp, ctx):
+        ...         if timestamp == self.last.value() + 60_000:
+        ...             yield f"{ctx.get_current_key()} is silent since {self.last.value()}"
+        >>> def job(harness):
+        ...     sensors = harness.add_source("sensors", str).key_by(lambda sensor: sensor)
+        ...     harness.add_sink("alerts", sensors.process(Silence(), output_type=str))
+        >>> with JobHarness(job) as harness:
+        ...     harness.push("sensors", "a", timestamp=0)
+        ...     harness.push("sensors", "a", timestamp=30_000)
+        ...     harness.advance_watermark("sensors", 100_000)
+        ...     harness.run_epoch()
+        ...     print(harness.results("alerts"))
+        ['a is silent since 30000']
+    """
 
     class Context(ProcessFunction.Context, Generic[K_co]):
         """What a function learns about the record; only valid during the call."""
@@ -192,7 +312,19 @@ class KeyedProcessFunction(Function, Generic[K_contra, T_contra, OUT_co]):
 
 
 class WindowFunction(Function, Generic[T_contra, OUT_co, K_contra, W_contra]):
-    """Works on the contents of a window."""
+    """Works on the contents of a window.
+
+    Examples:
+        >>> from headrace.datastream import WindowFunction
+        >>> from headrace.datastream.window import TimeWindow
+        >>> class Report(WindowFunction):
+        ...     def apply(self, key, window, inputs):
+        ...         yield f"{key} from {window.start} to {window.end}: {sorted(inputs)}"
+        >>> list(Report().apply("a", TimeWindow(0, 60_000), [2, 1]))
+        ['a from 0 to 60000: [1, 2]']
+
+        ``windows.apply(Report(), output_type=str)`` gives a report for each window.
+    """
 
     @abstractmethod
     def apply(
@@ -202,7 +334,25 @@ class WindowFunction(Function, Generic[T_contra, OUT_co, K_contra, W_contra]):
 
 
 class ProcessWindowFunction(Function, Generic[T_contra, OUT_co, K_contra, W_contra]):
-    """Works on the contents of a window, and sees the window, the time and state."""
+    """Works on the contents of a window, and sees the window, the time and state.
+
+    Examples:
+        >>> from headrace.datastream import ProcessWindowFunction
+        >>> from headrace.datastream.window import TumblingEventTimeWindows
+        >>> from headrace.testing import JobHarness
+        >>> class Busy(ProcessWindowFunction):
+        ...     def process(self, key, context, elements):
+        ...         yield f"{key}: {len(list(elements))} until {context.window().end}"
+        >>> def job(harness):
+        ...     users = harness.add_source("clicks", str).key_by(lambda user: user)
+        ...     busy = users.window(TumblingEventTimeWindows.of(60_000)).process(Busy(), output_type=str)
+        ...     harness.add_sink("busy", busy)
+        >>> with JobHarness(job) as harness:
+        ...     harness.push_all("clicks", ["ann", "ann", "bob"], [1_000, 2_000, 3_000])
+        ...     harness.finish()
+        ...     print(sorted(harness.results("busy")))
+        ['ann: 2 until 60000', 'bob: 1 until 60000']
+    """
 
     class Context(ABC, Generic[W_co]):
         """What a function learns about the window; only valid during the call."""

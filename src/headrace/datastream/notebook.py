@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.common import options
 from headrace.common.errors import HeadraceError
 from headrace.common.html import framed, preformatted
+from headrace.datastream.execution_config import ExecutionConfig
 from headrace.graph.diagram import graph_diagram
 from headrace.graph.diagram_svg import draw_svg
 from headrace.graph.diagram_text import draw_text
@@ -15,7 +16,8 @@ from headrace.plan.explain import plan_diagram
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
+    from headrace.common.configuration import Configuration
+    from headrace.datastream.transformations import Transformations
     from headrace.graph.diagram import Diagram
     from headrace.graph.stream_graph import StreamGraph
     from headrace.plan.job_plan import JobPlan
@@ -24,33 +26,35 @@ _MOST_BOXES: Final = 200
 """Larger graphs are shown as text: nobody finds anything in a picture of that size."""
 
 
-def environment_html(environment: StreamExecutionEnvironment, plan: Callable[[], JobPlan]) -> str:
+def environment_html(
+    heading: str, configuration: Configuration, transformations: Transformations, plan: Callable[[], JobPlan]
+) -> str:
     """The settings that matter most, and the plan of the next job, or why there is none.
 
     Args:
-        environment: the environment.
-        plan: plans its next job.
+        heading: what the environment is called.
+        configuration: its settings.
+        transformations: what was built.
+        plan: plans the next job.
     """
-    heading = type(environment).__name__
     try:
-        facts = _settings(environment)
+        facts = _settings(configuration)
     except HeadraceError as error:
         return framed(heading, {"settings": error})
-    if environment.transformations.is_empty:
+    if transformations.is_empty:
         return framed(heading, facts | {"next job": "nothing was built since the last one"})
     try:
         diagram = plan_diagram(plan())
     except HeadraceError as error:
         facts["next job"] = f"cannot be run: {error}"
-        diagram = graph_diagram(environment.transformations.next_job())
+        diagram = graph_diagram(transformations.next_job())
     return framed(heading, facts, picture(diagram))
 
 
-def _settings(environment: StreamExecutionEnvironment) -> dict[str, object]:
-    configuration = environment.get_configuration()
+def _settings(configuration: Configuration) -> dict[str, object]:
     return {
         "runtime": configuration.get(options.RUNTIME),
-        "parallelism": environment.get_parallelism(),
+        "parallelism": ExecutionConfig(configuration).get_parallelism(),
         "checkpoints": configuration.get(options.CHECKPOINT_DIR) or "in a temporary directory",
     }
 

@@ -24,6 +24,11 @@ class MemorySize:
 
     Raises:
         InvalidProgramError: when it is less.
+
+    Examples:
+        >>> from headrace.datastream import MemorySize
+        >>> print(MemorySize.of_mebi_bytes(2_048))
+        2 gb
     """
 
     bytes_size: int
@@ -65,7 +70,14 @@ class MemorySize:
 
 @dataclass(frozen=True, slots=True)
 class SlotSharingGroup:
-    """Operators that share slots, and what each slot needs; kept as it was declared, for Spark places the tasks."""
+    """Operators that share slots, and what each slot needs; kept as it was declared, for Spark places the tasks.
+
+    Examples:
+        >>> from headrace.datastream import SlotSharingGroup
+        >>> heavy = SlotSharingGroup.builder("heavy").set_cpu_cores(2.0).set_task_heap_memory_mb(512).build()
+        >>> heavy.get_name(), heavy.get_task_heap_memory().get_mebi_bytes()
+        ('heavy', 512)
+    """
 
     _name: str
     _cpu_cores: float | None = None

@@ -12,15 +12,35 @@ public_module(__name__)
 
 
 class StateBackend:
-    """What keeps the state of operators: one of the two classes below, which both stand for headrace's own."""
+    """What keeps the state of operators: one of the two classes below, which both stand for headrace's own.
+
+    Examples:
+        >>> from headrace.datastream import HashMapStateBackend, StateBackend
+        >>> isinstance(HashMapStateBackend(), StateBackend)
+        True
+    """
 
 
 class HashMapStateBackend(StateBackend):
-    """State in columns, in files that are mapped into memory: ``state.backend.type`` is ``hashmap``."""
+    """State in columns, in files that are mapped into memory: ``state.backend.type`` is ``hashmap``.
+
+    Examples:
+        >>> from headrace.datastream import HashMapStateBackend, StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> _ = env.set_state_backend(HashMapStateBackend())
+    """
 
 
 class PredefinedOptions(Enum):
-    """What RocksDB is tuned for."""
+    """What RocksDB is tuned for.
+
+    Examples:
+        >>> from headrace.datastream import EmbeddedRocksDBStateBackend, PredefinedOptions
+        >>> backend = EmbeddedRocksDBStateBackend()
+        >>> backend.set_predefined_options(PredefinedOptions.FLASH_SSD_OPTIMIZED)
+        >>> backend.get_predefined_options()
+        <PredefinedOptions.FLASH_SSD_OPTIMIZED: 3>
+    """
 
     DEFAULT = 0
     """Nothing."""
@@ -40,6 +60,12 @@ class EmbeddedRocksDBStateBackend(StateBackend):
 
     Args:
         enable_incremental_checkpointing: whether a checkpoint is to hold what has changed alone, which it always does.
+
+    Examples:
+        >>> from headrace.datastream import EmbeddedRocksDBStateBackend
+        >>> backend = EmbeddedRocksDBStateBackend(enable_incremental_checkpointing=True)
+        >>> backend.is_incremental_checkpoints_enabled()
+        True
     """
 
     def __init__(self, enable_incremental_checkpointing: bool | None = None) -> None:

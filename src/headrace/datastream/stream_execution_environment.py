@@ -23,6 +23,7 @@ from headrace.datastream.flink_settings import FlinkSettings
 from headrace.datastream.state_backend import EmbeddedRocksDBStateBackend, StateBackend
 from headrace.datastream.streams.checks import expect, refused
 from headrace.datastream.streams.handle import checked_text
+from headrace.datastream.streams.keyed_stream import KeyedStream
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_ENVIRONMENTS
 from headrace.datastream.streams.source_stream import DataStreamSource
 from headrace.datastream.streams.timestamps import check_strategy
@@ -37,10 +38,11 @@ if TYPE_CHECKING:
     from headrace.client.job_client import JobClient
     from headrace.common.job_execution_result import JobExecutionResult
     from headrace.common.row import Row
-    from headrace.common.type_variables import T
+    from headrace.common.type_variables import T, T_co
     from headrace.common.typeinfo import DeclaredType
     from headrace.datastream.checkpointing_mode import CheckpointingMode
     from headrace.datastream.streams.data_stream import DataStream
+    from headrace.graph.nodes import KeySelection
     from headrace.graph.stream_graph import StreamGraph
     from headrace.plan.job_plan import JobPlan
 
@@ -58,6 +60,15 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
 
     Attributes:
         transformations: what was built; for the classes of this package.
+
+    Examples:
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> _ = env.set_parallelism(1)
+        >>> _ = env.from_collection(["to", "be"]).map(str.upper, output_type=str).print()
+        >>> _ = env.execute("shouting")
+        TO
+        BE
     """
 
     def __init__(self, configuration: Configuration | None = None) -> None:
@@ -263,6 +274,10 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
         strategy = WatermarkStrategy.no_watermarks() if watermark_strategy is None else watermark_strategy
         return self.from_source(DataFrameSource(dataframe), strategy, source_name)
 
+    def _keyed(self, stream: DataStream[T_co], key: KeySelection) -> KeyedStream[T_co, Any]:
+        """A stream with keys: what ``key_by`` gives."""
+        return KeyedStream(stream, key)
+
     def _from(self, source: Source, name: str, origin: TypeOrigin = TypeOrigin.DECLARED) -> DataStream[Any]:
         strategy = WatermarkStrategy.no_watermarks()
         return DataStreamSource(self, source, strategy, name, origin=origin)
@@ -342,7 +357,7 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
         """What notebooks show: the plan of the next job."""
         from headrace.datastream.notebook import environment_html
 
-        return environment_html(self, self._plan)
+        return environment_html(type(self).__name__, self._configuration, self.transformations, self._plan)
 
     def close(self) -> None:
         """Forgets what was built and not executed."""

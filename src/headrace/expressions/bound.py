@@ -32,6 +32,14 @@ class Bound(ABC):
     Attributes:
         text: as the user wrote it.
         type: the type of its values.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> from headrace.common import Types
+        >>> from headrace.expressions import bind, col
+        >>> doubled = bind(col("n") * 2, Types.ROW_NAMED(["n"], [int]))
+        >>> doubled.column(pa.record_batch({"n": [1, None, 3]})).to_pylist()
+        [2, None, 6]
     """
 
     text: str
@@ -62,6 +70,12 @@ class BoundColumn(Bound):
 
     Attributes:
         index: its position.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> from headrace.expressions import bind, col
+        >>> bind(col("amount"), Types.ROW_NAMED(["card", "amount"], [str, float]))
+        BoundColumn(text='col("amount")', type=Double, index=1)
     """
 
     index: int

@@ -48,6 +48,13 @@ class Expression(ExpressionMethods):
 
     Operators and methods build larger expressions; plain Python values among them stand for themselves. Nothing is
     computed before a job runs, and then a whole batch of records at a time. See ``docs/expressions.md``.
+
+    Examples:
+        >>> from headrace.expressions import col, when
+        >>> col("price") * col("quantity") >= 50
+        col("price") * col("quantity") >= 50
+        >>> when(col("price").is_null()).then("unknown").otherwise("known").alias("state")
+        when(col("price").is_null()).then("unknown").otherwise("known").alias("state")
     """
 
     __slots__ = ()
@@ -87,7 +94,13 @@ class Expression(ExpressionMethods):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Column(Expression):
-    """A field of the record, by name or by position."""
+    """A field of the record, by name or by position.
+
+    Examples:
+        >>> from headrace.expressions import col
+        >>> col("price").round(2)
+        col("price").round(2)
+    """
 
     key: str | int
 

@@ -62,6 +62,11 @@ class BulkWriter(ABC):
 class BulkWriterFactory(ABC):
     """Makes writers; immutable and picklable."""
 
+    @property
+    def suffix(self) -> str:
+        """What the names of its files end with unless a sink says otherwise."""
+        return ""
+
     @abstractmethod
     def create(self, out: BinaryIO, input_type: TypeInformation) -> BulkWriter:
         """A writer into ``out``, which can only be appended to."""

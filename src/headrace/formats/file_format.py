@@ -121,4 +121,12 @@ class FileFormat(ABC, Generic[T_co]):
 
 
 class BulkFormat(FileFormat[T_co]):
-    """A format that is read in batches of columns: Parquet."""
+    """A format that is read in batches of columns: Parquet.
+
+    Examples:
+        >>> from headrace.datastream.connectors.file_system import BulkFormat, FileSource
+        >>> from headrace.datastream.formats.parquet import ParquetFormat
+        >>> isinstance(ParquetFormat(["id", "price"]), BulkFormat)
+        True
+        >>> prices = FileSource.for_bulk_file_format(ParquetFormat({"id": int, "price": float}), "/data/prices")
+    """

@@ -45,7 +45,13 @@ class TextLineFormat(LineFormat[str]):
 
 
 class StreamFormat(FileFormat[T_co]):
-    """The root of formats of one's own that are read as a stream of records; under PyFlink's name."""
+    """The root of formats of one's own that are read as a stream of records; under PyFlink's name.
+
+    Examples:
+        >>> from headrace.datastream.connectors import StreamFormat
+        >>> StreamFormat.text_line_format("ISO-8859-1").produced_type
+        String
+    """
 
     @staticmethod
     def text_line_format(charset_name: str = "UTF-8") -> TextLineFormat:

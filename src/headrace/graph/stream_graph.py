@@ -98,13 +98,33 @@ class StreamGraph:
         return found
 
     def transform(self, rule: Rule) -> StreamGraph:
-        """The graph in which each node is replaced by what a rule makes of it."""
+        """The graph in which each node is replaced by what a rule makes of it.
+
+        Types are found anew where something has changed that they follow from, and behind it.
+        """
         made = StreamGraph()
         made._next_id = max(self._nodes, default=-1) + 1
         for node in self:
             for replacement in rule(node, made):
-                made._take(replacement)
+                if self._has_same_types(node, replacement, made):
+                    made._nodes[replacement.id] = replacement
+                else:
+                    made._take(replacement)
         return made
+
+    def _has_same_types(self, node: Node, replacement: Node, made: StreamGraph) -> bool:
+        """Whether the types of a node's outputs hold for its replacement: they follow from the very same objects."""
+        if replacement.outputs is not node.outputs or replacement.spec is not node.spec:
+            return False
+        if replacement.tags is not node.tags or len(replacement.inputs) != len(node.inputs):
+            return False
+        return all(
+            old.input_index == new.input_index
+            and old.key is new.key
+            and old.side_output == new.side_output
+            and self._nodes[old.source].outputs is made._nodes[new.source].outputs
+            for old, new in zip(node.inputs, replacement.inputs, strict=True)
+        )
 
     def subgraph(self, node_ids: Iterable[int]) -> StreamGraph:
         """The part of the graph that some nodes need: themselves and all that comes before them."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import queue
 import threading
 from collections import deque
@@ -18,6 +17,7 @@ from headrace.common.errors import (
     JobCancelledError,
     UserFunctionError,
 )
+from headrace.common.logs import get_logger, with_fields
 from headrace.operators.user_code import text_of
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     _Step = Callable[[], None]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 MAX_PENDING_EPOCHS = 3
 """So many epochs may wait for their sinks; then the job waits as well."""
@@ -79,7 +79,7 @@ class CommitCoordinator:
         self._failure: BaseException | None = None
         self._waiting_epochs = 0
         self._doing = ""
-        self._thread = threading.Thread(target=self._run, name="headrace-committer", daemon=True)
+        self._thread = threading.Thread(target=with_fields(self._run), name="headrace-committer", daemon=True)
         self._thread.start()
 
     def pending(self, new: Sequence[PendingCommit] = ()) -> tuple[PendingCommit, ...]:
@@ -131,11 +131,6 @@ class CommitCoordinator:
             JobCancelledError: when the job is cancelled while this waits.
         """
         self._wait_until(lambda: not self._waiting_epochs)
-
-    @property
-    def waiting_epochs(self) -> int:
-        """How many epochs wait for their sinks."""
-        return self._waiting_epochs
 
     def recover(self, in_progress: Mapping[str, Any]) -> None:
         """After everything pending is committed: let sinks check what is in progress, and remove what attempts left."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.common.errors import HeadraceError
+from headrace.common.logs import get_logger
 from headrace.runtime.task.background import compact
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headrace.state.backend import CompactionOutcome, CompactionWork, StateBackend
     from headrace.storage.folder import Folder
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 EPOCHS_BETWEEN_LOOKS = 8
 """How often the state is looked at for runs to merge: reading the indexes costs a millisecond a partition."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
 from headrace.common.errors import JobCancelledError
+from headrace.common.logs import get_logger
 from headrace.jobmanager.commits import CommitCoordinator
 from headrace.jobmanager.epoch_planner import EpochPlanner
 from headrace.jobmanager.outcome import committables_by_sink, next_manifest, raise_reported, records_read
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from headrace.runtime.task.messages import TaskReport
     from headrace.time.clock import Clock
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +163,9 @@ class JobExecution:
             checkpointing=done - ran,
             watermark=min((source.watermark() for source in self.sources), default=0),
             processing_time=manifest.processing_time,
-            state_bytes=sum(report.state.size for report in reports),
+            state_bytes=manifest.state_bytes or 0,
             counters=manifest.counters,
-            pending_commits=self.commits.waiting_epochs,
+            pending_commits=len(manifest.pending),
         )
 
     def _checkpoint(self, planned: EpochPlan, reports: list[TaskReport], read: int) -> Manifest:
@@ -209,12 +209,18 @@ class JobExecution:
 
     # --- between epochs ----------------------------------------------------------------------------------------------
 
-    def acknowledge_commits(self) -> None:
-        """Let a manifest say what has been committed: from then on readers may take it away."""
+    def acknowledge_commits(self) -> bool:
+        """Let a manifest say what has been committed: from then on readers may take it away.
+
+        Returns:
+            False when there is nothing new to say.
+        """
         known, left = self._job.checkpoints.known(), self.commits.pending()
-        if left != known.pending:
-            self._write(replace(known, epoch=known.epoch + 1, pending=left), ())
-            self._job.store.collect_garbage()
+        if left == known.pending:
+            return False
+        self._write(replace(known, epoch=known.epoch + 1, pending=left), ())
+        self._job.store.collect_garbage()
+        return True
 
     def complete_commits(self) -> None:
         """Wait until everything is committed; at the job's end let sinks remove what they kept for themselves."""

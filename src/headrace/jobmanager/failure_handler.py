@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import FunctionRefusedError, HeadraceError, InfrastructureError, UserFunctionError
+from headrace.common.logs import get_logger
 
 if TYPE_CHECKING:
     import threading
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from headrace.jobmanager.progress import JobListener
     from headrace.jobmanager.restart import Restarts
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _MISCONFIGURED: Final = (FileNotFoundError, PermissionError, NotADirectoryError, IsADirectoryError)
 """What whoever starts a job has to see to; later in its life the same may be a volume that was away for a moment."""

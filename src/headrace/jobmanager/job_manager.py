@@ -8,7 +8,6 @@ manifest, under a new generation.
 from __future__ import annotations
 
 import contextlib
-import logging
 import random
 import threading
 import time
@@ -21,6 +20,7 @@ from headrace.common.errors import (
     JobExecutionError,
     JobSupersededError,
 )
+from headrace.common.logs import LogFields, get_logger, logging_of
 from headrace.jobmanager.checkpoints import CheckpointCoordinator
 from headrace.jobmanager.commands import CommandQueue
 from headrace.jobmanager.compaction import CompactionCoordinator
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 ACKNOWLEDGE_SECONDS = 0.25
 """After so long without an epoch, whose manifest would say it, one of its own says what has been committed."""
@@ -84,7 +84,8 @@ class JobManager:
         self._runtime = runtime
         self._store = store
         self._settings = settings
-        self._listener = listener or LoggingListener()
+        self._listener = LoggingListener(plan.name, listener)
+        self._log_fields = LogFields(plan.name)
         self._clock = clock
         self._stop = threading.Event()
         self._cancelled = threading.Event()
@@ -113,23 +114,8 @@ class JobManager:
             JobCancelledError: when it was cancelled before its end.
             HeadraceError: why the job failed.
         """
-        error: BaseException | None = None
-        try:
-            self.open()
-            self._loop()
-            if self._cancelled.is_set() and not self._checkpoints.known().finished:
-                raise self._cancellation()
-            return self._checkpoints.known()
-        except BaseException as failure:
-            error = self._explained(failure)
-            if error is failure:
-                raise
-            raise error from failure
-        finally:
-            self._is_identified.set()
-            self._commands.close()
-            self.close()
-            self._listener.job_ended(0 if self.manifest is None else self.manifest.epoch, error)
+        with logging_of(self._log_fields):
+            return self._run()
 
     def wait_until_identified(self) -> None:
         """Wait until the job's checkpoint directory was looked into, or the job has ended before; from any thread."""
@@ -161,6 +147,7 @@ class JobManager:
         manifest = self._checkpoints.known()
         self._prepare(manifest)
         restored_epoch = None if restored is None else restored.epoch
+        self._log_fields.job_id, self._log_fields.epoch = manifest.job_id, restored_epoch
         self._listener.job_started(
             JobStart(self.plan.name, manifest.job_id, restored_epoch, manifest.generation, manifest.finished)
         )
@@ -210,6 +197,26 @@ class JobManager:
 
     # --- the loop ----------------------------------------------------------------------------------------------------
 
+    def _run(self) -> Manifest:
+        error: BaseException | None = None
+        try:
+            self.open()
+            self._loop()
+            if self._cancelled.is_set() and not self._checkpoints.known().finished:
+                raise self._cancellation()
+            return self._checkpoints.known()
+        except BaseException as failure:
+            error = self._explained(failure)
+            if error is failure:
+                raise
+            raise error from failure
+        finally:
+            self._is_identified.set()
+            self._commands.close()
+            self.close()
+            self._log_fields.epoch = 0 if self.manifest is None else self.manifest.epoch
+            self._listener.job_ended(self._log_fields.epoch, error)
+
     def _loop(self) -> None:
         while not (self._stop.is_set() or self._checkpoints.known().finished):
             self._commands.run_all(self)
@@ -232,8 +239,9 @@ class JobManager:
             self._active_at = time.monotonic()
         else:
             self._checkpoints.check_owner()
-            if time.monotonic() - self._active_at >= ACKNOWLEDGE_SECONDS:
-                execution.acknowledge_commits()
+            if time.monotonic() - self._active_at >= ACKNOWLEDGE_SECONDS and execution.acknowledge_commits():
+                manifest = self._checkpoints.known()
+                self._listener.commits_acknowledged(manifest.epoch, len(manifest.pending))
         return statistics
 
     def _epoch(self, *, force: bool = False) -> EpochStatistics | None:
@@ -242,6 +250,7 @@ class JobManager:
         self._failures.is_begun = True
         if planned is None:
             return None
+        self._log_fields.epoch = planned.context.epoch
         statistics = execution.run(planned)
         self._listener.epoch_completed(statistics)
         return statistics
@@ -282,7 +291,7 @@ class JobManager:
             checkpoints=self._checkpoints,
             sinks=self._sinks,
             sizer=EpochSizer(settings.limits),
-            compaction=CompactionCoordinator(self._runtime, self._store.state, self.plan.state_backend),
+            compaction=CompactionCoordinator(self._runtime, self._store.state, self.plan.settings.state_backend),
             clock=clock,
             cancelled=self._cancelled,
             epoch_timeout_seconds=settings.epoch_timeout_seconds,
@@ -335,6 +344,7 @@ class JobManager:
             self._execution = None
         self._transient += self._checkpoints.restart()
         self._begin_execution(recovers=True)
+        self._listener.job_restarted(self._checkpoints.known().epoch)
 
     def _begin_execution(self, *, recovers: bool) -> None:
         self._execution = JobExecution.restore(self._services, self._transient)

@@ -58,8 +58,8 @@ def first_manifest(plan: JobPlan) -> Manifest:
         generation=0,
         job_id=uuid.uuid4().hex,
         job_name=plan.name,
-        max_parallelism=plan.max_parallelism,
-        state_backend=plan.state_backend.name,
+        max_parallelism=plan.settings.max_parallelism,
+        state_backend=plan.settings.state_backend.name,
         processing_time=0,
     )
 
@@ -81,8 +81,8 @@ def next_manifest(
         generation=context.generation,
         job_id=manifest.job_id,
         job_name=plan.name,
-        max_parallelism=plan.max_parallelism,
-        state_backend=plan.state_backend.name,
+        max_parallelism=plan.settings.max_parallelism,
+        state_backend=plan.settings.state_backend.name,
         processing_time=context.processing_time,
         sources=sources,
         stages=tuple(_stage(stage, by_task) for stage in plan.stages),
@@ -90,6 +90,7 @@ def next_manifest(
         in_progress=sinks.in_progress,
         finished=context.is_last,
         counters=_counters(manifest.counters, plan, reports, read),
+        state_bytes=sum(report.state.size for report in reports),
     )
 
 

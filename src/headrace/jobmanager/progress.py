@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
+from headrace.common.errors import JobCancelledError
+from headrace.common.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,14 @@ class JobStart:
     generation: int = 0
     finished: bool = False
 
+    def __str__(self) -> str:
+        """Whether the job starts afresh or goes on."""
+        if self.restored_epoch is None:
+            return f"job {self.name!r} starts afresh (job id {self.job_id})"
+        had_ended = ", which had come to its end: nothing is left to do" if self.finished else ""
+        known = f"(job id {self.job_id}, generation {self.generation})"
+        return f"restored epoch {self.restored_epoch} of job {self.name!r} {known}{had_ended}"
+
 
 @dataclass(frozen=True, slots=True)
 class EpochStatistics:
@@ -47,7 +56,8 @@ class EpochStatistics:
         processing_time: the clock's reading, in milliseconds.
         state_bytes: bytes in all runs of the state.
         counters: totals since the job's first start.
-        pending_commits: epochs that wait for their sinks.
+        pending_commits: what the manifest of the epoch has to be committed, of earlier epochs too; the epoch's own
+            commits begin when it exists.
     """
 
     epoch: int
@@ -66,6 +76,14 @@ class EpochStatistics:
         """The whole epoch."""
         return self.planning + self.running + self.checkpointing
 
+    def __str__(self) -> str:
+        """Number, records, seconds and what is to be committed."""
+        return (
+            f"epoch {self.epoch}: {self.records} records in {self.seconds:.3f} s (planning {self.planning:.3f}, "
+            f"running {self.running:.3f}, checkpoint {self.checkpointing:.3f}); state {self.state_bytes} bytes, "
+            f"{self.pending_commits} to be committed"
+        )
+
     @property
     def watermark_lag(self) -> int | None:
         """Milliseconds by which event time is behind the clock; None before there is any, or at the end of input."""
@@ -74,8 +92,11 @@ class EpochStatistics:
         return self.processing_time - self.watermark
 
 
-class JobListener(Protocol):
-    """Is told what a job does; called by the job manager's thread, so it has to be quick."""
+class JobListener:
+    """Is told what a job does, by the job's own thread, so it has to be quick; does nothing unless overridden."""
+
+    def starting(self, what: str) -> None:
+        """Something that takes seconds is started for the job, and the job after it; called by who submits it."""
 
     def job_started(self, start: JobStart) -> None:
         """The job is about to run its first epoch."""
@@ -83,25 +104,59 @@ class JobListener(Protocol):
     def epoch_completed(self, statistics: EpochStatistics) -> None:
         """An epoch's manifest exists."""
 
+    def commits_acknowledged(self, epoch: int, pending: int) -> None:
+        """While nothing is to be read, a manifest with a number of its own says what has been committed."""
+
     def epoch_failed(self, epoch: int, error: BaseException, retry_in: float) -> None:
         """Something failed that may pass; the epoch is run again in so many seconds."""
+
+    def job_restarted(self, epoch: int) -> None:
+        """The job goes on from this epoch after a failure."""
 
     def job_ended(self, epoch: int, error: BaseException | None) -> None:
         """The job is over; ``epoch`` is the one that it would go on from."""
 
 
-class LoggingListener:
-    """Logs what goes wrong, for jobs whose progress nobody shows."""
+class LoggingListener(JobListener):
+    """Logs what a job does, and hands it on.
+
+    What begins and ends a job is at INFO, epochs are at DEBUG, failures that may pass at WARNING. What a job fails with
+    is raised to whoever waits for it, so it is at INFO here.
+
+    Args:
+        job: the job's name.
+        shown_by: shows the same to the user.
+    """
+
+    def __init__(self, job: str, shown_by: JobListener | None = None) -> None:
+        self._job = job
+        self._shown_by = shown_by or JobListener()
 
     def job_started(self, start: JobStart) -> None:
-        """Nothing."""
+        logger.info("%s", start)
+        self._shown_by.job_started(start)
 
     def epoch_completed(self, statistics: EpochStatistics) -> None:
-        """Nothing."""
+        logger.debug("job %r: %s", self._job, statistics)
+        self._shown_by.epoch_completed(statistics)
+
+    def commits_acknowledged(self, epoch: int, pending: int) -> None:
+        logger.debug("job %r: manifest %d says what is committed; %d to be committed", self._job, epoch, pending)
+        self._shown_by.commits_acknowledged(epoch, pending)
 
     def epoch_failed(self, epoch: int, error: BaseException, retry_in: float) -> None:
-        """A warning."""
-        logger.warning("epoch %d failed, it is run again in %.1f s: %s", epoch, retry_in, error)
+        logger.warning("job %r: epoch %d failed, it is run again in %.1f s: %s", self._job, epoch, retry_in, error)
+        self._shown_by.epoch_failed(epoch, error, retry_in)
+
+    def job_restarted(self, epoch: int) -> None:
+        logger.info("job %r goes on from epoch %d", self._job, epoch)
+        self._shown_by.job_restarted(epoch)
 
     def job_ended(self, epoch: int, error: BaseException | None) -> None:
-        """Nothing: whoever waits for the job gets the error."""
+        if error is None:
+            logger.info("job %r ended at epoch %d", self._job, epoch)
+        elif isinstance(error, JobCancelledError):
+            logger.info("job %r was cancelled at epoch %d", self._job, epoch)
+        else:
+            logger.info("job %r failed at epoch %d: %s: %s", self._job, epoch, type(error).__name__, error)
+        self._shown_by.job_ended(epoch, error)

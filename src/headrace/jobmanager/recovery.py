@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from headrace.common import options
 from headrace.common.errors import StateMigrationError
+from headrace.common.logs import get_logger
 from headrace.graph.specs import SinkSpec
+from headrace.jobmanager.source_identity import misplaced_positions, warn_of_moved_sources
 from headrace.runtime.task.messages import PartitionContext
 from headrace.state.keys.groups import hash_bounds_of_partition
 from headrace.state.kinds import KEYED, StateKind
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
         Manifest,
         OperatorSnapshot,
         PartitionSnapshot,
-        SourceSnapshot,
         StageSnapshot,
     )
     from headrace.plan.job_plan import JobPlan, PlannedOperator, Stage
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     Adoptions = Mapping[tuple[int, int], tuple[CompactionOutcome, ...]]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 def check_compatible(manifest: Manifest, plan: JobPlan, *, ignore_unclaimed: bool = False) -> None:
@@ -45,37 +45,46 @@ def check_compatible(manifest: Manifest, plan: JobPlan, *, ignore_unclaimed: boo
     Raises:
         StateMigrationError: naming what does not fit, and what to do.
     """
-    if manifest.state_backend != plan.state_backend.name:
+    backend, max_parallelism = plan.settings.state_backend.name, plan.settings.max_parallelism
+    if manifest.state_backend != backend:
         raise StateMigrationError(
             f"the checkpoint was written by the state backend {manifest.state_backend!r}, the job is to run with "
-            f"{plan.state_backend.name!r}: none can read what another one has written; set "
+            f"{backend!r}: none can read what another one has written; set "
             f"{options.STATE_BACKEND.key}={manifest.state_backend}, or start with a fresh checkpoint directory"
         )
-    if manifest.max_parallelism != plan.max_parallelism:
+    if manifest.max_parallelism != max_parallelism:
         raise StateMigrationError(
-            f"the checkpoint has {manifest.max_parallelism} key groups, the program asks for {plan.max_parallelism}: "
+            f"the checkpoint has {manifest.max_parallelism} key groups, the program asks for {max_parallelism}: "
             "max parallelism is fixed for the life of the state; set it back, or start with a fresh directory"
         )
     _check_key_groups(manifest, plan)
     unclaimed = list(_unclaimed(manifest, plan))
     if unclaimed and not ignore_unclaimed:
         raise StateMigrationError(
-            f"the checkpoint holds {'; '.join(unclaimed)}, which the program does not have; give the operators the "
-            "uids they had, or start with a fresh checkpoint directory; to leave it behind for good, set "
+            f"the checkpoint holds {'; '.join(unclaimed)}, which no operator of the program takes over; give the "
+            "operators the uids they had, and new ones their own, or start with a fresh checkpoint directory; to leave "
+            "it behind for good, set "
             f"{options.IGNORE_UNCLAIMED_STATE.key}=true (headrace run --allow-non-restored-state)"
         )
     for what in unclaimed:
         logger.warning("%s is set, so the job leaves behind %s", options.IGNORE_UNCLAIMED_STATE.key, what)
+    warn_of_moved_sources(without_unclaimed(manifest, plan), plan)
 
 
 def without_unclaimed(manifest: Manifest, plan: JobPlan) -> Manifest:
-    """A manifest without the committables of sinks that the program does not have; nobody could commit them.
+    """A manifest without the committables of sinks that the program does not have, and without misplaced positions.
 
-    State, positions and output in progress need no such care: the next manifest has those of the program's own
-    operators. :func:`check_compatible` has asked whether anything may be left behind.
+    Nobody could commit the ones, and a wrong source would go on from the others. What else is of operators that the
+    program does not have needs no such care: the next manifest has that of the program's own operators.
+    :func:`check_compatible` has asked whether anything may be left behind.
     """
     known = {operator.uid for operator in plan.operators()}
-    return replace(manifest, pending=tuple(commit for commit in manifest.pending if commit.sink in known))
+    misplaced = misplaced_positions(manifest, plan)
+    return replace(
+        manifest,
+        pending=tuple(commit for commit in manifest.pending if commit.sink in known),
+        sources={uid: source for uid, source in manifest.sources.items() if uid not in misplaced},
+    )
 
 
 def partition_contexts(
@@ -175,11 +184,6 @@ def _holding(stage: StageSnapshot) -> Iterator[tuple[str, OperatorSnapshot]]:
         yield from ((uid, operator) for uid, operator in stage.operators.items() if operator.state_kinds)
 
 
-def _is_begun(source: SourceSnapshot) -> bool:
-    """Whether there is anything to go on from."""
-    return bool(source.splits or source.finished) or source.enumerator is not None
-
-
 def _check_key_groups(manifest: Manifest, plan: JobPlan) -> None:
     """Which task has the state of a key follows from the key groups, so state keeps the number that it began with."""
     asked = {operator.uid: operator for operator in plan.operators()}
@@ -204,9 +208,10 @@ def _unclaimed(manifest: Manifest, plan: JobPlan) -> Iterator[str]:
         lost = {uid for uid in stored.keys() & known.keys() if kind in stored[uid] - known[uid]}
         if lost:
             yield f"{kind.value} state of operators with uid {', '.join(sorted(lost))}"
-    lost = {uid for uid, source in manifest.sources.items() if _is_begun(source)} - known.keys()
+    lost = {uid for uid, source in manifest.sources.items() if source.is_begun} - known.keys()
     if lost:
         yield f"the position of sources with uid {', '.join(sorted(lost))}"
+    yield from misplaced_positions(manifest, plan).values()
     for sink in sorted({commit.sink for commit in manifest.pending} - known.keys()):
         epochs = sorted({commit.epoch for commit in manifest.pending if commit.sink == sink})
         yield f"what the sink with uid {sink} has yet to publish of epochs {', '.join(map(str, epochs))}"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from headrace.common import options
 from headrace.common.errors import InfrastructureError, JobCancelledError
+from headrace.common.logs import get_logger, with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _LOOK_SECONDS: Final = 0.05
 
@@ -107,7 +107,7 @@ class EpochRun:
         epoch = planned.context.epoch
         if self._cancelled.is_set():
             raise JobCancelledError(f"epoch {epoch} was not begun")
-        watchdog = threading.Thread(target=self._watch, name=f"headrace-watchdog-{epoch}", daemon=True)
+        watchdog = threading.Thread(target=with_fields(self._watch), name=f"headrace-watchdog-{epoch}", daemon=True)
         watchdog.start()
         try:
             reports = self._runtime.run_epoch(planned.context)

@@ -10,6 +10,7 @@ from headrace.checkpoint.manifest import SourceSnapshot, SplitSnapshot
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.connectors.source import EnumeratorContext, ReadBudget, SplitRead
 from headrace.graph.specs import SourceSpec, TimestampsSpec
+from headrace.jobmanager.source_identity import identity_of
 from headrace.plan.forks import forks_of
 from headrace.runtime.task.messages import SplitAssignment
 
@@ -90,6 +91,7 @@ class SourceCoordinator:
         assert isinstance(planned.node.spec, SourceSpec)
         self.planned = planned
         self._source = planned.node.spec.source
+        self._identity = identity_of(self._source)
         self._timestamps = timestamps_operators(plan, planned)
         self._uids = {node: plan.operator(node).uid for node in self._timestamps}
         self._is_read_whole = has_to_be_read_whole(plan, planned)
@@ -157,6 +159,7 @@ class SourceCoordinator:
                 for split in self._splits.values()
             ),
             tuple(self._finished),
+            self._identity,
         )
 
     def checkpoint_completed(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from headrace.common.archives import DistributedCache
 from headrace.common.errors import InvalidProgramError
 from headrace.common.other_names import other_names
 from headrace.operators.base import Operator, OperatorContext, Output
@@ -43,7 +44,19 @@ def method_of(function: Any, name: str) -> Callable[..., Any]:
 
 @other_names()
 class RuntimeContext(KeyedStateStore):
-    """Handed to ``open``; names as in PyFlink."""
+    """Handed to ``open``; names as in PyFlink.
+
+    Examples:
+        >>> from headrace.datastream import MapFunction, StreamExecutionEnvironment
+        >>> class Where(MapFunction):
+        ...     def open(self, runtime_context):
+        ...         self.name = runtime_context.get_task_name_with_subtasks()
+        ...     def map(self, value):
+        ...         return f"{value} in {self.name}"
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.from_collection(["tea"]).map(Where(), output_type=str).name("orders").execute_and_collect(limit=10)
+        ['tea in orders (1/1)']
+    """
 
     def __init__(self, context: OperatorContext) -> None:
         self._context = context
@@ -75,6 +88,10 @@ class RuntimeContext(KeyedStateStore):
     def get_job_parameter(self, key: str, default_value: str) -> str:
         """A value of the job's configuration."""
         return self._context.job_parameters.get(key, default_value)
+
+    def get_distributed_cache(self) -> DistributedCache:
+        """The files that ``register_cached_file`` has had copied to this machine."""
+        return DistributedCache()
 
     def _state(self, descriptor: StateDescriptor, method: str) -> Any:
         if self._context.state is None:

@@ -14,7 +14,17 @@ if TYPE_CHECKING:
 
 
 class TimeDomain(enum.Enum):
-    """Which time a timer belongs to."""
+    """Which time a timer belongs to.
+
+    Examples:
+        >>> from headrace.datastream import KeyedProcessFunction, TimeDomain
+        >>> class Alarm(KeyedProcessFunction):
+        ...     def process_element(self, value, ctx):
+        ...         ctx.timer_service().register_event_time_timer(ctx.timestamp() + 60_000)
+        ...     def on_timer(self, timestamp, ctx):
+        ...         assert ctx.time_domain() is TimeDomain.EVENT_TIME
+        ...         yield timestamp
+    """
 
     EVENT_TIME = 0
     PROCESSING_TIME = 1
@@ -25,6 +35,26 @@ class TimerService(ABC):
 
     All times are milliseconds since the epoch. Timers are part of the state: they survive restarts. On a stream that is
     not keyed, setting or deleting one raises an ``InvalidProgramError``.
+
+    Examples:
+        >>> from headrace.datastream import KeyedProcessFunction
+        >>> from headrace.testing import JobHarness
+        >>> class Reminder(KeyedProcessFunction):
+        ...     def process_element(self, value, ctx):
+        ...         timers = ctx.timer_service()
+        ...         timers.register_processing_time_timer(timers.current_processing_time() + 5_000)
+        ...     def on_timer(self, timestamp, ctx):
+        ...         yield f"{ctx.get_current_key()} at {timestamp}"
+        >>> def job(harness):
+        ...     orders = harness.add_source("orders", str).key_by(lambda order: order)
+        ...     harness.add_sink("reminders", orders.process(Reminder(), output_type=str))
+        >>> with JobHarness(job, processing_time=1_000) as harness:
+        ...     harness.push("orders", "tea")
+        ...     harness.run_epoch()
+        ...     harness.advance_processing_time(5_000)
+        ...     harness.run_epoch()
+        ...     print(harness.results("reminders"))
+        ['tea at 6000']
     """
 
     @abstractmethod

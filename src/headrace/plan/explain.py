@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 def plan_diagram(plan: JobPlan) -> Diagram:
     """The stages, what runs chained in them, and what is shuffled between them."""
     stages = count_of(len(plan.stages), "stage")
-    mode = "batch" if plan.is_batch else "streaming"
+    mode = "batch" if plan.settings.is_batch else "streaming"
     return Diagram(
-        f"{plan.name}: {stages}, {count_of(plan.max_parallelism, 'key group')}, {mode} mode",
+        f"{plan.name}: {stages}, {count_of(plan.settings.max_parallelism, 'key group')}, {mode} mode",
         tuple(map(_frame, plan.stages)),
         tuple(_arrow(edge) for operator in plan.operators() for edge in operator.outputs),
     )
@@ -81,8 +81,8 @@ def plan_document(plan: JobPlan) -> dict[str, Any]:
     """The plan with all that headrace knows of it."""
     return {
         "name": plan.name,
-        "mode": "BATCH" if plan.is_batch else "STREAMING",
-        "max_parallelism": plan.max_parallelism,
+        "mode": "BATCH" if plan.settings.is_batch else "STREAMING",
+        "max_parallelism": plan.settings.max_parallelism,
         "stages": [_stage(stage) for stage in plan.stages],
         "edges": [_edge(edge) for operator in plan.operators() for edge in operator.outputs],
     }

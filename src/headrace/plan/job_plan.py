@@ -7,10 +7,13 @@ and every source is read once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from headrace.common.options import CHECKPOINT_INLINE_THRESHOLD
 from headrace.graph.specs import InputSchema
+from headrace.state.backend import DEFAULT_BACKEND
+from headrace.state.task_state import HashMapStateBackend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -133,36 +136,54 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class JobPlan:
-    """A whole job, ready to run; it travels to every task as one pickle.
+class PlanSettings:
+    """What is known of a job besides its graph.
 
     Attributes:
         name: the job's name.
-        stages: the chain of stages.
+        parallelism: how many subtasks an operator has that does not say otherwise.
         max_parallelism: how many key groups an operator has that does not say otherwise.
-        state_backend: keeps the state of its tasks.
         is_batch: whether the job runs in batch mode.
         parameters: the job's configuration as the user gave it.
         fresh_instances: whether user functions are made anew for each epoch (a test mode that finds out fields that are
             used as state).
         inline_threshold: up to how many bytes a state travels inside the manifest, unless there are so many tasks that
             all together would be too much.
+        state_backend: keeps the state of the job's tasks.
     """
 
     name: str
-    stages: tuple[Stage, ...]
+    parallelism: int
     max_parallelism: int
-    state_backend: StateBackend
-    is_batch: bool
-    parameters: Mapping[str, str]
-    fresh_instances: bool
-    inline_threshold: int
+    is_batch: bool = False
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    fresh_instances: bool = False
+    inline_threshold: int = CHECKPOINT_INLINE_THRESHOLD.default
+    state_backend: StateBackend = field(default_factory=lambda: HashMapStateBackend(DEFAULT_BACKEND))
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlan:
+    """A whole job, ready to run; it travels to every task as one pickle.
+
+    Attributes:
+        settings: what the planner was told besides the graph.
+        stages: the chain of stages.
+    """
+
+    settings: PlanSettings
+    stages: tuple[Stage, ...]
+
+    @property
+    def name(self) -> str:
+        """The job's name."""
+        return self.settings.name
 
     @property
     def inline_bytes(self) -> int:
         """Up to how many bytes the state of one task travels inside the manifest."""
         tasks = sum(stage.parallelism for stage in self.stages if stage.holds_state)
-        return min(self.inline_threshold, INLINE_BYTES_OF_ALL_TASKS // max(1, tasks))
+        return min(self.settings.inline_threshold, INLINE_BYTES_OF_ALL_TASKS // max(1, tasks))
 
     def operators(self) -> Iterator[PlannedOperator]:
         """All operators, stage by stage."""

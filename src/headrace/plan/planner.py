@@ -2,51 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headrace.common.constants import UPPER_BOUND_MAX_PARALLELISM
 from headrace.common.errors import InvalidProgramError
-from headrace.common.options import CHECKPOINT_INLINE_THRESHOLD
 from headrace.graph.partitioning import Receivers
 from headrace.graph.specs import SinkSpec
 from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, Stage
 from headrace.plan.rewrites import with_parallelism, with_two_phase_windows, with_uids
 from headrace.plan.stage_cut import stages_of
-from headrace.state.backend import DEFAULT_BACKEND
-from headrace.state.task_state import HashMapStateBackend
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from headrace.graph.nodes import Node
     from headrace.graph.stream_graph import StreamGraph
-    from headrace.state.backend import StateBackend
-
-
-@dataclass(frozen=True, slots=True)
-class PlanSettings:
-    """What the planner has to know besides the graph.
-
-    Attributes:
-        name: the job's name.
-        parallelism: subtasks of an operator that does not say otherwise.
-        max_parallelism: key groups.
-        is_batch: whether the job runs in batch mode.
-        parameters: the job's configuration.
-        fresh_instances: see :class:`JobPlan`.
-        inline_threshold: see :class:`JobPlan`.
-        state_backend: see :class:`JobPlan`.
-    """
-
-    name: str
-    parallelism: int
-    max_parallelism: int
-    is_batch: bool = False
-    parameters: Mapping[str, str] = field(default_factory=dict)
-    fresh_instances: bool = False
-    inline_threshold: int = CHECKPOINT_INLINE_THRESHOLD.default
-    state_backend: StateBackend = field(default_factory=lambda: HashMapStateBackend(DEFAULT_BACKEND))
+    from headrace.plan.job_plan import PlanSettings
 
 
 def plan_job(graph: StreamGraph, settings: PlanSettings) -> JobPlan:
@@ -60,16 +31,7 @@ def plan_job(graph: StreamGraph, settings: PlanSettings) -> JobPlan:
     explicit = frozenset(node.id for node in graph if node.uid is not None)
     graph = with_two_phase_windows(with_uids(graph))
     graph = with_parallelism(graph, settings.parallelism, settings.max_parallelism)
-    return JobPlan(
-        name=settings.name,
-        stages=_stages(graph, stages_of(graph, is_batch=settings.is_batch), explicit),
-        max_parallelism=settings.max_parallelism,
-        state_backend=settings.state_backend,
-        is_batch=settings.is_batch,
-        parameters=settings.parameters,
-        fresh_instances=settings.fresh_instances,
-        inline_threshold=settings.inline_threshold,
-    )
+    return JobPlan(settings, _stages(graph, stages_of(graph, is_batch=settings.is_batch), explicit))
 
 
 def _validate(graph: StreamGraph, max_parallelism: int) -> None:

@@ -120,12 +120,15 @@ def with_parallelism(graph: StreamGraph, parallelism: int, max_parallelism: int)
                 f"the max parallelism, {groups}"
             )
         edges = zip(node.inputs, producers, strict=True)
-        inputs = tuple(
-            replace(edge, partitioning=edge.partitioning.between(number, node.parallelism)) for edge, number in edges
-        )
+        inputs = tuple(_placed(edge, number, node.parallelism) for edge, number in edges)
         yield replace(node, inputs=inputs, parallelism=subtasks, max_parallelism=groups)
 
     return graph.transform(place)
+
+
+def _placed(edge: Edge, senders: int, receivers: int | None) -> Edge:
+    partitioning = edge.partitioning.between(senders, receivers)
+    return edge if partitioning is edge.partitioning else replace(edge, partitioning=partitioning)
 
 
 def _subtasks(node: Node) -> int:

@@ -30,6 +30,14 @@ class StateDescriptor:
     """What a program says about one of its states.
 
     A type may be given as type information, as a class or type hint, or not at all: then values are pickled.
+
+    Examples:
+        >>> from headrace.common import Time, Types
+        >>> from headrace.datastream.state import StateTtlConfig, ValueStateDescriptor
+        >>> last_seen = ValueStateDescriptor("last seen", Types.LONG())
+        >>> last_seen.enable_time_to_live(StateTtlConfig.new_builder(Time.days(7)).build())
+        >>> last_seen.get_name()
+        'last seen'
     """
 
     kind: ClassVar[str]
@@ -74,7 +82,16 @@ class StateDescriptor:
 
 
 class ValueStateDescriptor(StateDescriptor, Generic[T]):
-    """Describes a :class:`~headrace.state.interfaces.ValueState`."""
+    """Describes a :class:`~headrace.state.interfaces.ValueState`.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> from headrace.datastream.state import ValueStateDescriptor
+        >>> ValueStateDescriptor("total", Types.DOUBLE()).type_info
+        Double
+        >>> ValueStateDescriptor("total", float).type_info
+        Double
+    """
 
     kind = "value"
 
@@ -87,7 +104,13 @@ class ValueStateDescriptor(StateDescriptor, Generic[T]):
 
 
 class ListStateDescriptor(StateDescriptor, Generic[T]):
-    """Describes a :class:`~headrace.state.interfaces.ListState`."""
+    """Describes a :class:`~headrace.state.interfaces.ListState`.
+
+    Examples:
+        >>> from headrace.datastream.state import ListStateDescriptor
+        >>> ListStateDescriptor("words", str).type_info
+        ListTypeInfo<String>
+    """
 
     kind = "list"
 
@@ -105,7 +128,13 @@ class ListStateDescriptor(StateDescriptor, Generic[T]):
 
 
 class MapStateDescriptor(StateDescriptor, Generic[K, V]):
-    """Describes a :class:`~headrace.state.interfaces.MapState` (or broadcast state)."""
+    """Describes a :class:`~headrace.state.interfaces.MapState` (or broadcast state).
+
+    Examples:
+        >>> from headrace.datastream.state import MapStateDescriptor
+        >>> MapStateDescriptor("visits", str, int).type_info
+        MapTypeInfo<String, Long>
+    """
 
     kind = "map"
 
@@ -131,6 +160,11 @@ class ReducingStateDescriptor(StateDescriptor, Generic[T]):
     """Describes a :class:`~headrace.state.interfaces.ReducingState`.
 
     ``reduce_function`` is a function of two values or an object with a method ``reduce(value1, value2)``.
+
+    Examples:
+        >>> from headrace.datastream.state import ReducingStateDescriptor
+        >>> ReducingStateDescriptor("largest", max, int).reduce(2, 3)
+        3
     """
 
     kind = "reducing"
@@ -155,6 +189,18 @@ class AggregatingStateDescriptor(StateDescriptor, Generic[T, OUT]):
 
     ``agg_function`` is an object with methods ``create_accumulator()``, ``add(value, accumulator)`` and
     ``get_result(accumulator)``; ``state_type_info`` is the type of its accumulators.
+
+    Examples:
+        >>> from headrace.datastream.state import AggregatingStateDescriptor
+        >>> class Total:
+        ...     def create_accumulator(self):
+        ...         return 0.0
+        ...     def add(self, value, accumulator):
+        ...         return accumulator + value
+        ...     def get_result(self, accumulator):
+        ...         return accumulator
+        >>> AggregatingStateDescriptor("total", Total(), float).type_info
+        Double
     """
 
     kind = "aggregating"

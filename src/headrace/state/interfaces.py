@@ -17,6 +17,28 @@ class State(ABC):
     """State of the key that is being processed. It can only be used while a record or a timer of a key is handled.
 
     What is read from state belongs to the caller: changing it in place changes no state until it is written back.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> from headrace.datastream import KeyedProcessFunction
+        >>> from headrace.datastream.state import ListStateDescriptor
+        >>> from headrace.testing import JobHarness
+        >>> class Pairs(KeyedProcessFunction):
+        ...     def open(self, runtime_context):
+        ...         self.seen = runtime_context.get_list_state(ListStateDescriptor("seen", Types.STRING()))
+        ...     def process_element(self, value, ctx):
+        ...         self.seen.add(value)
+        ...         if len(list(self.seen.get())) == 2:
+        ...             yield "+".join(self.seen.get())
+        ...             self.seen.clear()
+        >>> def job(harness):
+        ...     words = harness.add_source("words", str).key_by(len)
+        ...     harness.add_sink("pairs", words.process(Pairs(), output_type=str))
+        >>> with JobHarness(job) as harness:
+        ...     harness.push_all("words", ["tea", "be", "pie", "egg"])
+        ...     harness.run_epoch()
+        ...     print(harness.results("pairs"))
+        ['tea+pie']
     """
 
     @abstractmethod
@@ -25,7 +47,21 @@ class State(ABC):
 
 
 class ValueState(State, Generic[T]):
-    """One value per key."""
+    """One value per key.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> from headrace.datastream import KeyedProcessFunction
+        >>> from headrace.datastream.state import ValueState, ValueStateDescriptor
+        >>> class Changes(KeyedProcessFunction):
+        ...     last: ValueState[int]
+        ...     def open(self, runtime_context):
+        ...         self.last = runtime_context.get_state(ValueStateDescriptor("last", Types.LONG()))
+        ...     def process_element(self, value, ctx):
+        ...         if self.last.value() != value[1]:  # None for a new key
+        ...             self.last.update(value[1])
+        ...             yield value
+    """
 
     @abstractmethod
     def value(self) -> T | None:
@@ -37,7 +73,13 @@ class ValueState(State, Generic[T]):
 
 
 class AppendingState(State, Generic[T_contra, OUT_co]):
-    """State that takes elements one by one."""
+    """State that takes elements one by one.
+
+    Examples:
+        >>> from headrace.datastream.state import AppendingState, ListState, ReducingState
+        >>> issubclass(ListState, AppendingState), issubclass(ReducingState, AppendingState)
+        (True, True)
+    """
 
     @abstractmethod
     def get(self) -> OUT_co:
@@ -49,19 +91,72 @@ class AppendingState(State, Generic[T_contra, OUT_co]):
 
 
 class MergingState(AppendingState[T_contra, OUT_co]):
-    """Appending state of which two can be made one."""
+    """Appending state of which two can be made one.
+
+    Examples:
+        >>> from headrace.datastream.state import MergingState, ReducingState, ValueState
+        >>> issubclass(ReducingState, MergingState), issubclass(ValueState, MergingState)
+        (True, False)
+    """
 
 
 class ReducingState(MergingState[T, T | None]):
-    """The elements, combined into one of their own type by a reduce function; None when there are none."""
+    """The elements, combined into one of their own type by a reduce function; None when there are none.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> from headrace.datastream import KeyedProcessFunction
+        >>> from headrace.datastream.state import ReducingStateDescriptor
+        >>> class Largest(KeyedProcessFunction):
+        ...     def open(self, runtime_context):
+        ...         largest = ReducingStateDescriptor("largest", max, Types.LONG())
+        ...         self.largest = runtime_context.get_reducing_state(largest)
+        ...     def process_element(self, value, ctx):
+        ...         self.largest.add(value[1])
+        ...         yield value[0], self.largest.get()
+    """
 
 
 class AggregatingState(MergingState[T_contra, OUT_co | None]):
-    """The elements, folded into an accumulator by an aggregate function; None when there are none."""
+    """The elements, folded into an accumulator by an aggregate function; None when there are none.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> from headrace.datastream import AggregateFunction, KeyedProcessFunction
+        >>> from headrace.datastream.state import AggregatingStateDescriptor
+        >>> class Distinct(AggregateFunction):
+        ...     def create_accumulator(self):
+        ...         return []
+        ...     def add(self, value, accumulator):
+        ...         return accumulator if value in accumulator else [*accumulator, value]
+        ...     def get_result(self, accumulator):
+        ...         return len(accumulator)
+        ...     def merge(self, acc_a, acc_b):
+        ...         return list(dict.fromkeys([*acc_a, *acc_b]))
+        >>> class Visitors(KeyedProcessFunction):
+        ...     def open(self, runtime_context):
+        ...         users = AggregatingStateDescriptor("users", Distinct(), Types.LIST(Types.STRING()))
+        ...         self.users = runtime_context.get_aggregating_state(users)
+        ...     def process_element(self, value, ctx):
+        ...         self.users.add(value[1])
+        ...         yield value[0], self.users.get()
+    """
 
 
 class ListState(MergingState[T, list[T]]):
-    """A list of elements per key; None is not allowed as an element."""
+    """A list of elements per key; None is not allowed as an element.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> from headrace.datastream import KeyedProcessFunction
+        >>> from headrace.datastream.state import ListStateDescriptor
+        >>> class LastThree(KeyedProcessFunction):
+        ...     def open(self, runtime_context):
+        ...         self.values = runtime_context.get_list_state(ListStateDescriptor("values", Types.DOUBLE()))
+        ...     def process_element(self, value, ctx):
+        ...         self.values.update([*self.values.get(), value[1]][-3:])
+        ...         yield value[0], list(self.values.get())
+    """
 
     @abstractmethod
     def update(self, values: list[T]) -> None:
@@ -80,6 +175,19 @@ class MapState(State, Generic[K, V]):
 
     It is iterated in the order of insertion, however the job's input was cut into epochs. A key that does not fit the
     declared type, ``1.0`` where keys are integers, is the key of no entry.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> from headrace.datastream import KeyedProcessFunction
+        >>> from headrace.datastream.state import MapStateDescriptor
+        >>> class Shops(KeyedProcessFunction):
+        ...     def open(self, runtime_context):
+        ...         visits = MapStateDescriptor("visits", Types.STRING(), Types.LONG())
+        ...         self.visits = runtime_context.get_map_state(visits)
+        ...     def process_element(self, value, ctx):
+        ...         card, shop = value
+        ...         self.visits.put(shop, (self.visits.get(shop) or 0) + 1)
+        ...         yield card, dict(self.visits.items())
     """
 
     @abstractmethod
@@ -152,6 +260,21 @@ class KeyedStateStore(ABC):
     All methods raise an ``InvalidProgramError`` when they are given a descriptor of another kind, when the operator is
     not on a keyed stream, and when the program declares a name twice, differently; and a ``StateMigrationError`` when
     something else is stored under the name.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> from headrace.datastream import KeyedProcessFunction, StreamExecutionEnvironment
+        >>> from headrace.datastream.state import ValueStateDescriptor
+        >>> class Count(KeyedProcessFunction):
+        ...     def open(self, runtime_context):  # the context is the store
+        ...         self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+        ...     def process_element(self, value, ctx):
+        ...         self.count.update((self.count.value() or 0) + 1)
+        ...         yield ctx.get_current_key(), self.count.value()
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> words = env.from_collection(["to", "be", "to"]).key_by(lambda word: word)
+        >>> words.process(Count(), Types.TUPLE([str, int])).execute_and_collect(limit=10)
+        [('to', 1), ('be', 1), ('to', 2)]
     """
 
     def get_state(self, state_descriptor: d.ValueStateDescriptor[T]) -> ValueState[T]:

@@ -124,7 +124,15 @@ class TtlCleanup:
 
 
 class StateTtlConfig:
-    """How long elements of a state live, made by :meth:`new_builder`."""
+    """How long elements of a state live, made by :meth:`new_builder`.
+
+    Examples:
+        >>> from headrace.common import Time
+        >>> from headrace.datastream.state import StateTtlConfig
+        >>> day = StateTtlConfig.new_builder(Time.days(1)).update_ttl_on_read_and_write().build()
+        >>> day.is_enabled(), day.get_ttl().to_milliseconds()
+        (True, 86400000)
+    """
 
     UpdateType = TtlUpdateType
     StateVisibility = TtlVisibility

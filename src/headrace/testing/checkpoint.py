@@ -16,6 +16,20 @@ class Checkpoint:
 
     Attributes:
         directory: a copy of it; it goes with this object.
+
+    Examples:
+        >>> from headrace.testing import JobHarness
+        >>> def job(harness):
+        ...     words = harness.add_source("words", str)
+        ...     harness.add_sink("longest", words.key_by(len).max(0).uid("longest"))
+        >>> with JobHarness(job) as harness:
+        ...     harness.push("words", "tea")
+        ...     checkpoint = harness.checkpoint()
+        >>> with JobHarness(job, restore=checkpoint) as harness:
+        ...     harness.push("words", "pie")
+        ...     harness.run_epoch()
+        ...     print(harness.results("longest"))
+        ['tea']
     """
 
     def __init__(self, source: Path) -> None:

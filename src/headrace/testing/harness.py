@@ -100,6 +100,23 @@ class JobHarness:
 
     Attributes:
         env: the environment, for ``build``.
+
+    Examples:
+        >>> from headrace.testing import JobHarness
+        >>> def job(harness):
+        ...     clicks = harness.add_source("clicks", tuple[str, int])
+        ...     harness.add_sink("counts", clicks.key_by(lambda click: click[0]).sum(1).uid("sum"))
+        >>> with JobHarness(job) as harness:
+        ...     harness.push_all("clicks", [("ann", 1), ("bob", 1)])
+        ...     harness.run_epoch()
+        ...     print(harness.take("counts"))
+        ...     checkpoint = harness.checkpoint()
+        [('ann', 1), ('bob', 1)]
+        >>> with JobHarness(job, parallelism=3, restore=checkpoint) as harness:
+        ...     harness.push("clicks", ("ann", 1))
+        ...     harness.run_epoch()
+        ...     print(harness.take("counts"))
+        [('ann', 2)]
     """
 
     @hides_engine

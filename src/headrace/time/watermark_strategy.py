@@ -5,11 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 from headrace.common.errors import InvalidProgramError
 from headrace.common.other_names import other_names
 from headrace.common.time import to_millis
+from headrace.common.type_variables import T, T_contra
 from headrace.expressions import Column, Expression
 from headrace.time.watermarks import BoundedOutOfOrderness, NoWatermarks, WatermarkGenerator
 
@@ -19,11 +20,19 @@ if TYPE_CHECKING:
     from headrace.common.time import Duration, Time
 
 
-class TimestampAssigner(ABC):
-    """Tells the event time of a record."""
+class TimestampAssigner(ABC, Generic[T_contra]):
+    """Tells the event time of a record.
+
+    Examples:
+        >>> from headrace.common import TimestampAssigner, WatermarkStrategy
+        >>> class PaidAt(TimestampAssigner):
+        ...     def extract_timestamp(self, value, record_timestamp):
+        ...         return value["seconds"] * 1000
+        >>> strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(PaidAt())
+    """
 
     @abstractmethod
-    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+    def extract_timestamp(self, value: T_contra, record_timestamp: int) -> int:
         """The event time of ``value`` in milliseconds since the epoch.
 
         Args:
@@ -60,13 +69,21 @@ Assigner = TimestampAssigner | Callable[[Any, int], int] | FieldTimestamps | Exp
 
 @other_names()
 @dataclass(frozen=True, slots=True)
-class WatermarkStrategy:
+class WatermarkStrategy(Generic[T_contra]):
     """How event time is taken from records. Immutable: every ``with_…`` returns a new strategy with all else kept.
 
     Attributes:
         generator: makes watermarks from timestamps.
         timestamp_assigner: takes the timestamp from a record; None leaves the source's own.
         idle_timeout: after how many milliseconds without a record a split no longer holds others back; None for never.
+
+    Examples:
+        >>> from headrace.common import Duration, WatermarkStrategy
+        >>> strategy = (
+        ...     WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5))
+        ...     .with_timestamp_assigner("time")  # a field of the record, in milliseconds
+        ...     .with_idleness(Duration.of_minutes(1))
+        ... )
     """
 
     generator: WatermarkGenerator
@@ -100,9 +117,13 @@ class WatermarkStrategy:
         """A generator of your own."""
         return WatermarkStrategy(generator)
 
+    @overload
+    def with_timestamp_assigner(self, timestamp_assigner: TimestampAssigner[T]) -> WatermarkStrategy[T]: ...
+    @overload
     def with_timestamp_assigner(
-        self, timestamp_assigner: TimestampAssigner | Callable[[Any, int], int] | str | Expression
-    ) -> WatermarkStrategy:
+        self, timestamp_assigner: Callable[[Any, int], int] | str | Expression
+    ) -> WatermarkStrategy[Any]: ...
+    def with_timestamp_assigner(self, timestamp_assigner: Any) -> WatermarkStrategy[Any]:
         """Take event time from the record.
 
         Args:
@@ -126,7 +147,7 @@ class WatermarkStrategy:
             )
         return replace(self, timestamp_assigner=timestamp_assigner)
 
-    def with_idleness(self, idle_timeout: Duration | Time | timedelta | int) -> WatermarkStrategy:
+    def with_idleness(self, idle_timeout: Duration | Time | timedelta | int) -> WatermarkStrategy[T_contra]:
         """Leave a split out of the minimum after it has been silent for this long (processing time).
 
         Unlike in PyFlink, a timestamp assigner that was set before is kept.

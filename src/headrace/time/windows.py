@@ -17,7 +17,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, order=True)
 class TimeWindow:
-    """The half-open interval ``[start, end)`` of event time, in milliseconds."""
+    """The half-open interval ``[start, end)`` of event time, in milliseconds.
+
+    Examples:
+        >>> from headrace.datastream.window import TimeWindow
+        >>> minute = TimeWindow(60_000, 120_000)
+        >>> minute.start, minute.max_timestamp()
+        (60000, 119999)
+    """
 
     start: int
     end: int
@@ -41,7 +48,14 @@ class TimeWindow:
 
 
 class WindowAssigner(ABC):
-    """Puts an element into windows."""
+    """Puts an element into windows.
+
+    Examples:
+        >>> from headrace.common import Time
+        >>> from headrace.datastream.window import TumblingEventTimeWindows, WindowAssigner
+        >>> isinstance(TumblingEventTimeWindows.of(Time.hours(1)), WindowAssigner)
+        True
+    """
 
     @abstractmethod
     def is_event_time(self) -> bool:
@@ -86,7 +100,13 @@ class AlignedWindows(WindowAssigner):
 
 
 class TumblingEventTimeWindows:
-    """Windows of equal length that follow one another without gap or overlap."""
+    """Windows of equal length that follow one another without gap or overlap.
+
+    Examples:
+        >>> from headrace.common import Time
+        >>> from headrace.datastream.window import TumblingEventTimeWindows
+        >>> hours = TumblingEventTimeWindows.of(Time.hours(1), offset=Time.minutes(15))
+    """
 
     @staticmethod
     def of(size: Time | Duration | timedelta | int, offset: Time | Duration | timedelta | int = 0) -> AlignedWindows:
@@ -108,7 +128,13 @@ class TumblingEventTimeWindows:
 
 
 class SlidingEventTimeWindows:
-    """Windows of equal length that start at regular distances and may overlap."""
+    """Windows of equal length that start at regular distances and may overlap.
+
+    Examples:
+        >>> from headrace.common import Time
+        >>> from headrace.datastream.window import SlidingEventTimeWindows
+        >>> last_ten_minutes = SlidingEventTimeWindows.of(Time.minutes(10), Time.minutes(1))
+    """
 
     @staticmethod
     def of(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from headrace.jobmanager.progress import EpochStatistics, JobStart, LoggingListener
+from headrace.jobmanager.progress import EpochStatistics, JobListener, JobStart
 
 
-class Reporter(LoggingListener):
+class Reporter(JobListener):
     """Prints ``started`` when the job is about to run its first epoch, and a line with ``epoch`` after each."""
 
     def job_started(self, start: JobStart) -> None:

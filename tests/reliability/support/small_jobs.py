@@ -13,7 +13,7 @@ from headrace.common import Configuration, Row, Types, WatermarkStrategy
 from headrace.connectors.sink import Committer, Sink
 from headrace.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from headrace.datastream.state import ValueStateDescriptor
-from headrace.jobmanager.progress import JobStart, LoggingListener
+from headrace.jobmanager.progress import JobListener, JobStart
 from tests.reliability.support.numbers import NumbersInSplits
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def expected() -> list[tuple[int, int]]:
 
 
 @dataclass
-class Recorder(LoggingListener):
+class Recorder(JobListener):
     """Knows which epochs were completed; asks the job to stop after one of them."""
 
     stop_after: int | None = None

@@ -253,7 +253,7 @@ def with_lists_only(job: JobHarness) -> None:
 )
 def test_state_that_nobody_takes(build: Build, program: Build, what: str, caplog: pytest.LogCaptureFixture) -> None:
     held = filled(build, 2, 2)
-    with pytest.raises(StateMigrationError, match=f"the checkpoint holds {what}, which the program does not have"):
+    with pytest.raises(StateMigrationError, match=f"the checkpoint holds {what}, which no operator of the program"):
         JobHarness(program, parallelism=3, restore=held).run_epoch()
     ignore = {options.IGNORE_UNCLAIMED_STATE.key: "true"}
     with (

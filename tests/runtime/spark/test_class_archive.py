@@ -273,7 +273,7 @@ def test_the_option_reaches_the_session(monkeypatch: pytest.MonkeyPatch) -> None
     class Told(Exception):
         pass
 
-    def acquire(settings: Any, master: Any, python: Any, *, uses_class_archive: bool, early: Any) -> None:
+    def acquire(settings: Any, master: Any, python: Any, *, uses_class_archive: bool, **_: Any) -> None:
         asked.append(uses_class_archive)
         raise Told
 

@@ -15,7 +15,7 @@ from headrace.common.configuration import Configuration
 from headrace.common.errors import HeadraceError
 from headrace.connectors.collect import CollectSink
 from headrace.datastream import StreamExecutionEnvironment
-from headrace.jobmanager.progress import EpochStatistics, LoggingListener
+from headrace.jobmanager.progress import EpochStatistics, JobListener
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.spark
 ROWS = 2_000
 
 
-class StopAfterOneEpoch(LoggingListener):
+class StopAfterOneEpoch(JobListener):
     def epoch_completed(self, statistics: EpochStatistics) -> None:
         running.stop_all()
 
@@ -52,7 +52,7 @@ def run(spark: SparkSession, checkpoints: Path, *, stop: bool = False) -> list[t
     env = environment(checkpoints)
     collected: list[Any] = []
     env.from_dataframe(by_chance(spark)).uid("rows").sink_to(CollectSink(collected.extend)).uid("collected")
-    with submission_defaults({}, StopAfterOneEpoch() if stop else LoggingListener()):
+    with submission_defaults({}, StopAfterOneEpoch() if stop else JobListener()):
         env.execute()
     return [(row.id, row.chance) for row in collected]
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import assert_type
+from typing import Any, assert_type
 
-from headrace.common import Encoder, Types, WatermarkStrategy
+from headrace.common import Encoder, Row, TimestampAssigner, Types, WatermarkStrategy
 from headrace.datastream import DataStream, StreamExecutionEnvironment
 from headrace.datastream.connectors import FileSink, FileSource, NumberSequenceSource, Sink, StreamFormat
 from headrace.datastream.connectors.datagen import DataGeneratorSource
+from headrace.datastream.formats.csv import CsvFormat, CsvReaderFormat, CsvSchema
+from headrace.datastream.formats.json import JsonLinesFormat
 
 
 @dataclass(frozen=True)
@@ -47,3 +49,38 @@ def sinks(payments: DataStream[Payment], refunds: DataStream[Refund], own: Sink[
     payments.sink_to(own)  # error: arg-type
     payments.map(lambda payment: payment.card).sink_to(sink)  # error: arg-type
     payments.sink_to(Encoder(encoded))  # error: arg-type
+
+
+def formats(env: StreamExecutionEnvironment, schema: CsvSchema) -> None:
+    assert_type(CsvFormat(Payment), CsvFormat[Payment])
+    assert_type(CsvFormat(Types.ROW_NAMED(["card"], [Types.STRING()])), CsvFormat[Row])
+    assert_type(CsvFormat({"card": str}), CsvFormat[Any])
+    assert_type(CsvReaderFormat.for_schema(schema), CsvReaderFormat[Row])
+    assert_type(JsonLinesFormat(Payment), JsonLinesFormat[Payment])
+    assert_type(JsonLinesFormat(), JsonLinesFormat[Any])
+    payments = FileSource.for_record_stream_format(CsvFormat(Payment), "in").build()
+    assert_type(payments, FileSource[Payment])
+    read = env.from_source(payments, WatermarkStrategy.no_watermarks(), "payments")
+    read.map(lambda payment: payment.crad)  # error: attr-defined
+
+
+class PaidAt(TimestampAssigner[Payment]):
+    def extract_timestamp(self, value: Payment, record_timestamp: int) -> int:
+        return len(value.card)
+
+
+class Untyped(TimestampAssigner):
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        return int(value[1])
+
+
+def strategies(payments: DataStream[Payment], refunds: DataStream[Refund], numbers: DataStream[int]) -> None:
+    strategy = WatermarkStrategy.for_monotonous_timestamps()
+    by_payment = strategy.with_timestamp_assigner(PaidAt()).with_idleness(1000)
+    assert_type(by_payment, WatermarkStrategy[Payment])
+    assert_type(payments.assign_timestamps_and_watermarks(by_payment), DataStream[Payment])
+    refunds.assign_timestamps_and_watermarks(by_payment)
+    numbers.assign_timestamps_and_watermarks(by_payment)  # error: arg-type
+    numbers.assign_timestamps_and_watermarks(strategy.with_timestamp_assigner(Untyped()))
+    numbers.assign_timestamps_and_watermarks(strategy.with_timestamp_assigner(lambda number, _: number))
+    numbers.assign_timestamps_and_watermarks(strategy.with_timestamp_assigner("f0"))

@@ -25,6 +25,16 @@ class TypeInformation(ABC, Generic[T_co]):
     Instances are immutable, hashable and picklable, and equal when they describe the same values. They are made by
     :class:`~headrace.common.typeinfo.Types`. Every value may be ``None``, except a record of a composite type as a
     whole when it travels in a stream, and the elements of a primitive array.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> payment = Types.ROW_NAMED(["card", "amount"], [str, float])
+        >>> payment
+        RowTypeInfo(card: String, amount: Double)
+        >>> payment.get_field_names()
+        ['card', 'amount']
+        >>> payment.arrow_type
+        StructType(struct<card: string, amount: double>)
     """
 
     __slots__ = ()

@@ -13,7 +13,13 @@ from headrace.common.typeinfo.base import Json, TypeInformation
 
 
 class BasicType(Enum):
-    """The kinds of simple values; the name is that of the factory in ``Types``, the value Flink's spelling."""
+    """The kinds of simple values; the name is that of the factory in ``Types``, the value Flink's spelling.
+
+    Examples:
+        >>> from headrace.common.typeinfo import BasicType, BasicTypeInfo
+        >>> BasicTypeInfo(BasicType.SHORT)
+        Short
+    """
 
     STRING = "String"
     BYTE = "Byte"
@@ -58,7 +64,15 @@ _ARROW: Final[dict[BasicType, pa.DataType]] = {
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BasicTypeInfo(TypeInformation[T_co]):
-    """A simple value that is one column."""
+    """A simple value that is one column.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> Types.DOUBLE().basic_type
+        <BasicType.DOUBLE: 'Double'>
+        >>> Types.DOUBLE().arrow_type
+        DataType(double)
+    """
 
     basic_type: BasicType
 
@@ -79,7 +93,14 @@ class BasicTypeInfo(TypeInformation[T_co]):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PickledBytesTypeInfo(TypeInformation[Any]):
-    """Any Python object, stored as one pickle: what a value is when nothing is known about it."""
+    """Any Python object, stored as one pickle: what a value is when nothing is known about it.
+
+    Examples:
+        >>> from typing import Any
+        >>> from headrace.common import Types
+        >>> Types.of(Any)
+        PickledByteArrayTypeInfo
+    """
 
     @property
     def arrow_type(self) -> None:

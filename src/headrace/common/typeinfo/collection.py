@@ -29,7 +29,13 @@ _PRIMITIVES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SequenceTypeInfo(TypeInformation[list[T]]):
-    """Values that are lists of elements of one type. They are given back as lists."""
+    """Values that are lists of elements of one type. They are given back as lists.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> Types.LIST(Types.STRING()).element_type
+        String
+    """
 
     element_type: TypeInformation[T]
 
@@ -60,7 +66,13 @@ class SequenceTypeInfo(TypeInformation[list[T]]):
 
 
 class ListTypeInfo(SequenceTypeInfo[T]):
-    """A Python list."""
+    """A Python list.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> Types.LIST(Types.LONG()) == Types.of(list[int])
+        True
+    """
 
     __slots__ = ()
     tag = "LIST"
@@ -68,7 +80,13 @@ class ListTypeInfo(SequenceTypeInfo[T]):
 
 
 class ObjectArrayTypeInfo(SequenceTypeInfo[T]):
-    """An array of anything, with ``None`` where an element is missing."""
+    """An array of anything, with ``None`` where an element is missing.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> Types.OBJECT_ARRAY(Types.STRING())
+        ObjectArrayTypeInfo<String>
+    """
 
     __slots__ = ()
     tag = "OBJECT_ARRAY"
@@ -76,7 +94,13 @@ class ObjectArrayTypeInfo(SequenceTypeInfo[T]):
 
 
 class BasicArrayTypeInfo(SequenceTypeInfo[T]):
-    """An array of numbers or strings, with ``None`` where an element is missing."""
+    """An array of numbers or strings, with ``None`` where an element is missing.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> Types.BASIC_ARRAY(Types.STRING())
+        BasicArrayTypeInfo<String>
+    """
 
     __slots__ = ()
     tag = "BASIC_ARRAY"
@@ -85,7 +109,13 @@ class BasicArrayTypeInfo(SequenceTypeInfo[T]):
 
 
 class PrimitiveArrayTypeInfo(SequenceTypeInfo[T]):
-    """An array of numbers, none of them missing."""
+    """An array of numbers, none of them missing.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> Types.PRIMITIVE_ARRAY(Types.DOUBLE())
+        PrimitiveArrayTypeInfo<Double>
+    """
 
     __slots__ = ()
     tag = "PRIMITIVE_ARRAY"
@@ -96,7 +126,13 @@ class PrimitiveArrayTypeInfo(SequenceTypeInfo[T]):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class MapTypeInfo(TypeInformation[dict[K, V]]):
-    """A dict whose keys are of one type, none of them ``None``, and whose values are of one type."""
+    """A dict whose keys are of one type, none of them ``None``, and whose values are of one type.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> Types.of(dict[str, int]).value_type
+        Long
+    """
 
     key_type: TypeInformation[K]
     value_type: TypeInformation[V]

@@ -22,6 +22,12 @@ class CompositeTypeInfo(TypeInformation[T_co]):
     """A value with at least one field; each field is a column.
 
     Types and names may be given as any sequence, as PyFlink's programs give lists; they are kept as tuples.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> reading = Types.TUPLE([Types.STRING(), Types.DOUBLE()])
+        >>> reading.field_names, reading.field_types
+        (('f0', 'f1'), (String, Double))
     """
 
     types: Sequence[TypeInformation]
@@ -82,7 +88,13 @@ class CompositeTypeInfo(TypeInformation[T_co]):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TupleTypeInfo(CompositeTypeInfo[tuple[Any, ...]]):
-    """A Python tuple of fixed length; its fields are called ``f0``, ``f1`` and so on."""
+    """A Python tuple of fixed length; its fields are called ``f0``, ``f1`` and so on.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> Types.TUPLE([Types.STRING(), Types.LONG()])
+        TupleTypeInfo(String, Long)
+    """
 
     tag = "TUPLE"
 
@@ -107,6 +119,13 @@ class RowTypeInfo(CompositeTypeInfo):
 
     A row's kind is kept only when ``changelog`` is set, in a column of its own after the fields; without it, a row
     whose kind is not ``INSERT`` is refused rather than silently made an insertion.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> Types.ROW_NAMED(["user", "clicks"], [str, int])
+        RowTypeInfo(user: String, clicks: Long)
+        >>> Types.ROW([str, int]).get_field_names()
+        ['f0', 'f1']
     """
 
     names: Sequence[str] | None = None
@@ -143,7 +162,17 @@ class RowTypeInfo(CompositeTypeInfo):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class NamedCompositeTypeInfo(CompositeTypeInfo):
-    """A value whose fields have names and whose class has one."""
+    """A value whose fields have names and whose class has one.
+
+    Examples:
+        >>> from typing import NamedTuple
+        >>> from headrace.common import Types
+        >>> class Reading(NamedTuple):
+        ...     sensor: str
+        ...     value: float
+        >>> Types.of(Reading).class_name
+        'Reading'
+    """
 
     names: tuple[str, ...]
 
@@ -165,7 +194,17 @@ class NamedCompositeTypeInfo(CompositeTypeInfo):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class NamedTupleTypeInfo(NamedCompositeTypeInfo):
-    """Instances of a named tuple class."""
+    """Instances of a named tuple class.
+
+    Examples:
+        >>> from typing import NamedTuple
+        >>> from headrace.common import Types
+        >>> class Reading(NamedTuple):
+        ...     sensor: str
+        ...     value: float
+        >>> Types.of(Reading).get_field_types()
+        [String, Double]
+    """
 
     record_class: type[Any] = field(default=tuple)
 
@@ -182,7 +221,18 @@ class NamedTupleTypeInfo(NamedCompositeTypeInfo):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DataclassTypeInfo(NamedCompositeTypeInfo):
-    """Instances of a dataclass: its fields, nothing else that may hang on an instance."""
+    """Instances of a dataclass: its fields, nothing else that may hang on an instance.
+
+    Examples:
+        >>> from dataclasses import dataclass
+        >>> from headrace.common import Types
+        >>> @dataclass(frozen=True)
+        ... class Reading:
+        ...     sensor: str
+        ...     value: float
+        >>> Types.of(Reading).is_immutable
+        True
+    """
 
     record_class: type[Any] = field(default=object)
 
@@ -199,7 +249,17 @@ class DataclassTypeInfo(NamedCompositeTypeInfo):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DictTypeInfo(NamedCompositeTypeInfo):
-    """Dicts that all have the same string keys, such as those that a ``TypedDict`` describes."""
+    """Dicts that all have the same string keys, such as those that a ``TypedDict`` describes.
+
+    Examples:
+        >>> from typing import TypedDict
+        >>> from headrace.common import Types
+        >>> class Reading(TypedDict):
+        ...     sensor: str
+        ...     value: float
+        >>> Types.of(Reading).get_field_names()
+        ['sensor', 'value']
+    """
 
     declared_name: str = "dict"
 
@@ -216,7 +276,18 @@ class DictTypeInfo(NamedCompositeTypeInfo):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DetachedTypeInfo(NamedCompositeTypeInfo):
-    """A record class of which only the description was read: its values are given back as named rows."""
+    """A record class of which only the description was read: its values are given back as named rows.
+
+    Examples:
+        >>> from dataclasses import dataclass
+        >>> from headrace.common import Types
+        >>> from headrace.common.typeinfo import type_from_json
+        >>> @dataclass
+        ... class Reading:
+        ...     sensor: str
+        >>> type_from_json(Types.of(Reading).to_json())
+        PojoTypeInfo<Reading, fields = [sensor: String]>
+    """
 
     declared_name: str = ""
     declared_tag: str = DataclassTypeInfo.tag

@@ -34,27 +34,39 @@ class Types:
     fit the declared type is an error which names field and value; nothing is wrapped, rounded or cut silently.
     Where PyFlink lets a narrow integer wrap (43878 as ``SHORT`` becomes -21658), headrace refuses it.
 
-    =====================  ==============================  ============================================================
-    type                   Python value                    also accepted, given back as the Python value
-    =====================  ==============================  ============================================================
-    BYTE SHORT INT LONG    int of 8, 16, 32, 64 bits       numpy integers; not bool, not float
-    DOUBLE                 float                           numpy floats, integers that a double holds exactly
-    FLOAT                  float, rounded to 32 bits       the same; not a finite number beyond the largest float
-    BOOLEAN                bool                            numpy bool; not 0 and 1
-    STRING, CHAR           str, of one character           subclasses of str; not bytes
-    BYTES                  bytes                           bytearray, memoryview; not str
-    BIG_INT, BIG_DEC       int, Decimal of any size        numpy integers, int for BIG_DEC; not float
-    SQL_DATE, SQL_TIME     date, time without zone         not datetime for a date
-    SQL_TIMESTAMP          datetime without zone           numpy datetime64 of microseconds or coarser
-    TIMESTAMP_LTZ          datetime with zone, in UTC      datetimes with any zone
-    INSTANT                Instant, 1677 to 2262           nothing else
-    LIST and the arrays    list                            tuple, array.array, numpy's arrays of one dimension
-    MAP                    dict, no None among its keys    other mappings
-    TUPLE                  tuple                           list, Row
-    ROW, ROW_NAMED         Row                             tuple and list by position; dict by name, None if missing
-    =====================  ==============================  ============================================================
+    | type                | Python value                 | also accepted, given back as the Python value             |
+    |---------------------|------------------------------|-----------------------------------------------------------|
+    | BYTE SHORT INT LONG | int of 8, 16, 32, 64 bits    | numpy integers; not bool, not float                       |
+    | DOUBLE              | float                        | numpy floats, integers that a double holds exactly        |
+    | FLOAT               | float, rounded to 32 bits    | the same; not a finite number beyond the largest float    |
+    | BOOLEAN             | bool                         | numpy bool; not 0 and 1                                   |
+    | STRING, CHAR        | str, of one character        | subclasses of str; not bytes                              |
+    | BYTES               | bytes                        | bytearray, memoryview; not str                            |
+    | BIG_INT, BIG_DEC    | int, Decimal of any size     | numpy integers, int for BIG_DEC; not float                |
+    | SQL_DATE, SQL_TIME  | date, time without zone      | not datetime for a date                                   |
+    | SQL_TIMESTAMP       | datetime without zone        | numpy datetime64 of microseconds or coarser               |
+    | TIMESTAMP_LTZ       | datetime with zone, in UTC   | datetimes with any zone                                   |
+    | INSTANT             | Instant, 1677 to 2262        | nothing else                                              |
+    | LIST and the arrays | list                         | tuple, array.array, numpy's arrays of one dimension       |
+    | MAP                 | dict, no None among its keys | other mappings                                            |
+    | TUPLE               | tuple                        | list, Row                                                 |
+    | ROW, ROW_NAMED      | Row                          | tuple and list by position; dict by name, None if missing |
 
     Two things are not kept: the zone of a ``TIMESTAMP_LTZ``, and the ``fold`` of times, which no comparison looks at.
+
+    Examples:
+        >>> from dataclasses import dataclass
+        >>> from headrace.common import Types
+        >>> Types.MAP(Types.STRING(), Types.INT())
+        MapTypeInfo<String, Integer>
+        >>> Types.LIST(int)
+        ListTypeInfo<Long>
+        >>> @dataclass(frozen=True)
+        ... class Payment:
+        ...     card: str
+        ...     amount: float
+        >>> Types.of(Payment).get_field_names()
+        ['card', 'amount']
     """
 
     @overload

@@ -14,6 +14,12 @@ class RateLimiterStrategy:
     Attributes:
         records_per_second: how many records become available in a second of the job's clock; None for no limit.
         records_per_checkpoint: how many records an epoch may take; None for no limit.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> from headrace.datastream.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
+        >>> slowly = RateLimiterStrategy.per_second(100)
+        >>> source = DataGeneratorSource(lambda index: index, 1_000_000, slowly, Types.LONG())
     """
 
     records_per_second: float | None = None

@@ -24,14 +24,7 @@ _RECORD_BYTES = 64
 class DataGeneratorSource(Source[T_co]):
     """Records that a function makes, the same ones at every run and however the job reads them.
 
-    Give one of two functions::
-
-        DataGeneratorSource(lambda index: f"record {index}", 1000, type_info=Types.STRING())
-        DataGeneratorSource(
-            batch_generator=lambda indices, rng: {"id": indices, "price": rng.uniform(1, 100, len(indices))},
-            type_info=Types.ROW_NAMED(["id", "price"], [Types.LONG(), Types.DOUBLE()]),
-            rate_limiter_strategy=RateLimiterStrategy.per_second(10_000),
-        )
+    One of two functions makes them, record by record or column by column.
 
     Args:
         generator_function: called as ``function(index)``, or as ``function(index, rng)`` when it takes two arguments;
@@ -46,6 +39,23 @@ class DataGeneratorSource(Source[T_co]):
     Raises:
         InvalidProgramError: when not exactly one of the two functions is given, or ``count`` is below 0.
         InvalidTypeError: when the records of a batch generator have no columns.
+
+    Examples:
+        >>> from headrace.common import Types, WatermarkStrategy
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> from headrace.datastream.connectors.datagen import DataGeneratorSource
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> source = DataGeneratorSource(lambda index: f"user {index}", 3, type_info=Types.STRING())
+        >>> users = env.from_source(source, WatermarkStrategy.no_watermarks(), "users")
+        >>> sorted(users.execute_and_collect(limit=10))
+        ['user 0', 'user 1', 'user 2']
+
+        Column by column:
+
+        >>> prices = DataGeneratorSource(
+        ...     batch_generator=lambda indices, rng: {"id": indices, "price": rng.uniform(1, 100, len(indices))},
+        ...     type_info=Types.ROW_NAMED(["id", "price"], [Types.LONG(), Types.DOUBLE()]),
+        ... )
     """
 
     def __init__(

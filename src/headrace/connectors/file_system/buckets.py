@@ -4,21 +4,39 @@ from __future__ import annotations
 
 import datetime
 import re
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.columns import array_to_values
 from headrace.common.constants import NO_TIMESTAMP
-from headrace.common.errors import InvalidProgramError
+from headrace.common.errors import InvalidProgramError, InvalidTypeError
+from headrace.common.typeinfo import BasicTypeInfo
+from headrace.common.values import handler_of
 from headrace.connectors.file_system.date_pattern import DatePattern
 from headrace.connectors.file_system.staging import HIDDEN_FOLDER
+from headrace.expressions import bind, col
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+
     from headrace.common.batch import Batch
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.expressions import Bound, Expression
 
 _LONGEST_NAME: Final = 255
 """Bytes; the limit of all usual file systems."""
+
+_NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
+"""What Hive and Spark call the folder of a field without value."""
+
+_ESCAPED: Final = str.maketrans({char: f"%{ord(char):02X}" for char in [*map(chr, range(32)), *"\"#%'*/:=?\\{[]^\x7f"]})
+"""The characters that Hive and Spark escape in the folder of a value."""
 
 _OFFSET = re.compile(r"(?:GMT|UTC|UT)?([+-])(\d{1,2})(?::?(\d{2}))?")
 
@@ -50,23 +68,43 @@ class BucketContext:
         return self.event_time
 
 
-class BucketAssigner(ABC):
+class BucketAssigner:
     """Assigns every record to a bucket, a folder below the sink's path; picklable.
 
     Override :meth:`get_bucket_id` to look at records one by one, or :meth:`bucket_ids` to look at a whole batch.
+
+    Examples:
+        >>> from headrace.datastream.connectors import BucketAssigner
+        >>> class ByCountry(BucketAssigner):
+        ...     def get_bucket_id(self, element, context):
+        ...         return f"country={element['country']}"
+        >>> ByCountry().get_bucket_id({"country": "ch"}, None)
+        'country=ch'
+        >>> hourly = BucketAssigner.date_time_bucket_assigner("yyyy-MM-dd--HH", "UTC")
     """
 
-    @abstractmethod
+    def validate(self, input_type: TypeInformation) -> None:
+        """Refuse a record type.
+
+        Raises:
+            InvalidTypeError: naming the type and what would fit.
+        """
+
     def get_bucket_id(self, element: Any, context: BucketContext) -> str:
         """The record's bucket: a relative path, empty for the sink's path itself. It must not depend on chance."""
+        raise NotImplementedError(f"{type(self).__name__} finds the buckets of whole batches: call bucket_ids()")
 
     def bucket_ids(self, batch: Batch, processing_time: int) -> str | list[str]:
         """The bucket of every record, or the one bucket of all."""
         times = zip(batch.rows, batch.timestamps.tolist(), batch.watermarks.tolist(), strict=True)
-        return [
+        buckets = [
             self.get_bucket_id(row, BucketContext(processing_time, watermark, None if time == NO_TIMESTAMP else time))
             for row, time, watermark in times
         ]
+        for bucket in buckets:
+            if not isinstance(bucket, str):
+                raise InvalidProgramError(f"a bucket is a text, not {bucket!r} of type {type(bucket).__name__}")
+        return buckets
 
     @staticmethod
     def base_path_bucket_assigner() -> BucketAssigner:
@@ -85,7 +123,40 @@ class BucketAssigner(ABC):
         Raises:
             InvalidProgramError: when the pattern or the time zone is unknown.
         """
-        return _ProcessingTime(DatePattern.parse(format_str), timezone_id)
+        return _ProcessingTime(_DateFolders(DatePattern.parse(format_str), timezone_id))
+
+    @staticmethod
+    def event_time_bucket_assigner(format_str: str = "yyyy-MM-dd--HH", timezone_id: str = "UTC") -> BucketAssigner:
+        """Folders by the timestamps of the records; a record without one ends the job.
+
+        Args:
+            format_str: a pattern as for :meth:`date_time_bucket_assigner`.
+            timezone_id: ``Europe/Berlin``, ``GMT-08:00`` and so on.
+
+        Raises:
+            InvalidProgramError: when the pattern or the time zone is unknown.
+        """
+        return _EventTime(_DateFolders(DatePattern.parse(format_str), timezone_id))
+
+    @staticmethod
+    def field_bucket_assigner(*fields: str | Expression) -> BucketAssigner:
+        """Folders ``field=value``, one in the other, as Hive and Spark lay out partitions and read them.
+
+        Values are spelled and escaped as there; a missing value and an empty text have the folder
+        ``field=__HIVE_DEFAULT_PARTITION__``. The fields stay in the files as well.
+
+        Args:
+            fields: names of fields, and expressions, which need a name: ``col("paid").year().alias("year")``.
+
+        Raises:
+            InvalidProgramError: when there is no field, or an expression has no name.
+        """
+        return _Fields(tuple(col(field) if isinstance(field, str) else field for field in fields))
+
+    @staticmethod
+    def function_bucket_assigner(function: Callable[[Any], str]) -> BucketAssigner:
+        """Folders by a function of the record: ``lambda order: f"{order.country}/{order.day:%Y-%m}"``."""
+        return _Function(function)
 
 
 class _BasePath(BucketAssigner):
@@ -96,23 +167,132 @@ class _BasePath(BucketAssigner):
         return ""
 
 
+@dataclass(frozen=True, slots=True)
+class _DateFolders:
+    """Names moments.
+
+    Attributes:
+        pattern: how.
+        zone: the time zone that they are told in; None for the machine's.
+    """
+
+    pattern: DatePattern
+    zone: str | None
+
+    def __post_init__(self) -> None:
+        self._time_zone()
+
+    def name(self, millis: int) -> str:
+        seconds, rest = divmod(millis, 1000)
+        try:
+            moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC).replace(microsecond=rest * 1000)
+            return self.pattern.format(moment.astimezone(self._time_zone()))
+        except (ValueError, OverflowError) as error:
+            raise InvalidProgramError(
+                f"{millis} ms is not within the years 1 to 9999, so it names no bucket"
+            ) from error
+
+    def names(self, times: npt.NDArray[np.int64]) -> list[str]:
+        """The name of each of at least one moment."""
+        steps, which = np.unique(times // (step := self._step(times)), return_inverse=True)
+        names = np.array([self.name(number * step) for number in steps.tolist()], dtype=object)
+        return names[which].tolist()  # type: ignore[no-any-return]
+
+    def _step(self, times: npt.NDArray[np.int64]) -> int:
+        """Milliseconds that share a name."""
+        return min(self.pattern.step, _MINUTE if int(times.min()) >= _WHOLE_MINUTES else 1000)
+
+    def _time_zone(self) -> datetime.tzinfo | None:
+        return None if self.zone is None else time_zone(self.zone)
+
+
+_MINUTE: Final = 60_000
+
+_WHOLE_MINUTES: Final = 3 * 365 * 24 * 60 * _MINUTE
+"""Since 1972 all time zones are whole minutes off UTC."""
+
+
+@dataclass(frozen=True, slots=True)
 class _ProcessingTime(BucketAssigner):
     """All records of an epoch go to one bucket, since the clock stands still during an epoch."""
 
-    def __init__(self, pattern: DatePattern, zone: str | None) -> None:
-        self._pattern = pattern
-        self._zone = None if zone is None else time_zone(zone)
+    folders: _DateFolders
 
     def get_bucket_id(self, element: Any, context: BucketContext) -> str:
-        return self._bucket(context.processing_time)
+        return self.folders.name(context.processing_time)
 
     def bucket_ids(self, batch: Batch, processing_time: int) -> str:
-        return self._bucket(processing_time)
+        return self.folders.name(processing_time)
 
-    def _bucket(self, millis: int) -> str:
-        seconds, rest = divmod(millis, 1000)
-        moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC).replace(microsecond=rest * 1000)
-        return self._pattern.format(moment.astimezone(self._zone))
+
+@dataclass(frozen=True, slots=True)
+class _EventTime(BucketAssigner):
+    folders: _DateFolders
+
+    def get_bucket_id(self, element: Any, context: BucketContext) -> str:
+        return self._names(np.array([NO_TIMESTAMP if context.event_time is None else context.event_time]))[0]
+
+    def bucket_ids(self, batch: Batch, processing_time: int) -> list[str]:
+        return self._names(batch.timestamps)
+
+    def _names(self, times: npt.NDArray[np.int64]) -> list[str]:
+        if (times == NO_TIMESTAMP).any():
+            raise InvalidProgramError(
+                "a record has no event time, after which its bucket is named: call assign_timestamps_and_watermarks() "
+                "before sink_to()"
+            )
+        return self.folders.names(times)
+
+
+@dataclass(frozen=True, slots=True)
+class _Function(BucketAssigner):
+    function: Callable[[Any], str]
+
+    def get_bucket_id(self, element: Any, context: BucketContext) -> str:
+        return self.function(element)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Fields(BucketAssigner):
+    fields: tuple[Expression, ...]
+
+    def __post_init__(self) -> None:
+        if not self.fields:
+            raise InvalidProgramError("field_bucket_assigner() takes the names of fields, or expressions")
+        for field in self.fields:
+            if field.name is None:
+                raise InvalidProgramError(f"a folder of {field!r} needs a name: call alias(...)")
+
+    def validate(self, input_type: TypeInformation) -> None:
+        for name, bound in self._bound(input_type):
+            if not isinstance(bound.type, BasicTypeInfo) or pa.types.is_binary(bound.type.storage_type):
+                raise InvalidTypeError(f"the field {name!r} is {bound.type}, which cannot be the name of a bucket")
+
+    def bucket_ids(self, batch: Batch, processing_time: int) -> list[str]:
+        names = np.array([""], dtype=object)
+        which = np.zeros(len(batch), dtype=np.int64)
+        for field, bound in self._bound(batch.type):
+            values, positions = _distinct(bound.type, bound.column(batch.columns))
+            folders = [f"{field}={_escaped(value)}" for value in values]
+            pairs, which = np.unique(which * len(folders) + positions, return_inverse=True)
+            found = [divmod(pair, len(folders)) for pair in pairs.tolist()]
+            names = np.array([f"{names[outer]}/{folders[inner]}".lstrip("/") for outer, inner in found], dtype=object)
+        return names[which].tolist()  # type: ignore[no-any-return]
+
+    def _bound(self, record_type: TypeInformation) -> list[tuple[str, Bound]]:
+        return [(_escaped(field.name), bind(field, record_type)) for field in self.fields]
+
+
+def _distinct(kind: TypeInformation, column: pa.Array) -> tuple[list[str | None], npt.NDArray[np.int64]]:
+    """The texts of a column's values, and which of them each row has."""
+    encoded = column.dictionary_encode(null_encoding="encode")
+    text = handler_of(kind).text
+    values = array_to_values(kind, encoded.dictionary)
+    return [None if value is None else text(value) for value in values], encoded.indices.to_numpy().astype(np.int64)
+
+
+def _escaped(text: str | None) -> str:
+    return text.translate(_ESCAPED) if text else _NO_VALUE
 
 
 def time_zone(name: str) -> datetime.tzinfo:

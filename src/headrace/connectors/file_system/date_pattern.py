@@ -32,6 +32,8 @@ _FIELDS = {
     "SSS": "{1:03}",
 }
 
+_STEPS = {_FIELDS["SSS"]: 1, "{0.second": 1000}
+
 
 @dataclass(frozen=True, slots=True)
 class DatePattern:
@@ -58,6 +60,11 @@ class DatePattern:
             parts.append(_template(token, pattern))
             position = token.end()
         return DatePattern("".join(parts))
+
+    @property
+    def step(self) -> int:
+        """Milliseconds: from one multiple of it to the next a text is the same, in zones of whole minutes off UTC."""
+        return next((step for field, step in _STEPS.items() if field in self.template), 60_000)
 
     def format(self, moment: datetime.datetime) -> str:
         """The moment under the pattern."""

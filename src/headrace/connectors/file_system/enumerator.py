@@ -32,6 +32,11 @@ class FileEnumeratorProvider:
 
     Attributes:
         splittable: whether the files of a format that can be cut are.
+
+    Examples:
+        >>> from headrace.datastream.connectors import FileEnumeratorProvider, FileSource, StreamFormat
+        >>> lines = FileSource.for_record_stream_format(StreamFormat.text_line_format(), "/data/in")
+        >>> _ = lines.set_file_enumerator(FileEnumeratorProvider.default_splittable_file_enumerator())
     """
 
     splittable: bool = True

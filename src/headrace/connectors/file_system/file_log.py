@@ -9,13 +9,13 @@ the old one is left alone.
 from __future__ import annotations
 
 import json
-import logging
 import re
 import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import StateCorruptedError
+from headrace.common.logs import get_logger
 from headrace.storage.files import FileStatus
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _MIN_ENTRIES: Final = 1000
 _NAME: Final = re.compile(r"files-([0-9]{8,})\.log")
 _PENDING, _CONSUMED = "p", "c"
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.common.errors import InvalidProgramError
 
@@ -13,16 +13,20 @@ class OutputFileConfig:
 
     Attributes:
         part_prefix: the beginning, ``part`` unless told otherwise.
-        part_suffix: the end, ``.csv`` say.
+        part_suffix: the end, ``.csv`` say; None for that of the format: ``.parquet`` for Parquet, else nothing.
+
+    Examples:
+        >>> from headrace.datastream.connectors import OutputFileConfig
+        >>> names = OutputFileConfig.builder().with_part_prefix("orders").with_part_suffix(".csv").build()
     """
 
     part_prefix: str = "part"
-    part_suffix: str = ""
+    part_suffix: str | None = None
 
     def __post_init__(self) -> None:
         if not self.part_prefix or self.part_prefix[0] in "._":
             raise InvalidProgramError(f"the prefix {self.part_prefix!r} would make part files hidden")
-        if "/" in self.part_prefix or "/" in self.part_suffix:
+        if "/" in self.part_prefix + self.get_part_suffix():
             raise InvalidProgramError("the prefix and the suffix of part files cannot contain '/'")
 
     @staticmethod
@@ -35,8 +39,12 @@ class OutputFileConfig:
         return self.part_prefix
 
     def get_part_suffix(self) -> str:
-        """The end of the names."""
-        return self.part_suffix
+        """The end of the names; empty where it is left to the format."""
+        return self.part_suffix or ""
+
+    def with_default_suffix(self, suffix: str) -> OutputFileConfig:
+        """The same, with this suffix where none was chosen."""
+        return replace(self, part_suffix=suffix) if self.part_suffix is None else self
 
 
 class OutputFileConfigBuilder:
@@ -44,7 +52,7 @@ class OutputFileConfigBuilder:
 
     def __init__(self) -> None:
         self._prefix = "part"
-        self._suffix = ""
+        self._suffix: str | None = None
 
     def with_part_prefix(self, prefix: str) -> OutputFileConfigBuilder:
         """What names begin with."""

@@ -12,7 +12,13 @@ DEFAULT_INTERVAL = 60_000
 
 
 class RollingPolicy(ABC):
-    """Decides when a part file is complete."""
+    """Decides when a part file is complete.
+
+    Examples:
+        >>> from headrace.datastream.connectors import RollingPolicy
+        >>> RollingPolicy.default_rolling_policy(part_size=64 * 1024 * 1024, rollover_interval=300_000)
+        DefaultRollingPolicy(part_size=67108864, rollover_interval=300000, inactivity_interval=60000)
+    """
 
     @staticmethod
     def default_rolling_policy(
@@ -60,7 +66,14 @@ class RollingPolicy(ABC):
 
 @dataclass(frozen=True, slots=True)
 class DefaultRollingPolicy(RollingPolicy):
-    """Rolls by size, age and inactivity; see :meth:`RollingPolicy.default_rolling_policy`."""
+    """Rolls by size, age and inactivity; see :meth:`RollingPolicy.default_rolling_policy`.
+
+    Examples:
+        >>> from headrace.datastream.connectors.file_system import DefaultRollingPolicy
+        >>> policy = DefaultRollingPolicy(part_size=1_000)
+        >>> policy.is_complete(1_200, first_written=0, last_written=10, now=20)
+        True
+    """
 
     part_size: int = DEFAULT_PART_SIZE
     rollover_interval: int = DEFAULT_INTERVAL
@@ -83,7 +96,13 @@ class DefaultRollingPolicy(RollingPolicy):
 
 @dataclass(frozen=True, slots=True)
 class OnCheckpointRollingPolicy(RollingPolicy):
-    """Rolls at every epoch."""
+    """Rolls at every epoch.
+
+    Examples:
+        >>> from headrace.datastream.connectors.file_system import OnCheckpointRollingPolicy
+        >>> OnCheckpointRollingPolicy().is_complete(1, first_written=0, last_written=0, now=0)
+        True
+    """
 
     @property
     def merges(self) -> bool:

@@ -29,16 +29,7 @@ if TYPE_CHECKING:
 
 
 class FileSink(Sink[T_contra]):
-    """Writes records into part files, in folders that a bucket assigner chooses, by default one for every hour.
-
-    ::
-
-        sink = (
-            FileSink.for_row_format("/data/out", Encoder.simple_string_encoder())
-            .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
-            .with_output_file_config(OutputFileConfig.builder().with_part_suffix(".txt").build())
-            .build()
-        )
+    r"""Writes records into part files, in folders that a bucket assigner chooses, by default one for every hour.
 
     A file becomes visible under its name when all epochs in it are complete; until then what was written lies in a
     hidden folder ``.headrace-...`` below the path. A visible file is never changed again. Readers that leave out names
@@ -47,6 +38,23 @@ class FileSink(Sink[T_contra]):
 
     Raises:
         InvalidProgramError: when part files would get names that HDFS does not take.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from headrace.common import Encoder
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> from headrace.datastream.connectors import BucketAssigner, FileSink, OutputFileConfig
+        >>> sink = (
+        ...     FileSink.for_row_format("out", Encoder.simple_string_encoder())
+        ...     .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+        ...     .with_output_file_config(OutputFileConfig.builder().with_part_suffix(".txt").build())
+        ...     .build()
+        ... )
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> _ = env.from_collection(["tea", "cake"]).sink_to(sink)
+        >>> _ = env.execute("orders")
+        >>> [path.read_text() for path in Path("out").glob("*.txt")]
+        ['tea\ncake\n']
     """
 
     def __init__(
@@ -58,12 +66,13 @@ class FileSink(Sink[T_contra]):
         encoder: Encoder[T_contra] | None = None,
         bulk: BulkWriterFactory | None = None,
     ) -> None:
-        if base.startswith(f"{HDFS}://") and ":" in config.part_prefix + config.part_suffix:
+        if base.startswith(f"{HDFS}://") and ":" in config.part_prefix + config.get_part_suffix():
             raise InvalidProgramError("the prefix and the suffix of part files on HDFS cannot contain ':'")
         self._base = base
         self._assigner = assigner
         self._policy = policy
-        self._parts = FileParts(encoder, bulk, config, is_complete=not policy.merges)
+        named = config if bulk is None else config.with_default_suffix(bulk.suffix)
+        self._parts = FileParts(encoder, bulk, named, is_complete=not policy.merges)
 
     @staticmethod
     def for_row_format(base_path: str | os.PathLike[str], encoder: Encoder[T]) -> RowFormatBuilder[T]:
@@ -76,6 +85,7 @@ class FileSink(Sink[T_contra]):
         return BulkFormatBuilder(base_path, writer_factory)
 
     def validate(self, input_type: TypeInformation) -> None:
+        self._assigner.validate(input_type)
         if self._parts.bulk is not None:
             self._parts.bulk.validate(input_type)
         elif isinstance(self._parts.encoder, BatchEncoder):

@@ -30,16 +30,24 @@ _DEFAULT_HORIZON = Duration.of_days(7)
 
 
 class FileSource(Source[T_co]):
-    """Reads files, all of them as one split: in a fixed order, which gives event time an order as well.
-
-    ::
-
-        source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), "/data/in").build()
+    r"""Reads files, all of them as one split: in a fixed order, which gives event time an order as well.
 
     A path is a file, a folder (with the folders in it) or a pattern such as ``/data/*/part-*.csv``; the URI of an
     object store (``s3://bucket/data/*.csv``) is one, too. Hidden files, whose
     names start with ``.`` or ``_``, are left out. Files ending in ``.gz``, ``.bz2``, ``.zst``, ``.lz4`` or ``.xz``
     are decompressed; such a file is read by one task in one epoch.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from headrace.common import WatermarkStrategy
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> from headrace.datastream.connectors import FileSource, StreamFormat
+        >>> _ = Path("orders.txt").write_text("tea\ncake\n")
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), "orders.txt").build()
+        >>> lines = env.from_source(source, WatermarkStrategy.no_watermarks(), "orders")
+        >>> lines.execute_and_collect(limit=10)
+        ['tea', 'cake']
     """
 
     def __init__(
@@ -82,6 +90,10 @@ class FileSource(Source[T_co]):
         return self._dead_letter
 
     @property
+    def locations(self) -> tuple[str, ...]:
+        return tuple(map(shown, self._paths))
+
+    @property
     def reads_in_pieces(self) -> bool:
         return True
 
@@ -105,6 +117,15 @@ class FileSourceBuilder(Generic[T_co]):
         InvalidProgramError: when no path is given.
         InvalidTypeError: when the first argument is no format.
         UnsupportedOperationError: when a path is on a file system of another kind than those that are supported.
+
+    Examples:
+        >>> from headrace.common import Duration
+        >>> from headrace.datastream import OutputTag
+        >>> from headrace.datastream.connectors import FileSource
+        >>> from headrace.datastream.formats.json import JsonLinesFormat
+        >>> builder = FileSource.for_record_stream_format(JsonLinesFormat({"id": int, "name": str}), "/data/users")
+        >>> _ = builder.monitor_continuously(Duration.of_seconds(10)).set_dead_letter(OutputTag("bad"))
+        >>> source = builder.build()
     """
 
     def __init__(self, fmt: FileFormat[T_co], *paths: str | os.PathLike[str]) -> None:

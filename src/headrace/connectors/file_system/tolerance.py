@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import CorruptFileError, SourceChangedError
+from headrace.common.logs import get_logger
 from headrace.connectors.source import SourceRecords
 from headrace.storage.files import shown
 
@@ -19,7 +19,7 @@ CORRUPT: Final = "numFilesCorrupt"
 GONE: Final = (FileNotFoundError, NotADirectoryError)
 """What is raised for a file that is not there."""
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,7 @@ class FileParts:
     def form(self, input_type: TypeInformation) -> PartForm:
         """What the manifest has to know of them."""
         header = b"" if self.is_complete else self._header(input_type)
-        return PartForm(self.config.part_prefix, self.config.part_suffix, header)
+        return PartForm(self.config.part_prefix, self.config.get_part_suffix(), header)
 
     def _header(self, input_type: TypeInformation) -> bytes:
         return self.encoder.header(input_type) if isinstance(self.encoder, BatchEncoder) else b""

@@ -1,28 +1,19 @@
-"""``DataStream`` and ``KeyedStream``: records on their way. Each makes the other, so they are together."""
+"""``DataStream``: records on their way."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, overload
+from typing import TYPE_CHECKING, Any, Generic, overload
 
-from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
+from headrace.common.errors import InvalidTypeError
 from headrace.common.function_types import Role
 from headrace.common.other_names import other_names, without_effect
 from headrace.common.output_tag import OutputTag
-from headrace.common.type_variables import OUT, K, K_co, T_co
+from headrace.common.type_variables import OUT, K, T_co
 from headrace.common.typeinfo import Types
 from headrace.connectors.print_sink import PrintSink
 from headrace.connectors.sink import Sink
-from headrace.datastream.functions import (
-    FilterFunction,
-    FlatMapFunction,
-    Function,
-    KeyedProcessFunction,
-    MapFunction,
-    ProcessFunction,
-    ReduceFunction,
-)
-from headrace.datastream.streams.adapters import with_keyed_state
+from headrace.datastream.functions import FilterFunction, FlatMapFunction, Function, MapFunction, ProcessFunction
 from headrace.datastream.streams.checks import check_function, check_object, expect, refused
 from headrace.datastream.streams.columns import (
     as_column,
@@ -35,13 +26,8 @@ from headrace.datastream.streams.columns import (
 )
 from headrace.datastream.streams.handle import DataStreamSink, OperatorHandle, not_an_operator
 from headrace.datastream.streams.keying import key_of
-from headrace.datastream.streams.other_names import (
-    OTHER_NAMES,
-    OTHER_NAMES_OF_KEYED_STREAMS,
-    WITHOUT_EFFECT,
-)
+from headrace.datastream.streams.other_names import OTHER_NAMES, WITHOUT_EFFECT
 from headrace.datastream.streams.results import CloseableIterator, collected, to_dataframe
-from headrace.datastream.streams.rolling import checked_field
 from headrace.datastream.streams.timestamps import check_strategy
 from headrace.datastream.streams.types import (
     TypeOrigin,
@@ -55,28 +41,21 @@ from headrace.datastream.streams.types import (
 from headrace.expressions import Expression
 from headrace.graph import specs
 from headrace.graph.nodes import Edge
-from headrace.graph.partitioning import FORWARD, HASH
-from headrace.time.windows import AlignedWindows, WindowAssigner
+from headrace.graph.partitioning import FORWARD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     import pyarrow as pa
 
-    from headrace.common.function_protocols import (
-        SupportsFilter,
-        SupportsFlatMap,
-        SupportsGetKey,
-        SupportsMap,
-        SupportsReduce,
-    )
+    from headrace.common.function_protocols import SupportsFilter, SupportsFlatMap, SupportsGetKey, SupportsMap
     from headrace.common.row import Row
     from headrace.common.typeinfo import DeclaredType, TypeInformation
     from headrace.datastream.execution_config import ExecutionConfig
     from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
-    from headrace.datastream.streams.process_protocols import SupportsKeyedProcess, SupportsProcess
-    from headrace.datastream.streams.windowed_stream import WindowedStream
-    from headrace.graph.nodes import KeySelection, Node
+    from headrace.datastream.streams.keyed_stream import KeyedStream
+    from headrace.datastream.streams.process_protocols import SupportsProcess
+    from headrace.graph.nodes import Node
     from headrace.graph.specs import OperatorSpec
     from headrace.time.watermark_strategy import WatermarkStrategy
 
@@ -92,6 +71,14 @@ class DataStream(OperatorHandle, Generic[T_co]):
         environment: where the stream belongs.
         edges: where its records come from; several are a union.
         origin: where the type of its records comes from.
+
+    Examples:
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> numbers = env.from_collection([1, 2, 3, 4])
+        >>> even = numbers.filter(lambda n: n % 2 == 0)
+        >>> even.map(lambda n: n * 10, output_type=int).execute_and_collect(limit=10)
+        [20, 40]
     """
 
     def __init__(
@@ -255,7 +242,7 @@ class DataStream(OperatorHandle, Generic[T_co]):
                 )
         return self._apply(specs.MapBatchesSpec(func, found), "MapBatches", origin=TypeOrigin.DECLARED)
 
-    def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream[T_co]:
+    def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy[T_co]) -> DataStream[T_co]:
         """Takes event time from records; timestamps and watermarks from before are replaced.
 
         Directly after a source this works on each split of it, as a strategy given to ``from_source`` does.
@@ -295,7 +282,8 @@ class DataStream(OperatorHandle, Generic[T_co]):
         Raises:
             InvalidTypeError: when there is no such field, or values of the type cannot be keys.
         """
-        return KeyedStream(self._without_keys(), key_of(self._type, key_selector, more, key_type))
+        # The environment makes it: KeyedStream derives from this class, so its module cannot be imported here.
+        return self._environment._keyed(self._without_keys(), key_of(self._type, key_selector, more, key_type))
 
     def union(self, *streams: DataStream[T_co]) -> DataStream[T_co]:
         """This stream and others of the same type together, in no particular order; a stream may take part twice.
@@ -451,121 +439,3 @@ class DataStream(OperatorHandle, Generic[T_co]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._type})"
-
-
-@other_names(OTHER_NAMES_OF_KEYED_STREAMS)
-class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
-    """A stream after ``key_by``; what operators make of it is not keyed any more.
-
-    ``map``, ``flat_map`` and ``filter`` may use keyed state, which their functions get in ``open``. It is no operator,
-    so it has neither name nor uid nor parallelism.
-
-    Args:
-        origin: the stream that is keyed.
-        key: by what.
-    """
-
-    def __init__(self, origin: DataStream[T_co], key: KeySelection) -> None:
-        edges = tuple(Edge(edge.source, HASH, edge.side_output, key=key) for edge in origin._edges)
-        super().__init__(origin._environment, edges, origin=origin._type_origin)
-        self._origin = origin
-        self._key = key
-
-    def get_key_type(self) -> TypeInformation[K_co]:
-        """The type of the keys."""
-        return self._key.codec.type
-
-    @overload
-    def process(self, func: SupportsKeyedProcess[T_co, OUT, K_co], output_type: None = None) -> DataStream[OUT]: ...
-    @overload
-    def process(
-        self, func: SupportsKeyedProcess[T_co, Any, K_co], output_type: DeclaredType[OUT]
-    ) -> DataStream[OUT]: ...
-    def process(self, func: Any, output_type: Any = None) -> DataStream[Any]:
-        """Applies a ``KeyedProcessFunction``, with state and timers for each key.
-
-        Args:
-            func: the function; a ``ProcessFunction`` does as well.
-            output_type: the type of what it yields; taken from its annotations when left out.
-        """
-        check_object(func, KeyedProcessFunction, "process_element")
-        return self._transform(specs.KeyedProcessSpec, "KeyedProcess", func, output_type)
-
-    def reduce(self, func: Callable[[T_co, T_co], T_co] | SupportsReduce[T_co]) -> DataStream[T_co]:
-        """Combines the records of a key, one after the other, into one of the same type.
-
-        In streaming mode each record gives one result, the combination up to it; in batch mode each key gives one.
-        """
-        check_function(func, ReduceFunction, "reduce")
-        return self._for_any_result()._apply(specs.RollingReduceSpec(func), "Reduce")
-
-    def sum(self, position_to_sum: int | str = 0) -> DataStream[T_co]:
-        """The records of a key so far as one: the first of them, with the sum in a field of numbers.
-
-        Args:
-            position_to_sum: name or position of the field; 0 for records that are plain numbers.
-
-        Raises:
-            InvalidTypeError: when there is no such field, or it does not hold numbers.
-        """
-        return self._roll("sum", position_to_sum)
-
-    def min(self, position_to_min: int | str = 0) -> DataStream[T_co]:
-        """The records of a key so far as one: the first of them, with the smallest value in a field."""
-        return self._roll("min", position_to_min)
-
-    def max(self, position_to_max: int | str = 0) -> DataStream[T_co]:
-        """The records of a key so far as one: the first of them, with the largest value in a field."""
-        return self._roll("max", position_to_max)
-
-    def min_by(self, position_to_min_by: int | str = 0) -> DataStream[T_co]:
-        """The record of a key so far that has the smallest value in a field, the first among equals."""
-        return self._roll("min_by", position_to_min_by)
-
-    def max_by(self, position_to_max_by: int | str = 0) -> DataStream[T_co]:
-        """The record of a key so far that has the largest value in a field, the first among equals."""
-        return self._roll("max_by", position_to_max_by)
-
-    def window(self, window_assigner: WindowAssigner) -> WindowedStream[T_co, K_co]:
-        """Cuts the records of each key into windows: ``TumblingEventTimeWindows.of(Time.minutes(1))``, say.
-
-        Raises:
-            InvalidTypeError: when it is no window assigner.
-            UnsupportedOperationError: when it is one of one's own.
-        """
-        from headrace.datastream.streams.windowed_stream import WindowedStream
-
-        if isinstance(window_assigner, AlignedWindows):
-            return WindowedStream(self, window_assigner)
-        offered = "TumblingEventTimeWindows.of(...) or SlidingEventTimeWindows.of(...)"
-        if isinstance(window_assigner, WindowAssigner):
-            raise refused(
-                f"{type(window_assigner).__name__} is not supported: use {offered}, or a KeyedProcessFunction",
-                UnsupportedOperationError,
-            )
-        raise refused(f"window takes {offered}, not {window_assigner!r}", InvalidTypeError)
-
-    # --- for the classes of this package -----------------------------------------------------------------------------
-
-    def _for_any_result(self) -> KeyedStream[T_co, K_co]:
-        """This stream for a function whose results are of the same type, if the type is more than an observation."""
-        if self._type_origin is not TypeOrigin.OBSERVED or is_untyped(self._type) or self._key.selector is None:
-            return self
-        return KeyedStream(self._origin._untyped(), replace(self._key, fields=None, is_single=True, expression=None))
-
-    def _roll(self, aggregation: str, position: int | str) -> DataStream:
-        field = checked_field(self._type, aggregation, position)
-        name = "".join(map(str.capitalize, aggregation.split("_")))
-        return self._apply(specs.RollingAggregateSpec(aggregation, field), name)
-
-    def _apply(self, spec: OperatorSpec, name: str, *more: DataStream, origin: TypeOrigin | None = None) -> DataStream:
-        return super()._apply(with_keyed_state(spec, self._type), name, *more, origin=origin)
-
-    def _without_keys(self) -> DataStream[T_co]:
-        return self._origin
-
-    def _facts(self) -> dict[str, object]:
-        return super()._facts() | {"keyed by": f"{self._key.label}: {self.get_key_type()}"}
-
-    def _operator(self) -> NoReturn:
-        raise not_an_operator("a keyed stream")

@@ -134,6 +134,13 @@ class DataStreamSink(OperatorHandle):
     Args:
         transformations: the operators of the environment.
         node_id: the sink among them.
+
+    Examples:
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> sink = env.from_collection([1, 2]).print().name("to the terminal").uid("terminal")
+        >>> sink.get_name()
+        'to the terminal'
     """
 
     def __init__(self, transformations: Transformations, node_id: int) -> None:

@@ -132,6 +132,13 @@ class CloseableIterator(Generic[T_co]):
     Args:
         handover: where the job's sink puts the records.
         client: the job.
+
+    Examples:
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> with env.from_collection([1, 2, 3]).execute_and_collect() as results:
+        ...     print([number * 2 for number in results])
+        [2, 4, 6]
     """
 
     def __init__(self, handover: Handover, client: JobClient) -> None:

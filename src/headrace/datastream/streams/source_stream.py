@@ -30,6 +30,15 @@ class DataStreamSource(DataStream[T_co]):
         strategy: how event time is taken from them.
         name: the name of the source.
         origin: where the type of the records comes from.
+
+    Examples:
+        >>> from headrace.common import WatermarkStrategy
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> from headrace.datastream.connectors import NumberSequenceSource
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> numbers = env.from_source(NumberSequenceSource(1, 3), WatermarkStrategy.no_watermarks(), "numbers")
+        >>> numbers.uid("numbers").execute_and_collect(limit=10)
+        [1, 2, 3]
     """
 
     def __init__(

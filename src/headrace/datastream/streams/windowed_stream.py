@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from headrace.common.row import Row
     from headrace.common.typeinfo import DeclaredType, TypeInformation
     from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
-    from headrace.datastream.streams.data_stream import DataStream, KeyedStream
+    from headrace.datastream.streams.data_stream import DataStream
+    from headrace.datastream.streams.keyed_stream import KeyedStream
     from headrace.datastream.streams.process_protocols import SupportsApply, SupportsProcessWindow
     from headrace.time.windows import AlignedWindows, TimeWindow
 
@@ -39,6 +40,21 @@ class WindowedStream(Generic[T_co, K_co]):
     Args:
         keyed_stream: the keyed stream.
         window_assigner: puts records into windows.
+
+    Examples:
+        >>> from headrace.common import Time, WatermarkStrategy
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> from headrace.datastream.window import TumblingEventTimeWindows
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> times = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda reading, _: reading[0])
+        >>> readings = env.from_collection([(1_000, "a", 3), (2_000, "a", 5), (61_000, "a", 4)])
+        >>> windows = (
+        ...     readings.assign_timestamps_and_watermarks(times)
+        ...     .key_by(lambda reading: reading[1])
+        ...     .window(TumblingEventTimeWindows.of(Time.minutes(1)))
+        ... )
+        >>> windows.reduce(lambda a, b: max(a, b, key=lambda reading: reading[2])).execute_and_collect(limit=10)
+        [(2000, 'a', 5), (61000, 'a', 4)]
     """
 
     def __init__(self, keyed_stream: KeyedStream[T_co, K_co], window_assigner: AlignedWindows) -> None:

@@ -13,6 +13,7 @@ from pyarrow import csv
 
 from headrace.common.columns import layout_of, values_to_array
 from headrace.common.errors import ConfigurationError, CorruptFileError
+from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import BasicType, BasicTypeInfo
 from headrace.common.values import handler_of
 from headrace.formats.csv.schema import CsvColumn, CsvSchema
@@ -24,6 +25,7 @@ from headrace.storage.files import shown
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from headrace.common.row import Row
     from headrace.common.typeinfo import TypeInformation
     from headrace.formats.lines.blocks import Boundary
     from headrace.formats.lines.format import LineDecoder
@@ -56,7 +58,7 @@ _BY_ARROW = frozenset(
 )
 
 
-class CsvReaderFormat(LineFormat):
+class CsvReaderFormat(LineFormat[T_co]):
     """Lines of comma-separated values as named rows. Empty lines are left out.
 
     Args:
@@ -68,6 +70,12 @@ class CsvReaderFormat(LineFormat):
 
     Raises:
         ConfigurationError: when ``multiline`` is combined with an escape character or without quotes.
+
+    Examples:
+        >>> from headrace.datastream.formats.csv import CsvReaderFormat, CsvSchema
+        >>> schema = CsvSchema.builder().add_string_column("card").add_number_column("amount").build()
+        >>> CsvReaderFormat.for_schema(schema).produced_type
+        RowTypeInfo(card: String, amount: Long)
     """
 
     def __init__(
@@ -87,7 +95,7 @@ class CsvReaderFormat(LineFormat):
         self.header_lines = int(schema.header or schema.skip_first)
 
     @staticmethod
-    def for_schema(schema: CsvSchema) -> CsvReaderFormat:
+    def for_schema(schema: CsvSchema) -> CsvReaderFormat[Row]:
         """The format of files with the columns of ``schema``."""
         return CsvReaderFormat(schema)
 
@@ -122,12 +130,8 @@ class CsvReaderFormat(LineFormat):
         return found
 
 
-class CsvFormat(CsvReaderFormat):
-    """CSV with the fields of a type as its columns.
-
-    ::
-
-        CsvFormat({"id": int, "name": str}, header=True)
+class CsvFormat(CsvReaderFormat[T_co]):
+    r"""CSV with the fields of a type as its columns.
 
     Whatever is not among the arguments, comments say, is in :class:`~headrace.formats.csv.schema.CsvSchema`, which
     :class:`CsvReaderFormat` takes.
@@ -143,11 +147,24 @@ class CsvFormat(CsvReaderFormat):
 
     Raises:
         InvalidTypeError: when a field has no form in CSV.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from headrace.common import WatermarkStrategy
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> from headrace.datastream.connectors import FileSource
+        >>> from headrace.datastream.formats.csv import CsvFormat
+        >>> _ = Path("prices.csv").write_text("id,name\n1,tea\n2,cake\n")
+        >>> source = FileSource.for_record_stream_format(CsvFormat({"id": int, "name": str}, header=True), "prices.csv")
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> prices = env.from_source(source.build(), WatermarkStrategy.no_watermarks(), "prices")
+        >>> prices.execute_and_collect(limit=10)
+        [Row(id=1, name='tea'), Row(id=2, name='cake')]
     """
 
     def __init__(
         self,
-        fields: TypeInformation | type | Mapping[str, Any],
+        fields: TypeInformation[T_co] | type[T_co] | Mapping[str, Any],
         *,
         header: bool = False,
         delimiter: str = ",",

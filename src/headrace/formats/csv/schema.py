@@ -46,6 +46,12 @@ class CsvSchema:
         skip_first: whether the first line is left out unseen.
         strict_headers: whether the header has to name exactly the columns, in order.
         comments: whether lines that start with ``#`` are left out.
+
+    Examples:
+        >>> from headrace.datastream.formats.csv import CsvSchema
+        >>> schema = CsvSchema.builder().add_string_column("card").add_number_column("amount").set_use_header().build()
+        >>> schema.size()
+        2
     """
 
     columns: tuple[CsvColumn, ...]
@@ -120,7 +126,16 @@ def check_kind(name: str, kind: TypeInformation) -> TypeInformation:
 
 @other_names()
 class CsvSchemaBuilder:
-    """Puts a :class:`CsvSchema` together, under PyFlink's names; types are ``Types`` or Python types."""
+    """Puts a :class:`CsvSchema` together, under PyFlink's names; types are ``Types`` or Python types.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> from headrace.datastream.formats.csv import CsvSchema
+        >>> builder = CsvSchema.builder().set_column_separator("|").set_null_value("-")
+        >>> _ = builder.add_number_column("id", Types.LONG()).add_array_column("tags", ",")
+        >>> len(builder.build())
+        2
+    """
 
     def __init__(self) -> None:
         self._columns: list[CsvColumn] = []

@@ -30,6 +30,11 @@ class CsvEncoder(BatchEncoder):
         delimiter: what separates columns, where there is no schema.
         quote: what encloses values, where there is no schema; None for nothing.
         null_value: what stands for a missing value, where there is no schema; an empty value when left out.
+
+    Examples:
+        >>> from headrace.datastream.connectors import FileSink
+        >>> from headrace.datastream.formats.csv import CsvEncoder
+        >>> sink = FileSink.for_row_format("/data/out", CsvEncoder(header=True)).build()
     """
 
     def __init__(
@@ -98,7 +103,14 @@ def _lines(columns: Sequence[pa.Array], schema: CsvSchema) -> bytes:
 
 
 class CsvBulkWriters:
-    """Makes writers of whole CSV files, under PyFlink's name."""
+    """Makes writers of whole CSV files, under PyFlink's name.
+
+    Examples:
+        >>> from headrace.datastream.connectors import FileSink
+        >>> from headrace.datastream.formats.csv import CsvBulkWriters, CsvSchema
+        >>> schema = CsvSchema.builder().add_string_column("card").add_number_column("amount").build()
+        >>> sink = FileSink.for_bulk_format("/data/out", CsvBulkWriters.for_schema(schema)).build()
+    """
 
     @staticmethod
     def for_schema(schema: CsvSchema) -> BulkWriterFactory:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyarrow import json as arrow_json
 
 from headrace.common.columns import layout_of, values_to_array
+from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import (
     BasicType,
     BasicTypeInfo,
@@ -51,8 +52,8 @@ _BY_ARROW = frozenset(
 _AS_STRING = frozenset({BasicType.SQL_DATE, BasicType.SQL_TIME})
 
 
-class JsonLinesFormat(LineFormat):
-    """Lines that each hold a JSON document. Empty lines are left out.
+class JsonLinesFormat(LineFormat[T_co]):
+    r"""Lines that each hold a JSON document. Empty lines are left out.
 
     With a type, every line is an object with the type's fields; a field that is missing is ``None``, one that the type
     does not have is left out, and a value that does not fit makes the line a bad record. Without a type every record is
@@ -64,10 +65,23 @@ class JsonLinesFormat(LineFormat):
 
     Raises:
         ConfigurationError: when the charset is unknown.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from headrace.common import WatermarkStrategy
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> from headrace.datastream.connectors import FileSource
+        >>> from headrace.datastream.formats.json import JsonLinesFormat
+        >>> _ = Path("users.json").write_text('{"name": "ann", "age": 31}\n')
+        >>> source = FileSource.for_record_stream_format(JsonLinesFormat({"name": str, "age": int}), "users.json")
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> users = env.from_source(source.build(), WatermarkStrategy.no_watermarks(), "users")
+        >>> users.execute_and_collect(limit=10)
+        [Row(name='ann', age=31)]
     """
 
     def __init__(
-        self, type_info: TypeInformation | type | Mapping[str, Any] | None = None, *, charset: str = "UTF-8"
+        self, type_info: TypeInformation[T_co] | type[T_co] | Mapping[str, Any] | None = None, *, charset: str = "UTF-8"
     ) -> None:
         super().__init__(charset)
         self._type = Types.PICKLED_BYTE_ARRAY() if type_info is None else type_of_fields(type_info)

@@ -23,6 +23,13 @@ class JsonRowDeserializationSchema(DeserializationSchema):
         type_info: the type of the records.
         fail_on_missing_field: whether a missing field is an error; else it is ``None``.
         ignore_parse_errors: whether what cannot be read is left out; else it is an error.
+
+    Examples:
+        >>> from headrace.common import JsonRowDeserializationSchema, Types
+        >>> user = Types.ROW_NAMED(["name", "age"], [str, int])
+        >>> schema = JsonRowDeserializationSchema.builder().type_info(user).build()
+        >>> schema.deserialize(b'{"name": "ann", "age": 31}')
+        Row(name='ann', age=31)
     """
 
     def __init__(
@@ -109,6 +116,13 @@ class JsonRowSerializationSchema(SerializationSchema):
 
     Args:
         type_info: the type of the records.
+
+    Examples:
+        >>> from headrace.common import JsonRowSerializationSchema, Row, Types
+        >>> user = Types.ROW_NAMED(["name", "age"], [str, int])
+        >>> schema = JsonRowSerializationSchema.builder().with_type_info(user).build()
+        >>> schema.serialize(Row(name="ann", age=31))
+        b'{"name":"ann","age":31}'
     """
 
     def __init__(self, type_info: TypeInformation) -> None:

@@ -38,6 +38,11 @@ class JsonLinesEncoder(BatchEncoder):
     """Writes every record as one line of JSON: records with fields as objects, simple ones as they are.
 
     Simple fields are written column by column, without a loop in Python; lists, maps and times one by one.
+
+    Examples:
+        >>> from headrace.datastream.connectors import FileSink
+        >>> from headrace.datastream.formats.json import JsonLinesEncoder
+        >>> sink = FileSink.for_row_format("/data/out", JsonLinesEncoder()).build()
     """
 
     def encode_batch(self, batch: Batch) -> bytes:

@@ -37,6 +37,19 @@ class ParquetFormat(BulkFormat):
             that of the first file that is there when the source is built.
         batch_size: how many rows are read at once.
         case_sensitive: whether names of columns have to be spelled exactly.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> import pyarrow.parquet as pq
+        >>> from headrace.common import WatermarkStrategy
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> from headrace.datastream.connectors import FileSource
+        >>> from headrace.datastream.formats.parquet import ParquetFormat
+        >>> pq.write_table(pa.table({"id": [1, 2], "price": [2.5, 4.0], "shop": ["a", "b"]}), "prices.parquet")
+        >>> source = FileSource.for_bulk_file_format(ParquetFormat(["id", "price"]), "prices.parquet").build()
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.from_source(source, WatermarkStrategy.no_watermarks(), "prices").execute_and_collect(limit=10)
+        [Row(id=1, price=2.5), Row(id=2, price=4.0)]
     """
 
     def __init__(
@@ -114,6 +127,13 @@ class ParquetColumnarRowInputFormat(ParquetFormat):
         batch_size: how many rows are read at once.
         is_utc_timestamp: not used: times without a zone are read as they are written.
         is_case_sensitive: whether names of columns have to be spelled exactly.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> from headrace.datastream.connectors import FileSource
+        >>> from headrace.datastream.formats.parquet import ParquetColumnarRowInputFormat
+        >>> price = Types.ROW_NAMED(["id", "price"], [int, float])
+        >>> source = FileSource.for_bulk_file_format(ParquetColumnarRowInputFormat(price), "/data/prices").build()
     """
 
     def __init__(

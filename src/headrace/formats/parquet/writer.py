@@ -21,7 +21,13 @@ _GROUP_BYTES = 64 << 20
 
 
 class ParquetBulkWriters:
-    """Makes writers of Parquet files, under PyFlink's name."""
+    """Makes writers of Parquet files, under PyFlink's name.
+
+    Examples:
+        >>> from headrace.datastream.connectors import FileSink
+        >>> from headrace.datastream.formats.parquet import ParquetBulkWriters
+        >>> sink = FileSink.for_bulk_format("/data/out", ParquetBulkWriters.for_row_type()).build()
+    """
 
     @staticmethod
     def for_row_type(
@@ -46,6 +52,10 @@ class _ParquetWriterFactory(BulkWriterFactory):
     def __init__(self, kind: TypeInformation | None, compression: str) -> None:
         self._type = kind
         self._compression = compression
+
+    @property
+    def suffix(self) -> str:
+        return ".parquet"
 
     def validate(self, input_type: TypeInformation) -> None:
         if input_type.arrow_type is None:

@@ -82,6 +82,21 @@ class Aggregate(ABC):
         column: name or position of the field, or an expression; None for ``count()``, and for records that are a
             single value.
         name: the name of the output column; None for one made of the function and the field (``sum_price``).
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> from headrace.datastream.aggregates import avg, count
+        >>> from headrace.datastream.window import TumblingEventTimeWindows
+        >>> from headrace.testing import JobHarness
+        >>> def job(harness):
+        ...     readings = harness.add_source("readings", Types.ROW_NAMED(["sensor", "value"], [str, float]))
+        ...     minutes = readings.key_by("sensor").window(TumblingEventTimeWindows.of(60_000))
+        ...     harness.add_sink("means", minutes.aggregate(count(), avg("value").alias("mean")))
+        >>> with JobHarness(job) as harness:
+        ...     harness.push_all("readings", [("a", 1.0), ("a", 4.0)], [1_000, 2_000])
+        ...     harness.finish()
+        ...     print(harness.results("means"))
+        [Row(sensor='a', window_start=0, window_end=60000, count=2, mean=2.5)]
     """
 
     column: str | int | Expression | None = None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pickle
 from concurrent.futures import Future
+from contextlib import chdir, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -22,6 +23,7 @@ from headrace.runtime.task.runner import TaskRunner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from contextlib import AbstractContextManager
 
     from headrace.plan.job_plan import JobPlan
     from headrace.runtime.task.dependencies import Dependencies
@@ -38,6 +40,7 @@ class LocalRuntime:
         self._runner: TaskRunner | None = None
         self._parallelism: list[int] = []
         self._unpacked: TemporaryFolder | None = None
+        self._works_in: str | None = None
         self._interruptible = InterruptibleRun()
 
     def start(self, blob: JobBlob) -> None:
@@ -51,7 +54,8 @@ class LocalRuntime:
         """Run every task once, stage by stage."""
         assert self._runner is not None, "start() comes first"
         try:
-            return self._interruptible.run(partial(self._run, self._runner, context))
+            with self._working_directory():
+                return self._interruptible.run(partial(self._run, self._runner, context))
         except EpochCancelledError as error:
             raise InfrastructureError(f"epoch {context.epoch} was given up") from error
 
@@ -82,7 +86,8 @@ class LocalRuntime:
     def close(self) -> None:
         """Close the user's functions."""
         if self._runner is not None:
-            self._runner.close()
+            with self._working_directory():
+                self._runner.close()
             self._runner = None
         if self._unpacked is not None:
             self._unpacked.remove()
@@ -93,6 +98,11 @@ class LocalRuntime:
             into = self._unpacked = TemporaryFolder("unpacked-")
             folders = {archive.name: unpack(archive, str(into.path)) for archive in dependencies.all()}
             enter(dependencies, folders.__getitem__)
+            self._works_in = str(into.path) if dependencies.archives else None
+
+    def _working_directory(self) -> AbstractContextManager[None]:
+        """Functions find archives below their working directory; this process has it while they run only."""
+        return nullcontext() if self._works_in is None else chdir(self._works_in)
 
     def _run_stage(self, stage: int, envelopes: Iterable[Envelope]) -> list[Envelope]:
         assert self._runner is not None

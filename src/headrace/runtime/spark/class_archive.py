@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import logging
 import os
 import re
 import shutil
@@ -26,12 +25,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.durable import Permissions, make_folder, move, sync_folder
+from headrace.common.logs import get_logger
 from headrace.runtime.spark.java import JavaRuntime, cache_directory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _LAYOUT: Final = 3
 """Goes up when archives have to be made in another way."""

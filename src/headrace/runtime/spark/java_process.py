@@ -20,6 +20,7 @@ from headrace.common.errors import ConfigurationError, HeadraceError, JobExecuti
 from headrace.common.temporary import TemporaryFolder
 from headrace.runtime.spark.launch import SUBMIT_ARGUMENTS, settings_by_file
 from headrace.runtime.spark.session_start import GATEWAY_PORT, SessionRequest, given_to_spark, prepare, spark_home
+from headrace.runtime.spark.stderr_relay import StderrRelay, destination
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,6 +60,7 @@ class JavaProcess:
             self.process = subprocess.Popen(
                 [program, *shlex.split(submit[SUBMIT_ARGUMENTS])],
                 stdin=subprocess.PIPE,
+                stderr=destination(),
                 process_group=0,  # Ctrl-C is for this process, which ends Java when it has stopped its jobs
                 env={
                     **environment,
@@ -70,6 +72,7 @@ class JavaProcess:
         except BaseException:
             self._files.close()
             raise
+        self._relay = None if self.process.stderr is None else StderrRelay(self.process.stderr)
 
     def _new_folder(self) -> Path:
         folder = TemporaryFolder("java-")
@@ -88,6 +91,8 @@ class JavaProcess:
         try:
             while not self._connection.exists():
                 if (code := self.process.poll()) is not None:
+                    if self._relay is not None:
+                        self._relay.join()  # what it said comes first
                     raise JobExecutionError(
                         f"Java ended with code {code} before Spark was up; what it said is above. If it said nothing, "
                         "see `headrace doctor`"
@@ -113,6 +118,9 @@ class EarlyJava:
 
     Args:
         request: that session.
+
+    Attributes:
+        master: the master of that session.
     """
 
     @staticmethod
@@ -133,6 +141,7 @@ class EarlyJava:
         return None if any(word in text for word in _DECIDES_ITSELF) else EarlyJava(request)
 
     def __init__(self, request: SessionRequest) -> None:
+        self.master = request.master_url()
         self._request = request
         self._lock = threading.Lock()
         self._process: JavaProcess | None = None

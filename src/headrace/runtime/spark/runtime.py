@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import logging
 import pickle
 import re
 import uuid
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-logger = logging.getLogger(__name__)
 
 _STOPPED: tuple[type[Exception], ...] = (AttributeError, *SPARK_ERRORS)
 """What a context raises that has been stopped: PySpark lets go of its Java half."""
@@ -142,7 +139,7 @@ class SparkRuntime:
 
     def _ship(self, blob: JobBlob) -> ShippedJob:
         assert self._files is not None
-        content = pickle.dumps((blob.plan, blob.dependencies), protocol=5)
+        content = pickle.dumps((blob.plan, blob.dependencies, blob.logs), protocol=5)
         digest = hashlib.sha256(content + pickle.dumps(blob.storage, protocol=5)).hexdigest()
         if len(content) <= INLINE_JOB_BYTES:
             return ShippedJob(digest, blob.storage, blob.storage_options, content)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import shutil
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -17,6 +16,7 @@ from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from headrace.common.errors import ConfigurationError
+from headrace.common.logs import get_logger
 from headrace.runtime.spark.java_process import JavaProcess
 from headrace.runtime.spark.session_start import (
     GATEWAY_PORT,
@@ -31,6 +31,7 @@ from headrace.runtime.spark.settings import (
     EPOCH_QUERY_SETTINGS,
     SettingMismatch,
     SparkSetting,
+    master_of,
     runs_tasks_in_driver,
 )
 from headrace.runtime.spark.worker_daemon import start_early
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from headrace.runtime.spark.java_process import EarlyJava
     from headrace.runtime.spark.session_start import SessionStart
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _told: Final[set[tuple[str, SettingMismatch]]] = set()
 """What in which application users have been warned of."""
@@ -89,6 +90,7 @@ def acquire_session(
     *,
     uses_class_archive: bool = True,
     early: EarlyJava | None = None,
+    starting: Callable[[str], None] = lambda _: None,
 ) -> SessionHandle:
     """The session that is running, else a new one.
 
@@ -101,6 +103,7 @@ def acquire_session(
         python: the interpreter of the workers; Spark's own choice when left out.
         uses_class_archive: whether a local session's Java starts from an archive of its classes, and has one made.
         early: a Java that has been started for the session already, if it is this one.
+        starting: is told the master of a session that has to be started, before that takes its seconds.
 
     Raises:
         ConfigurationError: when ``settings`` are not settings of Spark or contradict ``master`` or ``python``, or the
@@ -110,7 +113,7 @@ def acquire_session(
     running = running_session()
     if running is None:
         request = SessionRequest(dict(with_interpreter(settings, python)), master, uses_class_archive)
-        return _start_session(request, early)
+        return _start_session(request, early, starting)
     if early:
         early.discard()
     if python is not None:
@@ -179,9 +182,11 @@ def _value_in(session: SparkSession, setting: SparkSetting) -> str:
         return setting.spark_default
 
 
-def _start_session(request: SessionRequest, early: EarlyJava | None) -> SessionHandle:
+def _start_session(request: SessionRequest, early: EarlyJava | None, starting: Callable[[str], None]) -> SessionHandle:
+    given = _given_to_spark(request.environment)
+    starting(master_of(request.settings, request.master, given))
     taken = early.take(request) if early else None
-    start, java = taken or (prepare(request, _given_to_spark(request.environment)), None)
+    start, java = taken or (prepare(request, given), None)
     if start.archive:
         atexit.register(start.archive.make_in_background)
     with _environment(start.variables):

@@ -22,6 +22,7 @@ from headrace.runtime.spark.master import check_master
 from headrace.runtime.spark.settings import (
     DEFAULT_JAVA_OPTIONS,
     is_local,
+    master_of,
     quiet_logging,
     read_spark_defaults,
     runs_tasks_in_driver,
@@ -67,6 +68,10 @@ class SessionRequest:
         settings = with_interpreter(configuration.spark_options(), configuration.get(options.PYTHON_EXECUTABLE))
         archive = configuration.get(options.SPARK_CLASS_ARCHIVE)
         return SessionRequest(dict(settings), configuration.get(options.SPARK_MASTER), archive)
+
+    def master_url(self) -> str:
+        """The master that such a session has, where no Java of ``spark-submit`` knows of another one."""
+        return master_of(self.settings, self.master, given_to_spark(self.environment))
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,12 +168,17 @@ def settings_of_own_session(
         ConfigurationError: when a key is not one of Spark's, or the master is given twice and differently.
     """
     _check(settings, master)
-    master = master or settings.get("spark.master") or given_to_spark.get("spark.master") or DEFAULT_MASTER
+    master = master_of(settings, master, given_to_spark)
     own = {setting.key: setting.value for setting in CHECKED_SETTINGS} | _OWN_SESSION
     if is_local(master):
         own |= _OWN_LOCAL_SESSION | _java_options({**given_to_spark, **settings})
     wishes = {key: value for key, value in own.items() if key not in given_to_spark}
     return wishes | dict(settings) | {"spark.master": master}
+
+
+def master_of(settings: Mapping[str, str], master: str | None, given_to_spark: Mapping[str, str]) -> str:
+    """The master of a session that headrace starts; arguments as of :func:`settings_of_own_session`."""
+    return master or settings.get("spark.master") or given_to_spark.get("spark.master") or DEFAULT_MASTER
 
 
 def _java_options(theirs: Mapping[str, str]) -> dict[str, str]:

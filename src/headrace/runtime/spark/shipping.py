@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import logging
 import re
 import secrets
 import struct
@@ -20,13 +19,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import InfrastructureError, JobExecutionError
+from headrace.common.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.storage.folder import Folder
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _ENTRY: Final = struct.Struct("<QQ16s")
 """Where a part begins, how long it is, and its digest; the file begins with one for each part."""

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark import SparkFiles, TaskContext
 
+from headrace.common.logs import LogFields, logging_from_now_on
 from headrace.exchange.envelope import MAX_CELL_BYTES, Envelope, from_record_batch, to_record_batch
 from headrace.operators.interruption import let_ctrl_c_end_the_process
 from headrace.runtime.spark.shipping import Parts, read_job
 from headrace.runtime.task.background import attempt
-from headrace.runtime.task.dependencies import enter
+from headrace.runtime.task.dependencies import enter, work_in
 from headrace.runtime.task.messages import EpochContext, JobBlob, shipped_in
 from headrace.runtime.task.runner import TaskRunner
 
@@ -67,7 +68,7 @@ class ShippedJob:
         digest: tells the job from all others.
         storage: where its state is, and what is shipped to its tasks.
         storage_options: how its sources and sinks reach object stores.
-        content: the pickled plan and dependencies, or the name of the shipped file in which they lie.
+        content: the pickled plan, dependencies and settings of logs, or the name of the shipped file in which they lie.
     """
 
     def __init__(self, digest: str, storage: Folder, storage_options: Mapping[str, str], content: bytes | str) -> None:
@@ -81,6 +82,7 @@ class ShippedJob:
         runner = _runners.get(self._digest)
         blob = self._load() if runner is None else runner.blob
         enter(blob.dependencies, SparkFiles.get)
+        work_in(SparkFiles.getRootDirectory() if blob.dependencies.archives else None)
         return blob
 
     def runner(self) -> TaskRunner:
@@ -90,9 +92,11 @@ class ShippedJob:
         if runner is None:
             pa.set_cpu_count(1)  # Spark gives a task one core
             let_ctrl_c_end_the_process()
+            blob.logs.apply()
             runner = TaskRunner(blob)
             _long_lived.expect_imports()
         _long_lived.freeze()
+        logging_from_now_on(LogFields(runner.job))
         _runners[self._digest] = runner
         while len(_runners) > _KEPT_RUNNERS:
             _runners.pop(next(iter(_runners))).close()
@@ -102,8 +106,8 @@ class ShippedJob:
         content = self._content
         if isinstance(content, str):
             content = read_job(shipped_in(self._storage), content)
-        plan, dependencies = pickle.loads(content)
-        return JobBlob(plan, self._storage, dependencies, self._storage_options)
+        plan, dependencies, logs = pickle.loads(content)
+        return JobBlob(plan, self._storage, dependencies, self._storage_options, logs)
 
 
 class SourceStage:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gc
 import importlib
-import logging
 import os
 import site
 import sys
@@ -17,6 +16,8 @@ import threading
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+
+from headrace.common.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _MODULE: Final = "spark.python.daemon.module"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import pickle
 import traceback
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import headrace.operators.window.merging  # noqa: F401 - tells compaction how runs of windows are merged
 from headrace.common.errors import EXITS, JobExecutionError, StateCorruptedError, StateError
+from headrace.common.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headrace.state.backend import CompactionOutcome, CompactionWork, StateBackend
     from headrace.storage.folder import Folder
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

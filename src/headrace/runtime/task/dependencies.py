@@ -1,6 +1,7 @@
-"""What a job brings along besides its plan: Python modules and archives. Every process that runs its tasks gets them.
+"""What a job brings along besides its plan: modules, archives, cached files. Every process of its tasks gets them.
 
-Modules travel as one archive, the *bundle*: a folder with a folder for each entry of the Python path.
+Modules travel as one archive, the *bundle*: a folder with a folder for each entry of the Python path. So do cached
+files: a folder for those to be executed, and one for the others.
 """
 
 from __future__ import annotations
@@ -13,13 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.common.archives import register_archives
+from headrace.common.archives import register_archives, register_cached_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ARCHIVE_FORMATS: Final = {".zip": "zip", ".jar": "zip", ".tar": "tar", ".tar.gz": "gztar", ".tgz": "gztar"}
 """The archives that Spark unpacks, by the end of their names, and what Python calls their formats."""
+
+
+EXECUTABLE: Final = "executable"
+PLAIN: Final = "plain"
+"""The two folders of cached files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +50,17 @@ class Dependencies:
     Attributes:
         bundle: its modules.
         archives: what the program added.
+        files: its cached files.
     """
 
     bundle: Archive | None = None
     archives: tuple[Archive, ...] = ()
+    files: Archive | None = None
 
     def all(self) -> Iterator[Archive]:
         """Everything that has to be shipped."""
         yield from self.archives
-        if self.bundle is not None:
-            yield self.bundle
+        yield from (bundle for bundle in (self.bundle, self.files) if bundle is not None)
 
 
 NOTHING: Final = Dependencies()
@@ -73,11 +80,35 @@ def enter(dependencies: Dependencies, folder_of: Callable[[str], str]) -> None:
         put_on_path(entries_of(folder_of(dependencies.bundle.name)))
     if dependencies.archives:
         register_archives({archive.name: Path(folder_of(archive.name)) for archive in dependencies.archives})
+    if dependencies.files is not None:
+        register_cached_files(_cached_in(Path(folder_of(dependencies.files.name))))
+
+
+def work_in(folder: str | None) -> None:
+    """Let relative paths begin in a folder; where they did at first, when it is None."""
+    if folder is None and not _home:
+        return
+    if not _home:
+        _home.append(os.getcwd())
+    os.chdir(_home[0])  # a folder may be relative
+    if folder is not None:
+        os.chdir(folder)
+
+
+_home: list[str] = []
+"""The working directory of the process before :func:`work_in` changed it."""
 
 
 def entries_of(bundle: str) -> list[str]:
     """The entries of the Python path in a bundle, in their order."""
     return [str(entry) for entry in sorted(Path(bundle).iterdir()) if entry.is_dir()]
+
+
+def _cached_in(bundle: Path) -> dict[str, Path]:
+    for path in (bundle / EXECUTABLE).glob("*"):
+        if not os.access(path, os.X_OK):  # neither zip files nor all that unpacks them know of it
+            path.chmod(path.stat().st_mode | 0o555)
+    return {path.name: path for kind in (EXECUTABLE, PLAIN) for path in (bundle / kind).glob("*")}
 
 
 def put_on_path(entries: list[str]) -> None:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headrace.exchange.merging import merged
-from headrace.operators.timestamps import TimestampsOperator
 from headrace.plan.forks import FORK, forks_of
 from headrace.runtime.task.outputs import ExchangeOutput
 
@@ -275,8 +274,8 @@ class _ForkWiring:
 
     def _log_of(self, node: int) -> WatermarkLog:
         """That of an operator that makes watermarks."""
-        operator, output = self.operators[node].operator, self.operators[node].output
-        assert isinstance(operator, TimestampsOperator)
+        timestamps, output = self.operators[node].timestamps, self.operators[node].output
+        assert timestamps is not None
         if output.log is None:
-            output.log = WatermarkLog(lambda: operator.watermark)
+            output.log = WatermarkLog(lambda: timestamps.watermark)
         return output.log

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.constants import MIN_WATERMARK
+from headrace.common.logs import UNCONFIGURED, LogSettings
 from headrace.runtime.task.dependencies import NOTHING
 
 if TYPE_CHECKING:
@@ -28,12 +29,14 @@ class JobBlob:
         storage: where its state is, and what is shipped to its tasks.
         dependencies: what its functions need besides.
         storage_options: how its sources and sinks reach object stores; not shown, since there are secrets among them.
+        logs: how the processes that tasks run in are to print logs.
     """
 
     plan: bytes
     storage: Folder
     dependencies: Dependencies = NOTHING
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    logs: LogSettings = UNCONFIGURED
 
     @property
     def state(self) -> Folder:

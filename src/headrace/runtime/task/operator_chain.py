@@ -7,7 +7,6 @@ function are not state.
 
 from __future__ import annotations
 
-import logging
 import pickle
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -16,12 +15,14 @@ from typing import TYPE_CHECKING
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import StateMigrationError
+from headrace.common.logs import get_logger
 from headrace.connectors.source import ReaderContext
 from headrace.exchange.channel import SummaryBook
 from headrace.exchange.sender import EdgeSender
 from headrace.graph.specs import SourceSpec
 from headrace.operators.base import EpochScope, OperatorContext
 from headrace.operators.sink import SinkOperator
+from headrace.operators.timestamps import TimestampsOperator
 from headrace.operators.user_code import calling_user_code
 from headrace.runtime.task.forks import wire_forks
 from headrace.runtime.task.messages import StateReport, TaskReport
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from headrace.runtime.task.messages import EpochContext, JobBlob, PartitionContext
     from headrace.state.backend import OperatorStates, TaskStates
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -107,6 +108,11 @@ class ChainedOperator(Chained):
 
     operator: Operator
     valve: WatermarkValve
+
+    @property
+    def timestamps(self) -> TimestampsOperator | None:
+        """The operator if it makes watermarks; others have that of their inputs."""
+        return self.operator if isinstance(self.operator, TimestampsOperator) else None
 
 
 class OperatorChain:
@@ -280,7 +286,7 @@ class OperatorChain:
             logger.warning("closing the functions of a task that was given up failed", exc_info=True)
 
     def _open_state(self, blob: JobBlob, start: PartitionContext) -> TaskStates:
-        return self.plan.state_backend.open(
+        return self.plan.settings.state_backend.open(
             blob.state,
             start.versions,
             self.stage.index,
@@ -328,5 +334,5 @@ class OperatorChain:
             max_parallelism=planned.max_parallelism,
             call_site=planned.node.call_site,
             state=state,
-            job_parameters=self.plan.parameters,
+            job_parameters=self.plan.settings.parameters,
         )

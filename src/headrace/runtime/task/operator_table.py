@@ -71,7 +71,7 @@ class OperatorMaker:
         return MapBatchesOperator(spec.function, planned.output_type)
 
     def _timestamps(self, planned: PlannedOperator, spec: specs.TimestampsSpec) -> Operator:
-        return TimestampsOperator(spec.strategy, is_batch=self._plan.is_batch)
+        return TimestampsOperator(spec.strategy, is_batch=self._plan.settings.is_batch)
 
     def _process(self, planned: PlannedOperator, spec: specs.ProcessSpec) -> Operator:
         return ProcessOperator(spec.function, planned.output_type, planned.side_types_read)
@@ -80,11 +80,13 @@ class OperatorMaker:
         return KeyedProcessOperator(spec.function, planned.output_type, planned.side_types_read)
 
     def _reduce(self, planned: PlannedOperator, spec: specs.RollingReduceSpec) -> Operator:
-        return RollingOperator(rolling_reduce(spec.function), planned.output_type, is_batch=self._plan.is_batch)
+        return RollingOperator(
+            rolling_reduce(spec.function), planned.output_type, is_batch=self._plan.settings.is_batch
+        )
 
     def _aggregate(self, planned: PlannedOperator, spec: specs.RollingAggregateSpec) -> Operator:
         fold = rolling_aggregate(spec.aggregation, spec.field, planned.output_type)
-        return RollingOperator(fold, planned.output_type, is_batch=self._plan.is_batch)
+        return RollingOperator(fold, planned.output_type, is_batch=self._plan.settings.is_batch)
 
     def _sink(self, planned: PlannedOperator, spec: specs.SinkSpec) -> Operator:
         context = WriterContext(

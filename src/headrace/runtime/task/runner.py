@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.garbage import gc_relaxed
+from headrace.common.logs import note_epoch
 from headrace.exchange.envelope import Envelope, Kind
 from headrace.runtime.task.chain_cache import ChainCache
 from headrace.runtime.task.failures import REPORTED, TaskFailure
@@ -29,13 +30,18 @@ class TaskRunner:
 
     Args:
         blob: the job.
+
+    Attributes:
+        blob: as above.
+        job: the job's name.
     """
 
     def __init__(self, blob: JobBlob) -> None:
         self.blob = blob
         plan: JobPlan = pickle.loads(blob.plan)
+        self.job = plan.name
         self._parallelism = [stage.parallelism for stage in plan.stages]
-        self._cache = ChainCache(blob, keeps=not plan.fresh_instances)
+        self._cache = ChainCache(blob, keeps=not plan.settings.fresh_instances)
 
     def run_source_task(self, subtask: int, context: EpochContext) -> Iterator[Envelope]:
         """One task of stage 0, which also hands its share of the later tasks what they start from.
@@ -106,6 +112,7 @@ class _Attempt:
     def open(self, partition: int, context: EpochContext) -> OperatorChain:
         """The chain that the work is done with."""
         self._partition, self._context = partition, context
+        note_epoch(context.epoch)
         self._chain = self._chains.take(self._stage, partition, context)
         return self._chain
 

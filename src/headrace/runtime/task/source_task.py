@@ -12,7 +12,6 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.errors import HeadraceError
 from headrace.common.row import Row
 from headrace.exchange.channel import ChannelStatus
-from headrace.operators.timestamps import TimestampsOperator
 from headrace.operators.user_code import user_error
 from headrace.runtime.task.messages import ChannelReport, SplitAssignment, TaskReport
 
@@ -128,7 +127,7 @@ class _SourcePath:
             inputs = {edge.id: self._reached[edge.source].output.watermark for edge in self._inputs(member)}
             start = min(inputs.values())
             member.valve.begin(inputs, start)
-            if isinstance(member.operator, TimestampsOperator):
+            if member.timestamps is not None:
                 start = assignment.starts.get(node, MIN_WATERMARK)
             member.operator.begin_channel(start)
             member.output.watermark = start
@@ -142,9 +141,8 @@ class _SourcePath:
             for sender in chained.senders:
                 sender.end_channel(chained.output.watermark, self._status(node, assignment))
         for node, member in self._members.items():
-            if isinstance(member.operator, TimestampsOperator):
-                operator = member.operator
-                yield ChannelReport(node, assignment.channel, operator.watermark, operator.saw_records)
+            if (timestamps := member.timestamps) is not None:
+                yield ChannelReport(node, assignment.channel, timestamps.watermark, timestamps.saw_records)
 
     def _status(self, node: int, assignment: SplitAssignment) -> ChannelStatus:
         if assignment.ends:
@@ -156,7 +154,7 @@ class _SourcePath:
         if node == self._source:
             return False
         member = self._members[node]
-        if isinstance(member.operator, TimestampsOperator):
+        if member.timestamps is not None:
             return node in assignment.idle
         return all(self._is_idle(edge.source, assignment) for edge in self._inputs(member))
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from headrace.exchange.channel import ChannelStatus, summaries_of
 from headrace.exchange.envelope import Kind
 from headrace.exchange.receiver import ExchangeReceiver
-from headrace.operators.timestamps import TimestampsOperator
 from headrace.runtime.task.messages import PartitionContext
 from headrace.runtime.task.watermark_valve import EXCHANGE
 
@@ -87,7 +86,7 @@ class StageTask:
         watermarks: dict[int, int] = {}
         for node, member in chain.members.items():
             reached, output = start.watermark_of(node), start.output_of(node)
-            watermarks[node] = output if isinstance(member.operator, TimestampsOperator) else reached
+            watermarks[node] = reached if member.timestamps is None else output
             member.valve.begin(self._inputs(member, reached), reached)
             member.output.watermark = output
             for sender in member.senders:
@@ -124,6 +123,6 @@ class StageTask:
             states.add(self._receivers[node].status)
         if states == {ChannelStatus.FINISHED}:
             return ChannelStatus.FINISHED
-        if ChannelStatus.ACTIVE in states or isinstance(member.operator, TimestampsOperator):
+        if ChannelStatus.ACTIVE in states or member.timestamps is not None:
             return ChannelStatus.ACTIVE
         return ChannelStatus.IDLE

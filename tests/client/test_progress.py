@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.cli.progress.job_progress import JobProgress, RateMeter
-from headrace.cli.progress.lines import first_line, last_line, progress_line
-from headrace.cli.progress.listener import LineListener, PanelListener, QuietListener, listener_for
-from headrace.cli.progress.panel import panel, trend
+from headrace.client.progress.job_progress import JobProgress, RateMeter
+from headrace.client.progress.lines import last_line, progress_line
+from headrace.client.progress.listener import LineListener, PanelListener, QuietListener, listener_for
+from headrace.client.progress.panel import panel
+from headrace.client.progress.wording import trend
 from headrace.common.constants import MIN_WATERMARK
 from headrace.jobmanager.progress import EpochStatistics, JobStart
 
@@ -73,14 +74,13 @@ def test_the_rate_is_an_average_over_the_last_seconds(clock: ManualClock) -> Non
 
 
 def test_the_first_line_says_afresh_or_from_where(job: JobProgress) -> None:
-    assert first_line(job) == "restored epoch 14 of job 'fraud [v2]' (job id ab12, generation 3)"
-    job.start = JobStart("fraud [v2]", "ab12")
-    assert first_line(job) == "job 'fraud [v2]' starts afresh (job id ab12)"
+    assert str(job.start) == "restored epoch 14 of job 'fraud [v2]' (job id ab12, generation 3)"
+    assert str(JobStart("fraud [v2]", "ab12")) == "job 'fraud [v2]' starts afresh (job id ab12)"
 
 
 def test_the_first_line_says_that_nothing_is_left(job: JobProgress) -> None:
-    job.start = replace(job.start, finished=True)
-    assert first_line(job).endswith("generation 3), which had come to its end: nothing is left to do")
+    start = replace(job.start, finished=True)
+    assert str(start).endswith("generation 3), which had come to its end: nothing is left to do")
 
 
 def test_what_a_job_goes_on_without_is_told(job: JobProgress) -> None:
@@ -164,7 +164,7 @@ def test_lines_come_every_few_seconds(console: Console, clock: ManualClock) -> N
     assert listener.last_epochs == {"j": 20}
 
 
-def test_quiet_says_beginning_end_and_trouble(console: Console, clock: ManualClock) -> None:
+def test_quiet_says_beginning_and_end_and_leaves_trouble_to_the_log(console: Console, clock: ManualClock) -> None:
     listener = QuietListener(console, clock)
     listener.job_started(JobStart("j", "id"))
     clock.now += 100
@@ -173,9 +173,24 @@ def test_quiet_says_beginning_end_and_trouble(console: Console, clock: ManualClo
     listener.job_ended(1, OSError("gone"))
     assert [line.split(":")[0] for line in printed(console).splitlines()] == [
         "job 'j' starts afresh (job id id)",
-        "j",
         "job 'j' failed at epoch 1",
     ]
+
+
+def test_what_a_user_waits_for_is_told_once(console: Console) -> None:
+    listener = QuietListener(console)
+    listener.starting("Spark, master local[2]")
+    listener.starting("Spark, master local[2]")
+    assert printed(console) == "starting Spark, master local[2] …\n"
+
+
+def test_an_idle_job_shows_what_its_newest_manifest_says(job: JobProgress, clock: ManualClock) -> None:
+    job.acknowledged(14, 0)  # restored, and nothing to read since
+    assert job.latest is None
+    job.completed(epoch(15, pending_commits=2))
+    job.acknowledged(16, 0)
+    assert progress_line(job).startswith("fraud [v2]: epoch 16, ")
+    assert "pending" not in progress_line(job)
 
 
 def test_a_job_that_never_started_says_nothing(console: Console) -> None:

@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-import sys
+import atexit
 import threading
 import time
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
-from rich.live import Live
 
-from headrace.cli.progress.job_progress import JobProgress
-from headrace.cli.progress.lines import first_line, last_line, progress_line
-from headrace.cli.progress.panel import panels
+from headrace.client.progress.job_progress import JobProgress
+from headrace.client.progress.lines import last_line, progress_line
+from headrace.client.progress.live_panel import LivePanel
+from headrace.client.progress.panel import panels
 from headrace.common.errors import OutputClosedError
+from headrace.jobmanager.progress import JobListener
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from rich.console import RenderableType
 
     from headrace.jobmanager.progress import EpochStatistics, JobStart
 
 LINE_SECONDS: Final = 5.0
 """How often a job says where it is, when it says so in lines."""
 
-_REFRESHES_PER_SECOND: Final = 4
 
-
-class ProgressListener:
+class ProgressListener(JobListener):
     """Keeps account of the jobs that run, says how they begin and end, and lets subclasses show more.
 
     A program may run several jobs at once. The listener is told by each job's own thread, so the thread says which job
@@ -50,13 +48,20 @@ class ProgressListener:
         self._clock = clock
         self._jobs: dict[int, JobProgress] = {}
         self._lock = threading.Lock()
+        self._starting = ""
+
+    def starting(self, what: str) -> None:
+        """A line about what the user waits for; once, whoever starts it."""
+        if what != self._starting:
+            self._starting = what
+            self.say(f"starting {what} …")
 
     def job_started(self, start: JobStart) -> None:
         """The first line: afresh, or from where."""
         job = JobProgress(start, self._clock)
         with self._lock:
             self._jobs[threading.get_ident()] = job
-        self.say(first_line(job))
+        self.say(str(start))
         self.started()
         self.on_start()
 
@@ -67,12 +72,17 @@ class ProgressListener:
             job.completed(statistics)
             self.advanced(job)
 
+    def commits_acknowledged(self, epoch: int, pending: int) -> None:
+        """Take the manifest into account."""
+        job = self._job()
+        if job is not None:
+            job.acknowledged(epoch, pending)
+
     def epoch_failed(self, epoch: int, error: BaseException, retry_in: float) -> None:
-        """Say that the epoch is run again."""
+        """Note that the epoch is run again; that it is, the log says."""
         job = self._job()
         if job is not None:
             job.failed(epoch, error, retry_in)
-            self.retried(job)
 
     def job_ended(self, epoch: int, error: BaseException | None) -> None:
         """The last line; nothing when the job never started."""
@@ -103,9 +113,6 @@ class ProgressListener:
     def advanced(self, job: JobProgress) -> None:
         """A job has completed an epoch."""
 
-    def retried(self, job: JobProgress) -> None:
-        """A job runs an epoch again."""
-
     def ended(self) -> None:
         """A job is over."""
 
@@ -115,13 +122,10 @@ class ProgressListener:
 
 
 class QuietListener(ProgressListener):
-    """Says how jobs begin and end, and what goes wrong; nothing in between."""
-
-    def retried(self, job: JobProgress) -> None:
-        self.say(f"{job.name}: {job.note}")
+    """Says how jobs begin and end; nothing in between."""
 
 
-class LineListener(QuietListener):
+class LineListener(ProgressListener):
     """One line every few seconds."""
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
@@ -140,22 +144,14 @@ class PanelListener(ProgressListener):
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(console, clock)
-        self._live: Live | None = None
+        self._live: LivePanel | None = None
         # Not the lock of the jobs: drawing asks for that one while rich holds its own
         self._live_lock = threading.Lock()
 
     def started(self) -> None:
         with self._live_lock:
             if self._live is None:
-                self._live = Live(
-                    console=self.console,
-                    get_renderable=self._draw,
-                    refresh_per_second=_REFRESHES_PER_SECOND,
-                    transient=True,
-                    # What goes into a file or a pipe must not pass through the terminal
-                    redirect_stdout=sys.stdout.isatty(),
-                )
-                self._live.start()
+                self._live = LivePanel(self.console, lambda: panels(self.jobs()))
 
     def ended(self) -> None:
         if not self.jobs():
@@ -165,10 +161,7 @@ class PanelListener(ProgressListener):
         with self._live_lock:
             live, self._live = self._live, None
         if live is not None:
-            live.stop()
-
-    def _draw(self) -> RenderableType:
-        return panels(self.jobs())
+            live.close()
 
 
 def listener_for(console: Console, *, progress: bool | None) -> ProgressListener:
@@ -182,3 +175,11 @@ def listener_for(console: Console, *, progress: bool | None) -> ProgressListener
         return QuietListener(console)
     redraws = console.is_terminal and not console.is_dumb_terminal
     return PanelListener(console) if redraws else LineListener(console)
+
+
+@cache
+def terminal_listener() -> ProgressListener:
+    """The one of this process, for programs that nobody has started with a listener of their own."""
+    listener = listener_for(Console(stderr=True), progress=None)
+    atexit.register(listener.close)  # a panel hides the cursor
+    return listener

@@ -4,21 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.cli.progress import wording
+from headrace.client.progress import wording
 from headrace.common.errors import JobCancelledError
 
 if TYPE_CHECKING:
-    from headrace.cli.progress.job_progress import JobProgress
-
-
-def first_line(job: JobProgress) -> str:
-    """Whether the job starts afresh or goes on."""
-    start = job.start
-    if start.restored_epoch is None:
-        return f"job {start.name!r} starts afresh (job id {start.job_id})"
-    had_ended = ", which had come to its end: nothing is left to do" if start.finished else ""
-    known = f"(job id {start.job_id}, generation {start.generation})"
-    return f"restored epoch {start.restored_epoch} of job {start.name!r} {known}{had_ended}"
+    from headrace.client.progress.job_progress import JobProgress
 
 
 def progress_line(job: JobProgress) -> str:

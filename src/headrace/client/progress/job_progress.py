@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from headrace.cli.progress import wording
+from headrace.client.progress import wording
 from headrace.connectors.file_system.tolerance import CORRUPT, MISSING
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from headrace.jobmanager.progress import EpochStatistics, JobStart
 
+RATE: Final = "records/s"
 LATE_COUNTER: Final = "numLateRecordsDropped"
 
 _RATE_SECONDS: Final = 10.0
@@ -116,6 +117,30 @@ class JobProgress:
         """How many files the job has gone on without over its life; empty when there are none."""
         return "" if self.latest is None else skipped_files(self.latest.counters)
 
+    @property
+    def standing(self) -> str:
+        """Where this run began, and how long ago."""
+        restored = self.start.restored_epoch
+        origin = "" if restored is None else f"restored epoch {restored}, "
+        return f"{origin}{wording.span(self.seconds)}"
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What displays show, by name; empty before the first epoch."""
+        latest = self.latest
+        if latest is None:
+            return {}
+        return {
+            "records": wording.number(self.records),
+            RATE: wording.number(self.meter.rate()),
+            "watermark": wording.watermark(latest.watermark),
+            "its lag": "-" if latest.watermark_lag is None else wording.behind(latest.watermark_lag),
+            "epoch": f"{latest.epoch} ({latest.seconds:.2f} s)",
+            "state": wording.size(latest.state_bytes),
+            "late, dropped": wording.number(self.late_records),
+            "pending commits": str(latest.pending_commits),
+        }
+
     def completed(self, statistics: EpochStatistics) -> None:
         """An epoch is complete."""
         self.epochs += 1
@@ -125,6 +150,11 @@ class JobProgress:
         self.meter.add(statistics.records)
         if statistics.seconds > 0:
             self.trend.append(statistics.records / statistics.seconds)
+
+    def acknowledged(self, epoch: int, pending: int) -> None:
+        """A manifest without an epoch says what has been committed."""
+        if self.latest is not None:
+            self.latest = replace(self.latest, epoch=epoch, pending_commits=pending)
 
     def failed(self, epoch: int, error: BaseException, retry_in: float) -> None:
         """An epoch failed and is run again."""

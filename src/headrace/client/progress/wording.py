@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_BARS: Final = "▁▂▃▄▅▆▇█"
 _BYTE_UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -71,3 +75,13 @@ def point_in_time(millis: int) -> str:
 def behind(lag: int) -> str:
     """``12.5 s behind``; event time may run ahead of the clock as well."""
     return f"{span(abs(lag) / 1000)} {'behind' if lag >= 0 else 'ahead'}"
+
+
+def trend(values: Iterable[float], width: int = 20) -> str:
+    """The last values as a row of bars, from nothing to the largest of them."""
+    shown = list(values)[-width:]
+    largest = max(shown, default=0.0)
+    if largest <= 0:
+        return ""
+    top = len(_BARS) - 1
+    return "".join(_BARS[round(value / largest * top)] for value in shown)

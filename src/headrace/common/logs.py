@@ -1,0 +1,175 @@
+"""Logging: loggers whose records say of which job and epoch they are, and how they are printed when that is asked for.
+
+Importing headrace configures nothing: no handler, no level. What a program or its test runner sets up holds, and where
+nothing is set up Python prints warnings and errors on the standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TextIO, TypeVar
+
+from headrace.common import options
+
+if TYPE_CHECKING:
+    from headrace.common.configuration import Configuration
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+FORMATS: Final = ("text", "json")
+
+_TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+_STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+"""What every record has; all else was given by who logged it."""
+
+
+@dataclass(slots=True)
+class LogFields:
+    """What records of headrace say beside their message; it changes while the job goes on.
+
+    Attributes:
+        job: the job's name; None where no job is at work.
+        job_id: its id; None until its checkpoint directory was looked into.
+        epoch: the epoch at work, or the last one; None before the first.
+    """
+
+    job: str | None = None
+    job_id: str | None = None
+    epoch: int | None = None
+
+
+_fields: ContextVar[LogFields | None] = ContextVar("headrace_log_fields", default=None)
+
+
+def _current() -> dict[str, Any]:
+    fields = _fields.get()
+    return asdict(LogFields() if fields is None else fields)
+
+
+class JobLogger(logging.LoggerAdapter[logging.Logger]):
+    """A logger whose records have the attributes of :class:`LogFields`; what is given as ``extra`` wins."""
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        """Add the fields to a record that is about to be made."""
+        kwargs["extra"] = _current() | (kwargs.get("extra") or {})
+        return msg, kwargs
+
+
+def get_logger(name: str) -> JobLogger:
+    """The logger of a module of headrace."""
+    return JobLogger(logging.getLogger(name))
+
+
+@contextmanager
+def logging_of(fields: LogFields) -> Iterator[None]:
+    """Inside, records of this thread have these fields, as they are when something is logged."""
+    token = _fields.set(fields)
+    try:
+        yield
+    finally:
+        _fields.reset(token)
+
+
+def logging_from_now_on(fields: LogFields) -> None:
+    """Records of this thread have these fields from now on: a process that runs tasks has come to another job."""
+    _fields.set(fields)
+
+
+def note_epoch(epoch: int) -> None:
+    """The job of this thread, if any, is at this epoch."""
+    fields = _fields.get()
+    if fields is not None:
+        fields.epoch = epoch
+
+
+def with_fields(function: Callable[P, R]) -> Callable[P, R]:
+    """The function for another thread, whose records then have the fields of this one."""
+    return partial(copy_context().run, function)
+
+
+class JsonFormatter(logging.Formatter):
+    """Makes a record a line of JSON: ``time`` (UTC), ``level``, ``logger``, ``message``, and what it was given beside.
+
+    What is logged where a job is at work, by its own functions too, has ``job``, ``job_id`` and ``epoch``; what is
+    unknown is left out. ``exception`` and ``stack`` are texts. It can be named in ``logging.config``:
+    ``{"()": "headrace.common.logs.JsonFormatter"}``.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        given = _current() | {key: value for key, value in vars(record).items() if key not in _STANDARD}
+        document: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+            **{key: value for key, value in given.items() if value is not None},
+        }
+        if record.exc_info:
+            document["exception"] = self.formatException(record.exc_info)
+        if record.stack_info:
+            document["stack"] = self.formatStack(record.stack_info)
+        return json.dumps(document, ensure_ascii=False, default=str)
+
+
+class _CurrentStderr(logging.StreamHandler[TextIO]):
+    """Writes to what is the standard error now: a panel that is redrawn in place puts another one there for a while."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> TextIO:  # type: ignore[override]
+        """The standard error."""
+        return sys.stderr
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """How logs are to be printed; nothing is done about it unless one of them is set.
+
+    Attributes:
+        level: the lowest level that is printed, ``INFO`` when left out.
+        format: one of :data:`FORMATS`, ``text`` when left out.
+    """
+
+    level: str | None = None
+    format: str | None = None
+
+    @staticmethod
+    def of(configuration: Configuration) -> LogSettings:
+        """Those of a configuration."""
+        return LogSettings(configuration.get(options.LOG_LEVEL), configuration.get(options.LOG_FORMAT))
+
+    def apply(self) -> bool:
+        """Have the root logger print to the standard error, as ``logging.basicConfig`` does.
+
+        Returns:
+            False when it prints already, as others want it, so that the settings have no effect.
+        """
+        if self.level is None and self.format is None:
+            return True
+        root = logging.getLogger()
+        if root.handlers:
+            return any(isinstance(handler, _CurrentStderr) for handler in root.handlers)
+        handler = _CurrentStderr()
+        handler.setFormatter(JsonFormatter() if self.format == "json" else logging.Formatter(_TEXT))
+        root.addHandler(handler)
+        root.setLevel(self.level or logging.INFO)
+        # It tells every call into Java, and every connection that it closes
+        logging.getLogger("py4j").setLevel(logging.WARNING)
+        return True
+
+
+UNCONFIGURED: Final = LogSettings()
+"""Nothing is done."""

@@ -1,0 +1,112 @@
+"""Whoever follows a tutorial or another guide from top to bottom sees what the page shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.documents import DOCS
+from tests.docs.guides import Reader, blocks, commands, matches
+
+GUIDES = sorted([*DOCS.glob("tutorials/*.md"), *DOCS.glob("how-to/*.md"), *DOCS.glob("coming-from-*.md")])
+
+
+def _needs_spark(page: Path) -> bool:
+    return any("import SparkSession" in block.text for block in blocks(page))
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, id=page.stem, marks=[pytest.mark.integration] * _needs_spark(page)) for page in GUIDES],
+)
+def test_a_page_is_as_it_says(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert Reader(page, tmp_path).follow() > 0
+
+
+# --- the reader sees mistakes ----------------------------------------------------------------------------------------
+
+
+def follow(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    page = folder / "page.md"
+    page.write_text(text)
+    monkeypatch.chdir(folder)
+    return Reader(page, folder).follow()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```python\nprint(1)\n```\n\n```text\n2\n```\n",
+        "```python\nprint(1)\n```\n",
+        "```console\n$ echo 1\n2\n```\n",
+        "```console\n$ echo 1\n1\n$ echo 2\n1\n```\n",
+        "- a list\n\n  ```console\n  $ false && true\n  1\n  ```\n",
+        '```text title="a"\n1\n```\n\n```diff title="a"\n- 2\n+ 3\n```\n',
+    ],
+)
+def test_another_output_is_found(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(AssertionError, match=r"page\.md, line \d"):
+        follow(text, tmp_path, monkeypatch)
+
+
+def test_files_sessions_and_commands_belong_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = """
+1. Two parts of a file:
+
+    ```python title="numbers_of_a_page.py"
+    FIRST = 1
+    ```
+
+    ```python title="numbers_of_a_page.py"
+    SECOND = 2
+    ```
+
+```diff title="numbers_of_a_page.py"
+  FIRST = 1
+- SECOND = 2
++ SECOND = 3
+```
+
+```python
+from numbers_of_a_page import FIRST, SECOND
+```
+
+```python
+print(FIRST, SECOND)
+```
+
+```text
+1 3
+```
+
+```console
+$ python -c \\
+    "from numbers_of_a_page import *; print(SECOND)"
+3
+$ ls
+numbers_of_a_page.py
+...
+page.md
+```
+
+```bash
+false
+```
+"""
+    assert follow(page, tmp_path, monkeypatch) == 6
+
+
+def test_dots_stand_for_anything() -> None:
+    assert matches("a 1 b\nc  \nd\n", "a ... b\n...\nd")
+    assert not matches("a 1 b\nc\nd\n", "a ... b\nd")
+    assert not matches("a\nb", "a")
+
+
+def test_blocks_and_commands_are_found_where_they_are(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# Page\n\n```console\n$ a\n1\n\n2\n$ b\n```\n\n```toml\n```\n")
+    first, second = blocks(page)
+    assert (first.line, second.language, second.text) == (4, "toml", "")
+    assert commands(first) == [("a", "1\n\n2\n"), ("b", "")]

@@ -1,0 +1,159 @@
+"""Notebooks as users have them, executed by a kernel: without Spark, with a session of theirs, with headrace's."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.notebooks.notebook import Executed
+
+pytestmark = pytest.mark.integration
+
+
+def without_errors(notebook: Executed, cells: int) -> None:
+    assert [notebook.traceback(cell) for cell in range(cells)] == [""] * cells
+
+
+BEGIN = """
+    import os, tempfile, time
+    from headrace.common import Configuration
+    from headrace.datastream import StreamExecutionEnvironment
+
+    def environment(more={}):
+        settings = {"headrace.runtime": "local", "parallelism.default": "1", **more}
+        return StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+
+    gate = os.path.join(tempfile.mkdtemp(), "open")
+
+    def passed(value):
+        while not os.path.exists(gate):
+            time.sleep(0.05)
+        return True
+
+    def slow(value):
+        time.sleep(0.7)
+        return True
+"""
+
+
+@pytest.fixture(scope="module")
+def local() -> Executed:
+    return Executed(
+        BEGIN,
+        # 1: a stream, 2: its environment, 3: a job and its result
+        """
+        env = environment()
+        pairs = env.from_collection([("a", 1), ("b", 2)]).name("pairs")
+        pairs
+        """,
+        "pairs.print(); env",
+        "env.execute('pairs')",
+        # 4: a job that takes so long that it is seen to go on
+        """
+        env = environment({"headrace.epoch.max-records": "1"})
+        env.from_sequence(1, 3).filter(slow).print()
+        env.execute("slow")
+        """,
+        # 5: a function that fails, 6: a job that nobody wants to watch
+        """
+        env.from_collection([0]).map(lambda x: 1 / x).print()
+        env.execute("failing")
+        """,
+        """
+        env = environment({"headrace.progress": "false"})
+        env.from_sequence(1, 2).print()
+        env.execute("quiet").get_net_runtime() >= 0
+        """,
+        # 7: a job that runs beside the cells, 8: another cell, 9: the end of that job
+        """
+        env = environment()
+        env.from_sequence(1, 1).filter(passed).print()
+        client = env.execute_async("beside")
+        """,
+        "print('meanwhile'); client",
+        "open(gate, 'w').close(); client.get_job_execution_result().result()",
+    )
+
+
+def test_a_stream_and_its_environment_are_drawn(local: Executed) -> None:
+    assert "<strong>DataStreamSource</strong>" in local.value(1)
+    assert "<svg" in local.value(1)
+    assert ">pairs</text>" in local.value(1)
+    assert "Print to Std. Out</text>" in local.value(2)
+
+
+def test_a_job_shows_its_records_its_result_and_one_line(local: Executed) -> None:
+    assert local.stream(3) == "('a', 1)\n('b', 2)\n"
+    assert "<strong>JobExecutionResult</strong>" in local.value(3)
+    (line,) = local.shown(3)
+    assert "job &#x27;pairs&#x27; ended at epoch 1: 2 records" in line
+
+
+def test_progress_is_redrawn_in_place(local: Executed) -> None:
+    live = [html for html in local.updates if "<strong>slow" in html]
+    assert live
+    assert "records/s" in live[-1]
+    (line,) = local.shown(4)
+    assert "job &#x27;slow&#x27; ended" in line
+    assert local.updates.index(line) > local.updates.index(live[-1])
+
+
+def test_a_failing_function_is_one_message(local: Executed) -> None:
+    shown = local.traceback(5)
+    assert "ZeroDivisionError" in shown
+    assert "UserFunctionError" in shown
+    assert "src/headrace" not in shown
+    assert "job &#x27;failing&#x27; failed" in local.shown(5)[0]
+
+
+def test_progress_can_be_turned_off(local: Executed) -> None:
+    assert local.stream(6) == "1\n2\n"
+    assert local.shown(6) == []
+
+
+def test_a_job_beside_the_cells_is_shown_where_it_was_started(local: Executed) -> None:
+    assert local.stream(8) == "meanwhile\n"
+    assert local.shown(8) == []
+    assert "<td" in local.value(8)
+    assert "RUNNING" in local.value(8)
+    assert "job &#x27;beside&#x27; ended" in local.shown(7)[0]
+    assert "<strong>JobExecutionResult</strong>" in local.value(9)
+
+
+SPARK_BEGIN = """
+    from headrace.common import Configuration
+    from headrace.datastream import StreamExecutionEnvironment
+    env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+"""
+
+
+def test_a_session_that_is_there_is_used_warned_of_once_and_left_alone() -> None:
+    notebook = Executed(
+        """
+        from pyspark.sql import SparkSession
+        spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+        """,
+        SPARK_BEGIN,
+        "env.from_sequence(1, 3).print(); env.execute('first')",
+        "env.from_sequence(4, 5).print(); env.execute('second')",
+        "assert SparkSession.active() is spark; print(spark.range(3).count())",
+    )
+    without_errors(notebook, 5)
+    assert (notebook.stream(2), notebook.stream(3), notebook.stream(4)) == ("1\n2\n3\n", "4\n5\n", "3\n")
+    assert "job &#x27;second&#x27; ended" in notebook.shown(3)[0]
+    assert "should be" in notebook.stream(2, "stderr")
+    assert "should be" not in notebook.stream(3, "stderr")
+
+
+def test_a_session_is_started_where_there_is_none_and_serves_all_jobs() -> None:
+    notebook = Executed(
+        SPARK_BEGIN,
+        "env.from_sequence(1, 3).print(); env.execute('first')",
+        "list(env.from_sequence(4, 5).execute_and_collect('second', limit=5))",
+        "from pyspark.sql import SparkSession; print(SparkSession.active().range(3).count())",
+    )
+    without_errors(notebook, 4)
+    assert notebook.stream(1) == "1\n2\n3\n"
+    assert [html for html in notebook.updates if "starting Spark, master local" in html]
+    assert "job &#x27;first&#x27; ended" in notebook.shown(1)[0]
+    assert notebook.stream(3) == "3\n"
+    assert "should be" not in notebook.stream(1, "stderr") + notebook.stream(2, "stderr")

@@ -1,0 +1,120 @@
+"""PyFlink's own examples, with no line changed but their imports, print what they print there."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headrace.cli.script import run_script
+from headrace.client.defaults import submission_defaults
+
+PROGRAMS = Path(__file__).parent / "programs"
+
+Run = Callable[..., list[str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a program on the local runtime; gives the lines that it prints, without the numbers of subtasks."""
+
+    def run(name: str, *arguments: object) -> list[str]:
+        with submission_defaults({"headrace.runtime": "local"}):
+            run_script(PROGRAMS / f"{name}.py", list(map(str, arguments)))
+        return [re.sub(r"^\d+> ", "", line) for line in capsys.readouterr().out.splitlines()]
+
+    return run
+
+
+def test_basic_operations(run: Run) -> None:
+    mapped = [
+        """(1, '{"name": "Flink", "tel": 124, "addr": {"country": "Germany", "city": "Berlin"}}')""",
+        """(2, '{"name": "hello", "tel": 136, "addr": {"country": "China", "city": "Shanghai"}}')""",
+        """(3, '{"name": "world", "tel": 125, "addr": {"country": "USA", "city": "NewYork"}}')""",
+        """(4, '{"name": "PyFlink", "tel": 33, "addr": {"country": "China", "city": "Hangzhou"}}')""",
+    ]
+    sums = ["('Germany', 123)", "('China', 135)", "('USA', 124)", "('China', 167)"]
+    assert run("basic_operations") == [*mapped, mapped[0], *sums]
+
+
+def test_process_json_data(run: Run) -> None:
+    assert sorted(run("process_json_data")) == [
+        "(2, {'name': 'hello', 'tel': 136, 'addr': {'country': 'China', 'city': 'Shanghai'}})",
+        "(4, {'name': 'PyFlink', 'tel': 33, 'addr': {'country': 'China', 'city': 'Hangzhou'}})",
+    ]
+
+
+def test_state_access(run: Run) -> None:
+    assert _sums(run("state_access")) == {
+        "Alice": [110.1, 130.1, 143.2, 163.3],
+        "Bob": [30.2, 83.3, 86.4, 102.5],
+    }
+
+
+def test_event_time_timer(run: Run) -> None:
+    """PyFlink shows the last sum each time: its watermark does not move before all records are read."""
+    assert _sums(run("event_time_timer")) == {
+        "Alice": [143.2, 163.3, 163.3, 163.3],
+        "Bob": [102.5, 102.5, 102.5, 102.5],
+    }
+
+
+def test_word_count(run: Run) -> None:
+    lines = runpy.run_path(str(PROGRAMS / "word_count.py"))["word_count_data"]
+    words = Counter(word for line in lines for word in line.split())
+    first, second, third, *counts = run("word_count")
+    assert [first, second, third] == [
+        "Executing word_count example with default input data set.",
+        "Use --input to specify file input.",
+        "Printing result to stdout. Use --output to specify output path.",
+    ]
+    assert sorted(counts) == sorted(f"({word},{count})" for word, count in words.items())
+
+
+def test_word_count_of_files(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("to be or\nnot to be\n")
+    assert run("word_count", "--input", tmp_path / "in.txt", "--output", tmp_path / "out") == []
+    (file,) = (tmp_path / "out").glob("*/prefix*.ext")
+    assert sorted(file.read_text().splitlines()) == ["(be,2)", "(not,1)", "(or,1)", "(to,2)"]
+
+
+@pytest.mark.parametrize(
+    ("name", "windows"),
+    [
+        ("tumbling_time_window", ["(hi,0,5,4)", "(hi,5,10,3)", "(hi,15,20,1)"]),
+        (
+            "sliding_time_window",
+            [
+                *("(hi,-2,3,2)", "(hi,0,5,4)", "(hi,2,7,4)", "(hi,4,9,3)", "(hi,6,11,2)", "(hi,8,13,2)"),
+                *("(hi,12,17,1)", "(hi,14,19,1)"),
+            ],
+        ),
+    ],
+)
+def test_windows(run: Run, tmp_path: Path, name: str, windows: list[str]) -> None:
+    assert run(name) == ["Printing result to stdout. Use --output to specify output path.", *windows]
+    assert run(name, "--output", tmp_path / "out") == []
+    (file,) = (tmp_path / "out").glob("*/prefix*.ext")
+    assert file.read_text().splitlines() == windows
+
+
+def test_only_the_imports_were_changed() -> None:
+    for program in PROGRAMS.glob("*.py"):
+        text = program.read_text()
+        assert text.startswith("####")
+        assert f"/{program.name}. Changed: the imports name headrace." in text
+        assert text.count("headrace") == len(re.findall("(?m)^from headrace", text)) + 1
+        assert not re.search(r"(?m)^(from|import) pyflink", text)
+
+
+def _sums(lines: list[str]) -> dict[str, list[float]]:
+    """What each name has got to, in tenths: sums of single precision are not exact."""
+    found: dict[str, list[float]] = {}
+    for line in lines:
+        name, value = re.fullmatch(r"\('(\w+)', ([\d.]+)\)", line).groups()  # type: ignore[union-attr]
+        found.setdefault(name, []).append(round(float(value), 1))
+    return found

@@ -1,0 +1,184 @@
+"""PyFlink's own examples and tests of streams: which of them hold here, shown by which test, and what the others need.
+
+The names of the tests are those in ``pyflink/datastream/tests``; tests of what Flink 2 has removed are left out. What
+is asked there through Java (``JStreamGraph``) is asked here of the plan.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+STREAMS: Final = "tests/pyflink/test_streams.py::"
+EXAMPLES: Final = "tests/pyflink/test_examples.py::"
+KEPT: Final = "tests/datastream/test_settings_without_effect.py::test_a_setting_is_kept_with_a_warning"
+ENVIRONMENT: Final = "tests/datastream/test_environment.py::"
+SHIPPED: Final = "tests/client/test_dependencies.py::"
+
+
+def _each(names: str, what: str) -> dict[str, str]:
+    return dict.fromkeys(names.split(), what)
+
+
+HOLDS: Final[dict[str, dict[str, str]]] = {
+    "examples": {
+        "basic_operations": EXAMPLES + "test_basic_operations",
+        "process_json_data": EXAMPLES + "test_process_json_data",
+        "state_access": EXAMPLES + "test_state_access",
+        "word_count": EXAMPLES + "test_word_count",
+        **_each("tumbling_time_window sliding_time_window", EXAMPLES + "test_windows"),
+    },
+    "test_data_stream": {
+        "test_basic_operations": STREAMS + "test_functions_of_classes_and_lambdas_in_a_chain",
+        "test_data_with_custom_class": STREAMS + "test_objects_of_any_class_between_functions",
+        "test_collection_type_info": STREAMS + "test_collections_and_times_in_a_row",
+        "test_process_function": STREAMS + "test_a_process_function_sees_timestamps",
+        "test_keyed_process_function_with_state": STREAMS + "test_three_kinds_of_state",
+        **_each("test_reducing_state test_aggregating_state", STREAMS + "test_reducing_and_aggregating_state"),
+        **_each(
+            "test_keyed_map test_keyed_flat_map test_keyed_filter",
+            STREAMS + "test_state_in_functions_of_keyed_streams",
+        ),
+        "test_reduce_with_state": STREAMS + "test_state_in_a_reduce_function",
+        **_each(
+            "test_process_side_output test_process_multiple_side_output test_side_output_stream_execute_and_collect "
+            "test_side_output_chained_with_upstream_operator",
+            STREAMS + "test_side_outputs",
+        ),
+        "test_keyed_process_side_output": STREAMS + "test_a_keyed_side_output",
+        "test_side_output_tag_reusing": STREAMS + "test_one_tag_for_two_operators",
+        "test_keyed_sum": STREAMS + "test_a_chain_of_sums",
+        "test_multi_key_by": STREAMS + "test_a_stream_is_keyed_again",
+        "test_keyed_stream_partitioning": STREAMS + "test_a_keyed_stream_has_no_name_and_is_not_spread",
+        **_each(
+            "test_data_stream_name test_set_parallelism test_set_max_parallelism",
+            STREAMS + "test_names_and_parallelism_in_the_plan",
+        ),
+        **_each("test_union test_keyed_stream_union", STREAMS + "test_unions_in_the_plan"),
+        "test_slot_sharing_group": "tests/datastream/test_settings_without_effect.py"
+        "::test_slot_sharing_groups_are_declarations",
+    },
+    "test_window": {
+        **_each(
+            "test_event_time_tumbling_window test_event_time_sliding_window", STREAMS + "test_windows_of_event_time"
+        ),
+        "test_chained_window": STREAMS + "test_windows_by_a_tuple_and_a_function_behind_them",
+        "test_side_output_late_data": STREAMS + "test_late_records_of_windows",
+    },
+    "test_stream_execution_environment": {
+        **_each(
+            "test_get_config test_get_set_parallelism test_get_set_max_parallelism", ENVIRONMENT + "test_parallelism"
+        ),
+        "test_set_runtime_mode": ENVIRONMENT + "test_runtime_mode",
+        **_each("test_get_set_buffer_timeout test_operation_chaining test_enable_changelog_state_backend", KEPT),
+        "test_get_set_default_local_parallelism": "tests/datastream/test_settings_without_effect.py"
+        "::test_local_parallelism",
+        **_each(
+            "test_get_checkpoint_config test_get_set_checkpoint_interval test_get_set_checkpointing_mode",
+            ENVIRONMENT + "test_checkpoints",
+        ),
+        "test_configure": ENVIRONMENT + "test_configuration_is_copied_both_ways",
+        "test_from_collection_without_data_types": STREAMS + "test_all_kinds_of_values",
+        "test_execute_async": "tests/client/test_job_ids.py::test_it_is_the_same_before_the_job_looks_for_checkpoints",
+        "test_register_slot_sharing_group": "tests/datastream/test_settings_without_effect.py"
+        "::test_slot_sharing_groups_are_declarations",
+        "test_generate_stream_graph_with_dependencies": STREAMS + "test_names_and_parallelism_in_the_plan",
+        "test_add_python_archive": STREAMS + "test_an_archive_by_its_relative_path",
+        "test_register_cached_file": SHIPPED + "test_functions_find_cached_files",
+        **_each(
+            "test_set_requirements_with_cached_directory test_set_requirements_without_cached_directory",
+            SHIPPED + "test_functions_import_what_was_added",
+        ),
+    },
+    "test_check_point_config": {
+        **_each(
+            "test_is_checkpointing_enabled test_get_set_checkpointing_mode test_get_set_checkpoint_interval "
+            "test_get_set_checkpoint_timeout",
+            ENVIRONMENT + "test_checkpoints",
+        ),
+        **_each(
+            "test_get_set_min_pause_between_checkpoints test_get_set_max_concurrent_checkpoints "
+            "test_get_set_fail_on_checkpointing_errors test_get_set_externalized_checkpoints_cleanup "
+            "test_is_unaligned_checkpointing_enabled",
+            KEPT,
+        ),
+    },
+}
+"""By file of PyFlink: its tests or examples, and the test that shows the same here."""
+
+NEEDS: Final[dict[str, dict[str, str]]] = {
+    "examples": {
+        "streaming_word_count": "table",
+        "remote_model_inference": "datastream.async_data_stream",
+        "tumbling_count_window": "KeyedStream.count_window",
+        "session_with_gap_window": "datastream.window.EventTimeSessionWindows",
+        "session_with_dynamic_gap_window": "datastream.window.SessionWindowTimeGapExtractor",
+        **_each(
+            "kafka_avro_format kafka_bytearray_format kafka_csv_format kafka_json_format "
+            "kafka_row_field_extractor_example",
+            "datastream.connectors.kafka",
+        ),
+        "elasticsearch": "datastream.connectors.elasticsearch",
+        "pulsar": "datastream.connectors.pulsar",
+    },
+    "test_data_stream": {
+        **_each(
+            "test_basic_co_operations test_basic_co_operations_with_output_type test_keyed_co_process "
+            "test_keyed_co_map test_keyed_co_flat_map test_co_process_side_output test_keyed_co_process_side_output",
+            "DataStream.connect",
+        ),
+        **_each(
+            "test_co_broadcast_process test_keyed_co_broadcast_process test_co_broadcast_side_output "
+            "test_keyed_co_broadcast_side_output test_broadcast",
+            "DataStream.broadcast",
+        ),
+        "test_partition_custom": "DataStream.partition_custom",
+        "test_metrics": "RuntimeContext.get_metrics_group",
+        "test_force_non_parallel": "DataStream.force_non_parallel",
+        "test_rebalance": "DataStream.rebalance",
+        "test_rescale": "DataStream.rescale",
+        "test_shuffle": "DataStream.shuffle",
+    },
+    "test_window": {
+        "test_count_tumbling_window": "KeyedStream.count_window",
+        "test_count_sliding_window": "datastream.window.CountSlidingWindowAssigner",
+        **_each(
+            "test_event_time_session_window test_session_window_late_merge test_window_reduce_passthrough "
+            "test_window_reduce_process test_window_aggregate_passthrough test_window_aggregate_accumulator_type "
+            "test_window_aggregate_process test_event_time_session_window_with_purging_trigger",
+            "datastream.window.EventTimeSessionWindows",
+        ),
+        "test_event_time_dynamic_gap_session_window": "datastream.window.SessionWindowTimeGapExtractor",
+        "test_global_window_with_purging_trigger": "datastream.window.GlobalWindows",
+        **_each(
+            "test_event_time_tumbling_window_all test_window_all_reduce test_window_all_reduce_process "
+            "test_window_all_aggregate test_window_all_aggregate_process",
+            "DataStream.window_all",
+        ),
+    },
+    "test_stream_execution_environment": {
+        **_each("test_execute test_add_python_file test_add_python_file_2", "table"),
+        **_each("test_add_custom_source", "StreamExecutionEnvironment.add_source"),
+        "test_add_jars": "datastream.connectors.FlinkKafkaConsumer",
+        "test_add_classpaths": "StreamExecutionEnvironment.add_classpaths",
+    },
+    "test_async_function": _each("all", "datastream.async_data_stream"),
+    "test_async_batch_function": _each("all", "datastream.async_data_stream"),
+}
+"""Likewise: the name of PyFlink that they need and that is missing here."""
+
+DIFFERS: Final[dict[str, dict[str, str]]] = {
+    "examples": {"event_time_timer": "P-01"},
+    "test_data_stream": {
+        "test_keyed_min_by_and_max": "P-02",
+        "test_execute_and_collect": "P-03",
+        "test_project": "P-04",
+        "test_chaining_strategy": "P-05",
+        "test_function_with_error": "P-06",
+    },
+    "test_stream_execution_environment": {
+        "test_from_collection_with_data_types": "P-07",
+        "test_set_stream_env": "P-08",
+        "test_get_state_backend": "P-09",
+    },
+}
+"""Likewise: the row in ``docs/flink-compatibility.md`` that says what is different, and which test shows it."""
