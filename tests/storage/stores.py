@@ -37,8 +37,10 @@ def on(*names: str, slow: Collection[str] = ()) -> Any:
         names: the names of their fixtures.
         slow: on which of them it is slow; HDFS always is.
     """
-    stores = [
-        pytest.param(name, marks=[*_MARKS[name], *([pytest.mark.slow] if name in slow else [])])
-        for name in names or _MARKS
-    ]
+    stores = [case(name, is_slow=name in slow) for name in names or _MARKS]
     return pytest.mark.parametrize("store", stores, indirect=True)
+
+
+def case(store: str, *values: object, is_slow: bool = False) -> Any:
+    """The parameters of a test on a store, and their marks."""
+    return pytest.param(store, *values, marks=[*_MARKS[store], *([pytest.mark.slow] if is_slow else [])])

@@ -17,8 +17,9 @@ from headrace.storage import hdfs_connection
 from headrace.storage.fetched_files import WrittenFiles
 from tests.reliability.support import small_jobs
 from tests.reliability.support.small_jobs import CrashError, WatchedSink
+from tests.storage.hdfs_cluster import HdfsCluster
 from tests.storage.remote_job import CSV, PATIENCE, RemoteJob, wait_until
-from tests.storage.stores import Store, on
+from tests.storage.stores import Store, case, on
 from tests.storage.tcp_proxy import Fault, TcpProxy
 
 
@@ -187,27 +188,26 @@ def hdfs_requests(path: str) -> list[Request]:
 
 
 def cases() -> Iterator[object]:
-    marks = [pytest.mark.integration, pytest.mark.slow]
     for path in PLACES[:4]:
-        yield pytest.param("azure", blob_requests(path), Fault.LOST, marks=marks, id=f"azure-{path}")
+        yield case("azure", path, Fault.LOST, is_slow=True)
     for path, fault in itertools.product(PLACES, Fault):
-        yield pytest.param("hdfs", hdfs_requests(path), fault, marks=marks, id=f"hdfs-{path}-{fault.name}")
+        yield case("hdfs", path, fault)
 
 
-@pytest.mark.parametrize(("store", "requests", "fault"), list(cases()), indirect=["store"])
+@pytest.mark.parametrize(("store", "path", "fault"), list(cases()), indirect=["store"])
 @pytest.mark.usefixtures("_read_back")
 def test_requests_that_go_wrong(
     store: Store,
     proxy: TcpProxy,
     tmp_path: Path,
-    requests: list[Request],
+    path: str,
     fault: Fault,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """S3 has a test of its own, with more that a server may answer."""
     monkeypatch.setattr(hdfs_connection, "DEADLINE_SECONDS", 1.0)
     made = RemoteJob(*store.through(proxy.port, f"{store.new_place()}/job"), tmp_path)
-    for wrong in requests:
+    for wrong in hdfs_requests(path) if isinstance(store, HdfsCluster) else blob_requests(path):
         with proxy.failing(fault, wrong.method, wrong.path) as struck:
             failures = made.run_at_last(wrong.stop_after)
         assert struck == [1] or not wrong.is_sent

@@ -14,7 +14,7 @@ from headrace.storage.output import OutputTree
 from tests.reliability.support.file_sinks import KINDS, Kind
 from tests.reliability.support.small_jobs import CrashError
 from tests.storage.remote_output import RemoteOutput
-from tests.storage.stores import Store, on
+from tests.storage.stores import Store, case, on
 
 ROLLED = next(kind for kind in KINDS if kind.name == "csv-rolled-by-size")
 AT_ONCE = next(kind for kind in KINDS if kind.name == "text-a-file-an-epoch")
@@ -81,9 +81,16 @@ def die_between(nth: int, patched: pytest.MonkeyPatch) -> None:
     patched.setattr(HdfsOutput, "show", dying_show)
 
 
-@on(slow=["azure"])
 @pytest.mark.parametrize("kind", [ROLLED, AT_ONCE], ids=str)
-@pytest.mark.parametrize("nth", range(1, 6))
+@pytest.mark.parametrize(
+    ("store", "nth"),
+    [
+        *(case("s3", nth) for nth in range(1, 6)),
+        *(case("azure", nth, is_slow=True) for nth in range(1, 6)),
+        *(case("hdfs", nth) for nth in range(1, 5)),  # there are fewer renames than removals
+    ],
+    indirect=["store"],
+)
 def test_a_crash_in_the_middle_of_showing(
     output: RemoteOutput, kind: Kind, nth: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
