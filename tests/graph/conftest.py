@@ -12,7 +12,8 @@ from headrace.common.time import Duration, Time
 from headrace.common.typeinfo import Types
 from headrace.connectors.print_sink import PrintSink
 from headrace.graph import specs
-from headrace.graph.nodes import Edge, KeySelection
+from headrace.graph.keys import KeySelection
+from headrace.graph.nodes import Edge
 from headrace.graph.partitioning import HASH
 from headrace.graph.specs import InputKind, PassingSpec
 from headrace.graph.stream_graph import StreamGraph

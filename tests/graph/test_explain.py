@@ -11,7 +11,8 @@ from headrace.connectors.print_sink import PrintSink
 from headrace.graph import specs
 from headrace.graph.diagram_mermaid import draw_mermaid
 from headrace.graph.diagram_text import draw_text
-from headrace.graph.nodes import Edge, KeySelection
+from headrace.graph.keys import KeySelection
+from headrace.graph.nodes import Edge
 from headrace.graph.partitioning import HASH
 from headrace.graph.stream_graph import StreamGraph
 from headrace.plan.explain import plan_diagram, plan_document

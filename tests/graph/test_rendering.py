@@ -12,7 +12,8 @@ from headrace.graph.diagram import graph_diagram
 from headrace.graph.diagram_mermaid import draw_mermaid, escape
 from headrace.graph.diagram_text import draw_text
 from headrace.graph.execution_plan import graph_document
-from headrace.graph.nodes import Edge, KeySelection
+from headrace.graph.keys import KeySelection
+from headrace.graph.nodes import Edge
 from headrace.graph.stream_graph import StreamGraph
 from headrace.state.keys import KeyCodec
 from tests.graph.conftest import TwoInputs, add_source

@@ -14,7 +14,8 @@ from headrace.common.time import Time
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.connectors.print_sink import PrintSink
 from headrace.graph import specs
-from headrace.graph.nodes import Edge, KeySelection, Node, OutputSchema
+from headrace.graph.keys import KeySelection
+from headrace.graph.nodes import Edge, Node, OutputSchema
 from headrace.graph.partitioning import HASH
 from headrace.graph.specs import InputKind, InputSchema, PassingSpec
 from headrace.graph.stream_graph import StreamGraph

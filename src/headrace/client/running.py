@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
-    from headrace.client.job_client import JobClient
+    from headrace.common.completable_future import CompletableFuture
     from headrace.common.job_execution_result import JobExecutionResult
 
 logger = get_logger(__name__)
@@ -101,20 +101,22 @@ _STEPS: Final = (
 )
 
 
-def result_of(client: JobClient) -> JobExecutionResult:
-    """Wait for a job in a program; the program ends by ``SystemExit`` when nobody reads any more what the job prints.
+def result_of(job: CompletableFuture[JobExecutionResult]) -> JobExecutionResult:
+    """Wait for a job in a program, and give its result.
+
+    The program ends by ``SystemExit`` when nobody reads any more what the job prints.
 
     Raises:
         SystemExit: with the code of a program that ended by SIGPIPE; and as :func:`_result_of`.
         JobExecutionError: when the job failed.
     """
     try:
-        return _result_of(client)
+        return _result_of(job)
     except OutputClosedError:
         raise SystemExit(PIPE_CLOSED) from None
 
 
-def _result_of(client: JobClient) -> JobExecutionResult:
+def _result_of(job: CompletableFuture[JobExecutionResult]) -> JobExecutionResult:
     """Wait for a job in a program without the command line around it; meanwhile SIGTERM ends the jobs that run.
 
     Then, when all have ended, the program ends. Who has a handler of its own for SIGTERM keeps it.
@@ -127,7 +129,7 @@ def _result_of(client: JobClient) -> JobExecutionResult:
         threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     )
     if not is_ours:
-        return client.get_job_execution_result().result()
+        return job.result()
     received: list[int] = []
 
     def terminate(number: int, _frame: FrameType | None) -> None:
@@ -135,13 +137,12 @@ def _result_of(client: JobClient) -> JobExecutionResult:
 
     signal.signal(signal.SIGTERM, terminate)
     try:
-        _wait(client, received)
+        _wait(job, received)
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    result = client.get_job_execution_result()
     if not received:
-        return result.result()
-    error = result.exception()
+        return job.result()
+    error = job.exception()
     if isinstance(error, JobCancelledError):
         logger.warning("the job ended by SIGTERM: %s", error)
     elif error is not None:
@@ -149,18 +150,17 @@ def _result_of(client: JobClient) -> JobExecutionResult:
     raise SystemExit(TERMINATED)
 
 
-def _wait(client: JobClient, received: list[int]) -> None:
+def _wait(job: CompletableFuture[JobExecutionResult], received: list[int]) -> None:
     """Until the job has ended, after a signal until all have, do what signals ask for.
 
     Nothing wakes the main thread when another one gets them.
     """
-    result = client.get_job_execution_result()
     answered = 0
-    while not result.done() or (received and jobs()):
-        if result.done():
+    while not job.done() or (received and jobs()):
+        if job.done():
             time.sleep(_LOOK_SECONDS)
         with contextlib.suppress(TimeoutError):
-            result.exception(_LOOK_SECONDS)
+            job.exception(_LOOK_SECONDS)
         while answered < len(received):
             answered += 1
             end_all(answered, "send SIGTERM again", lambda text: logger.warning("SIGTERM: %s", text))

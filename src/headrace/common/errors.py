@@ -10,6 +10,8 @@ import os
 import traceback
 from typing import Any, Final
 
+from headrace.common.ipython import with_cells
+
 EXITS: Final = (SystemExit, KeyboardInterrupt, GeneratorExit)
 """What ends whoever it reaches. Raised by code that others wait for (a committer, work beside the epochs), it is told
 to these as a :class:`JobExecutionError`: they would take it for their own."""
@@ -30,7 +32,7 @@ class HeadraceError(Exception):
         """What notebooks and IPython show: the message alone, unless all is wanted."""
         if shows_all():
             return "".join(traceback.format_exception(self)).splitlines()
-        return f"{type(self).__name__}: {self}".splitlines()
+        return with_cells(f"{type(self).__name__}: {self}").splitlines()
 
 
 class InvalidProgramError(HeadraceError, ValueError):

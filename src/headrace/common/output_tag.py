@@ -54,3 +54,7 @@ class OutputTag(Generic[T]):
 
     def __repr__(self) -> str:
         return f"OutputTag({self.tag_id!r}, {self.type_info})"
+
+
+ToSideOutput = tuple[OutputTag[Any], Any]
+"""What a function yields to write to a side output."""

@@ -18,7 +18,7 @@ from headrace.state.interfaces import KeyedStateStore
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from headrace.datastream.streams.process_protocols import ToSideOutput
+    from headrace.common.output_tag import ToSideOutput
     from headrace.datastream.time_domain import TimeDomain
 
 __all__ = [

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import DeclaredType
     from headrace.datastream.checkpointing_mode import CheckpointingMode
     from headrace.datastream.streams.data_stream import DataStream
-    from headrace.graph.nodes import KeySelection
+    from headrace.graph.keys import KeySelection
     from headrace.graph.stream_graph import StreamGraph
     from headrace.plan.job_plan import JobPlan
 
@@ -302,7 +302,7 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
 
         client = self.execute_async(job_name)
         try:
-            return result_of(client)
+            return result_of(client.get_job_execution_result())
         except KeyboardInterrupt:
             # In a notebook the process lives on, and nobody has the client.
             client.cancel()

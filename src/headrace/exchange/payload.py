@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.common.typeinfo import TypeInformation
-    from headrace.graph.nodes import KeySelection
+    from headrace.graph.keys import KeySelection
 
     Numbers = npt.NDArray[np.int64]
 

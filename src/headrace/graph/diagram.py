@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headrace.graph.nodes import KeySelection, Node
+    from headrace.graph.keys import KeySelection
+    from headrace.graph.nodes import Node
     from headrace.graph.partitioning import Partitioning
     from headrace.graph.stream_graph import StreamGraph
 

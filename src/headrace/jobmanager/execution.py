@@ -11,9 +11,9 @@ from headrace.common.errors import JobCancelledError
 from headrace.common.logs import get_logger
 from headrace.jobmanager.commits import CommitCoordinator
 from headrace.jobmanager.epoch_planner import EpochPlanner
+from headrace.jobmanager.epoch_run import EpochRun
 from headrace.jobmanager.outcome import committables_by_sink, next_manifest, raise_reported, records_read
 from headrace.jobmanager.progress import EpochStatistics
-from headrace.jobmanager.runtime import EpochRun
 from headrace.jobmanager.sources import SourceCoordinator, restore_sources
 
 if TYPE_CHECKING:

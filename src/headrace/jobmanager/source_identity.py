@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import zlib
 from typing import TYPE_CHECKING, Final
 
 from headrace.checkpoint.manifest import SourceIdentity
+from headrace.common.logs import get_logger
 from headrace.connectors.source import Boundedness
 from headrace.graph.specs import SourceSpec
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _MOST_LOCATIONS: Final = 8
 """How many a manifest lists, which is written in every epoch; of more the rest becomes a number and a checksum."""
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 def identity_of(source: Source) -> SourceIdentity:

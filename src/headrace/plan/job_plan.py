@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from headrace.common.typeinfo import TypeInformation
-    from headrace.graph.nodes import KeySelection, Node
+    from headrace.graph.keys import KeySelection
+    from headrace.graph.nodes import Node
     from headrace.graph.partitioning import Partitioning, Receivers
     from headrace.state.backend import StateBackend
     from headrace.state.kinds import StateKinds

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from headrace.common.function_protocols import SupportsReduce
     from headrace.common.typeinfo import DeclaredType, TypeInformation
     from headrace.datastream.streams.process_protocols import SupportsKeyedProcess
-    from headrace.graph.nodes import KeySelection
+    from headrace.graph.keys import KeySelection
     from headrace.graph.specs import OperatorSpec
 
 

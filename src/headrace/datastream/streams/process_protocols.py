@@ -5,19 +5,16 @@ Such a function yields records, or pairs of an ``OutputTag`` and what goes to th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from headrace.common.output_tag import OutputTag
 from headrace.common.type_variables import K_contra, OUT_co, T_contra
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from headrace.common.output_tag import ToSideOutput
     from headrace.datastream.functions import KeyedProcessFunction, ProcessFunction, ProcessWindowFunction
     from headrace.time.windows import TimeWindow
-
-ToSideOutput = tuple[OutputTag[Any], Any]
-"""What a function yields to write to a side output."""
 
 
 class SupportsProcess(Protocol[T_contra, OUT_co]):
