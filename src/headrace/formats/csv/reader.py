@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv as python_csv
 import io
 import re
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,6 +14,7 @@ from pyarrow import csv
 
 from headrace.common.columns import layout_of, values_to_array
 from headrace.common.errors import ConfigurationError, CorruptFileError
+from headrace.common.logs import get_logger
 from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import BasicType, BasicTypeInfo
 from headrace.common.values import handler_of
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
     from headrace.formats.lines.blocks import Boundary
     from headrace.formats.lines.format import LineDecoder
+
+logger = get_logger(__name__)
 
 _COMMENT = re.compile(rb"(?m)^#.*(?:\n|\Z)")
 _BLANK = re.compile(rb"(?m)^\r?$")
@@ -123,11 +127,25 @@ class CsvReaderFormat(LineFormat[T_co]):
         if self._schema.strict_headers and found != names:
             raise CorruptFileError(f"{shown(path)}:1: the header has the columns {found}, not {names}")
         if not self._schema.reorder:
+            if found != names and sorted(found) == sorted(names):
+                _warn_of_order(shown(path), tuple(found), tuple(names))
             return names
         missing = [name for name in names if name not in found]
         if missing:
             raise CorruptFileError(f"{shown(path)}:1: the header has no column {missing[0]!r}; it has {found}")
         return found
+
+
+@lru_cache(maxsize=1024)
+def _warn_of_order(file: str, found: tuple[str, ...], names: tuple[str, ...]) -> None:
+    """Once for a file in a process, which may read many pieces of it."""
+    logger.warning(
+        "%s: the header has the columns %s, the schema %s, and they are taken in the order of the schema: to have them "
+        "found by their names call set_reorder_columns() where the schema is built",
+        file,
+        ", ".join(found),
+        ", ".join(names),
+    )
 
 
 class CsvFormat(CsvReaderFormat[T_co]):
