@@ -63,7 +63,7 @@ bench: venv ## the benchmarks
 	@$(BENCH)
 
 docs: $(DOCS_INSTALLED) ## the site of the documentation, in site; its links are checked
-	@$(BIN)/mkdocs build --strict --quiet
+	@$(BIN)/mkdocs build --strict
 
 docs-live: $(DOCS_INSTALLED) ## the site at http://127.0.0.1:8000, built anew with every change
 	@$(BIN)/mkdocs serve

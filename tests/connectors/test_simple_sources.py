@@ -153,6 +153,8 @@ def test_a_generator_is_refused_when_it_cannot_work() -> None:
         DataGeneratorSource()
     with pytest.raises(InvalidProgramError, match="below 0"):
         DataGeneratorSource(named_record, -1)
+    with pytest.raises(InvalidTypeError, match="not String: the type of the records is the argument after it"):
+        DataGeneratorSource(named_record, 10, Types.STRING())  # type: ignore[arg-type]
     with pytest.raises(InvalidTypeError, match="type_info"):
         DataGeneratorSource(batch_generator=make_batch)
 

@@ -8,15 +8,18 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from headrace.common import Duration, Types, WatermarkStrategy
+from headrace.common import Configuration, Duration, Row, Types, WatermarkStrategy
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, UnsupportedOperationError
 from headrace.common.output_tag import OutputTag
 from headrace.connectors.collection import CollectionSource
 from headrace.connectors.file_system import FileSource, StreamFormat
 from headrace.connectors.sequence import NumberSequenceSource
+from headrace.formats.json import JsonLinesFormat
 from headrace.graph.specs import SourceSpec, TimestampsSpec
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from headrace.datastream import StreamExecutionEnvironment
     from headrace.graph.stream_graph import StreamGraph
 
@@ -163,6 +166,31 @@ def test_dead_letters(env: StreamExecutionEnvironment, graph: StreamGraph) -> No
     (edge,) = graph[2].inputs
     assert (edge.source, edge.side_output) == (0, "bad")
     assert graph[0].outputs.side_types == {"bad": DEAD_LETTER}
+
+
+@pytest.mark.parametrize(
+    ("declared", "first"),
+    [
+        (Types.TUPLE([Types.STRING()] * 3), tuple),
+        (tuple[str, str, str], tuple),
+        (Types.ROW_NAMED(["place", "line", "why"], [str, str, str]), Row),
+        (DEAD_LETTER, Row),
+        (None, Row),
+    ],
+)
+def test_dead_letters_are_what_their_tag_says(
+    env: StreamExecutionEnvironment, tmp_path: Path, declared: Any, first: type
+) -> None:
+    (tmp_path / "in.json").write_text('{"a": 1}\nrubbish\n')
+    env.configure(Configuration().set_string("headrace.runtime", "local"))
+    tag = OutputTag("bad", declared)
+    source = FileSource.for_record_stream_format(JsonLinesFormat({"a": int}), tmp_path / "in.json").set_dead_letter(tag)
+    rejected = env.from_source(source.build(), NONE, "lines").get_side_output(tag)
+    assert rejected.get_type() == (DEAD_LETTER if declared is None else Types.of(declared))
+    raw = rejected.map(lambda record: (type(record), record[1]))
+    (found,) = rejected.execute_and_collect(limit=2)
+    assert (type(found), found[0], found[1]) == (first, f"{tmp_path}/in.json:2", "rubbish")
+    assert raw.execute_and_collect(limit=2) == [(first, "rubbish")]
 
 
 def test_source_without_dead_letters_has_no_side_output(env: StreamExecutionEnvironment) -> None:

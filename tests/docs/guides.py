@@ -113,6 +113,8 @@ class Reader:
     def follow(self) -> int:
         """Do all that the page shows; the number of blocks that were files, commands or a session.
 
+        Programs that are shown and not run are Python, at least.
+
         Raises:
             AssertionError: when something prints something else than the page shows.
         """
@@ -121,6 +123,8 @@ class Reader:
         with _forgetting_modules_of(self.folder), submission_defaults(_SESSION_SETTINGS):
             for block, following in zip(found, [*found[1:], None], strict=True):
                 done += self._step(block, following)
+        for program in self.folder.glob("**/*.py"):
+            compile(program.read_text(), program.name, "exec")
         return done
 
     def _step(self, block: Block, following: Block | None) -> bool:

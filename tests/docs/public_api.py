@@ -35,15 +35,7 @@ def names() -> dict[str, Any]:
 
 
 @cache
-def classes() -> dict[str, type]:
-    """Each public class once, by where it is defined."""
-    found = (value for value in names().values() if inspect.isclass(value))
-    return {f"{each.__module__}.{each.__qualname__}": each for each in found}
-
-
-@cache
-def examples() -> dict[str, str]:
-    """The documentation of each public class, and of each public function with an example, by where it is defined."""
-    functions = (value for value in names().values() if inspect.isfunction(value) and ">>> " in (value.__doc__ or ""))
-    found = {f"{each.__module__}.{each.__qualname__}": each for each in functions}
-    return {path: each.__doc__ or "" for path, each in {**classes(), **found}.items()}
+def documentation() -> dict[str, str]:
+    """What is said of each public class and function, by where it is defined."""
+    found = [value for value in names().values() if inspect.isclass(value) or inspect.isfunction(value)]
+    return {f"{each.__module__}.{each.__qualname__}": each.__doc__ or "" for each in found}

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import runpy
+from xml.etree import ElementTree
+
+import pytest
 from typer.testing import CliRunner
 
 from headrace.cli.main import app
@@ -15,3 +20,13 @@ def test_the_plan_of_the_demo() -> None:
     drawn = CliRunner().invoke(app, ["explain", "-p", "2", "--format", "svg", str(PROGRAM)])
     assert drawn.exit_code == 0, drawn.output
     assert PICTURE.read_text(encoding="utf-8") == drawn.stdout, "run: python docs/images/draw_graph.py"
+
+
+def test_the_panel_of_the_demo(capsys: pytest.CaptureFixture[str]) -> None:
+    script = runpy.run_path(str(DOCS / "images" / "draw_panel.py"))
+    svg = script["picture"](script["recorded"](20_000))
+    assert "20,000 payments" in capsys.readouterr().out
+    shown = "".join(ElementTree.fromstring(svg).itertext()).replace("\N{NO-BREAK SPACE}", " ")
+    assert "card fraud" in shown
+    assert re.search(r"job 'card fraud' ended at epoch \d+: 20,000 records", shown)
+    assert set(re.findall(r"url\((.)", svg)) == {"#"}  # nothing from elsewhere

@@ -102,6 +102,8 @@ def test_a_failing_function_is_one_message(local: Executed) -> None:
     assert "ZeroDivisionError" in shown
     assert "UserFunctionError" in shown
     assert "src/headrace" not in shown
+    assert "at cell In[6], line 1 in <lambda>" in shown
+    assert "ipykernel" not in shown
     assert "job &#x27;failing&#x27; failed" in local.shown(5)[0]
 
 

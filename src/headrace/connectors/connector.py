@@ -115,7 +115,7 @@ CONNECTORS: Final = PluginGroup(
 def create_source(
     connector: str, options: Mapping[str, Any], record_type: TypeInformation | type | None = None
 ) -> Source:
-    """A source of the connector of a name.
+    r"""A source of the connector of a name.
 
     Args:
         connector: the name.
@@ -126,6 +126,18 @@ def create_source(
         ConfigurationError: when there is no such connector, or the options are wrong; the message says which there are.
         InvalidTypeError: when the type does not fit, or has to be declared.
         UnsupportedOperationError: when the connector has no source.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from headrace.common import Types, WatermarkStrategy
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> from headrace.datastream.connectors import create_source
+        >>> _ = Path("orders.csv").write_text("1,tea\n2,cake\n")
+        >>> order = Types.ROW_NAMED(["id", "name"], [int, str])
+        >>> source = create_source("filesystem", {"path": "orders.csv", "format": "csv"}, order)
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.from_source(source, WatermarkStrategy.no_watermarks(), "orders").execute_and_collect(limit=10)
+        [Row(id=1, name='tea'), Row(id=2, name='cake')]
     """
     plugin, checked = _loaded(connector, options)
     return plugin.create_source(ConnectorContext(checked, None if record_type is None else Types.of(record_type)))
@@ -141,6 +153,14 @@ def create_sink(connector: str, options: Mapping[str, Any] | None = None) -> Sin
     Raises:
         ConfigurationError: when there is no such connector, or the options are wrong; the message says which there are.
         UnsupportedOperationError: when the connector has no sink.
+
+    Examples:
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> from headrace.datastream.connectors import create_sink
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> _ = env.from_collection(["tea"]).sink_to(create_sink("print", {"print-identifier": "orders"}))
+        >>> _ = env.execute("orders")
+        orders> tea
     """
     plugin, checked = _loaded(connector, options or {})
     return plugin.create_sink(ConnectorContext(checked))

@@ -31,6 +31,12 @@ def bind(expression: Expression, record_type: TypeInformation) -> Bound:
     Raises:
         InvalidTypeError: when there is no such column, or a function does not take values of such types; the message
             names the part of the expression that is wrong.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> from headrace.expressions import bind, col
+        >>> bind(col("n") / 2, Types.ROW_NAMED(["n"], [int])).type
+        Double
     """
     if record_type.arrow_type is None:
         raise InvalidTypeError(
@@ -41,7 +47,14 @@ def bind(expression: Expression, record_type: TypeInformation) -> Bound:
 
 
 def bind_tuple(expressions: tuple[Expression, ...], record_type: TypeInformation) -> Bound:
-    """Several expressions as the fields of one tuple."""
+    """Several expressions as the fields of one tuple.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> from headrace.expressions import bind_tuple, col
+        >>> bind_tuple((col("a"), col("b") * 2), Types.ROW_NAMED(["a", "b"], [str, int])).type
+        TupleTypeInfo(String, Long)
+    """
     bound = tuple(bind(expression, record_type) for expression in expressions)
     text = f"({', '.join(one.text for one in bound)})"
     return BoundTuple(text, Types.TUPLE([one.type for one in bound]), bound)

@@ -223,6 +223,15 @@ def evaluate(expressions: Sequence[Bound], batch: pa.RecordBatch) -> list[pa.Arr
 
     Raises:
         EvaluationError: when a record has no value; its ``row`` says which.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> from headrace.common import Types
+        >>> from headrace.expressions import bind, col, evaluate
+        >>> record = Types.ROW_NAMED(["n"], [int])
+        >>> columns = evaluate([bind(col("n") + 1, record), bind(col("n") * 2, record)], pa.record_batch({"n": [1, 2]}))
+        >>> [column.to_pylist() for column in columns]
+        [[2, 3], [2, 4]]
     """
     try:
         return [expression.column(batch) for expression in expressions]

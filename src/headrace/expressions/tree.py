@@ -269,6 +269,16 @@ def col(key: str | int) -> Column:
     Args:
         key: its name, or its position (negative ones count from the end). The fields of tuples are called ``f0``,
             ``f1`` and so on; a record that is a plain value is its own only field, ``value``.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> from headrace.expressions import col
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> payment = Types.ROW_NAMED(["card", "amount"], [str, float])
+        >>> payments = env.from_collection([("ann", 12.5), ("bob", 80.0)], payment)
+        >>> payments.filter(col("amount") > 50).execute_and_collect(limit=10)
+        [Row(card='bob', amount=80.0)]
     """
     return Column(_checked_field(key))
 
@@ -279,6 +289,14 @@ def lit(value: Any, type_info: Any = None) -> Literal:
     Args:
         value: the value; None needs a type.
         type_info: its type; found out when left out.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> from headrace.expressions import col, lit
+        >>> lit(1) / col("n")
+        lit(1) / col("n")
+        >>> lit(None, Types.LONG())
+        lit(None, Types.LONG())
     """
     return Literal(value, None if type_info is None else Types.of(type_info), is_explicit=True)
 
@@ -288,6 +306,15 @@ def when(condition: Any) -> When:
 
     A value is computed only of the records that take it, so ``when(col("n") != 0).then(col("sum") // col("n"))`` never
     divides by zero. A condition that is null is not true.
+
+    Examples:
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> from headrace.expressions import col, when
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> numbers = env.from_collection([-3, 0, 7])
+        >>> sign = when(col("value") < 0).then("-").when(col("value") > 0).then("+").otherwise("0")
+        >>> numbers.map(sign).execute_and_collect(limit=10)
+        ['-', '0', '+']
     """
     return When((), as_expression(condition))
 
@@ -297,6 +324,11 @@ def coalesce(*values: Any) -> Expression:
 
     Raises:
         InvalidProgramError: when all are plain values, so that it depends on no record.
+
+    Examples:
+        >>> from headrace.expressions import coalesce, col
+        >>> coalesce(col("nickname"), col("name"), "nobody")
+        coalesce(col("nickname"), col("name"), "nobody")
     """
     _check_any_column("coalesce", values)
     return _call("coalesce", *values)
@@ -307,6 +339,11 @@ def concat(*values: Any) -> Expression:
 
     Raises:
         InvalidProgramError: when all are plain text, so that it depends on no record.
+
+    Examples:
+        >>> from headrace.expressions import col, concat
+        >>> concat(col("first"), " ", col("last")).alias("name")
+        concat(col("first"), " ", col("last")).alias("name")
     """
     _check_any_column("concat", values)
     return _call("concat", *values)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from headrace.common.typeinfo import Types
+from headrace.common.typeinfo import RowTypeInfo, TupleTypeInfo, Types
 from headrace.state.kinds import KEYED, NO_STATE
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from headrace.time.watermark_strategy import WatermarkStrategy
 
 DEAD_LETTER_TYPE: Final = Types.ROW_NAMED(["where", "raw", "reason"], [Types.STRING(), Types.STRING(), Types.STRING()])
-"""What is known of a row that a source could not read."""
+"""What is known of a row that a source could not read, unless its tag declares a tuple or a row of three strings."""
 
 
 class InputKind(Enum):
@@ -99,7 +99,12 @@ class SourceSpec(OperatorSpec):
 
     def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
         tag = self.source.dead_letter
-        return {} if tag is None else {tag.tag_id: DEAD_LETTER_TYPE}
+        return {} if tag is None else {tag.tag_id: _dead_letter_type(tag.type_info)}
+
+
+def _dead_letter_type(declared: TypeInformation) -> TypeInformation:
+    fits = isinstance(declared, TupleTypeInfo | RowTypeInfo) and declared.field_types == DEAD_LETTER_TYPE.field_types
+    return declared if fits else DEAD_LETTER_TYPE
 
 
 @dataclass(frozen=True, slots=True)

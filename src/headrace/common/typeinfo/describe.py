@@ -36,6 +36,15 @@ def type_from_json(described: Json) -> TypeInformation:
 
     Raises:
         InvalidTypeError: when the description is not one that ``to_json`` writes.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> from headrace.common.typeinfo import type_from_json
+        >>> described = Types.LIST(Types.LONG()).to_json()
+        >>> described
+        {'type': 'LIST', 'element': {'type': 'LONG'}}
+        >>> type_from_json(described)
+        ListTypeInfo<Long>
     """
     try:
         return _READERS[described["type"]](described)

@@ -38,7 +38,7 @@ class DataGeneratorSource(Source[T_co]):
 
     Raises:
         InvalidProgramError: when not exactly one of the two functions is given, or ``count`` is below 0.
-        InvalidTypeError: when the records of a batch generator have no columns.
+        InvalidTypeError: when the records of a batch generator have no columns, or ``rate_limiter_strategy`` is none.
 
     Examples:
         >>> from headrace.common import Types, WatermarkStrategy
@@ -72,6 +72,11 @@ class DataGeneratorSource(Source[T_co]):
             raise InvalidProgramError("DataGeneratorSource takes either a generator_function or a batch_generator")
         if count is not None and count < 0:
             raise InvalidProgramError(f"a count is not below 0: {count}")
+        if not isinstance(rate_limiter_strategy, RateLimiterStrategy | None):
+            raise InvalidTypeError(
+                f"rate_limiter_strategy is a RateLimiterStrategy, not {rate_limiter_strategy!r}: the type of the "
+                "records is the argument after it, type_info"
+            )
         self._function = generator_function
         self._batch_function = batch_generator
         self._count = count

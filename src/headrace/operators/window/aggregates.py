@@ -233,37 +233,84 @@ class Last(First):
 
 
 def count(column: str | int | Expression | None = None) -> Count:
-    """How many records there were, or how many had a value in ``column``."""
+    """How many records there were, or how many had a value in ``column``.
+
+    Examples:
+        >>> from headrace.datastream.aggregates import count
+        >>> count()
+        Count(column=None, name=None)
+        >>> count("amount").alias("payments")
+        Count(column='amount', name='payments')
+    """
     return Count(column)
 
 
 def sum(column: str | int | Expression | None = None) -> Sum:
-    """The sum of a column of numbers."""
+    """The sum of a column of numbers.
+
+    Examples:
+        >>> from headrace.datastream.aggregates import sum
+        >>> from headrace.expressions import col
+        >>> sum("amount")
+        Sum(column='amount', name=None)
+        >>> sum(col("price") * col("quantity")).alias("spent")
+        Sum(column=col("price") * col("quantity"), name='spent')
+    """
     return Sum(column)
 
 
 def avg(column: str | int | Expression | None = None) -> Average:
-    """The average of a column of numbers."""
+    """The average of a column of numbers.
+
+    Examples:
+        >>> from headrace.datastream.aggregates import avg
+        >>> avg("amount").alias("mean")
+        Average(column='amount', name='mean')
+    """
     return Average(column)
 
 
 def min(column: str | int | Expression | None = None) -> Minimum:
-    """The smallest value of a column."""
+    """The smallest value of a column.
+
+    Examples:
+        >>> from headrace.datastream.aggregates import min
+        >>> min("amount")
+        Minimum(column='amount', name=None)
+    """
     return Minimum(column)
 
 
 def max(column: str | int | Expression | None = None) -> Maximum:
-    """The largest value of a column."""
+    """The largest value of a column.
+
+    Examples:
+        >>> from headrace.datastream.aggregates import max
+        >>> max("amount")
+        Maximum(column='amount', name=None)
+    """
     return Maximum(column)
 
 
 def first(column: str | int | Expression | None = None) -> First:
-    """The value of the record that came first and has one."""
+    """The value of the record that came first and has one.
+
+    Examples:
+        >>> from headrace.datastream.aggregates import first
+        >>> first("amount")
+        First(column='amount', name=None)
+    """
     return First(column)
 
 
 def last(column: str | int | Expression | None = None) -> Last:
-    """The value of the record that came last and has one."""
+    """The value of the record that came last and has one.
+
+    Examples:
+        >>> from headrace.datastream.aggregates import last
+        >>> last("amount")
+        Last(column='amount', name=None)
+    """
     return Last(column)
 
 

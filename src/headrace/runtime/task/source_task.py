@@ -10,7 +10,6 @@ import numpy as np
 from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.errors import HeadraceError
-from headrace.common.row import Row
 from headrace.exchange.channel import ChannelStatus
 from headrace.operators.user_code import user_error
 from headrace.runtime.task.messages import ChannelReport, SplitAssignment, TaskReport
@@ -100,8 +99,7 @@ def _emit(source: ChainedSource, records: SourceRecords) -> None:
 def _emit_rejected(source: ChainedSource, rejected: list[tuple[str, str, str]]) -> None:
     ((tag_id, type_),) = source.planned.node.outputs.side_types.items()
     times = np.full(len(rejected), NO_TIMESTAMP, dtype=np.int64)
-    rows: list[Any] = [Row(where=where, raw=raw, reason=reason) for where, raw, reason in rejected]
-    source.output.emit_side(tag_id, Batch(type_, times, times, rows=rows))
+    source.output.emit_side(tag_id, Batch(type_, times, times, rows=list(rejected)))
 
 
 class _SourcePath:
