@@ -12,7 +12,7 @@ from headrace.common.errors import InvalidProgramError, InvalidTypeError, Unsupp
 from headrace.common.execution_mode import RuntimeExecutionMode
 from headrace.common.other_names import other_names
 from headrace.common.public_module import public_module
-from headrace.common.tracebacks import hides_engine
+from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.connectors.collection import CollectionSource
 from headrace.connectors.sequence import NumberSequenceSource
 from headrace.connectors.source import Boundedness, Source
@@ -51,6 +51,7 @@ __all__ = ["StreamExecutionEnvironment"]
 public_module(__name__)
 
 
+@hides_engine_of_methods
 @other_names(OTHER_NAMES_OF_ENVIRONMENTS)
 class StreamExecutionEnvironment(Dependencies, FlinkSettings):
     """Makes streams from sources, and runs jobs.
@@ -284,7 +285,6 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
 
     # --- jobs --------------------------------------------------------------------------------------------------------
 
-    @hides_engine
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
         """Runs everything that was built since the last job, and waits for its end.
 
@@ -308,7 +308,6 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
             client.cancel()
             raise
 
-    @hides_engine
     def execute_async(self, job_name: str | None = None) -> JobClient:
         """Starts everything that was built since the last job, and does not wait.
 
