@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import traceback
-from typing import Final
+from typing import Any, Final
 
 from headrace.common.ipython import with_cells
 
@@ -40,7 +40,13 @@ class InvalidProgramError(HeadraceError, ValueError):
 
 
 class InvalidTypeError(InvalidProgramError, TypeError):
-    """A value or a type hint does not fit the type that was declared for it."""
+    """A value or a type hint does not fit the type that was declared for it.
+
+    Attributes:
+        record: the record with fields that one of them does not fit; there only where it is known.
+    """
+
+    record: Any
 
 
 class UnknownNameError(InvalidProgramError, AttributeError):
