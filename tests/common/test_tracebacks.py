@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+import headrace.datastream
 from headrace.common import Configuration, Types
-from headrace.common.errors import TRACEBACK, CommitRefusedError, UserFunctionError, shows_all
+from headrace.common.errors import TRACEBACK, CommitRefusedError, HeadraceError, UserFunctionError, shows_all
 from headrace.common.tracebacks import hides_engine, program_lines, showing_all
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.testing import JobHarness
@@ -120,6 +121,30 @@ def test_causes_are_trimmed_as_well() -> None:
         commit()
     assert isinstance(refused.value.__cause__, OSError)
     assert [frame.name for frame in refused.traceback][-1:] == ["commit"]
+
+
+MISTAKES = [
+    lambda: environment().from_collection([1]).map(3),  # type: ignore[call-overload]
+    lambda: environment().from_collection([1]).key_by(inverse).window(5),  # type: ignore[arg-type]
+    lambda: environment().from_collection([1]).print().uid(""),
+    lambda: environment().set_parallelism(0),
+    lambda: environment().from_collection([1]).connect,  # type: ignore[attr-defined]
+    lambda: Types.TUPLE("abc"),
+    lambda: headrace.datastream.KeyedCoProcessFunction,  # type: ignore[attr-defined]
+]
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_while_a_job_is_built_shows_the_lines_of_the_program_alone(
+    mistake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(HeadraceError) as found:
+        mistake()
+    assert {frame.filename for frame in traceback.extract_tb(found.value.__traceback__)} == {__file__}
+    monkeypatch.setenv(TRACEBACK, "full")
+    with pytest.raises(HeadraceError) as found:
+        mistake()
+    assert len({frame.filename for frame in traceback.extract_tb(found.value.__traceback__)}) > 1
 
 
 def test_what_is_no_error_of_headrace_keeps_every_line() -> None:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
 from headrace.common import Configuration, Time, Types, WatermarkStrategy
-from headrace.common.errors import FunctionRefusedError
-from headrace.datastream import DataStream, KeyedProcessFunction, ProcessFunction, StreamExecutionEnvironment
+from headrace.common.errors import FunctionRefusedError, InvalidProgramError
+from headrace.datastream import (
+    DataStream,
+    KeyedProcessFunction,
+    MapFunction,
+    ProcessFunction,
+    StreamExecutionEnvironment,
+)
 from headrace.datastream.window import TumblingEventTimeWindows
 
 PAIR = Types.TUPLE([Types.STRING(), Types.INT()])
@@ -61,3 +68,84 @@ def test_a_value_of_another_type_is_refused(
     assert "operator 'typed'" in text
     assert "got 'seven' (str), expected an int from -2147483648 to 2147483647" in text
     assert f"operator defined at {__file__}:" in text
+
+
+def local() -> StreamExecutionEnvironment:
+    configuration = Configuration.from_dict({"headrace.runtime": "local", "parallelism.default": "1"})
+    return StreamExecutionEnvironment.get_execution_environment(configuration)
+
+
+def test_a_wrong_field_is_shown_with_its_record() -> None:
+    env = local()
+    env.from_collection([("a", 1), ("b", 2)]).map(lambda pair: (pair[0], pair[0]), output_type=PAIR).print()
+    with pytest.raises(FunctionRefusedError) as refused:
+        env.execute()
+    lines = str(refused.value).splitlines()
+    assert (
+        lines[1]
+        == "  InvalidTypeError: row 0, field 'f1': got 'a' (str), expected an int from -2147483648 to 2147483647"
+    )
+    assert lines[2] == "  record: ('a', 'a')"
+
+
+def test_a_key_of_another_type_is_told_of_key_by_and_its_record() -> None:
+    env = local()
+    pairs = env.from_collection([(1, "a"), ("b", "b")], Types.PICKLED_BYTE_ARRAY())
+    pairs.key_by(lambda pair: pair[0], key_type=INT).map(lambda pair: pair).print()
+    with pytest.raises(FunctionRefusedError) as refused:
+        env.execute()
+    lines = str(refused.value).splitlines()
+    assert lines[0].startswith("key_by behind operator 'Collection Source' (uid ")
+    assert lines[1] == "  InvalidTypeError: the key 'b' of type str does not fit the declared key type Integer"
+    assert lines[2] == "  record: ('b', 'b')"
+    assert lines[3].startswith(f"  key_by called at {__file__}:")
+
+
+def forgetful(value: int) -> int:  # type: ignore[return]
+    value + 1
+
+
+def forgetful_at_times(value: int) -> int | None:
+    if value < 0:
+        return value
+    return None
+
+
+def raises(value: int) -> int:
+    raise ValueError(value)
+
+
+class Forgetful(MapFunction):
+    def map(self, value: Any) -> Any:
+        value + 1
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda stream: stream.map(forgetful),
+        lambda stream: stream.map(partial(forgetful)),
+        lambda stream: stream.map(Forgetful(), Types.LONG()),
+        lambda stream: stream.filter(forgetful),
+    ],
+)
+def test_a_function_without_return_is_refused(build: Any) -> None:
+    with pytest.raises(
+        InvalidProgramError, match=r"^\w+ \(.*:\d+\) never returns a value, .*: return the result\n  at "
+    ):
+        build(local().from_collection([1]))
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda stream: stream.map(Forgetful()),  # nothing says that there is to be a value
+        lambda stream: stream.map(lambda value: None, Types.LONG()),
+        lambda stream: stream.map(forgetful_at_times, Types.LONG()),
+        lambda stream: stream.map(raises, Types.LONG()),
+        lambda stream: stream.map(str, Types.STRING()),
+        lambda stream: stream.filter(bool),
+    ],
+)
+def test_what_may_return_something_is_not(build: Any) -> None:
+    build(local().from_collection([1]))

@@ -16,7 +16,16 @@ WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yml"))
 
 
 @pytest.mark.parametrize(
-    ("schema", "files"), [("github-workflows", WORKFLOWS), ("dependabot", [GITHUB / "dependabot.yml"])]
+    ("schema", "files"),
+    [
+        ("github-workflows", WORKFLOWS),
+        (
+            "github-issue-forms",
+            [GITHUB / "ISSUE_TEMPLATE" / f"{name}.yml" for name in ("bug_report", "feature_request")],
+        ),
+        ("github-issue-config", [GITHUB / "ISSUE_TEMPLATE" / "config.yml"]),
+        ("dependabot", [GITHUB / "dependabot.yml"]),
+    ],
 )
 def test_files_fit_their_schema(schema: str, files: list[Path]) -> None:
     assert files

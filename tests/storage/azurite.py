@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.storage.s3_server import put_object
+
 _VERSION = "3.35.0"
 _CACHE = Path.home() / ".cache" / "headrace-tests" / f"azurite-{_VERSION}"
 _PROGRAM = _CACHE / "node_modules" / ".bin" / "azurite-blob"
@@ -64,6 +66,22 @@ class Azurite:
         url = f"http://127.0.0.1:{self.port}/{_ACCOUNT}/{name}?restype=container"
         with urllib.request.urlopen(urllib.request.Request(url, method="PUT", headers=headers)):
             return f"az://{name}"
+
+    @property
+    def serving_port(self) -> int:
+        return self.port
+
+    def new_place(self) -> str:
+        """The URI of a folder of its own."""
+        return f"{self.new_bucket()}/deep/place"
+
+    def through(self, port: int, place: str) -> tuple[str, dict[str, str]]:
+        """A place, and what a client has to be told, for clients that reach the server by another port."""
+        return place, self.options(port)
+
+    def put(self, uri: str, content: bytes) -> None:
+        """Create or replace a blob."""
+        put_object(uri, content, self.options())
 
     def options(self, port: int | None = None) -> dict[str, str]:
         """What a client has to be told; it may reach the server by another port."""

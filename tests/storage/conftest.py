@@ -3,9 +3,28 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.storage.stores import Store
+from tests.storage.tcp_proxy import TcpProxy
+
+
+@pytest.fixture
+def store(request: pytest.FixtureRequest) -> Store:
+    """The store whose name is the parameter."""
+    found: Store = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture
+def proxy(store: Store) -> Iterator[TcpProxy]:
+    """What clients reach the store by that use :meth:`Store.through`."""
+    made = TcpProxy(store.serving_port)
+    yield made
+    made.close()
 
 
 @pytest.fixture(autouse=True)

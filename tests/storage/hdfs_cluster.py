@@ -16,6 +16,9 @@ from typing import Any
 
 import pytest
 
+from headrace.common.durable import Permissions
+from headrace.storage.locations import open_storage
+
 _VERSION = "3.5.0"
 _CACHE = Path.home() / ".cache" / "headrace-tests" / "hadoop"
 _JAR = _CACHE / f"hadoop-client-minicluster-{_VERSION}.jar"
@@ -66,8 +69,32 @@ class HdfsCluster:
         """The URI of a folder of its own."""
         return f"hdfs://{_NAMESERVICE}/tests/{uuid.uuid4().hex[:12]}"
 
+    def through(self, port: int, place: str) -> tuple[str, dict[str, str]]:
+        """A place, and what a client has to be told, for clients that reach the active name node by another port."""
+        options = {
+            "dfs.nameservices": "proxied",
+            "dfs.ha.namenodes.proxied": "one",
+            "dfs.namenode.rpc-address.proxied.one": f"localhost:{port}",
+        }
+        return place.replace(f"hdfs://{_NAMESERVICE}/", "hdfs://proxied/"), options
+
+    def put(self, uri: str, content: bytes) -> None:
+        """Create or replace a file."""
+        folder, _, name = uri.rpartition("/")
+        found = open_storage(folder, Permissions.UMASK, self._options)
+        found.make()
+        found.write(name, [content])
+
+    def lose(self, uri: str) -> int:
+        """Have all data nodes lose the blocks of a file; gives how many there were."""
+        client = self.cluster.getFileSystem(self._active).getClient()
+        blocks = client.getLocatedBlocks("/" + uri.split("/", 3)[3], 0).getLocatedBlocks()
+        for block in blocks:
+            self.cluster.corruptBlockOnDataNodesByDeletingBlockFile(block.getBlock())
+        return len(blocks)
+
     @property
-    def active_port(self) -> int:
+    def serving_port(self) -> int:
         """Where the active name node listens."""
         return int(self.cluster.getNameNodePort(self._active))
 

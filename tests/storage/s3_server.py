@@ -11,6 +11,8 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from headrace.storage.object_client import client
+
 SECRET = "hush-hush"
 
 Request = tuple[str, str]
@@ -66,6 +68,14 @@ def done_and_lost(serve: Callable[[], Iterable[bytes]], start: Any) -> Iterable[
     """It is done, but nobody hears of it."""
     list(serve())
     raise LostAnswer
+
+
+def put_object(uri: str, content: bytes, options: dict[str, str]) -> None:
+    """Create or replace an object of a store that a client reaches with these options."""
+    import obstore
+
+    bucket, _, key = uri.replace("//", "\0", 1).partition("/")
+    obstore.put(client(bucket.replace("\0", "//"), tuple(sorted(options.items()))), key, content)
 
 
 class S3Server:
@@ -124,10 +134,26 @@ class S3Server:
         with urllib.request.urlopen(request):
             return f"s3://{name}"
 
-    def options(self) -> dict[str, str]:
-        """What a client has to be told."""
+    @property
+    def serving_port(self) -> int:
+        return self.port
+
+    def new_place(self) -> str:
+        """The URI of a folder of its own."""
+        return f"{self.new_bucket()}/deep/place"
+
+    def through(self, port: int, place: str) -> tuple[str, dict[str, str]]:
+        """A place, and what a client has to be told, for clients that reach the server by another port."""
+        return place, self.options(port)
+
+    def put(self, uri: str, content: bytes) -> None:
+        """Create or replace an object."""
+        put_object(uri, content, self.options())
+
+    def options(self, port: int | None = None) -> dict[str, str]:
+        """What a client has to be told; it may reach the server by another port."""
         return {
-            "endpoint": f"http://127.0.0.1:{self.port}",
+            "endpoint": f"http://127.0.0.1:{port or self.port}",
             "region": "us-east-1",
             "access_key_id": "testing",
             "secret_access_key": SECRET,

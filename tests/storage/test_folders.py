@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.common.errors import CheckpointError, CheckpointStorageError
+from headrace.storage.fetched_files import PIECE, WHOLE_BYTES, WrittenFiles
 from headrace.storage.folder import Folder
 from headrace.storage.hdfs import HdfsFolder
 from headrace.storage.locations import open_storage
@@ -20,6 +21,8 @@ from headrace.storage.posix import PosixFolder
 from tests.storage.azurite import Azurite
 from tests.storage.hdfs_cluster import HdfsCluster
 from tests.storage.s3_server import S3Server
+from tests.storage.stores import Store, on
+from tests.storage.tcp_proxy import Fault, TcpProxy
 
 AZURE = pytest.param("azure", marks=pytest.mark.integration)
 
@@ -193,6 +196,35 @@ def test_strangers_in_the_folder_of_a_log_are_left_alone() -> None:
     assert folder.read_log("log", 7) == b"content"
     assert folder.remove_log("log")
     assert len(strangers.names()) == 4
+
+
+@on("azure", "hdfs")
+def test_large_files_are_fetched_in_pieces(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(WrittenFiles, "take", lambda self, key: None)
+    folder = open_storage(f"{store.new_place()}/root", options=store.options())
+    folder.make()
+    content = bytes(range(256)) * ((WHOLE_BYTES + 5 * PIECE) // 256) + b"end"
+    folder.write("a", [content])
+    mapped = folder.map("a")
+    start = 7 * PIECE + 3
+    mapped.fetch(start, start + 100)
+    mapped.fetch(len(content) - 3, len(content))
+    assert mapped.buffer.slice(start, 100).to_pybytes() == content[start : start + 100]
+    assert mapped.buffer.slice(len(content) - 3, 3).to_pybytes() == b"end"
+    assert mapped.fetched <= 3 * PIECE  # type: ignore[attr-defined]
+
+
+@on("azure")
+@pytest.mark.parametrize("fault", [Fault.LOST, Fault.REFUSED])
+def test_whose_file_it_is_when_an_answer_is_lost(store: Store, proxy: TcpProxy, fault: Fault) -> None:
+    """S3 and HDFS have tests of their own, since the one answers more than that, and the other cannot always tell."""
+    location, options = store.through(proxy.port, store.new_place())
+    folder = open_storage(location, options=options)
+    for name in map(str, range(5)):
+        with proxy.failing(fault, "PUT ", f"/{name} ") as struck:
+            assert folder.create(name, b"mine")
+        assert struck == [1]
+        assert not folder.create(name, b"mine")
 
 
 @pytest.mark.parametrize("to", ["posix", "memory"])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.common.configuration import Configuration
-from headrace.common.errors import CheckpointStorageError
+from headrace.common.errors import CheckpointStorageError, ConfigurationError
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.storage.locations import local_path, open_storage
 from tests.docs.documents import DOCS, example
@@ -102,6 +102,8 @@ def test_a_storage_that_a_distribution_brings(tmp_path: Path, monkeypatch: pytes
     ):
         open_storage("vault://team/job")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    with pytest.raises(ConfigurationError, match=r"headrace\.storage\.vault-root is not set"):
+        open_storage("vault://team/job")
     settings = {
         "headrace.runtime": "local",
         "execution.checkpointing.dir": "vault://team/job",

@@ -29,13 +29,6 @@ def made(spark: SparkSession, s3: S3Server, tmp_path: Path) -> JobOnS3:
     return found
 
 
-def test_a_job_stops_and_goes_on(made: JobOnS3) -> None:
-    made.job().run(stop_after=4)
-    assert made.job().run().restored[0] is not None
-    made.check()
-    assert all(name.endswith(".state") for name in made.directory.folder("state").names())
-
-
 def test_what_is_too_large_for_spark_is_fetched_from_the_store(made: JobOnS3, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime, "SENT_WITH_TASKS_BYTES", 0)
     monkeypatch.setattr(runtime, "INLINE_JOB_BYTES", 0)

@@ -19,6 +19,7 @@ from headrace.common.values.handler import WrongValueError, first_wrong
 if TYPE_CHECKING:
     from headrace.common.values.records import RecordHandler
 
+
 VALUE_COLUMN: Final = "value"
 """The column of values that have no fields."""
 
@@ -75,8 +76,14 @@ class _RecordLayout(Layout):
         try:
             arrays = self.handler.encode_columns(rows)
         except WrongValueError as error:
-            raise _missing_record(rows, self.type_info) or _explained(self.handler, rows, error) from error
+            raise _missing_record(rows, self.type_info) or self._wrong_record(rows, error) from error
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _wrong_record(self, rows: Sequence[Any], error: WrongValueError) -> InvalidTypeError:
+        index, wrong = first_wrong(self.handler, rows) or (0, error)
+        explained = InvalidTypeError(f"row {index}{wrong.describe()}")
+        explained.record = rows[index]
+        return explained
 
     def columns_to_rows(self, batch: pa.RecordBatch) -> list[Any]:
         with gc_paused():

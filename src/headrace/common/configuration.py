@@ -23,6 +23,7 @@ from headrace.common.options import DEPRECATED, OPTIONS, OWN_NAMESPACES, SPARK_N
 from headrace.common.public_module import public_module
 from headrace.common.storage_keys import is_storage_key, problem_of, storage_options
 from headrace.common.time import Duration, Time, to_millis
+from headrace.common.tracebacks import hides_engine_of_methods
 
 __all__ = ["Configuration"]
 
@@ -56,6 +57,7 @@ _LONG = config_values.integer(-(2**63), 2**63 - 1)
 _DOUBLE = config_values.number()
 
 
+@hides_engine_of_methods
 class Configuration:
     """Keys and values, the values read as text, as in a configuration file.
 

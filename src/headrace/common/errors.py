@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import traceback
-from typing import Final
+from typing import Any, Final
+
+from headrace.common.ipython import with_cells
 
 EXITS: Final = (SystemExit, KeyboardInterrupt, GeneratorExit)
 """What ends whoever it reaches. Raised by code that others wait for (a committer, work beside the epochs), it is told
@@ -30,7 +32,7 @@ class HeadraceError(Exception):
         """What notebooks and IPython show: the message alone, unless all is wanted."""
         if shows_all():
             return "".join(traceback.format_exception(self)).splitlines()
-        return f"{type(self).__name__}: {self}".splitlines()
+        return with_cells(f"{type(self).__name__}: {self}").splitlines()
 
 
 class InvalidProgramError(HeadraceError, ValueError):
@@ -38,7 +40,13 @@ class InvalidProgramError(HeadraceError, ValueError):
 
 
 class InvalidTypeError(InvalidProgramError, TypeError):
-    """A value or a type hint does not fit the type that was declared for it."""
+    """A value or a type hint does not fit the type that was declared for it.
+
+    Attributes:
+        record: the record with fields that one of them does not fit; there only where it is known.
+    """
+
+    record: Any
 
 
 class UnknownNameError(InvalidProgramError, AttributeError):

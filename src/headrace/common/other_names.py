@@ -6,13 +6,13 @@ answer.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
-from headrace.common.call_site import caller
+from headrace.common.call_site import caller, warn_caller
 from headrace.common.errors import MissingNameError, UnknownNameError
 from headrace.common.pyflink_names import MEMBERS
+from headrace.common.tracebacks import hides_engine
 
 C = TypeVar("C", bound=type)
 
@@ -29,6 +29,7 @@ def other_names(names: Mapping[str, str] = _NOTHING) -> Callable[[C], C]:
         names: those of other libraries and what to write instead, which begins in lower case.
     """
 
+    @hides_engine
     def look_up(self: Any, name: str) -> Any:
         for owner in type(self).__mro__:
             missing = MEMBERS.get(owner.__name__, {}).get(name)
@@ -65,7 +66,7 @@ def without_effect(methods: Mapping[str, str]) -> Callable[[C], C]:
 
 def _warning(method: str, reason: str) -> Callable[..., Any]:
     def warn(self: Any, *_: Any, **__: Any) -> Any:
-        warnings.warn(f"{method} has no effect: {reason}", stacklevel=2)
+        warn_caller(f"{method} has no effect: {reason}")
         return self
 
     warn.__doc__ = f"Accepted without effect: {reason}."

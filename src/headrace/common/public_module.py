@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from headrace.common.errors import MissingImportError, MissingNameError
 from headrace.common.pyflink_names import MODULES, NAMES, Missing
+from headrace.common.tracebacks import hides_engine
 
 _IMPORT_FROM: Final = dis.opmap["IMPORT_FROM"]
 _NOWHERE: Final[Mapping[str, str]] = {}
@@ -30,10 +31,11 @@ def public_module(name: str, elsewhere: Mapping[str, str] = _NOWHERE) -> None:
     module = sys.modules[name]
     _public.add(name)
 
+    @hides_engine
     def look_up(asked: str) -> Any:
         if asked in elsewhere:
             return getattr(import_module(elsewhere[asked]), asked)
-        raise answer(module, asked, sys._getframe(1))
+        raise answer(module, asked, sys._getframe(2))  # behind hides_engine
 
     module.__getattr__ = look_up  # type: ignore[method-assign]
     module.__dir__ = lambda: _names(module)  # type: ignore[method-assign]

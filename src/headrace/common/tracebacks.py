@@ -12,7 +12,7 @@ import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
+from types import FunctionType, TracebackType
 from typing import Final, ParamSpec, TypeVar
 
 from headrace.common.call_site import CallSite, is_of_headrace
@@ -20,6 +20,7 @@ from headrace.common.errors import TRACEBACK, HeadraceError, shows_all
 
 P = ParamSpec("P")
 R = TypeVar("R")
+C = TypeVar("C", bound=type)
 
 _NOT_THE_PROGRAM: Final = (sysconfig.get_path("stdlib"), "<frozen ")
 
@@ -52,6 +53,18 @@ def hides_engine(function: Callable[P, R]) -> Callable[P, R]:
             raise
 
     return call
+
+
+def hides_engine_of_methods(cls: C) -> C:
+    """Let errors of headrace leave the public methods of a class, and its static ones, as :func:`hides_engine` does."""
+    for name, member in list(vars(cls).items()):
+        if name.startswith("_") and name != "__init__":
+            continue
+        if isinstance(member, FunctionType):
+            setattr(cls, name, hides_engine(member))
+        elif isinstance(member, staticmethod):
+            setattr(cls, name, staticmethod(hides_engine(member.__func__)))
+    return cls
 
 
 def program_lines(error: BaseException) -> str:

@@ -12,7 +12,7 @@ from headrace.common.errors import InvalidProgramError, InvalidTypeError, Unsupp
 from headrace.common.execution_mode import RuntimeExecutionMode
 from headrace.common.other_names import other_names
 from headrace.common.public_module import public_module
-from headrace.common.tracebacks import hides_engine
+from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.connectors.collection import CollectionSource
 from headrace.connectors.sequence import NumberSequenceSource
 from headrace.connectors.source import Boundedness, Source
@@ -51,6 +51,7 @@ __all__ = ["StreamExecutionEnvironment"]
 public_module(__name__)
 
 
+@hides_engine_of_methods
 @other_names(OTHER_NAMES_OF_ENVIRONMENTS)
 class StreamExecutionEnvironment(Dependencies, FlinkSettings):
     """Makes streams from sources, and runs jobs.
@@ -260,10 +261,11 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
     def from_dataframe(
         self, dataframe: Any, watermark_strategy: WatermarkStrategy | None = None, source_name: str = "DataFrame Source"
     ) -> DataStream[Row]:
-        """A stream of the rows of a Spark DataFrame, static or streaming.
+        """A bounded stream of the rows of a static Spark DataFrame; Spark evaluates it when the job first starts.
 
         Raises:
-            UnsupportedOperationError: when the runtime has no DataFrames.
+            UnsupportedOperationError: for a streaming DataFrame, and when the runtime has no DataFrames.
+            InvalidTypeError: naming the column that has no type in headrace.
         """
         try:
             from headrace.runtime.spark.dataframe import DataFrameSource  # type: ignore[import-not-found, unused-ignore]
@@ -284,7 +286,6 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
 
     # --- jobs --------------------------------------------------------------------------------------------------------
 
-    @hides_engine
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
         """Runs everything that was built since the last job, and waits for its end.
 
@@ -308,7 +309,6 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
             client.cancel()
             raise
 
-    @hides_engine
     def execute_async(self, job_name: str | None = None) -> JobClient:
         """Starts everything that was built since the last job, and does not wait.
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from headrace.common.errors import EvaluationError, InvalidTypeError
 from headrace.expressions import evaluate
 from headrace.operators.keyed import KeyedBatch
-from headrace.operators.user_code import RecordError
+from headrace.operators.user_code import NO_RECORD, RecordError
 
 if TYPE_CHECKING:
     from headrace.common.batch import Batch
@@ -23,8 +23,8 @@ def keys_of(batch: Batch, key: KeySelection) -> KeyColumn:
     """The keys of a batch.
 
     Raises:
-        InvalidTypeError: when a key does not fit the declared key type.
-        RecordError: when the user's key function raises, an expression has no value, or a key is null.
+        RecordError: when the user's key function raises, an expression has no value, a key is null or does not fit the
+            declared key type.
     """
     if key.is_attached:
         assert isinstance(batch, KeyedBatch)
@@ -34,7 +34,21 @@ def keys_of(batch: Batch, key: KeySelection) -> KeyColumn:
         return _of_column(batch, key, batch.columns.column(batch.type.field_index(key.fields[0])))
     if key.expression is not None:
         return _of_column(batch, key, _computed(batch, key, key.expression))
-    return key.codec.encode(_selected(batch, key))
+    selected = _selected(batch, key)
+    try:
+        return key.codec.encode(selected)
+    except InvalidTypeError as error:
+        raise RecordError(_record_of_misfit(batch, selected, key), key.call_site) from error
+
+
+def _record_of_misfit(batch: Batch, keys: list[Any], key: KeySelection) -> Any:
+    """The first record whose key does not fit the declared type."""
+    for record, found in zip(batch.rows, keys, strict=True):
+        try:
+            key.codec.encode([found])
+        except InvalidTypeError:
+            return record
+    return NO_RECORD
 
 
 def _of_column(batch: Batch, key: KeySelection, column: pa.Array) -> KeyColumn:

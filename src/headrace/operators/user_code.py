@@ -10,7 +10,13 @@ import reprlib
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.call_site import of_function, of_traceback
-from headrace.common.errors import FunctionRefusedError, HeadraceError, StateCorruptedError, UserFunctionError
+from headrace.common.errors import (
+    FunctionRefusedError,
+    HeadraceError,
+    InvalidTypeError,
+    StateCorruptedError,
+    UserFunctionError,
+)
 from headrace.operators.interruption import is_interruption
 
 if TYPE_CHECKING:
@@ -61,6 +67,8 @@ def user_error(
     if isinstance(error, RecordError):
         record, key_by = error.record, error.key_by
         error = error.__cause__ or error
+    elif isinstance(error, InvalidTypeError) and record is NO_RECORD:
+        record = getattr(error, "record", NO_RECORD)
     if isinstance(error, UserFunctionError | StateCorruptedError) or is_interruption(error):
         return error
     site = of_traceback(error.__traceback__)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, overload
 from headrace.common.errors import InvalidProgramError
 from headrace.common.other_names import other_names
 from headrace.common.time import to_millis
+from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T, T_contra
 from headrace.expressions import Column, Expression
 from headrace.time.watermarks import BoundedOutOfOrderness, NoWatermarks, WatermarkGenerator
@@ -67,6 +68,7 @@ Assigner = TimestampAssigner | Callable[[Any, int], int] | FieldTimestamps | Exp
 """Whatever tells the event time of records."""
 
 
+@hides_engine_of_methods
 @other_names()
 @dataclass(frozen=True, slots=True)
 class WatermarkStrategy(Generic[T_contra]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from functools import partial
@@ -13,6 +12,7 @@ from headrace.client.progress import wording
 from headrace.client.progress.job_progress import RATE, JobProgress
 from headrace.client.progress.lines import last_line, progress_line
 from headrace.common.html import framed
+from headrace.common.ipython import is_notebook
 from headrace.jobmanager.progress import JobListener
 
 if TYPE_CHECKING:
@@ -112,10 +112,8 @@ def job_html(job: JobProgress) -> str:
 
 
 def notebook_listener() -> NotebookListener | None:
-    """The listener of a job that is started in a notebook; None elsewhere, also on a terminal with IPython."""
-    ipython = sys.modules.get("IPython")
-    shell = None if ipython is None else ipython.get_ipython()
-    if not hasattr(shell, "kernel"):
+    """The listener of a job that is started in a notebook; None elsewhere."""
+    if not is_notebook():
         return None
     from IPython.display import display
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from headrace.common.errors import InvalidTypeError
+from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo.base import DeclaredType, TypeInformation
 from headrace.common.typeinfo.basic import BasicType, BasicTypeInfo
 from headrace.common.typeinfo.collection import (
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from headrace.common.type_variables import K, T, V
 
 
+@hides_engine_of_methods
 class Types:
     """Makes type information, under PyFlink's names.
 

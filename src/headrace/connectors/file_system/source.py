@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Generic
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.other_names import other_names
 from headrace.common.time import Duration, to_millis
+from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T, T_co
 from headrace.connectors.file_system.enumerator import FileEnumerator, FileEnumeratorProvider, Watch
 from headrace.connectors.file_system.paths import InputPaths, resolved
@@ -109,6 +110,7 @@ class FileSource(Source[T_co]):
         return f"FileSource({', '.join(self._paths)})"
 
 
+@hides_engine_of_methods
 @other_names()
 class FileSourceBuilder(Generic[T_co]):
     """Puts a :class:`FileSource` together.

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import dis
+import functools
+import inspect
+from collections.abc import Iterator
+from itertools import pairwise
+from types import CodeType
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.call_site import caller
 from headrace.common.errors import HeadraceError, InvalidProgramError, InvalidTypeError
 
 if TYPE_CHECKING:
     from headrace.datastream.functions import Function
+
+
+_IS_NO_FUNCTION: Final = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 def refused(message: str, error: type[HeadraceError] = InvalidProgramError) -> HeadraceError:
@@ -41,6 +50,36 @@ def check_object(function: Any, base: type[Function], method: str) -> None:
     check_instance(function, base)
     if not callable(getattr(function, method, None)):
         raise refused(f"expected {_with_article(base)}, got {function!r}", InvalidTypeError)
+
+
+def check_returns(function: Any, method: str) -> None:
+    """Refuse a function that lacks its ``return``: all its results would be null.
+
+    A ``lambda`` gives what it says, and a function that yields or only raises is another matter.
+
+    Raises:
+        InvalidProgramError: when it never returns anything but None.
+    """
+    while isinstance(function, functools.partial):
+        function = function.func
+    called = getattr(function, method, function)
+    code = getattr(inspect.unwrap(called), "__code__", None)
+    if isinstance(code, CodeType) and code.co_name != "<lambda>" and not code.co_flags & _IS_NO_FUNCTION:
+        returned = [*_returned_constants(code)]
+        if returned and all(returned):
+            raise refused(
+                f"{code.co_name} ({code.co_filename}:{code.co_firstlineno}) never returns a value, so {method} would "
+                "make null of every record: return the result"
+            )
+
+
+def _returned_constants(code: CodeType) -> Iterator[bool]:
+    """For each place where a function returns, whether it is the constant None that is returned."""
+    for before, now in pairwise(dis.get_instructions(code)):
+        if now.opname == "RETURN_CONST":  # Python 3.12 and 3.13
+            yield now.argval is None
+        elif now.opname == "RETURN_VALUE":
+            yield before.opname == "LOAD_CONST" and before.argval is None
 
 
 def expect(value: Any, kind: type, method: str) -> None:

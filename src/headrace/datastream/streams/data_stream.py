@@ -9,12 +9,13 @@ from headrace.common.errors import InvalidTypeError
 from headrace.common.function_types import Role
 from headrace.common.other_names import other_names, without_effect
 from headrace.common.output_tag import OutputTag
+from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import OUT, K, T_co
 from headrace.common.typeinfo import Types
 from headrace.connectors.print_sink import PrintSink
 from headrace.connectors.sink import Sink
 from headrace.datastream.functions import FilterFunction, FlatMapFunction, Function, MapFunction, ProcessFunction
-from headrace.datastream.streams.checks import check_function, check_object, expect, refused
+from headrace.datastream.streams.checks import check_function, check_object, check_returns, expect, refused
 from headrace.datastream.streams.columns import (
     as_column,
     bound,
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from headrace.time.watermark_strategy import WatermarkStrategy
 
 
+@hides_engine_of_methods
 @other_names(OTHER_NAMES)
 @without_effect(WITHOUT_EFFECT)
 class DataStream(OperatorHandle, Generic[T_co]):
@@ -143,6 +145,8 @@ class DataStream(OperatorHandle, Generic[T_co]):
             spec = specs.SelectSpec((value,), value.type)
             return self._apply(spec, titled("Map", func), origin=TypeOrigin.DECLARED)
         check_function(func, MapFunction, "map")
+        if not is_untyped(result_type(output_type, func)):
+            check_returns(func, "map")
         return self._transform(specs.MapSpec, "Map", func, output_type, Role.ONE)
 
     @overload
@@ -174,6 +178,7 @@ class DataStream(OperatorHandle, Generic[T_co]):
             condition = bound_condition(func, self._type, "filter")
             return self._apply(specs.ColumnFilterSpec(condition), titled("Filter", func))
         check_function(func, FilterFunction, "filter")
+        check_returns(func, "filter")
         return self._apply(specs.FilterSpec(func), "Filter")
 
     def select(self, *columns: Expression | str | int) -> DataStream[Row]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 from headrace.common.constants import UPPER_BOUND_MAX_PARALLELISM
 from headrace.common.errors import InvalidTypeError
 from headrace.common.other_names import other_names, without_effect
+from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.datastream.streams.checks import refused
 from headrace.datastream.streams.other_names import WITHOUT_EFFECT_ON_SINKS
 from headrace.datastream.streams.types import is_untyped
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from headrace.graph.nodes import Node
 
 
+@hides_engine_of_methods
 class OperatorHandle:
     """Stands for an operator that was just added to the graph, so that it can be named and placed.
 

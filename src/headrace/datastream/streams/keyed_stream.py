@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, overload
 
 from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
 from headrace.common.other_names import other_names
+from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import OUT, K_co, T_co
 from headrace.datastream.functions import KeyedProcessFunction, ReduceFunction
 from headrace.datastream.streams.adapters import with_keyed_state
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from headrace.graph.specs import OperatorSpec
 
 
+@hides_engine_of_methods
 @other_names(OTHER_NAMES_OF_KEYED_STREAMS)
 class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
     """A stream after ``key_by``; what operators make of it is not keyed any more.

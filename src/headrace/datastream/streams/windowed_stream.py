@@ -9,6 +9,7 @@ from headrace.common.function_types import Role
 from headrace.common.other_names import other_names
 from headrace.common.output_tag import OutputTag
 from headrace.common.time import Duration, Time, to_millis
+from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import ACC, OUT, K_co, T, T_co
 from headrace.datastream.functions import AggregateFunction, ProcessWindowFunction, ReduceFunction, WindowFunction
 from headrace.datastream.streams.checks import check_function, check_object, expect, refused
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from headrace.time.windows import AlignedWindows, TimeWindow
 
 
+@hides_engine_of_methods
 @other_names(OTHER_NAMES_OF_WINDOWED_STREAMS)
 class WindowedStream(Generic[T_co, K_co]):
     """A keyed stream after ``window``; says what to do with late records, then what to compute.

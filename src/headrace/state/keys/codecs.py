@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from array import array as int_array
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -295,10 +295,18 @@ def _misfit(keys: Sequence[Any], fits: Callable[[Any], bool], type_: TypeInforma
     )
 
 
+_HASHABLE: Final[dict[type, str]] = {
+    list: "make it a tuple",
+    dict: "make it a tuple of its items, in a fixed order",
+    set: "make it a frozenset",
+    bytearray: "make it bytes",
+}
+
+
 def _unhashable(key: Any) -> InvalidTypeError:
     declaration = typed.declaration_for(key)
     or_declare = "" if declaration is None else f"; or declare what it has in it, key_by(..., key_type={declaration})"
+    instead = _HASHABLE.get(type(key), "use tuples instead of lists, and @dataclass(frozen=True) for records")
     return InvalidTypeError(
-        f"{key!r} of type {type(key).__qualname__} cannot be a key: it is not hashable; use a tuple instead of a list, "
-        f"and @dataclass(frozen=True) for records{or_declare}"
+        f"{key!r} of type {type(key).__qualname__} cannot be a key: it is not hashable; {instead}{or_declare}"
     )

@@ -1,0 +1,157 @@
+"""File sinks that write to a remote store: every record is shown once, whatever happens to the job."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.storage.hdfs_output import HdfsOutput
+from headrace.storage.object_output import ObjectOutput
+from headrace.storage.output import OutputTree
+from tests.reliability.support.file_sinks import KINDS, Kind
+from tests.reliability.support.small_jobs import CrashError
+from tests.storage.remote_output import RemoteOutput
+from tests.storage.stores import Store, case, on
+
+ROLLED = next(kind for kind in KINDS if kind.name == "csv-rolled-by-size")
+AT_ONCE = next(kind for kind in KINDS if kind.name == "text-a-file-an-epoch")
+
+
+@pytest.fixture
+def output(store: Store, tmp_path: Path) -> RemoteOutput:
+    return RemoteOutput(store, tmp_path)
+
+
+@on(slow=["azure"])
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_a_job_stops_and_goes_on(output: RemoteOutput, kind: Kind) -> None:
+    output.job(kind).run(stop_after=4)
+    before = output.visible()
+    assert output.job(kind).run().restored[0] is not None
+    output.check(kind)
+    assert before.items() <= output.visible().items(), "what is visible is never changed"
+
+
+@on(slow=["azure"])
+@pytest.mark.parametrize("kind", [ROLLED, AT_ONCE, KINDS[1]], ids=str)
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_crash_beside_a_commit(output: RemoteOutput, kind: Kind, moment: str) -> None:
+    def die(epoch: int) -> None:
+        if epoch >= 5:
+            raise CrashError
+
+    output.job(kind, **{moment: die}).crash()  # type: ignore[arg-type]
+    output.job(kind).run()
+    output.check(kind)
+
+
+@on("azure", slow=["azure"])
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_a_job_stops_crashes_and_goes_on(output: RemoteOutput, kind: Kind) -> None:
+    def die(epoch: int) -> None:
+        if epoch >= 6:
+            raise CrashError
+
+    output.job(kind).run(stop_after=4)
+    output.job(kind, after=die).crash()
+    output.job(kind).run()
+    output.check(kind)
+
+
+def die_between(nth: int, patched: pytest.MonkeyPatch) -> None:
+    """On an object store between a copy and the removal of what was copied, on HDFS behind a rename."""
+    calls = itertools.count(1)
+    remove, show = ObjectOutput.remove, HdfsOutput.show
+
+    def dying_remove(self: ObjectOutput, path: str) -> bool:
+        if "/chunks/" in path and next(calls) == nth:
+            raise CrashError
+        return remove(self, path)
+
+    def dying_show(self: HdfsOutput, source: str, target: str) -> bool:
+        done = show(self, source, target)
+        if next(calls) == nth:
+            raise CrashError
+        return done
+
+    patched.setattr(ObjectOutput, "remove", dying_remove)
+    patched.setattr(HdfsOutput, "show", dying_show)
+
+
+@pytest.mark.parametrize("kind", [ROLLED, AT_ONCE], ids=str)
+@pytest.mark.parametrize(
+    ("store", "nth"),
+    [
+        *(case("s3", nth) for nth in range(1, 6)),
+        *(case("azure", nth, is_slow=True) for nth in range(1, 6)),
+        *(case("hdfs", nth) for nth in range(1, 5)),  # there are fewer renames than removals
+    ],
+    indirect=["store"],
+)
+def test_a_crash_in_the_middle_of_showing(
+    output: RemoteOutput, kind: Kind, nth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        die_between(nth, patched)
+        output.job(kind).crash()
+    before = output.visible()
+    assert before
+    output.job(kind).run()
+    output.check(kind)
+    assert before.items() <= output.visible().items()
+
+
+def staged(tree: OutputTree, name: str, content: bytes) -> None:
+    file = tree.stage("hidden", f".{name}.tmp")
+    file.write(content)
+    file.finish()
+    file.keep(f"hidden/{name}")
+
+
+@on()
+def test_what_is_shown_replaces_nothing(output: RemoteOutput) -> None:
+    tree = output.tree.for_committing("hidden")
+    for name, content in (("a", b"first"), ("b", b"second")):
+        staged(tree, name, content)
+    assert tree.show("hidden/a", "deep/target")
+    assert not tree.show("hidden/b", "deep/target")
+    assert b"".join(tree.blocks("deep/target")) == b"first"
+    assert tree.size("hidden/b") == 6
+    with pytest.raises(FileNotFoundError):
+        tree.show("hidden/a", "elsewhere")
+
+
+@on()
+def test_an_area_that_was_taken_away_shows_nothing(output: RemoteOutput) -> None:
+    tree = output.tree.for_committing("hidden")
+    tree.open_area("hidden/publish-1")
+    name = "0" * 32
+    tree.put_together("hidden/publish-1", name, [b"x"])
+    tree.take_away("hidden/publish-1", "hidden/fenced")
+    tree.take_away("hidden/publish-1", "hidden/fenced-again")
+    assert not tree.has_area("hidden/publish-1")
+    with pytest.raises(FileNotFoundError):
+        tree.show(f"hidden/publish-1/{name}", "target")
+    with pytest.raises(FileNotFoundError):
+        tree.put_together("hidden/publish-1", name, [b"x"])
+    tree.clear_area("hidden/fenced")
+    assert tree.areas("hidden") == []
+
+
+@on()
+@pytest.mark.parametrize("size", [0, 1, (8 << 20) + 1, (16 << 20) + 1])
+def test_a_file_of_any_size(output: RemoteOutput, size: int) -> None:
+    tree: Any = output.tree
+    file = tree.stage("folder", "name")
+    block = bytes(range(256)) * 4096
+    for start in range(0, size, len(block)):
+        file.write(block[: size - start])
+    found, digest = file.finish()
+    assert found == file.tell() == size
+    file.keep(f"folder/{digest}")
+    assert tree.size(f"folder/{digest}") == size
+    assert b"".join(tree.blocks(f"folder/{digest}")) == (block * (size // len(block) + 1))[:size]
+    assert list(tree.files("folder")) == [f"folder/{digest}"]
