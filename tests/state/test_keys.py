@@ -283,10 +283,26 @@ def test_columns_can_be_cut_and_joined() -> None:
     ],
 )
 def test_a_key_that_is_not_hashable_is_refused_with_the_type_to_declare(key: Any, declaration: str | None) -> None:
-    with pytest.raises(InvalidTypeError, match="it is not hashable; use a tuple instead of a list") as caught:
+    with pytest.raises(InvalidTypeError, match=r"it is not hashable; (use|make)") as caught:
         untyped().encode([key])
     if declaration is None:
         assert "key_type=" not in str(caught.value)
     else:
         assert str(caught.value).endswith(f"key_by(..., key_type={declaration})")
         assert len(KeyCodec.for_type(eval(declaration)).encode([key, key]).values.unique()) == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "instead", "key_instead"),
+    [
+        ([1, 2], "make it a tuple", (1, 2)),
+        ({1, 2}, "make it a frozenset", frozenset({1, 2})),
+        (bytearray(b"a"), "make it bytes", b"a"),
+        ({"a": 1}, "make it a tuple of its items", (("a", 1),)),
+        ((1, [2]), "use tuples instead of lists", (1, (2,))),
+    ],
+)
+def test_what_a_key_that_is_not_hashable_can_be_made(key: Any, instead: str, key_instead: Any) -> None:
+    with pytest.raises(InvalidTypeError, match=rf"it is not hashable; {instead}"):
+        untyped().encode([key])
+    assert untyped().decode(untyped().encode([key_instead]).values) == [key_instead]

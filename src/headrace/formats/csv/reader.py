@@ -17,6 +17,7 @@ from headrace.common.errors import ConfigurationError, CorruptFileError
 from headrace.common.logs import get_logger
 from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import BasicType, BasicTypeInfo
+from headrace.common.typeinfo.basic import FLOATS, WHOLE_NUMBERS
 from headrace.common.values import handler_of
 from headrace.formats.csv.schema import CsvColumn, CsvSchema
 from headrace.formats.file_format import Decoded
@@ -42,23 +43,17 @@ _BAD_VALUE = re.compile(
     r"(?s)^In CSV column #(?P<column>\d+): (?:Row #\d+: )?CSV conversion error to [^:]*: (?P<why>.*)$"
 )
 _BAD_COUNT = re.compile(r"^CSV parse error: (?:Row #\d+: )?Expected (?P<expected>\d+) columns, got (?P<found>\d+)")
-_BY_ARROW = frozenset(
-    BasicTypeInfo(kind)
-    for kind in (
-        BasicType.STRING,
-        BasicType.BOOLEAN,
-        BasicType.BYTE,
-        BasicType.SHORT,
-        BasicType.INT,
-        BasicType.LONG,
-        BasicType.FLOAT,
-        BasicType.DOUBLE,
+_TIMES = frozenset(
+    {
         BasicType.SQL_DATE,
         BasicType.SQL_TIME,
         BasicType.SQL_TIMESTAMP,
         BasicType.TIMESTAMP_LTZ,
         BasicType.INSTANT,
-    )
+    }
+)
+_BY_ARROW = frozenset(
+    BasicTypeInfo(kind) for kind in {BasicType.STRING, BasicType.BOOLEAN} | WHOLE_NUMBERS | FLOATS | _TIMES
 )
 
 

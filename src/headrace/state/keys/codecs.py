@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from array import array as int_array
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,7 @@ import pyarrow as pa
 from headrace.common.columns import array_to_values, values_to_array
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, PickledBytesTypeInfo
+from headrace.common.typeinfo.basic import STRINGS
 from headrace.state.keys import typed
 from headrace.state.keys.encoding import ClassRegistry, KeyDecoder, KeyEncoder
 from headrace.state.keys.hashing import canonical, hash_array
@@ -80,7 +81,7 @@ class KeyCodec(ABC):
         basic = type_.basic_type if isinstance(type_, BasicTypeInfo) else None
         if basic in typed.INTEGERS:
             return IntegerKeys(type_)
-        if basic in typed.STRINGS:
+        if basic in STRINGS:
             return StringKeys(type_)
         if basic is BasicType.BYTES:
             return BytesKeys(type_)
@@ -294,10 +295,18 @@ def _misfit(keys: Sequence[Any], fits: Callable[[Any], bool], type_: TypeInforma
     )
 
 
+_HASHABLE: Final[dict[type, str]] = {
+    list: "make it a tuple",
+    dict: "make it a tuple of its items, in a fixed order",
+    set: "make it a frozenset",
+    bytearray: "make it bytes",
+}
+
+
 def _unhashable(key: Any) -> InvalidTypeError:
     declaration = typed.declaration_for(key)
     or_declare = "" if declaration is None else f"; or declare what it has in it, key_by(..., key_type={declaration})"
+    instead = _HASHABLE.get(type(key), "use tuples instead of lists, and @dataclass(frozen=True) for records")
     return InvalidTypeError(
-        f"{key!r} of type {type(key).__qualname__} cannot be a key: it is not hashable; use a tuple instead of a list, "
-        f"and @dataclass(frozen=True) for records{or_declare}"
+        f"{key!r} of type {type(key).__qualname__} cannot be a key: it is not hashable; {instead}{or_declare}"
     )
