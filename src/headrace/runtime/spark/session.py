@@ -19,6 +19,7 @@ from pyspark.sql.utils import is_remote
 from headrace.common.errors import ConfigurationError
 from headrace.common.logs import get_logger
 from headrace.runtime.spark.java_process import JavaProcess
+from headrace.runtime.spark.known_settings import warn_of_misspelled
 from headrace.runtime.spark.master import NO_CONNECT
 from headrace.runtime.spark.session_start import (
     GATEWAY_PORT,
@@ -194,7 +195,9 @@ def _start_session(request: SessionRequest, early: EarlyJava | None, starting: C
     if start.archive:
         atexit.register(start.archive.make_in_background)
     with _environment(start.variables):
-        return _uninterrupted(lambda: _start(start, java))
+        handle = _uninterrupted(lambda: _start(start, java))
+    warn_of_misspelled(handle.session.sparkContext, request.settings)
+    return handle
 
 
 def _uninterrupted(start: Callable[[], SessionHandle]) -> SessionHandle:
