@@ -5,7 +5,7 @@ Each imports what it needs when it runs, so that ``run`` has Java started before
 
 from __future__ import annotations
 
-import platform
+import platform as machine
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated
@@ -142,11 +142,35 @@ def checkpoints(
     raise typer.Exit(run_checkpoints(directory, configuration.storage_options()))
 
 
+@app.command("package")
+def package_(
+    job: Annotated[
+        Path, typer.Argument(metavar="JOB", exists=True, file_okay=False, help="The folder of the program.")
+    ],
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="The archive; JOB.zip.")] = None,
+    extra: Annotated[
+        list[str] | None, typer.Option(metavar="EXTRA", help="An extra of headrace that the job needs: cloud, hdfs.")
+    ] = None,
+    python: Annotated[
+        str | None, typer.Option(metavar="VERSION", help="The executors' Python, such as 3.12, if it is another one.")
+    ] = None,
+    platform: Annotated[
+        str | None,
+        typer.Option(metavar="TAG", help="Theirs as wheels name it, such as manylinux_2_28_x86_64, if another one."),
+    ] = None,
+) -> None:
+    """Put a job's modules, headrace and all packages that they need into one archive for a cluster without them."""
+    from headrace.cli.package import run_package
+    from headrace.client.packaging import TargetPython
+
+    raise typer.Exit(run_package(job, output, extra or [], TargetPython(python, platform)))
+
+
 @app.command("version")
 def show_version() -> None:
     """Show the versions of headrace and of what it stands on."""
     others = ", ".join(f"{package} {_version(package)}" for package in ("pyspark", "pyarrow"))
-    typer.echo(f"headrace {headrace.__version__} (Python {platform.python_version()}, {others})")
+    typer.echo(f"headrace {headrace.__version__} (Python {machine.python_version()}, {others})")
 
 
 def _settings(

@@ -6,13 +6,13 @@ import atexit
 import hashlib
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from headrace.client.pip import install
 from headrace.common import options
 from headrace.common.cached_files import cached_files
 from headrace.common.errors import ConfigurationError, InvalidProgramError
@@ -166,15 +166,8 @@ def _install(requirements: str, python: str | None, folder: Path) -> None:
     for path in filter(None, (listing, packages)):
         if not Path(path).exists():
             raise InvalidProgramError(f"set_python_requirements: there is no file or folder {Path(path).absolute()}")
-    command = [python or sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]
-    command += ["--no-compile", "--target", str(folder), "--requirement", listing]
-    command += ["--no-index", "--find-links", packages] if packages else []
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise InvalidProgramError(
-            f"set_python_requirements: pip could not install what {listing} asks for\n{done.stderr.strip()}"
-        )
-    folder.mkdir(exist_ok=True)  # pip makes none when nothing is required
+    options_of_pip = ("--no-index", "--find-links", packages) if packages else ()
+    install(listing, folder, "set_python_requirements", options_of_pip, python)
 
 
 def _kept(folder: Path, prefix: str) -> Path:

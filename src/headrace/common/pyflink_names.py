@@ -45,8 +45,8 @@ def _each(names: str, missing: Missing) -> dict[str, Missing]:
 
 _SYSTEM: Final = Missing(
     "CO-07",
-    "read the data as files (FileSource) or as a DataFrame (env.from_dataframe), or write a source or a sink of your "
-    "own: docs/connectors.md",
+    "read files (FileSource), which a query of Spark may write, or a static DataFrame (env.from_dataframe), or write a "
+    "source or a sink of your own: docs/connectors.md",
 )
 _KAFKA: Final = _of("CO-01", _SYSTEM)
 _FORMAT: Final = Missing(

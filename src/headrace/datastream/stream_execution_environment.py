@@ -261,10 +261,11 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
     def from_dataframe(
         self, dataframe: Any, watermark_strategy: WatermarkStrategy | None = None, source_name: str = "DataFrame Source"
     ) -> DataStream[Row]:
-        """A stream of the rows of a Spark DataFrame, static or streaming.
+        """A bounded stream of the rows of a static Spark DataFrame; Spark evaluates it when the job first starts.
 
         Raises:
-            UnsupportedOperationError: when the runtime has no DataFrames.
+            UnsupportedOperationError: for a streaming DataFrame, and when the runtime has no DataFrames.
+            InvalidTypeError: naming the column that has no type in headrace.
         """
         try:
             from headrace.runtime.spark.dataframe import DataFrameSource  # type: ignore[import-not-found, unused-ignore]

@@ -12,10 +12,11 @@ from pyspark.sql import functions as sql
 from headrace.client import running
 from headrace.client.defaults import submission_defaults
 from headrace.common.configuration import Configuration
-from headrace.common.errors import HeadraceError
+from headrace.common.errors import HeadraceError, UnsupportedOperationError
 from headrace.connectors.collect import CollectSink
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager.progress import EpochStatistics, JobListener
+from tests.docs.documents import DOCS, example
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -81,3 +82,31 @@ def test_staged_rows_that_were_changed_stop_the_job(spark: SparkSession, tmp_pat
     shutil.move(swapped, other)
     with pytest.raises(HeadraceError, match=r"part-.*parquet"):
         run(spark, tmp_path)
+
+
+def test_the_example_of_dataframes(spark: SparkSession) -> None:
+    variables: dict[str, Any] = {"spark": spark}
+    exec(example(DOCS / "connectors.md", "dataframes"), variables)
+    rows = [(row.card, row.total) for row in variables["totals"].collect()]
+    assert sorted(rows) == [("ann", 7.5), ("ann", 12.5), ("bob", 80.0)]
+
+
+def test_the_example_of_a_streaming_dataframe(spark: SparkSession, tmp_path: Path) -> None:
+    numbers = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load().select("value")
+    variables: dict[str, Any] = {"stream": numbers, "folder": str(tmp_path)}
+    exec(example(DOCS / "connectors.md", "streaming dataframe"), variables)
+    try:
+        found = []
+        with variables["events"].execute_and_collect() as rows:
+            for row in rows:
+                found.append(row.value)
+                if len(found) == 30:
+                    break
+    finally:
+        variables["query"].stop()
+    assert sorted(found) == list(range(30))
+
+
+def test_a_streaming_dataframe_is_refused(spark: SparkSession) -> None:
+    with pytest.raises(UnsupportedOperationError, match=r"static DataFrames only\n.*docs/connectors.md, Spark DataF"):
+        environment().from_dataframe(spark.readStream.format("rate").load())

@@ -9,6 +9,7 @@ import pytest
 from headrace.common.errors import ConfigurationError
 from headrace.runtime.spark.settings import (
     SparkSetting,
+    quiet_log_level,
     quiet_logging,
     read_spark_defaults,
     runs_tasks_in_driver,
@@ -103,3 +104,11 @@ def test_quiet_logging_leaves_a_log_configuration_alone(tmp_path: Path) -> None:
 
     assert quiet_logging({}, tmp_path) == {}
     assert quiet_logging({"spark.driver.extraJavaOptions": "-Dlog4j2.configurationFile=mine"}, None) == {}
+
+
+def test_the_log_level_of_a_java_that_runs_already(tmp_path: Path) -> None:
+    assert quiet_log_level({}, None) == {"spark.log.level": "ERROR"}
+    assert quiet_log_level({"spark.log.level": "INFO"}, None) == {}
+    assert quiet_log_level({"spark.driver.extraJavaOptions": "-Dlog4j2.configurationFile=mine"}, None) == {}
+    (tmp_path / "log4j2.properties").touch()
+    assert quiet_log_level({}, tmp_path) == {}

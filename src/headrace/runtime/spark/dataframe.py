@@ -42,7 +42,8 @@ class DataFrameSource(Source):
     def __init__(self, dataframe: DataFrame) -> None:
         if dataframe.isStreaming:
             raise UnsupportedOperationError(
-                "from_dataframe() takes static DataFrames only; read the stream's source with a headrace connector"
+                "from_dataframe() takes static DataFrames only\n  Have the streaming query write Parquet in "
+                "foreachBatch(), and watch its folder with a FileSource: docs/connectors.md, Spark DataFrames"
             )
         self._dataframe: DataFrame | None = dataframe
         self._type = type_of_schema(to_arrow_schema(dataframe.schema, timezone="UTC"))

@@ -149,7 +149,7 @@ def check_workers(session: SparkSession) -> list[Check]:
     try:
         reports = ask_workers(session)
     except Exception as error:  # whatever hinders the job is what the user has to know
-        fix = "Give the executors the driver's Python and pyarrow (spark.pyspark.python, or an environment archive)."
+        fix = "Give the executors the driver's Python (spark.pyspark.python), and pyarrow, with `headrace package`."
         return [Check("Python workers", False, _first_line(error), fix)]
     return _judge(reports)
 
@@ -214,7 +214,7 @@ def _judge(reports: list[WorkerReport]) -> list[Check]:
             "headrace in the workers",
             same_headrace,
             _distinct(report.headrace for report in reports),
-            f"Install headrace {headrace.__version__} there, or ship it (spark.submit.pyFiles, environment archive).",
+            f"Install headrace {headrace.__version__} there, or ship it with `headrace package`.",
         ),
         _check("pyarrow in the workers", arrows, _distinct(report.pyarrow for report in reports), _PYARROW.fix),
     ]

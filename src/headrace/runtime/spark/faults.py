@@ -61,8 +61,8 @@ def _remedy(error: Exception) -> str:
     if _NO_MODULE.search(str(error)) is None:
         return ""
     return (
-        ": the executors' Python does not have the module, which the driver's has: install it there, or bring it along "
-        "with env.add_python_file()"
+        ": the executors' Python does not have the module, which the driver's has: install it there, bring it along "
+        "with env.add_python_file(), or ship everything that they lack with `headrace package`"
     )
 
 

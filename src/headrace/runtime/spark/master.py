@@ -12,8 +12,38 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _STANDALONE: Final = "spark://"
+_CONNECT: Final = "sc://"
+_CLASSIC: Final = "classic"
 _SECONDS: Final = 10.0
 _HADOOP_FOLDERS: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
+
+NO_CONNECT: Final = (
+    "jobs do not run over Spark Connect: a client has no SparkContext, which hands tasks what an epoch starts from, "
+    "ships modules and cancels epochs\n  Run the program where Spark's driver may be, with spark-submit or "
+    "headrace run --master URL, and without SPARK_REMOTE, spark.remote and spark.api.mode"
+)
+"""Why Spark Connect is refused, and what to do."""
+
+
+def check_is_classic(settings: Mapping[str, str], environment: Mapping[str, str]) -> None:
+    """Refuse to start a session of Spark Connect.
+
+    Args:
+        settings: those of Spark.
+        environment: the variables of this process.
+
+    Raises:
+        ConfigurationError: when something asks for one.
+    """
+    asked = {
+        "SPARK_REMOTE": environment.get("SPARK_REMOTE"),
+        "spark.remote": settings.get("spark.remote"),
+        "spark.api.mode": settings.get("spark.api.mode", _CLASSIC).replace(_CLASSIC, ""),
+        "the master": settings["spark.master"] if settings["spark.master"].startswith(_CONNECT) else None,
+    }
+    for name, value in asked.items():
+        if value:
+            raise ConfigurationError(f"{name} is {value}, but {NO_CONNECT}")
 
 
 def check_master(master: str, environment: Mapping[str, str], spark_conf: Path | None) -> None:

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Final
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
 
 from headrace.common.errors import ConfigurationError
 from headrace.common.logs import get_logger
 from headrace.runtime.spark.java_process import JavaProcess
+from headrace.runtime.spark.master import NO_CONNECT
 from headrace.runtime.spark.session_start import (
     GATEWAY_PORT,
     PYTHON,
@@ -106,10 +108,12 @@ def acquire_session(
         starting: is told the master of a session that has to be started, before that takes its seconds.
 
     Raises:
-        ConfigurationError: when ``settings`` are not settings of Spark or contradict ``master`` or ``python``, or the
-            workers of a running session have another interpreter.
+        ConfigurationError: when ``settings`` are not settings of Spark or contradict ``master`` or ``python``, the
+            workers of a running session have another interpreter, or sessions are those of Spark Connect.
         JavaNotFoundError: when a session has to be started and there is no usable Java.
     """
+    if is_remote():
+        raise ConfigurationError(f"this process is a client of Spark Connect, but {NO_CONNECT}")
     running = running_session()
     if running is None:
         request = SessionRequest(dict(with_interpreter(settings, python)), master, uses_class_archive)

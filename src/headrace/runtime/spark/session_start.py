@@ -18,11 +18,12 @@ from headrace.common.errors import ConfigurationError
 from headrace.runtime.spark.class_archive import QUIET, ClassArchive
 from headrace.runtime.spark.java import JavaRuntime, bundled_java_home, find_java
 from headrace.runtime.spark.launch import SubmitArguments
-from headrace.runtime.spark.master import check_master
+from headrace.runtime.spark.master import check_is_classic, check_master
 from headrace.runtime.spark.settings import (
     DEFAULT_JAVA_OPTIONS,
     is_local,
     master_of,
+    quiet_log_level,
     quiet_logging,
     read_spark_defaults,
     runs_tasks_in_driver,
@@ -97,19 +98,20 @@ def prepare(request: SessionRequest, given: Mapping[str, str]) -> SessionStart:
         given: the settings that the user gave to Spark itself rather than to headrace.
 
     Raises:
-        ConfigurationError: when settings are not those of Spark or contradict each other, or nothing says where the
-            cluster is.
+        ConfigurationError: when settings are not those of Spark or contradict each other, nothing says where the
+            cluster is, or it is one of Spark Connect.
         InfrastructureError: when the master of the cluster cannot be reached.
         JavaNotFoundError: when there is no usable Java.
     """
     settings, environment = request.settings, request.environment
     chosen = settings_of_own_session(settings, request.master, given)
+    check_is_classic({**given, **chosen}, environment)
     if runs_tasks_in_driver(chosen["spark.master"]):
         chosen |= daemon_settings({**given, **settings})
     variables = _interpreters(chosen)
-    if GATEWAY_PORT in environment:
-        return SessionStart(chosen, variables)
     configuration = _configuration_directory(environment)
+    if GATEWAY_PORT in environment:
+        return SessionStart(chosen | quiet_log_level({**given, **chosen}, configuration), variables)
     check_master(chosen["spark.master"], environment, configuration)
     chosen |= quiet_logging({**given, **chosen}, configuration)
     java = find_java(environment, bundled_java_home())

@@ -16,6 +16,7 @@ DEFAULT_MASTER: Final = "local[*]"
 
 _LOG_CONFIGURATION: Final = Path(__file__).with_name("log4j2.properties")
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_LOG_LEVEL: Final = "spark.log.level"
 DEFAULT_JAVA_OPTIONS: Final = "spark.driver.defaultJavaOptions"
 """Options that stand before the user's."""
 
@@ -190,11 +191,22 @@ def _java_options(theirs: Mapping[str, str]) -> dict[str, str]:
 
 def quiet_logging(given_to_spark: Mapping[str, str], configuration_directory: Path | None) -> dict[str, str]:
     """The setting that keeps the driver's log to errors; none where the user has a log configuration already."""
-    theirs = given_to_spark.get(_JAVA_OPTIONS, "")
-    configured = configuration_directory is not None and (configuration_directory / "log4j2.properties").is_file()
-    if "log4j" in theirs or configured or not _LOG_CONFIGURATION.is_file():
+    if _configures_logging(given_to_spark, configuration_directory) or not _LOG_CONFIGURATION.is_file():
         return {}
+    theirs = given_to_spark.get(_JAVA_OPTIONS, "")
     return {_JAVA_OPTIONS: f"{theirs} -Dlog4j2.configurationFile={_LOG_CONFIGURATION.as_uri()}".strip()}
+
+
+def quiet_log_level(given_to_spark: Mapping[str, str], configuration_directory: Path | None) -> dict[str, str]:
+    """The same for a driver whose Java runs already; what it logs before there is a session cannot be helped."""
+    if _configures_logging(given_to_spark, configuration_directory) or _LOG_LEVEL in given_to_spark:
+        return {}
+    return {_LOG_LEVEL: "ERROR"}
+
+
+def _configures_logging(given_to_spark: Mapping[str, str], configuration_directory: Path | None) -> bool:
+    has_file = configuration_directory is not None and (configuration_directory / "log4j2.properties").is_file()
+    return has_file or "log4j" in given_to_spark.get(_JAVA_OPTIONS, "")
 
 
 def read_spark_defaults(text: str) -> dict[str, str]:

@@ -1,0 +1,69 @@
+"""``headrace package``: makes the archive of a job, and says how the job is run with it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+
+from headrace.cli.failures import FAILED, OK, report
+from headrace.client.packaging import JobArchive, TargetPython, package_job
+from headrace.common.errors import HeadraceError
+
+_FOLDER: Final = "job"
+"""What the archive is unpacked as on executors."""
+
+_MASTER: Final = "spark://HOST:7077"
+_PROGRAM: Final = "PROGRAM.py"
+_USUAL_PROGRAM: Final = "main.py"
+
+
+def run_package(
+    job: Path,
+    archive: Path | None,
+    extras: Sequence[str],
+    target: TargetPython,
+    console: Console | None = None,
+) -> int:
+    """Make the archive of a job and print the commands that run it.
+
+    Args:
+        job: the folder of the job.
+        archive: the file to make; the folder's name with ``.zip``, in the working directory, when left out.
+        extras: of headrace.
+        target: the Python of the executors.
+        console: where to print; the standard output when left out.
+
+    Returns:
+        The exit code.
+    """
+    console = console or Console()
+    archive = archive or Path(f"{job.resolve().name}.zip")
+    try:
+        with console.status("pip installs what the job needs"):
+            made = package_job(job, archive, extras, target)
+    except HeadraceError as error:
+        report(error, Console(stderr=True))
+        return FAILED
+    console.print(_told(made, _program_of(job)), soft_wrap=True, highlight=False, markup=False)
+    return OK
+
+
+def _told(made: JobArchive, program: Path) -> str:
+    archives, path = f"{made.path}#{_FOLDER}", f"spark.executorEnv.PYTHONPATH={_FOLDER}"
+    submit = ["spark-submit", "--master", _MASTER, "--archives", archives, "--conf", path, str(program)]
+    run = ["headrace", "run", "--master", _MASTER, "-D", f"spark.archives={archives}", "-D", path, str(program)]
+    return (
+        f"made {made.path} ({made.size / 1e6:.0f} MB): the job's modules, {', '.join(made.packages)}\n"
+        f"run the job with\n  {shlex.join(submit)}\nor\n  {shlex.join(run)}"
+    )
+
+
+def _program_of(job: Path) -> Path:
+    """The program, where it can be told from the other modules."""
+    usual = job / _USUAL_PROGRAM
+    programs = [usual] if usual.is_file() else [*job.glob("*.py")]
+    return programs[0] if len(programs) == 1 else job / _PROGRAM

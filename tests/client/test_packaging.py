@@ -1,0 +1,151 @@
+"""The archive of a job: its modules, headrace, and the packages that both need."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import headrace
+from headrace.cli.main import app
+from headrace.client.packaging import TargetPython, package_job
+from headrace.common.errors import InvalidProgramError
+
+NEEDED = ("cloudpickle", "numpy", "pandas", "pyarrow", "rich", "typer")
+"""The packages of headrace itself, with the extra that every job on a cluster needs, without PySpark."""
+
+
+def wheel(folder: Path, name: str, number: str, tag: str = "py3-none-any") -> None:
+    """A package as small as pip takes it: a module that says what it is."""
+    about = f"{name}-{number}.dist-info"
+    with zipfile.ZipFile(folder / f"{name}-{number}-{tag}.whl", "w") as file:
+        file.writestr(f"{name}.py", f"NAME = {name!r}\n")
+        file.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {number}\n")
+        file.writestr(f"{about}/WHEEL", f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: {tag}\n")
+        file.writestr(f"{about}/RECORD", "")
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder from which pip takes all packages; what headrace needs is there, in the versions of this Python."""
+    folder = tmp_path / "index"
+    folder.mkdir()
+    for name in NEEDED:
+        wheel(folder, name, version(name))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    return folder
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    """The folder of a job."""
+    folder = tmp_path / "rates"
+    (folder / "tables").mkdir(parents=True)
+    (folder / "main.py").write_text("import tables.rates\n")
+    (folder / "tables" / "rates.py").write_text("RATE = 7\n")
+    (folder / "tables" / "rates.csv").write_text("a,1\n")
+    (folder / ".git").mkdir()
+    (folder / ".git" / "config").touch()
+    return folder
+
+
+def names(archive: Path) -> set[str]:
+    with zipfile.ZipFile(archive) as file:
+        return {name for name in file.namelist() if not name.endswith(".pyc")}
+
+
+def test_what_is_in_it(index: Path, job: Path, tmp_path: Path) -> None:
+    wheel(index, "rates_of_the_bank", "2.5")
+    (job / "requirements.txt").write_text("# of the job\nrates-of-the-bank>=2\npyspark==4.1.0\nheadrace\n")
+    made = package_job(job, tmp_path / "out" / "rates.zip")
+    assert made.path == tmp_path / "out" / "rates.zip"
+    assert made.size == made.path.stat().st_size
+    wanted = [f"{name} {version(name)}" for name in NEEDED]
+    assert made.packages == tuple(sorted([*wanted, f"headrace {headrace.__version__}", "rates_of_the_bank 2.5"]))
+    found = names(made.path)
+    assert "obstore.py" not in found
+    assert {"main.py", "tables/rates.py", "tables/rates.csv", "rates_of_the_bank.py", "headrace/__init__.py"} <= found
+    assert not [name for name in found if name.startswith((".git", "requirements", "pyspark"))]
+    assert [path.name for path in made.path.parent.iterdir()] == ["rates.zip"]
+
+
+def test_a_python_without_packages_imports_from_it(index: Path, job: Path, tmp_path: Path) -> None:
+    made = package_job(job, tmp_path / "rates.zip")
+    folder = tmp_path / "unpacked"
+    with zipfile.ZipFile(made.path) as file:
+        file.extractall(folder)
+    program = (
+        "import headrace, rich, tables.rates\n"
+        "from importlib.metadata import version\n"
+        "print(tables.rates.RATE, rich.NAME, version('headrace'))\n"
+    )
+    command = [sys.executable, "-S", "-c", program]
+    done = subprocess.run(
+        command, cwd=tmp_path, env={"PYTHONPATH": "unpacked"}, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ["7", "rich", headrace.__version__], done.stderr
+
+
+def test_the_same_job_makes_the_same_bytes(index: Path, job: Path, tmp_path: Path) -> None:
+    first, second = (package_job(job, tmp_path / name).path.read_bytes() for name in ("a.zip", "b.zip"))
+    assert first == second
+
+
+def test_an_archive_in_the_jobs_own_folder_is_not_in_the_next_one(index: Path, job: Path) -> None:
+    archive = job / "rates.zip"
+    first = package_job(job, archive).size
+    assert package_job(job, archive).size == first
+    assert "rates.zip" not in names(archive)
+
+
+def test_an_extra_brings_its_packages(index: Path, job: Path, tmp_path: Path) -> None:
+    wheel(index, "obstore", version("obstore"))
+    assert "obstore.py" in names(package_job(job, tmp_path / "one.zip", ["cloud"]).path)
+    (job / "requirements.txt").write_text("headrace[spark, cloud]>=0.1\n")
+    assert "obstore.py" in names(package_job(job, tmp_path / "two.zip").path)
+
+
+def test_an_extra_that_is_none(index: Path, job: Path, tmp_path: Path) -> None:
+    with pytest.raises(InvalidProgramError, match=r"headrace has no extra clouds$"):
+        package_job(job, tmp_path / "rates.zip", ["clouds"])
+
+
+def test_a_module_with_the_name_of_a_package(index: Path, job: Path, tmp_path: Path) -> None:
+    (job / "numpy.py").touch()
+    with pytest.raises(InvalidProgramError, match=r"rates/numpy\.py has the name of a package that the job needs"):
+        package_job(job, tmp_path / "rates.zip")
+    assert not (tmp_path / "rates.zip").exists()
+
+
+def test_another_python_gets_wheels_of_its_own(index: Path, job: Path, tmp_path: Path) -> None:
+    (index / f"numpy-{version('numpy')}-py3-none-any.whl").unlink()
+    wheel(index, "numpy", version("numpy"), "cp313-cp313-manylinux_2_28_aarch64")
+    target = TargetPython("3.13", "manylinux_2_28_aarch64")
+    archive = package_job(job, tmp_path / "rates.zip", target=target).path
+    with zipfile.ZipFile(archive) as file:
+        assert "numpy.py" in file.namelist()
+        assert not [name for name in file.namelist() if name.endswith(".pyc")]
+
+
+def test_the_command_says_what_is_missing(index: Path, job: Path, tmp_path: Path) -> None:
+    (job / "requirements.txt").write_text("no-such-package\n")
+    ran = CliRunner().invoke(app, ["package", str(job), "-o", str(tmp_path / "rates.zip")])
+    assert ran.exit_code == 1
+    assert ran.stderr.startswith("error: headrace package: pip could not install what")
+    assert "No matching distribution found for no-such-package" in ran.stderr
+
+
+def test_the_command_says_how_to_go_on(index: Path, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = CliRunner().invoke(app, ["package", "rates"])
+    assert ran.exit_code == 0, ran.output
+    assert "made rates.zip (" in ran.stdout
+    submit = "--archives 'rates.zip#job' --conf spark.executorEnv.PYTHONPATH=job rates/main.py"
+    assert f"spark-submit --master spark://HOST:7077 {submit}\n" in ran.stdout
+    assert "headrace run --master spark://HOST:7077 -D 'spark.archives=rates.zip#job'" in ran.stdout

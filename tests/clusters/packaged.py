@@ -1,0 +1,52 @@
+"""Runs the packaged job in this folder, and looks at what came of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import headrace
+from headrace.runtime.spark.java import bundled_java_home, find_java
+from tests.clusters.job.totals import KEYS, NUMBERS
+
+JOB = Path(__file__).with_name("job")
+
+
+def settings(archive: Path, python: Path) -> list[str]:
+    return [
+        f"spark.archives={archive}#job",
+        "spark.executorEnv.PYTHONPATH=job",
+        f"spark.pyspark.python={python}",
+        f"spark.pyspark.driver.python={sys.executable}",
+        "spark.executor.memory=512m",
+        "spark.driver.memory=512m",
+        "spark.driver.host=127.0.0.1",
+        "spark.driver.bindAddress=127.0.0.1",
+    ]
+
+
+def run(folder: Path, command: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(Path(headrace.__file__).parents[1]),
+        "JAVA_HOME": str(find_java(os.environ, bundled_java_home()).home),
+        **variables,
+    }
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def assert_exact(folder: Path) -> None:
+    """Every number is there once, with the total of its key so far."""
+    assert (folder / "an executor has died").exists()
+    totals: dict[int, int] = defaultdict(int)
+    expected = set()
+    for number in range(1, NUMBERS + 1):
+        totals[number % KEYS] += number
+        expected.add((number, totals[number % KEYS]))
+    lines = [line for path in (folder / "out").glob("**/[!.]*") if path.is_file() for line in path.read_text().split()]
+    found = [tuple(map(int, line.split(","))) for line in lines]
+    assert len(found) == NUMBERS
+    assert set(found) == expected

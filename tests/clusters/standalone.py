@@ -1,0 +1,84 @@
+"""A standalone cluster of Spark's own master and workers, in processes of this machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pyspark
+
+from headrace.runtime.spark.java import bundled_java_home, find_java
+
+SPARK_HOME = Path(pyspark.__file__).parent
+
+_PATIENCE = 120.0
+_LOOK_SECONDS = 0.05
+_MASTER = "org.apache.spark.deploy.master.Master"
+_WORKER = "org.apache.spark.deploy.worker.Worker"
+
+
+class StandaloneCluster:
+    """A master and workers, which know nothing of this process's Python packages.
+
+    Args:
+        folder: where they work.
+        workers: how many there are.
+
+    Attributes:
+        master: the URL.
+    """
+
+    def __init__(self, folder: Path, workers: int = 2) -> None:
+        self._folder = folder
+        self._daemons: list[subprocess.Popen[bytes]] = []
+        try:
+            log = self._start("master", _MASTER, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+            self.master = self._wait_for(log, r"Starting Spark master at (spark://\S+)")
+            logs = [self._start_worker(f"worker-{number}") for number in range(workers)]
+            for worker in logs:
+                self._wait_for(worker, r"Successfully registered with (master)")
+        except BaseException:
+            self.end()
+            raise
+
+    def _start_worker(self, name: str) -> Path:
+        size = ["--cores", "2", "--memory", "1g", "--work-dir", str(self._folder / name)]
+        return self._start(name, _WORKER, "--host", "127.0.0.1", "--webui-port", "0", *size, self.master)
+
+    def _start(self, name: str, program: str, *arguments: str) -> Path:
+        log = self._folder / f"{name}.log"
+        java = find_java(os.environ, bundled_java_home())
+        environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "PYSPARK"))}
+        environment |= {"JAVA_HOME": str(java.home), "SPARK_DAEMON_MEMORY": "256m", "SPARK_LOCAL_IP": "127.0.0.1"}
+        with log.open("wb") as output:
+            command = [str(SPARK_HOME / "bin" / "spark-class"), program, *arguments]
+            daemon = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=environment,
+                cwd=self._folder,
+                start_new_session=True,
+            )
+        self._daemons.append(daemon)
+        return log
+
+    def _wait_for(self, log: Path, text: str) -> str:
+        """What the log says, as soon as it says it."""
+        end = time.monotonic() + _PATIENCE
+        while time.monotonic() < end:
+            if found := re.search(text, log.read_text(errors="replace")):
+                return found[1]
+            time.sleep(_LOOK_SECONDS)
+        raise AssertionError(f"{log.name} never says {text!r}:\n{log.read_text(errors='replace')[-3000:]}")
+
+    def end(self) -> None:
+        """End all of it, with the executors that the workers have started."""
+        for daemon in reversed(self._daemons):
+            os.killpg(daemon.pid, signal.SIGKILL)
+            daemon.wait()
