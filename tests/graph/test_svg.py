@@ -109,6 +109,14 @@ def test_a_plan_shows_what_its_text_shows(payments_plan: JobPlan) -> None:
     assert not [text for text in texts if text and "FORWARD" in text]
 
 
+def test_derived_uids_are_in_tooltips_alone(payments_plan: JobPlan) -> None:
+    root = ElementTree.fromstring(draw_svg(plan_diagram(payments_plan)))
+    boxes = {group.findtext(f"{SVG}text"): group for group in root.findall(f"{SVG}g")}
+    sink = boxes["Sink: alerts"]
+    assert [text.text for text in sink.iter(f"{SVG}text")] == ["Sink: alerts"]
+    assert "(derived)" in (sink.findtext(f"{SVG}title") or "")
+
+
 def test_it_is_read_out_as_title_and_text(payments_plan: JobPlan) -> None:
     diagram = plan_diagram(payments_plan)
     root = ElementTree.fromstring(draw_svg(diagram))

@@ -22,17 +22,14 @@ class Executed:
     """A notebook after its execution.
 
     Args:
-        cells: the code of its cells.
+        notebook: what is executed.
 
     Attributes:
         updates: what was shown in place of something else, in order: the HTML.
     """
 
-    def __init__(self, *cells: str) -> None:
-        self._notebook = nbformat.v4.new_notebook(
-            cells=[nbformat.v4.new_code_cell(dedent(cell).strip()) for cell in cells],
-            metadata={"kernelspec": {"name": "python3", "display_name": "", "language": "python"}},
-        )
+    def __init__(self, notebook: Any) -> None:
+        self._notebook = notebook
         self.updates: list[str] = []
         client = nbclient.NotebookClient(self._notebook, timeout=CELL_SECONDS, allow_errors=True)
         process, updates = client.process_message, self.updates
@@ -46,6 +43,18 @@ class Executed:
         paths = [str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         client.execute(env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYSPARK_PYTHON": sys.executable})
 
+    @staticmethod
+    def of(*cells: str) -> Executed:
+        """A notebook of some cells of code."""
+        code = [nbformat.v4.new_code_cell(dedent(cell).strip()) for cell in cells]
+        kernel = {"name": "python3", "display_name": "", "language": "python"}
+        return Executed(nbformat.v4.new_notebook(cells=code, metadata={"kernelspec": kernel}))
+
+    @staticmethod
+    def read(file: Path) -> Executed:
+        """A notebook of a file; its cells of text count as well."""
+        return Executed(nbformat.read(file, as_version=4))
+
     def stream(self, cell: int, name: str = "stdout") -> str:
         """What a cell printed."""
         return "".join(out.text for out in self._outputs(cell, "stream") if out.name == name)
@@ -54,14 +63,14 @@ class Executed:
         """The HTML that a cell shows in the end, beside its value."""
         return [out.data["text/html"] for out in self._outputs(cell, "display_data")]
 
-    def value(self, cell: int) -> str:
-        """The HTML of a cell's value."""
+    def value(self, cell: int, form: str = "text/html") -> str:
+        """A cell's value."""
         (out,) = self._outputs(cell, "execute_result")
-        return str(out.data["text/html"])
+        return str(out.data[form])
 
     def traceback(self, cell: int) -> str:
         """The error of a cell as it is shown; empty when there is none."""
         return "\n".join("\n".join(out.traceback) for out in self._outputs(cell, "error"))
 
     def _outputs(self, cell: int, kind: str) -> list[Any]:
-        return [out for out in self._notebook.cells[cell].outputs if out.output_type == kind]
+        return [out for out in self._notebook.cells[cell].get("outputs", []) if out.output_type == kind]

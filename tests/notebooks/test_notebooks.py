@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.notebooks.notebook import Executed
+from tests.notebooks.notebook import ROOT, Executed
 
 pytestmark = pytest.mark.integration
 
@@ -37,7 +37,7 @@ BEGIN = """
 
 @pytest.fixture(scope="module")
 def local() -> Executed:
-    return Executed(
+    return Executed.of(
         BEGIN,
         # 1: a stream, 2: its environment, 3: a job and its result
         """
@@ -129,7 +129,7 @@ SPARK_BEGIN = """
 
 
 def test_a_session_that_is_there_is_used_warned_of_once_and_left_alone() -> None:
-    notebook = Executed(
+    notebook = Executed.of(
         """
         from pyspark.sql import SparkSession
         spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
@@ -147,7 +147,7 @@ def test_a_session_that_is_there_is_used_warned_of_once_and_left_alone() -> None
 
 
 def test_a_session_is_started_where_there_is_none_and_serves_all_jobs() -> None:
-    notebook = Executed(
+    notebook = Executed.of(
         SPARK_BEGIN,
         "env.from_sequence(1, 3).print(); env.execute('first')",
         "list(env.from_sequence(4, 5).execute_and_collect('second', limit=5))",
@@ -159,3 +159,15 @@ def test_a_session_is_started_where_there_is_none_and_serves_all_jobs() -> None:
     assert "job &#x27;first&#x27; ended" in notebook.shown(1)[0]
     assert notebook.stream(3) == "3\n"
     assert "should be" not in notebook.stream(1, "stderr") + notebook.stream(2, "stderr")
+
+
+def test_the_example() -> None:
+    notebook = Executed.read(ROOT / "examples" / "card_spending.ipynb")
+    without_errors(notebook, 13)
+    assert ">spending a minute</text>" in notebook.value(3)
+    assert notebook.value(5, "text/plain").count("Row(") == 2
+    assert ">Stage 1</text>" in notebook.value(7)
+    assert notebook.stream(9) == "+I[ann,0,60000,2,20.0]\n+I[bob,0,60000,1,80.0]\n+I[ann,60000,120000,1,3.0]\n"
+    assert "job &#x27;spending&#x27; ended" in notebook.shown(9)[0]
+    assert len(notebook.shown(11)) == 1
+    assert notebook.value(12, "text/plain") == "4"

@@ -24,12 +24,19 @@ class Box:
         name: its name.
         role: ``Data Source``, ``Operator`` or ``Data Sink``.
         notes: what else there is to say, each a few words.
+        asides: more of it, which pictures leave to tooltips.
     """
 
     id: int
     name: str
     role: str
     notes: tuple[str, ...] = ()
+    asides: tuple[str, ...] = ()
+
+    @property
+    def all_notes(self) -> tuple[str, ...]:
+        """All that there is to say."""
+        return (*self.asides, *self.notes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ def _frames(diagram: Diagram) -> Iterator[str]:
 
 
 def _box(box: Box) -> str:
-    text = "<br/>".join(map(escape, (box.name, *box.notes)))
+    text = "<br/>".join(map(escape, (box.name, *box.all_notes)))
     return f"op{box.id}{_SHAPES[box.role].format(text)}"
 
 

@@ -163,7 +163,7 @@ def _box(placed: PlacedBox, *, is_marked: bool) -> Iterator[str]:
 
 
 def _tooltip(box: Box) -> str:
-    return "\n".join(map(_escaped, [f"[{box.id}] {box.name}", *box.notes]))
+    return "\n".join(map(_escaped, [f"[{box.id}] {box.name}", *box.all_notes]))
 
 
 def _rectangle(kind: str, x: float, y: float, width: float, height: float, *, radius: float, line: float = 1.0) -> str:

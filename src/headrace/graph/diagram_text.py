@@ -72,7 +72,7 @@ def _branch_text(label: str) -> str:
 
 
 def _notes(box: Box | None) -> str:
-    return "" if box is None else one_line(", ".join(box.notes))
+    return "" if box is None else one_line(", ".join(box.all_notes))
 
 
 def _exchanges(diagram: Diagram, index: int) -> list[str]:

@@ -52,12 +52,15 @@ def _frame(stage: Stage) -> Frame:
 
 
 def _box(operator: PlannedOperator, stage: Stage) -> Box:
-    return Box(operator.node.id, operator.node.name, operator.node.role, tuple(_notes(operator, stage)))
+    node, uid = operator.node, f"uid {operator.uid}"
+    notes = tuple(_notes(operator, stage))
+    if operator.has_explicit_uid:
+        return Box(node.id, node.name, node.role, (uid, *notes))
+    return Box(node.id, node.name, node.role, notes, (f"{uid} (derived)",))
 
 
 def _notes(operator: PlannedOperator, stage: Stage) -> Iterator[str]:
-    """What tells an operator from others: its uid, its state, and its parallelism where that is not its stage's."""
-    yield f"uid {operator.uid}" + ("" if operator.has_explicit_uid else " (derived)")
+    """What tells an operator from others beside its uid: its state, its parallelism where that is not its stage's."""
     if operator.state_kinds:
         yield f"{' and '.join(names_of(operator.state_kinds))} state"
     if operator.parallelism != stage.parallelism:
