@@ -258,7 +258,7 @@ def _warn_of_derived_uids(plan: JobPlan) -> None:
     if names:
         logger.warning(
             "operators without uid(): %s; their state, positions and output in progress are found again only while the "
-            "program keeps its shape: a source that is put before another one would go on from where that one was",
+            "program keeps its shape: a source that is put before another one is refused, or gets its position",
             ", ".join(repr(name) for name in names),
         )
 
