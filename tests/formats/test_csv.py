@@ -70,6 +70,18 @@ def test_the_header_of_a_schema(tmp_path: Path, is_reordered: bool, data: str, r
         assert read(tmp_path, data, fmt, budget) == records
 
 
+def test_a_header_in_another_order_is_told_once_a_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    builder = CsvSchema.builder().add_number_column("id").add_string_column("name").set_use_header()
+    in_order, by_name = (CsvReaderFormat.for_schema(builder.set_reorder_columns(by).build()) for by in (False, True))
+    assert read(tmp_path, "name,id\n1,Ada\n2,Bob\n", in_order, ReadBudget(1, 1, 3)) == [(1, "Ada"), (2, "Bob")]
+    (told,) = [record.getMessage() for record in caplog.records if record.name == "headrace.formats.csv.reader"]
+    assert "a.csv: the header has the columns name, id, the schema id, name, and they are taken in the order of" in told
+    caplog.clear()
+    assert read(tmp_path, "name,id\nAda,1\n", by_name) == [(1, "Ada")]
+    assert read(tmp_path, "x,y\n1,Ada\n", in_order) == [(1, "Ada")]
+    assert caplog.records == []
+
+
 def test_a_header_in_another_order_is_no_excuse_for_values_of_another_type(tmp_path: Path) -> None:
     schema = CsvSchema.builder().add_number_column("id").add_string_column("name").set_use_header().build()
     with pytest.raises(BadRecordError, match=r"a\.csv:2: .*column 'id'"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from functools import partial
+from importlib.util import find_spec
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from headrace.client.job_client import JobClient
 from headrace.client.pickling import pickled
 from headrace.common import options
 from headrace.common.configuration import Configuration
-from headrace.common.errors import InvalidProgramError
+from headrace.common.errors import ConfigurationError, InvalidProgramError
 from headrace.common.execution_mode import RuntimeExecutionMode
 from headrace.common.ipython import is_notebook
 from headrace.common.logs import UNCONFIGURED, LogSettings, get_logger
@@ -164,9 +165,13 @@ def open_runtime(configuration: Configuration, listener: JobListener | None = No
     Args:
         configuration: the job's.
         listener: is told when a Spark session has to be started.
+
+    Raises:
+        ConfigurationError: when Spark is to execute them, and is not installed.
     """
     if configuration.get(options.RUNTIME) == "local":
         return LocalRuntime(), os.cpu_count() or 1
+    _check_spark_is_installed()
     # Imported here so that the local runtime works where PySpark is not installed.
     from headrace.runtime.spark.runtime import SparkRuntime
     from headrace.runtime.spark.session import acquire_session
@@ -182,6 +187,16 @@ def open_runtime(configuration: Configuration, listener: JobListener | None = No
     for warning in handle.warnings:
         logger.warning("%s", warning)
     return SparkRuntime(handle), handle.default_parallelism
+
+
+def _check_spark_is_installed() -> None:
+    missing = [name for name in ("pyspark", "pandas") if find_spec(name) is None]
+    if missing:
+        raise ConfigurationError(
+            f"Spark is to run the job, and there is no {' and no '.join(missing)} here: run pip install "
+            "'headrace[spark]', or have the job run in this process: headrace run --runtime local "
+            f"({options.RUNTIME.key}=local)"
+        )
 
 
 def _listener(configuration: Configuration) -> JobListener | None:
@@ -245,7 +260,7 @@ def _warn_of_derived_uids(plan: JobPlan) -> None:
     if names:
         logger.warning(
             "operators without uid(): %s; their state, positions and output in progress are found again only while the "
-            "program keeps its shape: a source that is put before another one would go on from where that one was",
+            "program keeps its shape: a source that is put before another one is refused, or gets its position",
             ", ".join(repr(name) for name in names),
         )
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, TypeInformation
+from headrace.common.typeinfo.basic import FLOATS
 from headrace.expressions.functions import (
     BOOLEAN,
     DATE,
@@ -76,7 +77,7 @@ def _part_of_day(value: Datum, target: pa.DataType) -> Datum:
     return value.cast(target, safe=False)
 
 
-FLOAT: Final = Family("a float", frozenset({BasicType.FLOAT, BasicType.DOUBLE}))
+FLOAT: Final = Family("a float", FLOATS)
 _DECIMAL: Final = Family("a decimal", frozenset({BasicType.BIG_DEC}))
 _STRING: Final = Family("text", frozenset({BasicType.STRING}))
 

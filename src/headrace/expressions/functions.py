@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, TypeInformation
+from headrace.common.typeinfo.basic import FLOATS, STRINGS, WHOLE_NUMBERS
 
 Datum: TypeAlias = "pa.Array | pa.Scalar"
 """A value for each record, or one for all of them."""
@@ -43,13 +44,11 @@ class Family:
         return datum.cast(self.storage, safe=not pa.types.is_floating(self.storage))
 
 
-_WHOLE: Final = frozenset({BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG})
-
 ANY: Final = Family("a value", None)
-INTEGER: Final = Family("an integer", _WHOLE, pa.int64())
-NUMBER: Final = Family("a number", _WHOLE | {BasicType.FLOAT, BasicType.DOUBLE}, pa.float64())
-DECIMAL: Final = Family("a decimal", _WHOLE | {BasicType.BIG_DEC}, pa.decimal256(76, 38))
-TEXT: Final = Family("text", frozenset({BasicType.STRING, BasicType.CHAR}))
+INTEGER: Final = Family("an integer", WHOLE_NUMBERS, pa.int64())
+NUMBER: Final = Family("a number", WHOLE_NUMBERS | FLOATS, pa.float64())
+DECIMAL: Final = Family("a decimal", WHOLE_NUMBERS | {BasicType.BIG_DEC}, pa.decimal256(76, 38))
+TEXT: Final = Family("text", STRINGS)
 BOOLEAN: Final = Family("a boolean", frozenset({BasicType.BOOLEAN}))
 BYTES: Final = Family("bytes", frozenset({BasicType.BYTES}))
 DATE: Final = Family("a date", frozenset({BasicType.SQL_DATE}))

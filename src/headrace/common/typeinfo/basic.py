@@ -40,6 +40,13 @@ class BasicType(Enum):
     TIMESTAMP_LTZ = "TimestampLtzTypeInfo"
 
 
+WHOLE_NUMBERS: Final = frozenset({BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG})
+"""Integers of 8 to 64 bits."""
+
+FLOATS: Final = frozenset({BasicType.FLOAT, BasicType.DOUBLE})
+
+STRINGS: Final = frozenset({BasicType.STRING, BasicType.CHAR})
+
 _ARROW: Final[dict[BasicType, pa.DataType]] = {
     BasicType.STRING: pa.string(),
     BasicType.BYTE: pa.int8(),

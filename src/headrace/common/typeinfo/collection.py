@@ -10,20 +10,10 @@ import pyarrow as pa
 from headrace.common.errors import InvalidTypeError
 from headrace.common.type_variables import K, T, V
 from headrace.common.typeinfo.base import Json, TypeInformation
-from headrace.common.typeinfo.basic import BasicType, BasicTypeInfo
+from headrace.common.typeinfo.basic import FLOATS, WHOLE_NUMBERS, BasicType, BasicTypeInfo
 
 _PRIMITIVES: Final = frozenset(
-    BasicTypeInfo(kind)
-    for kind in (
-        BasicType.BOOLEAN,
-        BasicType.BYTE,
-        BasicType.SHORT,
-        BasicType.INT,
-        BasicType.LONG,
-        BasicType.FLOAT,
-        BasicType.DOUBLE,
-        BasicType.CHAR,
-    )
+    BasicTypeInfo(kind) for kind in {BasicType.BOOLEAN, BasicType.CHAR} | WHOLE_NUMBERS | FLOATS
 )
 
 

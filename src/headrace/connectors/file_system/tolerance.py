@@ -21,6 +21,8 @@ GONE: Final = (FileNotFoundError, NotADirectoryError)
 
 logger = get_logger(__name__)
 
+_WHERE: Final = "on the builder that FileSource.for_record_stream_format() gives"
+
 
 @dataclass(frozen=True, slots=True)
 class Loss:
@@ -76,8 +78,7 @@ class Tolerance:
     def _corrupt(self, path: str, error: CorruptFileError) -> Loss:
         if not self.corrupt:
             raise CorruptFileError(
-                f"{error}. To go on without what cannot be read of such files, call ignore_corrupt_files() on the "
-                "builder of the source"
+                f"{error}. To go on without what cannot be read of such files, call ignore_corrupt_files() {_WHERE}"
             ) from error
         return Loss(path, CORRUPT, str(error))
 
@@ -85,7 +86,7 @@ class Tolerance:
         if not self.missing:
             raise SourceChangedError(
                 f"{shown(path)} was deleted before it was read to its end. Put it back as it was, or, to go on without "
-                "such files, call ignore_missing_files() on the builder of the source"
+                f"such files, call ignore_missing_files() {_WHERE}"
             ) from error
         return Loss(path, MISSING, "the file was deleted before it was read to its end")
 

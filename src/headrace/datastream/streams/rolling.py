@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import BasicType, BasicTypeInfo
+from headrace.common.typeinfo.basic import FLOATS, WHOLE_NUMBERS
 from headrace.datastream.streams.checks import refused
 from headrace.datastream.streams.columns import type_of_field
 from headrace.datastream.streams.types import is_untyped
@@ -14,18 +15,7 @@ from headrace.expressions import Column, Expression
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
 
-_NUMBERS: Final = frozenset(
-    {
-        BasicType.BYTE,
-        BasicType.SHORT,
-        BasicType.INT,
-        BasicType.LONG,
-        BasicType.FLOAT,
-        BasicType.DOUBLE,
-        BasicType.BIG_INT,
-        BasicType.BIG_DEC,
-    }
-)
+_NUMBERS: Final = WHOLE_NUMBERS | FLOATS | {BasicType.BIG_INT, BasicType.BIG_DEC}
 
 
 def checked_field(record_type: TypeInformation, aggregation: str, position: Any) -> str | int | None:

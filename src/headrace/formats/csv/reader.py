@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv as python_csv
 import io
 import re
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,8 +14,10 @@ from pyarrow import csv
 
 from headrace.common.columns import layout_of, values_to_array
 from headrace.common.errors import ConfigurationError, CorruptFileError
+from headrace.common.logs import get_logger
 from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import BasicType, BasicTypeInfo
+from headrace.common.typeinfo.basic import FLOATS, WHOLE_NUMBERS
 from headrace.common.values import handler_of
 from headrace.formats.csv.schema import CsvColumn, CsvSchema
 from headrace.formats.file_format import Decoded
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
     from headrace.formats.lines.blocks import Boundary
     from headrace.formats.lines.format import LineDecoder
 
+logger = get_logger(__name__)
+
 _COMMENT = re.compile(rb"(?m)^#.*(?:\n|\Z)")
 _BLANK = re.compile(rb"(?m)^\r?$")
 _LONE_RETURN = re.compile(rb"\r(?!\n)")
@@ -38,23 +43,17 @@ _BAD_VALUE = re.compile(
     r"(?s)^In CSV column #(?P<column>\d+): (?:Row #\d+: )?CSV conversion error to [^:]*: (?P<why>.*)$"
 )
 _BAD_COUNT = re.compile(r"^CSV parse error: (?:Row #\d+: )?Expected (?P<expected>\d+) columns, got (?P<found>\d+)")
-_BY_ARROW = frozenset(
-    BasicTypeInfo(kind)
-    for kind in (
-        BasicType.STRING,
-        BasicType.BOOLEAN,
-        BasicType.BYTE,
-        BasicType.SHORT,
-        BasicType.INT,
-        BasicType.LONG,
-        BasicType.FLOAT,
-        BasicType.DOUBLE,
+_TIMES = frozenset(
+    {
         BasicType.SQL_DATE,
         BasicType.SQL_TIME,
         BasicType.SQL_TIMESTAMP,
         BasicType.TIMESTAMP_LTZ,
         BasicType.INSTANT,
-    )
+    }
+)
+_BY_ARROW = frozenset(
+    BasicTypeInfo(kind) for kind in {BasicType.STRING, BasicType.BOOLEAN} | WHOLE_NUMBERS | FLOATS | _TIMES
 )
 
 
@@ -123,11 +122,25 @@ class CsvReaderFormat(LineFormat[T_co]):
         if self._schema.strict_headers and found != names:
             raise CorruptFileError(f"{shown(path)}:1: the header has the columns {found}, not {names}")
         if not self._schema.reorder:
+            if found != names and sorted(found) == sorted(names):
+                _warn_of_order(shown(path), tuple(found), tuple(names))
             return names
         missing = [name for name in names if name not in found]
         if missing:
             raise CorruptFileError(f"{shown(path)}:1: the header has no column {missing[0]!r}; it has {found}")
         return found
+
+
+@lru_cache(maxsize=1024)
+def _warn_of_order(file: str, found: tuple[str, ...], names: tuple[str, ...]) -> None:
+    """Once for a file in a process, which may read many pieces of it."""
+    logger.warning(
+        "%s: the header has the columns %s, the schema %s, and they are taken in the order of the schema: to have them "
+        "found by their names call set_reorder_columns() where the schema is built",
+        file,
+        ", ".join(found),
+        ", ".join(names),
+    )
 
 
 class CsvFormat(CsvReaderFormat[T_co]):

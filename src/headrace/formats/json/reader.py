@@ -20,6 +20,7 @@ from headrace.common.typeinfo import (
     RowTypeInfo,
     Types,
 )
+from headrace.common.typeinfo.basic import FLOATS, WHOLE_NUMBERS
 from headrace.common.values import handler_of
 from headrace.formats.file_format import Decoded
 from headrace.formats.json.values import by_position
@@ -34,21 +35,8 @@ if TYPE_CHECKING:
 _NULL_RECORD = re.compile(rb"\}\s*null")
 """A line that is ``null`` is a record of nulls to Arrow, and crashes the process when it is the first of a block."""
 
-_BY_ARROW = frozenset(
-    {
-        BasicType.STRING,
-        BasicType.BOOLEAN,
-        BasicType.BYTE,
-        BasicType.SHORT,
-        BasicType.INT,
-        BasicType.LONG,
-        BasicType.FLOAT,
-        BasicType.DOUBLE,
-        BasicType.SQL_TIMESTAMP,
-        BasicType.TIMESTAMP_LTZ,
-        BasicType.INSTANT,
-    }
-)
+_TIMESTAMPS = frozenset({BasicType.SQL_TIMESTAMP, BasicType.TIMESTAMP_LTZ, BasicType.INSTANT})
+_BY_ARROW = {BasicType.STRING, BasicType.BOOLEAN} | WHOLE_NUMBERS | FLOATS | _TIMESTAMPS
 _AS_STRING = frozenset({BasicType.SQL_DATE, BasicType.SQL_TIME})
 
 

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from headrace.common.columns import array_to_values
 from headrace.common.typeinfo import BasicType, BasicTypeInfo
+from headrace.common.typeinfo.basic import FLOATS, STRINGS, WHOLE_NUMBERS
 from headrace.formats.column_text import bytes_of, join_text, simple_text
 from headrace.formats.encoders import BatchEncoder
 from headrace.formats.json.values import json_text, string_text
@@ -20,18 +21,7 @@ if TYPE_CHECKING:
 
 _SPECIAL = r'["\\\x00-\x1f]'
 
-_AS_THEY_ARE = frozenset(
-    {
-        BasicType.BOOLEAN,
-        BasicType.BYTE,
-        BasicType.SHORT,
-        BasicType.INT,
-        BasicType.LONG,
-        BasicType.BIG_INT,
-    }
-)
-_FLOATS = frozenset({BasicType.FLOAT, BasicType.DOUBLE})
-_STRINGS = frozenset({BasicType.STRING, BasicType.CHAR})
+_AS_THEY_ARE = WHOLE_NUMBERS | {BasicType.BOOLEAN, BasicType.BIG_INT}
 
 
 class JsonLinesEncoder(BatchEncoder):
@@ -58,9 +48,9 @@ class JsonLinesEncoder(BatchEncoder):
 def _column_json(column: pa.Array, kind: TypeInformation) -> pa.Array:
     """The values of a column as JSON; null where they are missing."""
     basic = kind.basic_type if isinstance(kind, BasicTypeInfo) else None
-    if basic in _AS_THEY_ARE or (basic in _FLOATS and _all_finite(column)):
+    if basic in _AS_THEY_ARE or (basic in FLOATS and _all_finite(column)):
         texts = simple_text(column)
-    elif basic in _STRINGS:
+    elif basic in STRINGS:
         texts = _strings_json(column)
     else:
         texts = pa.array([json_text(value, kind) for value in array_to_values(kind, column)], pa.string())

@@ -196,6 +196,6 @@ class _LineReader:
             hint = self._format.hint_at_first_line(raw) if line == 1 else ""
             raise BadRecordError(
                 f"{self._shown}:{line}: {reason}; the line is {shorten(raw)!r}{hint}. To go on without such lines, "
-                "call set_dead_letter() on the builder of the source"
+                "call set_dead_letter() on the builder that FileSource.for_record_stream_format() gives"
             )
         return f"{self._shown}:{line}", shorten(raw), reason

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, Types
+from headrace.common.typeinfo.basic import FLOATS, WHOLE_NUMBERS
 from headrace.expressions import BoundColumn, Column, Expression, bind
 from headrace.operators.window.aggregators import (
     Aggregator,
@@ -29,13 +30,11 @@ from headrace.operators.window.arrays import fixed_width, of_fixed_width, validi
 from headrace.operators.window.exact_sum import IntegerOverflowError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Sequence, Set
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.window.aggregators import Input
 
-_INTEGERS = {BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG}
-_FLOATS = {BasicType.FLOAT, BasicType.DOUBLE}
 # Integers and decimals of any size are kept as text, which does not compare as they do.
 _UNORDERED = {BasicType.BIG_INT, BasicType.BIG_DEC}
 
@@ -174,9 +173,9 @@ class Sum(Aggregate):
         )
 
     def _aggregator(self, source: Input, field: str, type_: TypeInformation) -> Aggregator:
-        if _is_one_of(type_, _INTEGERS):
+        if _is_one_of(type_, WHOLE_NUMBERS):
             return SumIntegers(source, field)
-        if _is_one_of(type_, _FLOATS):
+        if _is_one_of(type_, FLOATS):
             return SumFloats(source, field)
         raise self._refuse(field, type_, "numbers of up to 64 bits")
 
@@ -334,7 +333,7 @@ def _resolve(input_type: TypeInformation, aggregate: Aggregate) -> tuple[Input, 
     return 0, "value", input_type
 
 
-def _is_one_of(type_: TypeInformation, kinds: set[BasicType]) -> bool:
+def _is_one_of(type_: TypeInformation, kinds: Set[BasicType]) -> bool:
     return isinstance(type_, BasicTypeInfo) and type_.basic_type in kinds
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from headrace.common.columns import array_to_values, values_to_array
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, PickledBytesTypeInfo
+from headrace.common.typeinfo.basic import STRINGS
 from headrace.state.keys import typed
 from headrace.state.keys.encoding import ClassRegistry, KeyDecoder, KeyEncoder
 from headrace.state.keys.hashing import canonical, hash_array
@@ -80,7 +81,7 @@ class KeyCodec(ABC):
         basic = type_.basic_type if isinstance(type_, BasicTypeInfo) else None
         if basic in typed.INTEGERS:
             return IntegerKeys(type_)
-        if basic in typed.STRINGS:
+        if basic in STRINGS:
             return StringKeys(type_)
         if basic is BasicType.BYTES:
             return BytesKeys(type_)

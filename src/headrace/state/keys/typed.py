@@ -25,6 +25,7 @@ from headrace.common.typeinfo import (
     RowTypeInfo,
     TupleTypeInfo,
 )
+from headrace.common.typeinfo.basic import STRINGS, WHOLE_NUMBERS
 from headrace.common.value_types import infer_from_values
 from headrace.common.values import basic_handler_of, record_handler_of
 from headrace.state.keys.encoding import TAG_BYTES, TAG_INT, TAG_STRING, TAG_TUPLE
@@ -37,9 +38,7 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import TypeInformation
 
-_INTEGERS: Final = frozenset({BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG})
-INTEGERS: Final = _INTEGERS | {BasicType.BOOLEAN}
-STRINGS: Final = frozenset({BasicType.STRING, BasicType.CHAR})
+INTEGERS: Final = WHOLE_NUMBERS | {BasicType.BOOLEAN}
 _RECORDS: Final = (TupleTypeInfo, RowTypeInfo, NamedTupleTypeInfo, DataclassTypeInfo)
 _FIXED_SIZE: Final = 9
 _HEAD_SIZE: Final = 5
@@ -73,7 +72,7 @@ def declaration_for(key: Any) -> str | None:
 
 def is_integer_type(type_: TypeInformation) -> bool:
     """Whether the values are integers of up to 64 bits, so that the order of their canonical form is their own."""
-    return isinstance(type_, BasicTypeInfo) and type_.basic_type in _INTEGERS
+    return isinstance(type_, BasicTypeInfo) and type_.basic_type in WHOLE_NUMBERS
 
 
 def needs_python(type_: TypeInformation) -> bool:
