@@ -9,8 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from headrace.cli.main import app
-from tests.docs.documents import DOCS, README, example, pages
+from tests.docs.documents import DOCS, README, ROOT, example, pages
 
+REPOSITORY = "https://github.com/headrace/headrace/"
 SITE = "https://headrace.github.io/headrace/"
 LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
 
@@ -34,16 +35,33 @@ def test_imports_of_ported_programs() -> None:
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in LINK.findall(re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)):
-        path, _, anchor = target.partition("#")
-        if path.startswith(SITE):
-            linked = DOCS / f"{path.removeprefix(SITE).strip('/') or 'index'}.md"
-        elif re.match(r"https?://", path):
+        linked = _linked(page, target)
+        if linked is None:
             continue
-        else:
-            linked = page.parent / path if path else page
         assert linked.exists(), f"{page.name} links to {target}"
+        anchor = target.partition("#")[2]
         if anchor:
             assert anchor in _anchors(linked), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+def test_the_site_has_what_its_pages_link_to(page: Path) -> None:
+    relative = [target for target in LINK.findall(page.read_text()) if not target.startswith(("https:", "http:", "#"))]
+    if DOCS in page.parents:
+        outside = [target for target in relative if DOCS not in (page.parent / target).resolve().parents]
+        assert outside == [], f"write {REPOSITORY}blob/main/..."
+
+
+def _linked(page: Path, target: str) -> Path | None:
+    """The file that a link means; None for what is elsewhere."""
+    path = target.partition("#")[0]
+    if path.startswith(SITE):
+        return DOCS / f"{path.removeprefix(SITE).strip('/') or 'index'}.md"
+    if path.startswith((f"{REPOSITORY}blob/main/", f"{REPOSITORY}tree/main/")):
+        return ROOT / path.removeprefix(REPOSITORY).partition("/main/")[2]
+    if re.match(r"https?://", path):
+        return None
+    return page.parent / path if path else page
 
 
 def _anchors(page: Path) -> set[str]:

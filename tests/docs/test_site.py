@@ -1,11 +1,14 @@
-"""The site has every page, once."""
+"""The site has every page once, and shows it as it is meant."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from pathlib import Path
 
-from tests.docs.documents import DOCS, ROOT
+import pytest
+
+from tests.docs.documents import DOCS, ROOT, pages
 
 NAVIGATION = (ROOT / "mkdocs.yml").read_text().split("\nnav:\n")[1].split("\n\n")[0]
 
@@ -14,3 +17,18 @@ def test_every_page_is_in_the_navigation_once() -> None:
     listed = Counter(re.findall(r"([\w/-]+\.md)$", NAVIGATION, re.MULTILINE))
     there = [str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")]
     assert listed == Counter(there)
+
+
+def prose(page: Path) -> str:
+    """A page with a word for each block of code."""
+    return re.sub(r"^( *)```.*?^\1```$", r"\1code", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+def test_lists_are_written_as_the_site_needs_it(page: Path) -> None:
+    text = prose(page)
+    assert re.findall(r"\n\n( {1,3}\S.*)", text) == [], "what belongs to an item is indented by four spaces"
+    begins = re.findall(r"^(?![-*|<#\s]|\d+\.).*\n(?:[-*]|\d+\.) .*", text, re.MULTILINE)
+    assert begins == [], "a blank line in front of a list"
+    follows = re.findall(r"^ {4,}\S.*\n(?:[-*]|\d+\.) .*", text, re.MULTILINE)
+    assert follows == [], "a blank line behind a block of an item"

@@ -1,7 +1,7 @@
 """PyFlink's own examples and tests of streams: which of them hold here, shown by which test, and what the others need.
 
-The names are those of the tests in ``pyflink/datastream/tests`` and some near it; tests of what Flink 2 has removed are
-left out. What is asked there through Java (``JStreamGraph``) is asked here of the plan.
+The names of the tests are those in ``pyflink/datastream/tests``; tests of what Flink 2 has removed are left out. What
+is asked there through Java (``JStreamGraph``) is asked here of the plan.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Final
 
 STREAMS: Final = "tests/pyflink/test_streams.py::"
+STATE: Final = "tests/pyflink/test_state.py::"
 EXAMPLES: Final = "tests/pyflink/test_examples.py::"
 KEPT: Final = "tests/datastream/test_settings_without_effect.py::test_a_setting_is_kept_with_a_warning"
 ENVIRONMENT: Final = "tests/datastream/test_environment.py::"
-CSV: Final = "tests/pyflink/test_files.py::test_csv"
 SHIPPED: Final = "tests/client/test_dependencies.py::"
 
 
@@ -32,21 +32,21 @@ HOLDS: Final[dict[str, dict[str, str]]] = {
         "test_basic_operations": STREAMS + "test_functions_of_classes_and_lambdas_in_a_chain",
         "test_data_with_custom_class": STREAMS + "test_objects_of_any_class_between_functions",
         "test_collection_type_info": STREAMS + "test_collections_and_times_in_a_row",
-        "test_process_function": STREAMS + "test_a_process_function_sees_timestamps",
-        "test_keyed_process_function_with_state": STREAMS + "test_three_kinds_of_state",
-        **_each("test_reducing_state test_aggregating_state", STREAMS + "test_reducing_and_aggregating_state"),
+        "test_process_function": STATE + "test_a_process_function_sees_timestamps",
+        "test_keyed_process_function_with_state": STATE + "test_three_kinds_of_state",
+        **_each("test_reducing_state test_aggregating_state", STATE + "test_reducing_and_aggregating_state"),
         **_each(
             "test_keyed_map test_keyed_flat_map test_keyed_filter",
-            STREAMS + "test_state_in_functions_of_keyed_streams",
+            STATE + "test_state_in_functions_of_keyed_streams",
         ),
-        "test_reduce_with_state": STREAMS + "test_state_in_a_reduce_function",
+        "test_reduce_with_state": STATE + "test_state_in_a_reduce_function",
         **_each(
             "test_process_side_output test_process_multiple_side_output test_side_output_stream_execute_and_collect "
             "test_side_output_chained_with_upstream_operator",
-            STREAMS + "test_side_outputs",
+            STATE + "test_side_outputs",
         ),
-        "test_keyed_process_side_output": STREAMS + "test_a_keyed_side_output",
-        "test_side_output_tag_reusing": STREAMS + "test_one_tag_for_two_operators",
+        "test_keyed_process_side_output": STATE + "test_a_keyed_side_output",
+        "test_side_output_tag_reusing": STATE + "test_one_tag_for_two_operators",
         "test_keyed_sum": STREAMS + "test_a_chain_of_sums",
         "test_multi_key_by": STREAMS + "test_a_stream_is_keyed_again",
         "test_keyed_stream_partitioning": STREAMS + "test_a_keyed_stream_has_no_name_and_is_not_spread",
@@ -88,36 +88,6 @@ HOLDS: Final[dict[str, dict[str, str]]] = {
         **_each(
             "test_set_requirements_with_cached_directory test_set_requirements_without_cached_directory",
             SHIPPED + "test_functions_import_what_was_added",
-        ),
-    },
-    "formats/test_csv": {
-        **_each(
-            "test_csv_primitive_column test_csv_add_columns_from test_csv_array_column test_csv_allow_comments "
-            "test_csv_use_header test_csv_strict_headers test_csv_default_quote_char test_csv_customize_quote_char "
-            "test_csv_use_escape_char test_csv_array_column_write test_csv_use_escape_char_write",
-            CSV,
-        ),
-    },
-    "common/test_configuration": {
-        "test_getters_and_setters": "tests/common/test_configuration.py::test_typed_getters_and_setters",
-        **_each(
-            "test_init test_key_set test_add_all test_contains_key test_remove_config",
-            "tests/common/test_configuration.py::test_as_a_collection",
-        ),
-        "test_add_all_to_dict": "tests/common/test_configuration.py"
-        "::test_a_dict_gets_numbers_and_booleans_as_they_were_set",
-        "test_to_dict": "tests/common/test_configuration.py::test_values_are_kept_as_text",
-        "test_deepcopy": "tests/common/test_configuration.py::test_configurations_are_compared_as_text",
-        "test_hash_equal_str": "tests/common/test_configuration.py::test_its_text_is_as_in_flink_and_has_no_secrets",
-        **_each(
-            "test_parse_list_value_standard_yaml test_parse_list_value_non_standard_yaml",
-            "tests/common/test_configuration.py::test_values_that_are_lists",
-        ),
-    },
-    "common/test_typeinfo": {
-        **_each(
-            "test_row_type test_tuple_type",
-            "tests/common/test_typeinfo.py::test_types_made_of_lists_are_those_made_of_tuples",
         ),
     },
     "test_check_point_config": {
@@ -192,11 +162,6 @@ NEEDS: Final[dict[str, dict[str, str]]] = {
         "test_add_jars": "datastream.connectors.FlinkKafkaConsumer",
         "test_add_classpaths": "StreamExecutionEnvironment.add_classpaths",
     },
-    "connectors/test_file_system": {
-        "test_file_source": "FileSourceBuilder.set_split_assigner",
-        "test_file_sink": "datastream.connectors.file_system.FileCompactStrategy",
-    },
-    "formats/test_csv": {"test_csv_row_serialization_schema": "datastream.formats.csv.CsvRowSerializationSchema"},
     "test_async_function": _each("all", "datastream.async_data_stream"),
     "test_async_batch_function": _each("all", "datastream.async_data_stream"),
 }
@@ -216,8 +181,5 @@ DIFFERS: Final[dict[str, dict[str, str]]] = {
         "test_set_stream_env": "P-08",
         "test_get_state_backend": "P-09",
     },
-    "formats/test_csv": _each(
-        "test_csv_primitive_column_write test_csv_default_quote_char_write test_csv_customize_quote_char_write", "P-12"
-    ),
 }
 """Likewise: the row in ``docs/flink-compatibility.md`` that says what is different, and which test shows it."""

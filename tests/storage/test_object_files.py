@@ -35,6 +35,7 @@ from headrace.formats.text import TextLineFormat
 from headrace.storage.object_client import client
 from headrace.storage.object_files import ObjectFiles
 from headrace.storage.posix import PosixFolder
+from tests.storage.remote_job import keys_of
 from tests.storage.s3_server import SECRET, S3Server, refused
 
 
@@ -244,7 +245,7 @@ def test_what_names_no_object(path: str, error: type[Exception]) -> None:
 
 def run(bucket: Bucket, source: FileSource, tmp_path: Path, **more: str) -> list[str]:
     settings = {"headrace.runtime": "local", "execution.checkpointing.dir": str(tmp_path / "checkpoints")}
-    settings |= {f"headrace.storage.{key.replace('_', '-')}": value for key, value in bucket.options.items()} | more
+    settings |= keys_of(bucket.options) | more
     settings["restart-strategy.exponential-delay.initial-backoff"] = "100 ms"
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings)).set_parallelism(2)
     stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "in")

@@ -254,14 +254,10 @@ class Configuration:
         return hash(frozenset(self.to_dict().items()))
 
     def __repr__(self) -> str:
-        return f"Configuration({self._shown()!r})"
+        shown = {key: "***" if is_storage_key(key) else text for key, text in self.to_dict().items()}
+        return f"Configuration({shown!r})"
 
-    def __str__(self) -> str:
-        return f"{{{', '.join(f'{key}={text}' for key, text in self._shown().items())}}}"
-
-    def _shown(self) -> dict[str, str]:
-        """As :meth:`to_dict`, without secrets."""
-        return {key: "***" if is_storage_key(key) else text for key, text in self.to_dict().items()}
+    __str__ = __repr__
 
 
 def _parsed(key: str, text: str, parse: Callable[[str], T]) -> T:
