@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 STREAMS: Final = "tests/pyflink/test_streams.py::"
+STATE: Final = "tests/pyflink/test_state.py::"
 EXAMPLES: Final = "tests/pyflink/test_examples.py::"
 KEPT: Final = "tests/datastream/test_settings_without_effect.py::test_a_setting_is_kept_with_a_warning"
 ENVIRONMENT: Final = "tests/datastream/test_environment.py::"
@@ -31,21 +32,21 @@ HOLDS: Final[dict[str, dict[str, str]]] = {
         "test_basic_operations": STREAMS + "test_functions_of_classes_and_lambdas_in_a_chain",
         "test_data_with_custom_class": STREAMS + "test_objects_of_any_class_between_functions",
         "test_collection_type_info": STREAMS + "test_collections_and_times_in_a_row",
-        "test_process_function": STREAMS + "test_a_process_function_sees_timestamps",
-        "test_keyed_process_function_with_state": STREAMS + "test_three_kinds_of_state",
-        **_each("test_reducing_state test_aggregating_state", STREAMS + "test_reducing_and_aggregating_state"),
+        "test_process_function": STATE + "test_a_process_function_sees_timestamps",
+        "test_keyed_process_function_with_state": STATE + "test_three_kinds_of_state",
+        **_each("test_reducing_state test_aggregating_state", STATE + "test_reducing_and_aggregating_state"),
         **_each(
             "test_keyed_map test_keyed_flat_map test_keyed_filter",
-            STREAMS + "test_state_in_functions_of_keyed_streams",
+            STATE + "test_state_in_functions_of_keyed_streams",
         ),
-        "test_reduce_with_state": STREAMS + "test_state_in_a_reduce_function",
+        "test_reduce_with_state": STATE + "test_state_in_a_reduce_function",
         **_each(
             "test_process_side_output test_process_multiple_side_output test_side_output_stream_execute_and_collect "
             "test_side_output_chained_with_upstream_operator",
-            STREAMS + "test_side_outputs",
+            STATE + "test_side_outputs",
         ),
-        "test_keyed_process_side_output": STREAMS + "test_a_keyed_side_output",
-        "test_side_output_tag_reusing": STREAMS + "test_one_tag_for_two_operators",
+        "test_keyed_process_side_output": STATE + "test_a_keyed_side_output",
+        "test_side_output_tag_reusing": STATE + "test_one_tag_for_two_operators",
         "test_keyed_sum": STREAMS + "test_a_chain_of_sums",
         "test_multi_key_by": STREAMS + "test_a_stream_is_keyed_again",
         "test_keyed_stream_partitioning": STREAMS + "test_a_keyed_stream_has_no_name_and_is_not_spread",

@@ -15,11 +15,11 @@ from headrace.client.defaults import CapturedGraph, GraphCaptured, current_defau
 from headrace.client.dependencies import check_interpreter, gather
 from headrace.client.job_client import JobClient
 from headrace.client.pickling import pickled
-from headrace.client.progress.notebook import notebook_listener
 from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, InvalidProgramError
 from headrace.common.execution_mode import RuntimeExecutionMode
+from headrace.common.ipython import is_notebook
 from headrace.common.logs import UNCONFIGURED, LogSettings, get_logger
 from headrace.connectors.collect import CollectSink
 from headrace.connectors.source import Boundedness
@@ -202,15 +202,17 @@ def _check_spark_is_installed() -> None:
 def _listener(configuration: Configuration) -> JobListener | None:
     """Who shows what the job does: the one that surrounds the program; else its notebook or terminal, if it has one."""
     listener, wanted = current_defaults().listener, configuration.get(options.PROGRESS)
-    if listener is None and wanted is not False:
-        listener = notebook_listener()
     if listener is not None:
         return listener
+    if wanted is not False and is_notebook():
+        from headrace.client.progress.notebook import notebook_listener  # what draws takes a while to import
+
+        return notebook_listener()
     if wanted is None:
         wanted = sys.stderr is not None and sys.stderr.isatty() and not hasattr(sys, "ps1")
     if not wanted:
         return None
-    from headrace.client.progress.listener import terminal_listener  # what draws takes a while to import
+    from headrace.client.progress.listener import terminal_listener  # likewise
 
     return terminal_listener()
 

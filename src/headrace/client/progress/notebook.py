@@ -12,7 +12,6 @@ from headrace.client.progress import wording
 from headrace.client.progress.job_progress import RATE, JobProgress
 from headrace.client.progress.lines import last_line, progress_line
 from headrace.common.html import framed
-from headrace.common.ipython import is_notebook
 from headrace.jobmanager.progress import JobListener
 
 if TYPE_CHECKING:
@@ -111,10 +110,8 @@ def job_html(job: JobProgress) -> str:
     return framed(f"{job.name}, {job.standing}", facts, notes)
 
 
-def notebook_listener() -> NotebookListener | None:
-    """The listener of a job that is started in a notebook; None elsewhere."""
-    if not is_notebook():
-        return None
+def notebook_listener() -> NotebookListener:
+    """The listener of a job that is started in a notebook."""
     from IPython.display import display
 
     return NotebookListener(partial(display, display_id=True))

@@ -68,7 +68,8 @@ def joined(parts: list[Decoded]) -> Decoded:
 def _reason(error: ValueError) -> str:
     if isinstance(error, UnicodeDecodeError):
         return f"not {error.encoding}: byte {error.object[error.start]:#04x} at position {error.start}, {error.reason}"
-    return str(error) or type(error).__name__
+    # Arrow counts rows from the start of what it was given, which is this line alone
+    return str(error).removesuffix(" in row 0") or type(error).__name__
 
 
 class LineNumbers:
