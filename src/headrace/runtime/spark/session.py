@@ -195,9 +195,7 @@ def _start_session(request: SessionRequest, early: EarlyJava | None, starting: C
     if start.archive:
         atexit.register(start.archive.make_in_background)
     with _environment(start.variables):
-        handle = _uninterrupted(lambda: _start(start, java))
-    warn_of_misspelled(handle.session.sparkContext, request.settings)
-    return handle
+        return _uninterrupted(lambda: _start(start, java, request.settings))
 
 
 def _uninterrupted(start: Callable[[], SessionHandle]) -> SessionHandle:
@@ -225,12 +223,13 @@ def _stop_started(starting: Future[SessionHandle]) -> None:
         starting.result().stop()
 
 
-def _start(start: SessionStart, java: JavaProcess | None) -> SessionHandle:
+def _start(start: SessionStart, java: JavaProcess | None, asked: Mapping[str, str]) -> SessionHandle:
     settings = start.settings
     if GATEWAY_PORT not in os.environ and SparkContext._gateway is None:
         _connect(java or JavaProcess(start, os.environ))
     beginning = start_early(SparkContext.getOrCreate(SparkConf().setAll([*settings.items()])))
     session = SparkSession.builder.config(map={**settings}).getOrCreate()
+    warn_of_misspelled(session.sparkContext, asked)
     return SessionHandle(session, owned=True, beginning=beginning)
 
 
