@@ -92,6 +92,13 @@ def test_spark_defaults_file() -> None:
     assert read_spark_defaults(text) == {"spark.master": "yarn", "spark.eventLog.dir": "hdfs://logs:9000/x y"}
 
 
+def test_unix_sockets_have_short_paths_on_yarn() -> None:
+    key = "spark.python.unix.domain.socket.dir"
+    assert settings_of_own_session({}, "yarn", {})[key] == "/tmp"
+    assert key not in settings_of_own_session({}, "yarn", {key: "/var/run"})
+    assert key not in settings_of_own_session({}, "spark://host:7077", {})
+
+
 def test_quiet_logging_keeps_the_user_s_java_options() -> None:
     options = quiet_logging({"spark.driver.extraJavaOptions": "-Dx=1"}, None)["spark.driver.extraJavaOptions"]
 

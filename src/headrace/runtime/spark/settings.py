@@ -143,6 +143,11 @@ _OWN_LOCAL_SESSION: Final = {
     "spark.ui.enabled": "false",
 }
 
+_OWN_YARN_SESSION: Final = {
+    # Temporary files of a container lie in a folder with a name longer than the path of a Unix socket may be
+    "spark.python.unix.domain.socket.dir": "/tmp",
+}
+
 
 def is_local(master: str) -> bool:
     """Whether the executors of ``master`` run on this machine."""
@@ -173,6 +178,8 @@ def settings_of_own_session(
     own = {setting.key: setting.value for setting in CHECKED_SETTINGS} | _OWN_SESSION
     if is_local(master):
         own |= _OWN_LOCAL_SESSION | _java_options({**given_to_spark, **settings})
+    if master == "yarn":
+        own |= _OWN_YARN_SESSION
     wishes = {key: value for key, value in own.items() if key not in given_to_spark}
     return wishes | dict(settings) | {"spark.master": master}
 
