@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import datetime
 from typing import Any
 
@@ -267,6 +268,18 @@ def test_configurations_are_compared_as_text() -> None:
     given, read = Configuration().set_integer("i", 1), Configuration().set_string("i", "1")
     assert given == read
     assert hash(given) == hash(read)
+    copied = copy.deepcopy(given)
+    assert copied == given
+    copied.set_integer("i", 2)
+    assert copied != given
+
+
+def test_its_text_is_as_in_flink_and_has_no_secrets() -> None:
+    configuration = Configuration().set_string("k1", "v1").set_integer("k2", 1)
+    assert str(configuration) == "{k1=v1, k2=1}"
+    assert repr(configuration) == "Configuration({'k1': 'v1', 'k2': '1'})"
+    configuration.set_string("headrace.storage.secret", "hush")
+    assert "hush" not in f"{configuration} {configuration!r}"
 
 
 @pytest.mark.parametrize(

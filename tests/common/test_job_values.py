@@ -110,6 +110,7 @@ def test_bytes_schemas() -> None:
     assert ByteArraySchema().get_produced_type() == Types.BYTES()
     assert RowFieldExtractorSchema(1).serialize(Row(1, b"k")) == b"k"
     assert RowFieldExtractorSchema(1).serialize(Row(1, None)) == b""
+    assert RowFieldExtractorSchema(1).serialize(None) == b""
 
 
 def test_encoder() -> None:

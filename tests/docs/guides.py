@@ -9,7 +9,7 @@
   subtask. A ``text`` block right behind it is what it prints.
 - ``...`` in what is printed stands for anything in a line, or on a line of its own for any number of lines.
 
-Blocks of other languages are only looked at.
+Blocks of ``bash`` and ``ini`` are only looked at; any other is a mistake.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ _FENCE = re.compile(
 )
 _TITLE = re.compile(r'title="([^"]+)"')
 _COMMAND = re.compile(r"^\$ (?P<command>(?:.*\\\n)*.*)\n(?P<output>(?:(?!\$ ).*\n)*)", re.M)
+_LOOKED_AT = ("bash", "ini")
+"""Languages of blocks that are not run: commands that install something, files of other programs."""
 _INTERRUPT = "^C\n"
 _WIDTH = 110
 _SESSION_SETTINGS = {"headrace.runtime": "local", "parallelism.default": "1"}
@@ -60,6 +62,14 @@ class Block:
     title: str
     text: str
     line: int
+
+    @property
+    def is_output(self) -> bool:
+        """Whether it is what the session prints in the block before."""
+        return self.language == "text" and not self.title
+
+
+_NOTHING = Block("", "", "", 0)
 
 
 def blocks(page: Path) -> list[Block]:
@@ -109,6 +119,7 @@ class Reader:
     page: Path
     folder: Path
     _session: dict[str, Any] = field(default_factory=lambda: {"__name__": "__main__"})
+    _output: Block = field(default_factory=lambda: _NOTHING)
 
     def follow(self) -> int:
         """Do all that the page shows; the number of blocks that were files, commands or a session.
@@ -121,22 +132,26 @@ class Reader:
         found = blocks(self.page)
         done = 0
         with _forgetting_modules_of(self.folder), submission_defaults(_SESSION_SETTINGS):
-            for block, following in zip(found, [*found[1:], None], strict=True):
+            for block, following in zip(found, [*found[1:], _NOTHING], strict=True):
                 done += self._step(block, following)
         for program in self.folder.glob("**/*.py"):
             compile(program.read_text(), program.name, "exec")
         return done
 
-    def _step(self, block: Block, following: Block | None) -> bool:
+    def _step(self, block: Block, following: Block) -> bool:
         if block.title:
             self._write(block)
         elif block.language == "console":
-            for command, shown in commands(block):
+            found = commands(block)
+            assert found, f"{self.page.name}, line {block.line}: no command begins with $"
+            for command, shown in found:
                 self._command(command, shown, block)
         elif block.language == "python":
-            is_shown = following is not None and following.language == "text" and not following.title
-            self._expect(self._type(block), following.text if following and is_shown else "", block, "the session")
+            self._expect(self._type(block), following.text if following.is_output else "", block, "the session")
+            self._output = following
         else:
+            is_seen = block is self._output or block.language in _LOOKED_AT
+            assert is_seen, f"{self.page.name}, line {block.line}: nothing is done with this block"
             return False
         return True
 

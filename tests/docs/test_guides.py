@@ -41,12 +41,15 @@ def follow(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
         "```python\nprint(1)\n```\n\n```text\n2\n```\n",
         "```python\nprint(1)\n```\n",
         "```console\n$ echo 1\n2\n```\n",
+        "```console\n1\n```\n",
+        "```text\n1\n```\n",
+        "```shell\nls\n```\n",
         "```console\n$ echo 1\n1\n$ echo 2\n1\n```\n",
         "- a list\n\n  ```console\n  $ false && true\n  1\n  ```\n",
         '```text title="a"\n1\n```\n\n```diff title="a"\n- 2\n+ 3\n```\n',
     ],
 )
-def test_another_output_is_found(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_so_is_found(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(AssertionError, match=r"page\.md, line \d"):
         follow(text, tmp_path, monkeypatch)
 

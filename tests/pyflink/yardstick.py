@@ -1,7 +1,7 @@
 """PyFlink's own examples and tests of streams: which of them hold here, shown by which test, and what the others need.
 
-The names of the tests are those in ``pyflink/datastream/tests``; tests of what Flink 2 has removed are left out. What
-is asked there through Java (``JStreamGraph``) is asked here of the plan.
+The names are those of the tests in ``pyflink/datastream/tests`` and some near it; tests of what Flink 2 has removed are
+left out. What is asked there through Java (``JStreamGraph``) is asked here of the plan.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ STATE: Final = "tests/pyflink/test_state.py::"
 EXAMPLES: Final = "tests/pyflink/test_examples.py::"
 KEPT: Final = "tests/datastream/test_settings_without_effect.py::test_a_setting_is_kept_with_a_warning"
 ENVIRONMENT: Final = "tests/datastream/test_environment.py::"
+CSV: Final = "tests/pyflink/test_files.py::test_csv"
 SHIPPED: Final = "tests/client/test_dependencies.py::"
 
 
@@ -90,6 +91,36 @@ HOLDS: Final[dict[str, dict[str, str]]] = {
             SHIPPED + "test_functions_import_what_was_added",
         ),
     },
+    "formats/test_csv": {
+        **_each(
+            "test_csv_primitive_column test_csv_add_columns_from test_csv_array_column test_csv_allow_comments "
+            "test_csv_use_header test_csv_strict_headers test_csv_default_quote_char test_csv_customize_quote_char "
+            "test_csv_use_escape_char test_csv_array_column_write test_csv_use_escape_char_write",
+            CSV,
+        ),
+    },
+    "common/test_configuration": {
+        "test_getters_and_setters": "tests/common/test_configuration.py::test_typed_getters_and_setters",
+        **_each(
+            "test_init test_key_set test_add_all test_contains_key test_remove_config",
+            "tests/common/test_configuration.py::test_as_a_collection",
+        ),
+        "test_add_all_to_dict": "tests/common/test_configuration.py"
+        "::test_a_dict_gets_numbers_and_booleans_as_they_were_set",
+        "test_to_dict": "tests/common/test_configuration.py::test_values_are_kept_as_text",
+        "test_deepcopy": "tests/common/test_configuration.py::test_configurations_are_compared_as_text",
+        "test_hash_equal_str": "tests/common/test_configuration.py::test_its_text_is_as_in_flink_and_has_no_secrets",
+        **_each(
+            "test_parse_list_value_standard_yaml test_parse_list_value_non_standard_yaml",
+            "tests/common/test_configuration.py::test_values_that_are_lists",
+        ),
+    },
+    "common/test_typeinfo": {
+        **_each(
+            "test_row_type test_tuple_type",
+            "tests/common/test_typeinfo.py::test_types_made_of_lists_are_those_made_of_tuples",
+        ),
+    },
     "test_check_point_config": {
         **_each(
             "test_is_checkpointing_enabled test_get_set_checkpointing_mode test_get_set_checkpoint_interval "
@@ -162,6 +193,11 @@ NEEDS: Final[dict[str, dict[str, str]]] = {
         "test_add_jars": "datastream.connectors.FlinkKafkaConsumer",
         "test_add_classpaths": "StreamExecutionEnvironment.add_classpaths",
     },
+    "connectors/test_file_system": {
+        "test_file_source": "FileSourceBuilder.set_split_assigner",
+        "test_file_sink": "datastream.connectors.file_system.FileCompactStrategy",
+    },
+    "formats/test_csv": {"test_csv_row_serialization_schema": "datastream.formats.csv.CsvRowSerializationSchema"},
     "test_async_function": _each("all", "datastream.async_data_stream"),
     "test_async_batch_function": _each("all", "datastream.async_data_stream"),
 }
@@ -181,5 +217,8 @@ DIFFERS: Final[dict[str, dict[str, str]]] = {
         "test_set_stream_env": "P-08",
         "test_get_state_backend": "P-09",
     },
+    "formats/test_csv": _each(
+        "test_csv_primitive_column_write test_csv_default_quote_char_write test_csv_customize_quote_char_write", "P-12"
+    ),
 }
 """Likewise: the row in ``docs/flink-compatibility.md`` that says what is different, and which test shows it."""

@@ -254,10 +254,14 @@ class Configuration:
         return hash(frozenset(self.to_dict().items()))
 
     def __repr__(self) -> str:
-        shown = {key: "***" if is_storage_key(key) else text for key, text in self.to_dict().items()}
-        return f"Configuration({shown!r})"
+        return f"Configuration({self._shown()!r})"
 
-    __str__ = __repr__
+    def __str__(self) -> str:
+        return f"{{{', '.join(f'{key}={text}' for key, text in self._shown().items())}}}"
+
+    def _shown(self) -> dict[str, str]:
+        """As :meth:`to_dict`, without secrets."""
+        return {key: "***" if is_storage_key(key) else text for key, text in self.to_dict().items()}
 
 
 def _parsed(key: str, text: str, parse: Callable[[str], T]) -> T:

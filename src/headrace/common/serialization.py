@@ -132,8 +132,8 @@ class RowFieldExtractorSchema(SerializationSchema):
         self._field_index = field_index
 
     def serialize(self, element: Any) -> bytes:
-        """The field's bytes, none for a missing value; anything else is an ``InvalidTypeError``."""
-        value = element[self._field_index]
+        """The field's bytes, none for a missing value or row; anything else is an ``InvalidTypeError``."""
+        value = None if element is None else element[self._field_index]
         if value is None:
             return b""
         if not isinstance(value, bytes | bytearray):

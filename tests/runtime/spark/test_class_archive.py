@@ -252,7 +252,7 @@ def test_java_is_told_of_it_unless_the_user_tunes_java_or_forbids_it(
     archive = ClassArchive(Path("/nowhere"))
     monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
     monkeypatch.setattr(session, "running_session", lambda: None)
-    monkeypatch.setattr(session, "_start", lambda start, java: started.append(start))
+    monkeypatch.setattr(session, "_start", lambda start, *_: started.append(start))
     monkeypatch.setattr(session_start, "find_java", lambda environment, bundled: JAVA)
     monkeypatch.setattr(session.atexit, "register", later.append)
     monkeypatch.setattr(ClassArchive, "of", staticmethod(lambda java, spark_home, environment: archive))

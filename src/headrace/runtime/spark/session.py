@@ -19,6 +19,7 @@ from pyspark.sql.utils import is_remote
 from headrace.common.errors import ConfigurationError
 from headrace.common.logs import get_logger
 from headrace.runtime.spark.java_process import JavaProcess
+from headrace.runtime.spark.known_settings import warn_of_misspelled
 from headrace.runtime.spark.master import NO_CONNECT
 from headrace.runtime.spark.session_start import (
     GATEWAY_PORT,
@@ -194,7 +195,7 @@ def _start_session(request: SessionRequest, early: EarlyJava | None, starting: C
     if start.archive:
         atexit.register(start.archive.make_in_background)
     with _environment(start.variables):
-        return _uninterrupted(lambda: _start(start, java))
+        return _uninterrupted(lambda: _start(start, java, request.settings))
 
 
 def _uninterrupted(start: Callable[[], SessionHandle]) -> SessionHandle:
@@ -222,12 +223,13 @@ def _stop_started(starting: Future[SessionHandle]) -> None:
         starting.result().stop()
 
 
-def _start(start: SessionStart, java: JavaProcess | None) -> SessionHandle:
+def _start(start: SessionStart, java: JavaProcess | None, asked: Mapping[str, str]) -> SessionHandle:
     settings = start.settings
     if GATEWAY_PORT not in os.environ and SparkContext._gateway is None:
         _connect(java or JavaProcess(start, os.environ))
     beginning = start_early(SparkContext.getOrCreate(SparkConf().setAll([*settings.items()])))
     session = SparkSession.builder.config(map={**settings}).getOrCreate()
+    warn_of_misspelled(session.sparkContext, asked)
     return SessionHandle(session, owned=True, beginning=beginning)
 
 

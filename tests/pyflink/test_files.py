@@ -1,0 +1,110 @@
+"""What PyFlink's own tests of files ask for: CSV from a file through a job into files."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.common import Configuration, Types, WatermarkStrategy
+from headrace.datastream import StreamExecutionEnvironment
+from headrace.datastream.connectors.file_system import FileSink, FileSource
+from headrace.datastream.formats.csv import CsvBulkWriters, CsvReaderFormat, CsvSchema
+
+INT, STRING = Types.INT(), Types.STRING()
+
+
+def _numbers() -> CsvSchema:
+    builder = CsvSchema.builder().add_number_column("tinyint", Types.BYTE()).add_number_column("int", INT)
+    builder.add_number_column("bigint").add_number_column("float", Types.FLOAT())
+    builder.add_number_column("double", Types.DOUBLE()).add_number_column("decimal", Types.BIG_DEC())
+    return builder.add_boolean_column("boolean").add_string_column("string").build()
+
+
+def _two_texts() -> Any:
+    return CsvSchema.builder().add_string_column("one").add_string_column("two")
+
+
+def _arrays() -> CsvSchema:
+    builder = CsvSchema.builder().add_array_column("numbers", separator=";", element_type=INT)
+    builder.add_array_column("booleans", separator=":", element_type=Types.BOOLEAN())
+    builder.add_array_column("texts", separator=",", element_type=STRING)
+    return builder.set_column_separator("|").disable_quote_char().build()
+
+
+def _named() -> Any:
+    return CsvSchema.builder().add_string_column("string").add_number_column("number").set_use_header()
+
+
+NUMBERS = (127, 2147483647, -9223372036854775808, 0.5, 2e-308, Decimal("1.5"), True, "string")
+LINE = "127,2147483647,-9223372036854775808,0.5,2e-308,1.5,true,string\n"
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "records", "written"),
+    [
+        pytest.param(_numbers(), LINE, [NUMBERS], LINE, id="primitive_column"),
+        pytest.param(
+            CsvSchema.builder().add_columns_from(_numbers()).build(), LINE, [NUMBERS], LINE, id="add_columns_from"
+        ),
+        pytest.param(
+            _arrays(),
+            "1;2;3|true:false|a,b,c\n",
+            [([1, 2, 3], [True, False], ["a", "b", "c"])],
+            "1;2;3|true:false|a,b,c\n",
+            id="array_column",
+        ),
+        pytest.param(
+            CsvSchema.builder().add_string_column("string").set_allow_comments().build(),
+            "a\n# this is a comment\nb\n",
+            [("a",), ("b",)],
+            "a\nb\n",
+            id="allow_comments",
+        ),
+        pytest.param(
+            _named().build(), "h1,h2\nstring,123\n", [("string", 123)], "string,number\nstring,123\n", id="use_header"
+        ),
+        pytest.param(
+            _named().set_strict_headers().build(),
+            "string,number\nstring,123\n",
+            [("string", 123)],
+            "string,number\nstring,123\n",
+            id="strict_headers",
+        ),
+        pytest.param(
+            _two_texts().set_column_separator("|").build(),
+            '"a"|"b|c"\n',
+            [("a", "b|c")],
+            'a|"b|c"\n',
+            id="default_quote_char",
+        ),
+        pytest.param(
+            _two_texts().set_column_separator("|").set_quote_char("`").build(),
+            "`a`|`b|c`\n",
+            [("a", "b|c")],
+            "a|`b|c`\n",
+            id="customize_quote_char",
+        ),
+        pytest.param(
+            _two_texts().set_escape_char("\\").build(),
+            '"string,","\\"string2\\""\n',
+            [("string,", '"string2"')],
+            '"string,","""string2"""\n',
+            id="use_escape_char",
+        ),
+    ],
+)
+def test_csv(tmp_path: Path, schema: CsvSchema, text: str, records: list[Any], written: str) -> None:
+    (tmp_path / "in.csv").write_text(text)
+    settings = Configuration.from_dict({"headrace.runtime": "local", "parallelism.default": "1"})
+    env = StreamExecutionEnvironment.get_execution_environment(settings)
+    source = FileSource.for_record_stream_format(CsvReaderFormat.for_schema(schema), str(tmp_path / "in.csv")).build()
+    rows = env.from_source(source, WatermarkStrategy.no_watermarks(), "csv-source")
+    found = rows.map(lambda row: row, output_type=Types.PICKLED_BYTE_ARRAY()).execute_and_collect(limit=10)
+    assert [tuple(row) for row in found] == records
+    rows.sink_to(FileSink.for_bulk_format(tmp_path / "out", CsvBulkWriters.for_schema(schema)).build())
+    env.execute()
+    (file,) = (tmp_path / "out").glob("*/part-*")
+    assert file.read_text() == written
