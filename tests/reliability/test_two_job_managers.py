@@ -218,8 +218,8 @@ def test_two_that_begin_together(
     pause, original = Pause(), submission.open_runtime
     is_first = threading.Lock()
 
-    def open_runtime(configuration: Any) -> Any:
-        runtime, parallelism = original(configuration)
+    def open_runtime(*given: Any) -> Any:
+        runtime, parallelism = original(*given)
         if is_first.acquire(blocking=False):
             run_epoch: Callable[[Any], Any] = runtime.run_epoch
             runtime.run_epoch = lambda context: (pause.here(), run_epoch(context))[1]  # type: ignore[method-assign]

@@ -1,6 +1,6 @@
 """An HDFS to test against: Hadoop's own, with two name nodes and two data nodes, in one Java process.
 
-Its classes come with Spark, but for one jar, which Ivy (also Spark's) fetches as Spark would fetch a package.
+Its classes come with Spark, but for a few jars, which Ivy (also Spark's) fetches as Spark would fetch a package.
 """
 
 from __future__ import annotations
@@ -36,13 +36,7 @@ class HdfsCluster:
     """
 
     def __init__(self, folder: Path) -> None:
-        from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
-
-        frugal = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m"]
-        port, self._process = launch_gateway(
-            classpath=_class_path(), die_on_exit=True, java_path=_java(), javaopts=frugal, return_proc=True
-        )  # it ends with this process
-        self._gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auto_convert=True))
+        self._gateway, self._process = launch_java(folder)
         java = self._gateway.jvm
         configuration = java.org.apache.hadoop.conf.Configuration()
         configuration.set("hdfs.minidfs.basedir", str(folder))
@@ -121,27 +115,48 @@ class HdfsCluster:
         self._process.wait()
 
 
+def launch_java(folder: Path) -> tuple[Any, subprocess.Popen[bytes]]:
+    """A Java with Hadoop's classes that works in a folder, and its process; it ends with this process."""
+    from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+
+    frugal = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m"]
+    port, process = launch_gateway(
+        classpath=_class_path(), die_on_exit=True, java_path=_java(), javaopts=frugal, return_proc=True, cwd=str(folder)
+    )
+    return JavaGateway(gateway_parameters=GatewayParameters(port=port, auto_convert=True)), process
+
+
 def require_hadoop() -> None:
     """Skip the test where the jar can neither be found nor fetched."""
-    if _JAR.exists():
+    _fetch(_JAR, "org.apache.hadoop", "hadoop-client-minicluster", _VERSION, "-notransitive", "-confs", "master")
+
+
+def require_yarn() -> None:
+    """The same for YARN, which makes certificates by another library."""
+    require_hadoop()
+    name, version = "bcpkix-jdk18on", "1.78.1"
+    _fetch(_CACHE / f"{name}-{version}.jar", "org.bouncycastle", name, version, "-confs", "master,compile,runtime")
+
+
+def _fetch(jar: Path, group: str, name: str, version: str, *options: str) -> None:
+    if jar.exists():
         return
     _CACHE.mkdir(parents=True, exist_ok=True)
-    module = ["org.apache.hadoop", "hadoop-client-minicluster", _VERSION]
     target = str(_CACHE / "[artifact]-[revision].[ext]")
-    ivy = ["-dependency", *module, "-notransitive", "-confs", "master", "-types", "jar", "-retrieve", target]
+    ivy = ["-dependency", group, name, version, *options, "-types", "jar", "-retrieve", target]
     command = [_java(), "-cp", _class_path(), "org.apache.ivy.Main", "-cache", str(_CACHE / "ivy"), *ivy]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     except subprocess.TimeoutExpired:
-        pytest.skip(f"{_JAR.stem} cannot be fetched from Maven Central: no end of it within 300 s")
-    if done.returncode or not _JAR.exists():
-        pytest.skip(f"{_JAR.stem} cannot be fetched from Maven Central: {done.stdout[-300:]}{done.stderr[-300:]}")
+        pytest.skip(f"{jar.stem} cannot be fetched from Maven Central: no end of it within 300 s")
+    if done.returncode or not jar.exists():
+        pytest.skip(f"{jar.stem} cannot be fetched from Maven Central: {done.stdout[-300:]}{done.stderr[-300:]}")
 
 
 def _class_path() -> str:
     import pyspark
 
-    return f"{_JAR}:{Path(pyspark.__file__).parent}/jars/*"
+    return f"{_CACHE}/*:{Path(pyspark.__file__).parent}/jars/*"
 
 
 def _java() -> str:
