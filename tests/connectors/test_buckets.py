@@ -130,6 +130,12 @@ def test_what_cannot_be_a_folder_is_refused() -> None:
         BucketAssigner.field_bucket_assigner("f").get_bucket_id(None, BucketContext(0, 0, None))
 
 
+@pytest.mark.parametrize("zone", ["Europe/Nowhere", "", "../UTC", "GMT+24:00", "UTC-99", "+01:60"])
+def test_an_unknown_time_zone_is_refused(zone: str) -> None:
+    with pytest.raises(InvalidProgramError, match="unknown time zone"):
+        BucketAssigner.event_time_bucket_assigner("yyyy", zone)
+
+
 def test_a_sink_refuses_records_without_the_field(tmp_path: Path) -> None:
     builder = FileSink.for_row_format(tmp_path, Encoder.simple_string_encoder())
     with pytest.raises(InvalidTypeError, match="country"):

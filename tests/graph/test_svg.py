@@ -134,21 +134,21 @@ def test_names_mean_nothing_to_a_page() -> None:
 
 
 def test_it_asks_nobody_for_anything(payments_plan: JobPlan) -> None:
-    svg = draw_svg(plan_diagram(payments_plan), alone=False)
+    svg = draw_svg(plan_diagram(payments_plan), standalone=False)
     assert not re.search(r"https?:(?!//www\.w3\.org/2000/svg\")|url\(|@import|<script|<image|href|\bon\w+=", svg)
 
 
 def test_a_picture_alone_asks_the_reader_and_one_in_a_page_the_page(payments_plan: JobPlan) -> None:
     diagram = plan_diagram(payments_plan)
     assert "prefers-color-scheme:dark" in draw_svg(diagram)
-    inside = draw_svg(diagram, alone=False)
+    inside = draw_svg(diagram, standalone=False)
     assert "prefers-color-scheme" not in inside
     assert 'body[data-jp-theme-light="false"]' in inside
 
 
-@pytest.mark.parametrize("alone", [True, False])
-def test_what_is_drawn_has_a_colour_for_dark_pages(payments_plan: JobPlan, alone: bool) -> None:
-    svg = draw_svg(plan_diagram(payments_plan), alone=alone)
+@pytest.mark.parametrize("standalone", [True, False])
+def test_what_is_drawn_has_a_colour_for_dark_pages(payments_plan: JobPlan, standalone: bool) -> None:
+    svg = draw_svg(plan_diagram(payments_plan), standalone=standalone)
     used = set(re.findall(r'class="(headrace-[a-z-]+)" fill', svg))
     styled = set(re.findall(r"\.(headrace-[a-z-]+)\{fill", svg))
     assert used

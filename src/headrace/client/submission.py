@@ -65,7 +65,7 @@ def submit(graph: StreamGraph, configuration: Configuration, job_name: str | Non
     defaults = current_defaults()
     configuration = effective_configuration(configuration)
     if defaults.captured is not None:
-        plan = plan_graph(graph, configuration, job_name, _default_parallelism(configuration))
+        plan = plan_graph(graph, configuration, job_name, os.cpu_count() or 1)
         defaults.captured.append(CapturedGraph(plan.name, graph, plan))
         raise GraphCaptured
     _configure_logging(configuration)
@@ -101,6 +101,12 @@ def effective_configuration(configuration: Configuration) -> Configuration:
 
 def plan_graph(graph: StreamGraph, configuration: Configuration, job_name: str | None, parallelism: int) -> JobPlan:
     """The plan of a graph under a configuration.
+
+    Args:
+        graph: what is to run.
+        configuration: how.
+        job_name: as of :func:`submit`.
+        parallelism: that of operators that have none, where the configuration does not say it.
 
     Raises:
         InvalidProgramError: when the graph cannot be run, or has operators without uid where all need one.
@@ -239,10 +245,6 @@ def _is_batch(graph: StreamGraph, configuration: Configuration) -> bool:
         sources = [node.spec.source for node in graph if isinstance(node.spec, SourceSpec)]
         return all(source.boundedness is Boundedness.BOUNDED for source in sources)
     return mode is RuntimeExecutionMode.BATCH
-
-
-def _default_parallelism(configuration: Configuration) -> int:
-    return configuration.get(options.PARALLELISM) or os.cpu_count() or 1
 
 
 def _require_uids(graph: StreamGraph) -> None:

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-FORMATS: Final = ("text", "json")
-
 _TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -140,7 +138,7 @@ class LogSettings:
 
     Attributes:
         level: the lowest level that is printed, ``INFO`` when left out.
-        format: one of :data:`FORMATS`, ``text`` when left out.
+        format: ``text`` or ``json``; ``text`` when left out.
     """
 
     level: str | None = None

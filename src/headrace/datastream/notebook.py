@@ -68,4 +68,4 @@ def picture(diagram: Diagram, marked: Collection[int] = ()) -> str:
     """A diagram for a page; as text when it is too large for a picture."""
     if sum(len(frame.boxes) for frame in diagram.frames) > _MOST_BOXES:
         return preformatted(draw_text(diagram))
-    return draw_svg(diagram, marked, alone=False)
+    return draw_svg(diagram, marked, standalone=False)

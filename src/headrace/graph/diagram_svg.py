@@ -68,13 +68,13 @@ _DARK_PAGES: Final = (
 )
 
 
-def draw_svg(diagram: Diagram, marked: Collection[int] = (), *, alone: bool = True) -> str:
+def draw_svg(diagram: Diagram, marked: Collection[int] = (), *, standalone: bool = True) -> str:
     """The diagram as an ``<svg>`` element.
 
     Args:
         diagram: what to draw.
         marked: ids of boxes that stand out.
-        alone: whether the picture is a document of its own; inside a page it is as light or dark as the page.
+        standalone: whether the picture is a document of its own; inside a page it is as light or dark as the page.
     """
     layout = laid_out(diagram)
     size = f'width="{_number(layout.width)}" height="{_number(layout.height)}"'
@@ -83,7 +83,7 @@ def draw_svg(diagram: Diagram, marked: Collection[int] = (), *, alone: bool = Tr
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {size} {box} font-family="{_FONT}">',
         f"<title>{_escaped(diagram.headline)}</title>",
         f"<desc>{escape(draw_text(diagram))}</desc>",
-        f"<style>{_style(alone=alone)}</style>",
+        f"<style>{_style(standalone=standalone)}</style>",
         *_page(diagram, layout),
         *(part for band in layout.bands for part in _band(band, layout.width)),
         *(part for arrow in layout.arrows for part in _arrow(arrow)),
@@ -94,13 +94,13 @@ def draw_svg(diagram: Diagram, marked: Collection[int] = (), *, alone: bool = Tr
     return "\n".join(parts) + "\n"
 
 
-def _style(*, alone: bool) -> str:
-    pages = "" if alone else f":is({','.join(_DARK_PAGES)}) "
+def _style(*, standalone: bool) -> str:
+    pages = "" if standalone else f":is({','.join(_DARK_PAGES)}) "
     rules = "".join(
         f"{pages}.headrace-{kind}{{fill:{paint.dark_fill};stroke:{paint.dark_stroke}}}"
         for kind, paint in _PAINTS.items()
     )
-    return f"@media (prefers-color-scheme:dark){{{rules}}}" if alone else rules
+    return f"@media (prefers-color-scheme:dark){{{rules}}}" if standalone else rules
 
 
 def _page(diagram: Diagram, layout: Layout) -> Iterator[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.client.progress import wording
 from headrace.connectors.file_system.tolerance import CORRUPT, MISSING
+from headrace.operators.window.assign import LATE_DROPPED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from headrace.jobmanager.progress import EpochStatistics, JobStart
 
 RATE: Final = "records/s"
-LATE_COUNTER: Final = "numLateRecordsDropped"
 
 _RATE_SECONDS: Final = 10.0
 """The rate is an average over so much time: long enough not to flicker, short enough to show what happens now."""
@@ -110,7 +110,7 @@ class JobProgress:
     @property
     def late_records(self) -> int:
         """Late records that were dropped, over the job's life."""
-        return 0 if self.latest is None else self.latest.counters.get(LATE_COUNTER, 0)
+        return 0 if self.latest is None else self.latest.counters.get(LATE_DROPPED, 0)
 
     @property
     def skipped_files(self) -> str:

@@ -38,7 +38,12 @@ _NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED: Final = str.maketrans({char: f"%{ord(char):02X}" for char in [*map(chr, range(32)), *"\"#%'*/:=?\\{[]^\x7f"]})
 """The characters that Hive and Spark escape in the folder of a value."""
 
-_OFFSET = re.compile(r"(?:GMT|UTC|UT)?([+-])(\d{1,2})(?::?(\d{2}))?")
+_OFFSET: Final = re.compile(r"(?:GMT|UTC|UT)?([+-])(\d{1,2})(?::?([0-5]\d))?")
+
+_MINUTE: Final = 60_000
+
+_WHOLE_MINUTES: Final = 3 * 365 * 24 * 60 * _MINUTE
+"""Since 1972 all time zones are whole minutes off UTC."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,12 +211,6 @@ class _DateFolders:
         return None if self.zone is None else time_zone(self.zone)
 
 
-_MINUTE: Final = 60_000
-
-_WHOLE_MINUTES: Final = 3 * 365 * 24 * 60 * _MINUTE
-"""Since 1972 all time zones are whole minutes off UTC."""
-
-
 @dataclass(frozen=True, slots=True)
 class _ProcessingTime(BucketAssigner):
     """All records of an epoch go to one bucket, since the clock stands still during an epoch."""
@@ -302,11 +301,11 @@ def time_zone(name: str) -> datetime.tzinfo:
         InvalidProgramError: when it is unknown.
     """
     offset = _OFFSET.fullmatch(name)
-    if offset is not None:
+    try:
+        if offset is None:
+            return ZoneInfo(name)
         sign = -1 if offset[1] == "-" else 1
         return datetime.timezone(sign * datetime.timedelta(hours=int(offset[2]), minutes=int(offset[3] or 0)))
-    try:
-        return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError) as error:
         raise InvalidProgramError(
             f"unknown time zone {name!r}: use a name such as Europe/Berlin or GMT+01:00"
