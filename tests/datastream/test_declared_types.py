@@ -11,8 +11,10 @@ import pytest
 from headrace.common import Configuration, Time, Types, WatermarkStrategy
 from headrace.common.errors import FunctionRefusedError, InvalidProgramError
 from headrace.datastream import (
+    AggregateFunction,
     DataStream,
     KeyedProcessFunction,
+    KeySelector,
     MapFunction,
     ProcessFunction,
     StreamExecutionEnvironment,
@@ -120,6 +122,33 @@ class Forgetful(MapFunction):
         value + 1
 
 
+class ForgetfulKey(KeySelector):
+    def get_key(self, value: Any) -> Any:
+        value + 1
+
+
+class ForgetfulSum(AggregateFunction):
+    def create_accumulator(self) -> int:
+        return 0
+
+    def add(self, value: int, accumulator: int) -> int:  # type: ignore[return]
+        accumulator + value
+
+    def get_result(self, accumulator: int) -> int:
+        return accumulator
+
+    def merge(self, a: int, b: int) -> int:
+        return a + b
+
+
+def forgetful_of_two(a: int, b: int) -> int:  # type: ignore[return]
+    a + b
+
+
+def windowed(stream: Any) -> Any:
+    return stream.key_by(str).window(TumblingEventTimeWindows.of(Time.seconds(1)))
+
+
 @pytest.mark.parametrize(
     "build",
     [
@@ -127,6 +156,11 @@ class Forgetful(MapFunction):
         lambda stream: stream.map(partial(forgetful)),
         lambda stream: stream.map(Forgetful(), Types.LONG()),
         lambda stream: stream.filter(forgetful),
+        lambda stream: stream.key_by(forgetful),
+        lambda stream: stream.key_by(ForgetfulKey()),
+        lambda stream: stream.key_by(str).reduce(forgetful_of_two),
+        lambda stream: windowed(stream).reduce(forgetful_of_two),
+        lambda stream: windowed(stream).aggregate(ForgetfulSum()),
     ],
 )
 def test_a_function_without_return_is_refused(build: Any) -> None:

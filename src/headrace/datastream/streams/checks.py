@@ -57,6 +57,10 @@ def check_returns(function: Any, method: str) -> None:
 
     A ``lambda`` gives what it says, and a function that yields or only raises is another matter.
 
+    Args:
+        function: what the user gave: a function, or an object with the method.
+        method: the method that is called for a record.
+
     Raises:
         InvalidProgramError: when it never returns anything but None.
     """
