@@ -27,6 +27,7 @@ from headrace.checkpoint.manifest import (
     SplitSnapshot,
     StageSnapshot,
 )
+from headrace.checkpoint.ownership import Generations
 from headrace.checkpoint.store import CheckpointStore
 from headrace.common.errors import CheckpointError, CheckpointStorageError, InfrastructureError, JobSupersededError
 from headrace.state.kinds import KEYED
@@ -277,11 +278,46 @@ def test_a_note_that_cannot_be_read_is_no_more_than_less_certainty(
     assert "no data node has a block of it" in caplog.text
 
 
-@pytest.mark.parametrize("error", [PermissionError(errno.EACCES, "not yours"), CheckpointStorageError("no bucket")])
-def test_a_note_that_nobody_could_read_is_an_error(store: CheckpointStore, error: OSError) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        PermissionError(errno.EACCES, "not yours"),
+        CheckpointStorageError("no bucket"),
+        TimeoutError(errno.ETIMEDOUT, "no answer within 60 s"),
+        OSError(errno.ESTALE, "replaced on another machine, so the listing may be as old"),
+    ],
+)
+def test_a_note_that_may_be_read_later_is_an_error(store: CheckpointStore, error: OSError) -> None:
+    """Manifests may be missing in the listing for the same reason."""
     store.write(manifest(1))
-    with mock.patch.object(PosixFolder, "read", side_effect=error), pytest.raises(type(error)):
+    original = PosixFolder.read
+
+    def read(folder: PosixFolder, name: str) -> bytes:
+        if name == "newest":
+            raise error
+        return original(folder, name)
+
+    with mock.patch.object(PosixFolder, "read", read), pytest.raises(type(error)) as raised:
         store.latest()
+    assert raised.value is error
+
+
+def test_who_is_slow_to_claim_a_generation_gets_the_next_one(store: CheckpointStore) -> None:
+    """Others have come meanwhile, who remove what is left of claims before theirs."""
+    folder, link, first = store.storage.folder("generations"), os.link, [True]
+
+    def meanwhile(source: Path, target: Path) -> None:
+        if target.name == "0" and first:
+            first.clear()
+            others = [Generations(folder), Generations(folder)]
+            assert [other.claim(0, "id") for other in others] == [0, 1]
+            others[1].remove_unfinished(1)
+            assert not source.exists()
+        link(source, target)
+
+    with mock.patch.object(os, "link", meanwhile):
+        assert Generations(folder).claim(0, "id") == 2
+    assert not first
 
 
 def version(generation: int) -> str:

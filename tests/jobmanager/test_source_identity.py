@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from headrace.connectors.source import Source
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager.recovery import check_compatible, without_unclaimed
 from headrace.jobmanager.source_identity import identity_of
-from headrace.plan.job_plan import JobPlan, PlanSettings
+from headrace.plan.job_plan import JobPlan, PlannedOperator, PlanSettings
 from headrace.plan.planner import plan_job
 from headrace.testing import JobHarness
 from headrace.testing.checkpoint import Checkpoint
@@ -42,6 +43,18 @@ class Renamed(NumberSequenceSource):
     @property
     def position_kind(self) -> str:
         return "NumberSequenceSource"
+
+
+class Placed(NumberSequenceSource):
+    """A class that says where it reads."""
+
+    def __init__(self, places: tuple[str, ...]) -> None:
+        super().__init__(1, 9)
+        self.places = places
+
+    @property
+    def locations(self) -> tuple[str, ...]:
+        return self.places
 
 
 # --- a job goes on ---------------------------------------------------------------------------------------------------
@@ -108,6 +121,18 @@ def test_a_position_that_may_be_left_behind_is_not_gone_on_from(
         assert (job.take("old lines"), job.take("new lines")) == ([], [])
 
 
+def test_behind_a_source_that_is_left_behind_none_goes_on_from_its_position(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    gone, kept = folder(tmp_path, "gone", "a"), folder(tmp_path, "kept", "b")
+    held = checkpoint_after(reads(("gone", gone), ("kept", kept)))
+    with JobHarness(reads(("kept", kept)), restore=held, configuration=IGNORE) as job:
+        job.run_epoch()
+        assert job.take("kept lines") == ["b"]
+    assert f"leaves behind the position of FileSource({gone})" in caplog.text
+    assert "goes on from" not in caplog.text
+
+
 @pytest.mark.parametrize("has_uids", [True, False])
 def test_a_folder_may_move(has_uids: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     before, after = folder(tmp_path, "before", "a"), folder(tmp_path, "after", "b")
@@ -134,6 +159,10 @@ def plan_of(*sources: tuple[str | None, Source]) -> JobPlan:
         stream = stream if uid is None else stream.uid(uid)
         stream.sink_to(CollectSink(list)).uid(f"sink {number}")
     return plan_job(env.transformations.next_job(), PlanSettings("job", 1, 128))
+
+
+def sources_of(job: JobPlan) -> list[PlannedOperator]:
+    return [operator for operator in job.operators() if not operator.node.inputs]
 
 
 def manifest_of(job: JobPlan, identity: SourceIdentity | None, **changes: Any) -> Manifest:
@@ -188,6 +217,31 @@ def test_a_position_of_another_source_of_the_program_is_refused_under_a_derived_
     else:
         check_compatible(held, job)
         assert "uid named) is FileSource(/in/a) now" in caplog.text
+
+
+def test_one_of_two_sources_that_read_the_same_may_move(caplog: pytest.LogCaptureFixture) -> None:
+    job = plan_of((None, lines_of("/in/else")), (None, lines_of("/in/a")))
+    held = manifest_of(job, identity_of(lines_of("/in/a")))
+    both = replace(held, sources={operator.uid: next(iter(held.sources.values())) for operator in sources_of(job)})
+    check_compatible(both, job)
+    assert without_unclaimed(both, job) == both
+    assert "is FileSource(/in/else) now" in caplog.text
+
+
+@pytest.mark.parametrize(("before", "after"), [((), ("/in/a",)), (("/in/a",), ())])
+def test_a_source_that_does_not_say_where_it_reads_is_not_taken_to_have_moved(
+    before: tuple[str, ...], after: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its class may have begun to, or have given it up."""
+    job = plan_of((None, Placed(after)))
+    check_compatible(manifest_of(job, SourceIdentity("Placed", before)), job)
+    assert not caplog.text
+
+
+def test_the_class_that_was_renamed_is_told_how_to_say_so() -> None:
+    job = plan_of(("numbers", Placed(())))
+    with pytest.raises(StateMigrationError, match="have its position_kind be 'NumberSequenceSource'"):
+        check_compatible(manifest_of(job, SourceIdentity("NumberSequenceSource")), job)
 
 
 def test_a_source_that_ends_looks_for_nothing_in_its_new_place(caplog: pytest.LogCaptureFixture) -> None:

@@ -6,6 +6,7 @@ largest number there was, so that a manifest that somebody removed is missed.
 
 from __future__ import annotations
 
+import errno
 import re
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
@@ -26,6 +27,18 @@ _MANIFEST: Final = re.compile(r"([0-9]{12})\.json")
 
 _NEWEST: Final = "newest"
 """The name of the note beside the manifests."""
+
+_PASSING: Final = (
+    errno.EAGAIN,
+    errno.ECONNABORTED,
+    errno.ECONNREFUSED,
+    errno.ECONNRESET,
+    errno.EPIPE,
+    errno.ESTALE,
+    errno.ETIMEDOUT,
+)
+"""What says that the storage cannot be reached just now, or that an old listing was believed (NFS): manifests may be
+missing in the listing for the same reason, and the note alone could tell."""
 
 
 class ManifestFolder:
@@ -140,6 +153,8 @@ class ManifestFolder:
         except (CheckpointStorageError, PermissionError):
             raise
         except OSError as error:  # its place on the disk is broken, say; the manifests themselves tell what they hold
+            if error.errno in _PASSING:
+                raise
             note = self._folder.locate(_NEWEST)
             logger.warning("%s cannot be read: whether a manifest is missing cannot be told (%s)", note, error)
             return 0

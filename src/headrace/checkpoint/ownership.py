@@ -99,7 +99,13 @@ class Generations:
             )
 
     def _create(self, generation: int, job_id: str) -> bool:
-        return self.folder.create(str(generation), f"{job_id} {self._mark}".encode())
+        try:
+            return self.folder.create(str(generation), f"{job_id} {self._mark}".encode())
+        except OSError:
+            # Whoever has taken it removes what others left unfinished, and one of these may just have been slow.
+            if self.folder.size(str(generation)) is not None and not self._is_own(generation):
+                return False
+            raise
 
     def _is_own(self, generation: int) -> bool:
         return self._read(generation)[1] == self._mark

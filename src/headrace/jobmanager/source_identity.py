@@ -36,20 +36,25 @@ def identity_of(source: Source) -> SourceIdentity:
 def misplaced_positions(manifest: Manifest, plan: JobPlan) -> dict[str, str]:
     """What the program must not go on from, though it has a source with the same uid: by uid, in words.
 
-    That is the position of a source of another kind. And the position of one that is in the program under another uid,
-    where the uid is derived: a source that is put before another one gets the uid that this one had.
+    That is the position of a source of another kind. And under a derived uid that of one which has another uid in the
+    program, or where the program's source had another uid: a source that is put before others, or taken from there,
+    shifts the uids of those behind it.
     """
+    own_of = {operator.uid: identity_of(source) for operator, source in _sources(plan)}
+    changed = {o.uid: o for o, _ in _sources(plan) if _known(manifest, o.uid) != own_of[o.uid]}
+    derived = {uid for uid, operator in changed.items() if not operator.has_explicit_uid}
+    are_now = {own_of[uid] for uid in changed}
+    were = {_known(manifest, uid) for uid in manifest.sources if uid in derived or uid not in own_of}
     found = {}
-    identities = {operator.uid: identity_of(source) for operator, source in _sources(plan)}
-    for operator, _ in _sources(plan):
-        known, own = _known(manifest, operator), identities[operator.uid]
-        if known is None or known == own:
+    for uid, operator in changed.items():
+        known, own = _known(manifest, uid), own_of[uid]
+        if known is None:
             continue
-        is_elsewhere = bool(known.locations) and known in identities.values()
-        if known.kind != own.kind or (is_elsewhere and not operator.has_explicit_uid):
-            found[operator.uid] = (
-                f"the position of {known} (its uid {operator.uid} is now that of {own}, {operator.node.name!r} at "
-                f"{operator.node.call_site})"
+        is_shifted = (known.locations and known in are_now) or (own.locations and own in were)
+        if known.kind != own.kind or (is_shifted and uid in derived):
+            found[uid] = (
+                f"the position of {known} (its uid {uid} is now that of {own}, {operator.node.name!r} at "
+                f"{operator.node.call_site}{_advice_on_kinds(known, own)})"
             )
     return found
 
@@ -57,8 +62,10 @@ def misplaced_positions(manifest: Manifest, plan: JobPlan) -> dict[str, str]:
 def warn_of_moved_sources(manifest: Manifest, plan: JobPlan) -> None:
     """Say which sources read somewhere else than before; they go on from their positions all the same."""
     for operator, source in _sources(plan):
-        known, own = _known(manifest, operator), identity_of(source)
-        if known is not None and known.kind == own.kind and known.locations != own.locations:
+        known, own = _known(manifest, operator.uid), identity_of(source)
+        if known is None or known.kind != own.kind or not known.locations or not own.locations:
+            continue
+        if known != own:
             is_bounded = source.boundedness is Boundedness.BOUNDED
             logger.warning(
                 "source %s is %s now, and goes on from the position of %s: what that had found is still read%s",
@@ -75,7 +82,13 @@ def _sources(plan: JobPlan) -> Iterator[tuple[PlannedOperator, Source]]:
             yield operator, operator.node.spec.source
 
 
-def _known(manifest: Manifest, operator: PlannedOperator) -> SourceIdentity | None:
-    """Which source the manifest has a position of under the uid of one, if it says so."""
-    snapshot = manifest.sources.get(operator.uid)
+def _known(manifest: Manifest, uid: str) -> SourceIdentity | None:
+    """Which source the manifest has a position of under a uid, if it says so."""
+    snapshot = manifest.sources.get(uid)
     return None if snapshot is None or not snapshot.is_begun else snapshot.identity
+
+
+def _advice_on_kinds(known: SourceIdentity, own: SourceIdentity) -> str:
+    if known.kind == own.kind:
+        return ""
+    return f"; if that is the same class under another name, have its position_kind be {known.kind!r}"
