@@ -1,8 +1,8 @@
 """A layered layout: items in rows, joined from row to row, get places at which lines cross little and run straight.
 
 The method of Sugiyama, as most programs that draw directed graphs have it: rows are ordered by the mean place of what
-their items are joined to, up and down by turns (the barycentre heuristic); then every item moves as near to these as its
-neighbours in the row let it, which is an isotonic regression for each row (by pooling adjacent violators).
+their items are joined to, up and down by turns (the barycentre heuristic); then every item moves as near to these as
+its neighbours in the row let it, which is an isotonic regression for each row (by pooling adjacent violators).
 """
 
 from __future__ import annotations
