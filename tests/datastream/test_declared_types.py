@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 import pytest
@@ -107,6 +107,15 @@ def forgetful(value: int) -> int:  # type: ignore[return]
     value + 1
 
 
+def giving_its_argument(function: Callable[[int], Any]) -> Callable[[int], int]:
+    @wraps(function)
+    def call(value: int) -> int:
+        function(value)
+        return value
+
+    return call
+
+
 def forgetful_at_times(value: int) -> int | None:
     if value < 0:
         return value
@@ -177,6 +186,7 @@ def test_a_function_without_return_is_refused(build: Any) -> None:
         lambda stream: stream.map(lambda value: None, Types.LONG()),
         lambda stream: stream.map(forgetful_at_times, Types.LONG()),
         lambda stream: stream.map(raises, Types.LONG()),
+        lambda stream: stream.map(giving_its_argument(forgetful), Types.LONG()),
         lambda stream: stream.map(str, Types.STRING()),
         lambda stream: stream.filter(bool),
     ],
