@@ -13,7 +13,8 @@ from rich.console import Console
 import headrace
 from headrace.cli.doctor import checks_table, run_doctor
 from headrace.runtime.spark import diagnosis
-from headrace.runtime.spark.diagnosis import Check, WorkerReport, check_java, check_packages, check_workers, diagnose
+from headrace.runtime.spark.diagnosis import Check, check_java, check_packages, check_workers, diagnose
+from headrace.runtime.spark.executors import WorkerReport, ask_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,7 +78,7 @@ def _printed(checks: list[Check]) -> str:
 
 @pytest.mark.spark
 def test_workers_answer(spark: SparkSession) -> None:
-    reports = diagnosis.ask_workers(spark)
+    reports = ask_workers(spark, 2)
 
     assert [(report.executable, report.headrace) for report in reports] == [(sys.executable, headrace.__version__)]
     assert all(check.ok for check in check_workers(spark))
@@ -86,7 +87,7 @@ def test_workers_answer(spark: SparkSession) -> None:
 @pytest.mark.spark
 def test_workers_that_differ(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     reports = [WorkerReport("3.9.1", "/usr/bin/python3", "", "15.0.0"), WorkerReport("3.9.1", "/opt/python", "9", "15")]
-    monkeypatch.setattr(diagnosis, "ask_workers", lambda session: reports)
+    monkeypatch.setattr(diagnosis, "ask_workers", lambda session, tasks: reports)
 
     python, package, arrow = check_workers(spark)
 

@@ -15,18 +15,17 @@ from typing import TYPE_CHECKING, Final
 
 import headrace
 from headrace.common.errors import HeadraceError, JavaNotFoundError
+from headrace.runtime.spark.executors import WorkerReport, ask_workers
 from headrace.runtime.spark.java import JAVA_FIX, bundled_java_home, find_java
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 _MINIMUM_PYTHON: Final = (3, 11)
 _INSTALL_SPARK: Final = "Run: pip install 'headrace[spark]'"
-_PROBE_TASKS: Final = 4
-_PROBE_SCHEMA: Final = "python string, executable string, headrace string, pyarrow string"
+_TASKS_ASKED: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +43,6 @@ class Check:
     ok: bool
     found: str
     fix: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerReport:
-    """What a Python worker of an executor said about itself; versions are empty where a package is missing."""
-
-    python: str
-    executable: str
-    headrace: str
-    pyarrow: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,37 +136,11 @@ def check_settings(session: SparkSession, asked: Mapping[str, str]) -> list[Chec
 def check_workers(session: SparkSession) -> list[Check]:
     """Whether the Python workers of the executors can run headrace; runs a tiny job to ask them."""
     try:
-        reports = ask_workers(session)
+        reports = ask_workers(session, _TASKS_ASKED)
     except Exception as error:  # whatever hinders the job is what the user has to know
         fix = "Give the executors the driver's Python (spark.pyspark.python), and pyarrow, with `headrace package`."
         return [Check("Python workers", False, _first_line(error), fix)]
     return _judge(reports)
-
-
-def ask_workers(session: SparkSession) -> list[WorkerReport]:
-    """The different answers that the Python workers give, in a fixed order."""
-
-    # Nested, so that it travels as a whole and runs where headrace is not installed
-    def report(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import importlib
-        import platform
-        import sys
-
-        import pyarrow
-
-        def version_of(package: str) -> str:
-            try:
-                return str(importlib.import_module(package).__version__)
-            except ImportError:
-                return ""
-
-        for _ in batches:
-            answers = [platform.python_version(), sys.executable, version_of("headrace"), pyarrow.__version__]
-            names = ["python", "executable", "headrace", "pyarrow"]
-            yield pyarrow.record_batch([[answer] for answer in answers], names=names)
-
-    rows = session.range(0, _PROBE_TASKS, 1, _PROBE_TASKS).mapInArrow(report, _PROBE_SCHEMA).collect()
-    return sorted({WorkerReport(*row) for row in rows}, key=repr)
 
 
 def _check_spark(settings: Mapping[str, str], master: str | None) -> Iterator[Check]:

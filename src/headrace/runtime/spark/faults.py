@@ -24,13 +24,30 @@ else:
 
 _DEFECTS: Final = re.compile(
     r"^(TypeError|AttributeError|NameError|KeyError|IndexError|AssertionError|UnboundLocalError|NotImplementedError"
-    r"|ModuleNotFoundError|ImportError|RecursionError|headrace\.common\.errors\.JobExecutionError)\b",
+    r"|ModuleNotFoundError|ImportError|RecursionError|headrace\.common\.errors\.JobExecutionError"
+    r"|pyspark\.errors\.\S+: \[PYTHON_VERSION_MISMATCH)\b",
     re.MULTILINE,
 )
-"""Errors that no other machine would do better on: a defect of headrace, an executor without it, a job that somebody
-has changed."""
+"""Errors that no other machine would do better on: a defect of headrace, an executor without it or with another Python,
+a job that somebody has changed."""
 
-_NO_MODULE: Final = re.compile(r"^ModuleNotFoundError: No module named ", re.MULTILINE)
+_REMEDIES: Final = (
+    (
+        re.compile(r"^ModuleNotFoundError: No module named ", re.MULTILINE),
+        (
+            ": the executors' Python does not have the module, which the driver's has: install it there, bring it "
+            "along with env.add_python_file(), or ship everything that they lack with `headrace package`"
+        ),
+    ),
+    (
+        re.compile(r"\[PYTHON_VERSION_MISMATCH\]"),
+        (
+            " Set spark.pyspark.python to a Python of the driver's minor version that all executors have, and make "
+            "the archive of the job anew with `headrace package`; or run the driver with the executors' version"
+        ),
+    ),
+)
+"""What to do about errors of which that is known."""
 
 _CRASHED: Final = "Python worker exited unexpectedly"
 
@@ -57,13 +74,8 @@ def failure(what: str, error: Exception) -> HeadraceError:
 
 
 def _remedy(error: Exception) -> str:
-    """What to do about it, where that is known."""
-    if _NO_MODULE.search(str(error)) is None:
-        return ""
-    return (
-        ": the executors' Python does not have the module, which the driver's has: install it there, bring it along "
-        "with env.add_python_file(), or ship everything that they lack with `headrace package`"
-    )
+    text = str(error)
+    return next((remedy for pattern, remedy in _REMEDIES if pattern.search(text)), "")
 
 
 def is_defect(error: Exception) -> bool:

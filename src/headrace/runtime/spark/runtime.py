@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import pickle
-import re
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -14,18 +13,18 @@ import cloudpickle
 from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from headrace.common.errors import CheckpointStorageError, JobExecutionError
+from headrace.common.errors import JobExecutionError
 from headrace.exchange.envelope import SCHEMA, SORT_COLUMNS, Kind
+from headrace.runtime.spark.executors import ask_workers, check_directory, check_versions, remove_probes
 from headrace.runtime.spark.faults import SPARK_ERRORS, failure
 from headrace.runtime.spark.session import session_of_epochs
 from headrace.runtime.spark.shipping import Parts, ShippedFiles
 from headrace.runtime.spark.worker import BackgroundStage, LaterStage, ShippedJob, SourceStage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from concurrent.futures import Future
 
-    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from headrace.plan.job_plan import JobPlan
@@ -52,11 +51,6 @@ INLINE_JOB_BYTES = 512 * 1024
 ENVELOPES: Final = from_arrow_schema(SCHEMA)
 """The schema of envelopes in Spark's words; as text it would have to be parsed, a third of a second the first time."""
 
-_PROBE: Final = re.compile(r"\.probe-[0-9a-f]{32}")
-
-_PROBES: Final = 3
-"""Another job manager that starts at the same time may take our probe for one that was left behind."""
-
 
 class SparkRuntime:
     """Executes epochs as Spark queries; implements :class:`headrace.jobmanager.runtime.Runtime`.
@@ -79,7 +73,13 @@ class SparkRuntime:
         self._context_key = f"spark.headrace.{self._tag}"
 
     def start(self, blob: JobBlob) -> None:
-        """Ship the job; where tasks run on other machines, try whether one can write to the state directory."""
+        """Ship the job; where tasks run on other machines, try them first.
+
+        Raises:
+            ConfigurationError: when executors have another headrace.
+            CheckpointStorageError: when they do not share the state directory.
+            JobExecutionError: when they cannot run Python as the driver's.
+        """
         for archive in blob.dependencies.all():
             self._session.sparkContext.addArchive(f"{archive.path}#{archive.name}")
         plan: JobPlan = pickle.loads(blob.plan)
@@ -87,9 +87,9 @@ class SparkRuntime:
         self._files = ShippedFiles(blob.shipped)
         self._files.remove_leftovers()
         self._job = self._ship(blob)
-        self._remove_probes(blob.state)
+        remove_probes(blob.state)
         if not self._tasks_run_here:
-            self._probe(blob.state)
+            self._check_executors(blob.state)
 
     def run_epoch(self, context: EpochContext) -> list[TaskReport]:
         """Run the epoch as one query.
@@ -204,43 +204,13 @@ class SparkRuntime:
         outcomes = dict(zip(*(column.to_pylist() for column in found.columns), strict=True))
         return [pickle.loads(outcomes[number]).result() for number in range(len(items))]
 
-    @staticmethod
-    def _remove_probes(folder: Folder) -> None:
-        """Those that killed runs have left."""
-        for name in folder.names():
-            if _PROBE.fullmatch(name):
-                folder.remove(name)
-
-    def _probe(self, folder: Folder) -> None:
-        """Write a file of the state directory on an executor, and look for it here."""
-        if not any(self._probe_once(folder) for _ in range(_PROBES)):
-            raise CheckpointStorageError(
-                f"a task wrote to {folder}, the driver does not see it: executors and driver must share the "
-                "checkpoint directory; set execution.checkpointing.dir to a shared path"
-            )
-
-    def _probe_once(self, folder: Folder) -> bool:
-        name = f".probe-{uuid.uuid4().hex}"
+    def _check_executors(self, folder: Folder) -> None:
+        """Before anything is sent that only the same headrace can read, and before anything is begun."""
         try:
-            self._session.range(0, 1, 1, 1).mapInArrow(_Probe(folder, name), "ok boolean").collect()
+            check_versions(ask_workers(self._session, max(self._parallelism)))
+        except SPARK_ERRORS as error:
+            raise failure("asking the executors for their versions", error) from error
+        try:
+            check_directory(self._session, folder)
         except SPARK_ERRORS as error:
             raise failure(f"writing to {folder} from a task", error) from error
-        seen = folder.size(name) is not None
-        folder.remove(name)
-        return seen
-
-
-class _Probe:
-    """Writes a file from a task."""
-
-    def __init__(self, folder: Folder, name: str) -> None:
-        self._folder = folder
-        self._name = name
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow
-
-        for _ in batches:
-            self._folder.make()
-            self._folder.write(self._name, ())
-            yield pyarrow.RecordBatch.from_arrays([pyarrow.array([True])], names=["ok"])
