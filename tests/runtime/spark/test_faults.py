@@ -41,11 +41,22 @@ NO_MODULE = "[PYTHON_EXCEPTION] Traceback (most recent call last):\nModuleNotFou
             JobExecutionError,
             "No module named 'helpers': the executors' Python does not have",
         ),
+        (PySparkException(NO_MODULE), JobExecutionError, "set os.environ['PYSPARK_PYTHON'] = sys.executable before"),
         (PySparkException(NO_WORKERS), InfrastructureError, "Spark starts no other in this executor. Run the program"),
         (Py4JNetworkError("no answer"), JobExecutionError, "the Java process of Spark's driver has ended"),
         (ConnectionRefusedError(), JobExecutionError, "the Java process of Spark's driver has ended"),
     ],
-    ids=["worker", "worker-untranslated", "executor", "defect", "module", "no-workers", "java-gone", "java-refuses"],
+    ids=[
+        "worker",
+        "worker-untranslated",
+        "executor",
+        "defect",
+        "module",
+        "other-python",
+        "no-workers",
+        "java-gone",
+        "java-refuses",
+    ],
 )
 def test_what_spark_raises_is_told_in_a_sentence(error: Exception, kind: type[HeadraceError], said: str) -> None:
     assert isinstance(error, SPARK_ERRORS)

@@ -36,7 +36,9 @@ _REMEDIES: Final = (
         re.compile(r"^ModuleNotFoundError: No module named ", re.MULTILINE),
         (
             ": the executors' Python does not have the module, which the driver's has: install it there, bring it "
-            "along with env.add_python_file(), or ship everything that they lack with `headrace package`"
+            "along with env.add_python_file(), or ship everything that they lack with `headrace package`. Of a session "
+            "that the program makes with a local master, the tasks run another Python than the program: set "
+            "os.environ['PYSPARK_PYTHON'] = sys.executable before the session is made"
         ),
     ),
     (
