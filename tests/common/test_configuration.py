@@ -137,7 +137,9 @@ def test_a_wrong_value_is_told_with_what_would_be_right(option: ConfigOption[Any
     [
         ("execution.checkpointing.intervall", "did you mean execution.checkpointing.interval"),
         ("headrace.epoch.max-record", "did you mean headrace.epoch.max-records"),
-        ("paralelism.default", None),
+        ("paralelism.default", "did you mean parallelism.default"),
+        ("hedrace.runtime", "did you mean headrace.runtime"),
+        ("shop.parallelism", None),
         ("parallelism.defualt", "did you mean parallelism.default"),
         ("state.x", "known are parallelism.default"),
         ("spark.sql.shuffle.partitions", None),

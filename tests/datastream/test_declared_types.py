@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 import pytest
@@ -11,8 +11,10 @@ import pytest
 from headrace.common import Configuration, Time, Types, WatermarkStrategy
 from headrace.common.errors import FunctionRefusedError, InvalidProgramError
 from headrace.datastream import (
+    AggregateFunction,
     DataStream,
     KeyedProcessFunction,
+    KeySelector,
     MapFunction,
     ProcessFunction,
     StreamExecutionEnvironment,
@@ -105,6 +107,15 @@ def forgetful(value: int) -> int:  # type: ignore[return]
     value + 1
 
 
+def giving_its_argument(function: Callable[[int], Any]) -> Callable[[int], int]:
+    @wraps(function)
+    def call(value: int) -> int:
+        function(value)
+        return value
+
+    return call
+
+
 def forgetful_at_times(value: int) -> int | None:
     if value < 0:
         return value
@@ -120,6 +131,33 @@ class Forgetful(MapFunction):
         value + 1
 
 
+class ForgetfulKey(KeySelector):
+    def get_key(self, value: Any) -> Any:
+        value + 1
+
+
+class ForgetfulSum(AggregateFunction):
+    def create_accumulator(self) -> int:
+        return 0
+
+    def add(self, value: int, accumulator: int) -> int:  # type: ignore[return]
+        accumulator + value
+
+    def get_result(self, accumulator: int) -> int:
+        return accumulator
+
+    def merge(self, a: int, b: int) -> int:
+        return a + b
+
+
+def forgetful_of_two(a: int, b: int) -> int:  # type: ignore[return]
+    a + b
+
+
+def windowed(stream: Any) -> Any:
+    return stream.key_by(str).window(TumblingEventTimeWindows.of(Time.seconds(1)))
+
+
 @pytest.mark.parametrize(
     "build",
     [
@@ -127,6 +165,11 @@ class Forgetful(MapFunction):
         lambda stream: stream.map(partial(forgetful)),
         lambda stream: stream.map(Forgetful(), Types.LONG()),
         lambda stream: stream.filter(forgetful),
+        lambda stream: stream.key_by(forgetful),
+        lambda stream: stream.key_by(ForgetfulKey()),
+        lambda stream: stream.key_by(str).reduce(forgetful_of_two),
+        lambda stream: windowed(stream).reduce(forgetful_of_two),
+        lambda stream: windowed(stream).aggregate(ForgetfulSum()),
     ],
 )
 def test_a_function_without_return_is_refused(build: Any) -> None:
@@ -143,6 +186,7 @@ def test_a_function_without_return_is_refused(build: Any) -> None:
         lambda stream: stream.map(lambda value: None, Types.LONG()),
         lambda stream: stream.map(forgetful_at_times, Types.LONG()),
         lambda stream: stream.map(raises, Types.LONG()),
+        lambda stream: stream.map(giving_its_argument(forgetful), Types.LONG()),
         lambda stream: stream.map(str, Types.STRING()),
         lambda stream: stream.filter(bool),
     ],

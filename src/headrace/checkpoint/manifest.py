@@ -221,16 +221,7 @@ class Manifest:
             CheckpointError: naming the manifest, when it is damaged or of a newer version of headrace.
         """
         try:
-            document = json.loads(content)
-            body = content[: -len(_CHECKSUM % 0)] + b"}"
-            if content[len(body) - 1 :] != _CHECKSUM % zlib.crc32(body):
-                raise CheckpointError(f"manifest {name} is damaged: its checksum is not that of its content")
-            if document["format"] not in _READABLE:
-                raise CheckpointError(
-                    f"manifest {name} has format {document['format']}, this headrace reads {_FORMATS}: go "
-                    "on with the version that wrote it, or start with a fresh checkpoint directory and a fresh output"
-                )
-            document = _upgraded(document)
+            document = _verified(content, name)
             return cls(
                 epoch=document["epoch"],
                 generation=document["generation"],
@@ -253,6 +244,20 @@ class Manifest:
             raise CheckpointError(f"manifest {name} is damaged or cut short: {len(content)} bytes") from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CheckpointError(f"manifest {name} is damaged: {type(error).__name__}: {error}") from error
+
+
+def _verified(content: bytes, name: str) -> dict[str, Any]:
+    """A manifest's document in the current format."""
+    document = json.loads(content)
+    body = content[: -len(_CHECKSUM % 0)] + b"}"
+    if content[len(body) - 1 :] != _CHECKSUM % zlib.crc32(body):
+        raise CheckpointError(f"manifest {name} is damaged: its checksum is not that of its content")
+    if document["format"] not in _READABLE:
+        raise CheckpointError(
+            f"manifest {name} has format {document['format']}, this headrace reads {_FORMATS}: go on with the version "
+            "that wrote it, or start with a fresh checkpoint directory and a fresh output"
+        )
+    return _upgraded(document)
 
 
 def _source_to_json(source: SourceSnapshot) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, TypeVar, overload
+from typing import Any, Final, TypeVar, overload
 
 from headrace.common import config_values
 from headrace.common.call_site import warn_caller
@@ -55,6 +55,8 @@ class _Value:
 
 _LONG = config_values.integer(-(2**63), 2**63 - 1)
 _DOUBLE = config_values.number()
+_NEARLY_THE_SAME: Final = 0.9
+"""How alike a key of others and an option are where it is a slip: one letter or two of some twenty."""
 
 
 @hides_engine_of_methods
@@ -218,7 +220,7 @@ class Configuration:
         return {key: text for key, text in self.to_dict().items() if not is_storage_key(key)}
 
     def validate(self) -> None:
-        """Looks at every key in headrace's namespaces.
+        """Looks at every key in headrace's namespaces, and at those that are an option's but for a letter or two.
 
         Raises:
             ConfigurationError: when a key is unknown (the message names those that are spelled alike) or a value
@@ -232,7 +234,7 @@ class Configuration:
         option = OPTIONS.get(key) or DEPRECATED.get(key) or FLINK_OPTIONS.get(key)
         if option is None:
             is_ours = f"{key}.".startswith(OWN_NAMESPACES) and not key.startswith(STORAGE_NAMESPACE)
-            return _unknown(key) if is_ours else problem_of(key)
+            return _unknown(key) if is_ours or _is_misspelled(key) else problem_of(key)
         try:
             self.get(option)
         except ConfigurationError as error:
@@ -269,6 +271,11 @@ def _parsed(key: str, text: str, parse: Callable[[str], T]) -> T:
         return parse(text)
     except ValueError as error:
         raise ConfigurationError(f"{key} = {text!r}: expected {error}") from None
+
+
+def _is_misspelled(key: str) -> bool:
+    """Whether a key of no namespace of headrace's is so near to an option that nothing else can be meant."""
+    return bool(difflib.get_close_matches(key, OPTIONS, n=1, cutoff=_NEARLY_THE_SAME))
 
 
 def _unknown(key: str) -> str:

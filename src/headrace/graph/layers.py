@@ -1,8 +1,8 @@
 """A layered layout: items in rows, joined from row to row, get places at which lines cross little and run straight.
 
 The method of Sugiyama, as most programs that draw directed graphs have it: rows are ordered by the mean place of what
-their items are joined to, up and down by turns; then every item moves as near to these as its neighbours in the row let
-it, which is an isotonic regression for each row.
+their items are joined to, up and down by turns (the barycentre heuristic); then every item moves as near to these as
+its neighbours in the row let it, which is an isotonic regression for each row (by pooling adjacent violators).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Item:
         row: which row, from 0 at the top.
         width: how wide it is.
         gap: the least distance to the next item in the row.
-        is_passed: whether a line only passes through it.
+        is_passed: whether a line only passes through it: a dummy vertex.
     """
 
     row: int

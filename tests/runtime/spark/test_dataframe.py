@@ -60,7 +60,7 @@ def run(spark: SparkSession, checkpoints: Path, *, stop: bool = False) -> list[t
 
 def test_it_is_evaluated_once_whatever_becomes_of_the_marker(spark: SparkSession, tmp_path: Path) -> None:
     first = run(spark, tmp_path, stop=True)
-    (staged,) = (tmp_path / "sources").glob("rows-*/dataframe")
+    (staged,) = (tmp_path / "sources").glob("rows-*/dataframe-*")
     written = {(row.id, row.chance) for row in spark.read.parquet(str(staged)).collect()}
     (staged / "_SUCCESS").unlink()
     rest = run(spark, tmp_path)
@@ -69,9 +69,22 @@ def test_it_is_evaluated_once_whatever_becomes_of_the_marker(spark: SparkSession
     assert {*first, *rest} == written
 
 
+def test_rows_that_no_checkpoint_refers_to_are_not_taken_for_those_of_the_dataframe(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """They may be of another DataFrame, or half written by a job manager that was superseded."""
+    run(spark, tmp_path, stop=True)
+    (staged,) = (tmp_path / "sources").glob("rows-*/dataframe-*")
+    before = {row.chance for row in spark.read.parquet(str(staged)).collect()}
+    shutil.rmtree(tmp_path / "manifests")
+    found = run(spark, tmp_path)
+    assert sorted(number for number, _ in found) == list(range(ROWS))
+    assert before.isdisjoint(chance for _, chance in found)
+
+
 def test_staged_rows_that_were_changed_stop_the_job(spark: SparkSession, tmp_path: Path) -> None:
     run(spark, tmp_path, stop=True)
-    (staged,) = (tmp_path / "sources").glob("rows-*/dataframe")
+    (staged,) = (tmp_path / "sources").glob("rows-*/dataframe-*")
     files = sorted(staged.glob("*.parquet"))
     # A checkpoint knows a file by size and time, and tasks that end together write files of the same.
     assert len({file.stat().st_mtime_ns for file in files}) == len(files) == 4

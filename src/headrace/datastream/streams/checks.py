@@ -57,13 +57,17 @@ def check_returns(function: Any, method: str) -> None:
 
     A ``lambda`` gives what it says, and a function that yields or only raises is another matter.
 
+    Args:
+        function: what the user gave: a function, or an object with the method.
+        method: the method that is called for a record.
+
     Raises:
         InvalidProgramError: when it never returns anything but None.
     """
     while isinstance(function, functools.partial):
         function = function.func
     called = getattr(function, method, function)
-    code = getattr(inspect.unwrap(called), "__code__", None)
+    code = getattr(called, "__code__", None)  # of what is called: a decorator may return what the function does not
     if isinstance(code, CodeType) and code.co_name != "<lambda>" and not code.co_flags & _IS_NO_FUNCTION:
         returned = [*_returned_constants(code)]
         if returned and all(returned):

@@ -11,7 +11,7 @@ from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import OUT, K_co, T_co
 from headrace.datastream.functions import KeyedProcessFunction, ReduceFunction
 from headrace.datastream.streams.adapters import with_keyed_state
-from headrace.datastream.streams.checks import check_function, check_object, refused
+from headrace.datastream.streams.checks import check_function, check_object, check_returns, refused
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.datastream.streams.handle import not_an_operator
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_KEYED_STREAMS
@@ -85,6 +85,7 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
         In streaming mode each record gives one result, the combination up to it; in batch mode each key gives one.
         """
         check_function(func, ReduceFunction, "reduce")
+        check_returns(func, "reduce")
         return self._for_any_result()._apply(specs.RollingReduceSpec(func), "Reduce")
 
     def sum(self, position_to_sum: int | str = 0) -> DataStream[T_co]:

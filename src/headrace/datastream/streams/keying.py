@@ -9,7 +9,7 @@ from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
 from headrace.common.function_types import infer_from_hint
 from headrace.common.typeinfo import DataclassTypeInfo, DictTypeInfo, TypeInformation, Types
 from headrace.datastream.functions import KeySelector
-from headrace.datastream.streams.checks import check_function, refused
+from headrace.datastream.streams.checks import check_function, check_returns, refused
 from headrace.datastream.streams.columns import bound, check_same_type, name_of, type_of_field
 from headrace.datastream.streams.selectors import field_of_selector
 from headrace.datastream.streams.types import declared_type
@@ -96,6 +96,7 @@ def key_selection(record_type: TypeInformation, key_selector: Any, key_type: Any
         fields = _checked_field(record_type, key_selector)
     else:
         check_function(key_selector, KeySelector, "get_key")
+        check_returns(key_selector, "get_key")
         fields = _picked_fields(record_type, key_selector)
     picked = None if fields is None else _type_of_fields(record_type, fields)
     found = picked or infer_from_hint(_function_of(key_selector)) if key_type is None else declared_type(key_type)

@@ -12,7 +12,7 @@ from headrace.common.time import Duration, Time, to_millis
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import ACC, OUT, K_co, T, T_co
 from headrace.datastream.functions import AggregateFunction, ProcessWindowFunction, ReduceFunction, WindowFunction
-from headrace.datastream.streams.checks import check_function, check_object, expect, refused
+from headrace.datastream.streams.checks import check_function, check_object, check_returns, expect, refused
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_WINDOWED_STREAMS
 from headrace.datastream.streams.types import TypeOrigin, declared_type, origin_of, result_type
 from headrace.graph.window_specs import ColumnarWindowSpec, RowWindowSpec
@@ -140,6 +140,7 @@ class WindowedStream(Generic[T_co, K_co]):
             output_type: the type of the results; taken from the annotations of ``window_function`` when left out.
         """
         check_function(reduce_function, ReduceFunction, "reduce")
+        check_returns(reduce_function, "reduce")
         keyed = self._keyed_stream._for_any_result()
         origin: TypeOrigin | None = origin_of(output_type)
         if window_function is not None:
@@ -205,6 +206,8 @@ class WindowedStream(Generic[T_co, K_co]):
         if isinstance(aggregate_function, Aggregate):
             return self._aggregate_columns((aggregate_function, *more), named)
         check_object(aggregate_function, AggregateFunction, "get_result")
+        for method in ("add", "get_result"):
+            check_returns(aggregate_function, method)
         return self._aggregate_rows(aggregate_function, **_by_position(more, named))
 
     @overload

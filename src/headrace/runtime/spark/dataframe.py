@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,9 +28,9 @@ _APART = 1_000_000
 class DataFrameSource(Source):
     """The rows of a DataFrame, as a bounded source.
 
-    The DataFrame is evaluated when the job starts for the first time and kept as Parquet beside the job's checkpoints:
-    what Spark would compute may differ from one evaluation to the next, what a checkpoint refers to may not. Rows come
-    in the order of the DataFrame's partitions.
+    The DataFrame is evaluated when the job starts without a checkpoint of it, and kept as Parquet beside the job's
+    checkpoints: what Spark would compute may differ from one evaluation to the next, what a checkpoint refers to may
+    not. Rows come in the order of the DataFrame's partitions.
 
     Args:
         dataframe: a static DataFrame, of any session.
@@ -46,6 +47,7 @@ class DataFrameSource(Source):
                 "foreachBatch(), and watch its folder with a FileSource: docs/connectors.md, Spark DataFrames"
             )
         self._dataframe: DataFrame | None = dataframe
+        self._staged: Path | None = None
         self._type = type_of_schema(to_arrow_schema(dataframe.schema, timezone="UTC"))
 
     @property
@@ -66,12 +68,11 @@ class DataFrameSource(Source):
                 f"from_dataframe() keeps the rows in the checkpoint directory, here in {context.folder}: that has to "
                 "be what driver and executors see as a POSIX path; or write the DataFrame as Parquet, and read that"
             )
-        staged = context.folder.path / "dataframe"
-        # A checkpoint that knows the files decides what is read: another evaluation would take their place.
-        if context.state is None:
-            if not (staged / "_SUCCESS").exists():
-                self._stage(staged)
-            _tell_apart(staged)
+        if context.state is not None:  # its checkpoint names the files, and no others are looked for
+            return self._files(context.folder.path).create_enumerator(context)
+        staged = self._staged  # by an attempt before this one, which came to no checkpoint
+        if staged is None or staged.parent != context.folder.path or not staged.exists():
+            staged = self._staged = self._stage(context.folder.path)
         return self._files(staged).create_enumerator(context)
 
     def create_reader(self) -> SourceReader:
@@ -85,10 +86,18 @@ class DataFrameSource(Source):
     def __repr__(self) -> str:
         return f"DataFrameSource({self._type})"
 
-    def _stage(self, folder: Path) -> None:
+    def _stage(self, folder: Path) -> Path:
+        """Evaluate the DataFrame into a new folder below one.
+
+        What is there already may be of another DataFrame, that had the uid before, or of another job manager that was
+        superseded and still writes.
+        """
         if self._dataframe is None:
             raise InvalidProgramError(f"the rows of the DataFrame are not in {folder}, and this is only a copy of it")
-        self._dataframe.write.mode("overwrite").parquet(str(folder))
+        staged = folder / f"dataframe-{uuid.uuid4().hex}"
+        self._dataframe.write.parquet(str(staged))
+        _tell_apart(staged)
+        return staged
 
     def _files(self, folder: Path) -> FileSource:
         return FileSource.for_bulk_file_format(ParquetFormat(type_info=self._type), folder).build()
