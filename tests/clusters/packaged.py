@@ -1,4 +1,4 @@
-"""Runs the packaged job in this folder, and looks at what came of it."""
+"""Runs the job in this folder, packaged or from where it is, and looks at what came of it."""
 
 from __future__ import annotations
 
@@ -10,28 +10,48 @@ from pathlib import Path
 
 import headrace
 from headrace.runtime.spark.java import bundled_java_home, find_java
+from headrace.runtime.spark.settings import FRUGAL_JAVA
 from tests.clusters.job.totals import KEYS, NUMBERS
 
 JOB = Path(__file__).with_name("job")
 
+_SOURCES = Path(headrace.__file__).parents[1]
+
+_SIZES_AND_PLACES = [
+    "spark.executor.memory=512m",
+    "spark.driver.memory=512m",
+    "spark.driver.host=127.0.0.1",
+    "spark.driver.bindAddress=127.0.0.1",
+]
+
 
 def settings(archive: Path, python: Path) -> list[str]:
+    """For executors that have an interpreter without packages."""
     return [
         f"spark.archives={archive}#job",
         "spark.executorEnv.PYTHONPATH=job",
         f"spark.pyspark.python={python}",
         f"spark.pyspark.driver.python={sys.executable}",
-        "spark.executor.memory=512m",
-        "spark.driver.memory=512m",
-        "spark.driver.host=127.0.0.1",
-        "spark.driver.bindAddress=127.0.0.1",
+        *_SIZES_AND_PLACES,
+    ]
+
+
+def settings_of_this_environment() -> list[str]:
+    """For executors that have this interpreter with all its packages."""
+    return [
+        f"spark.executorEnv.PYTHONPATH={_SOURCES}{os.pathsep}{JOB}",
+        f"spark.pyspark.python={sys.executable}",
+        "spark.cores.max=2",  # one of each worker
+        f"spark.executor.extraJavaOptions={FRUGAL_JAVA}",
+        f"spark.driver.extraJavaOptions={FRUGAL_JAVA}",
+        *_SIZES_AND_PLACES,
     ]
 
 
 def run(folder: Path, command: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {
         **os.environ,
-        "PYTHONPATH": str(Path(headrace.__file__).parents[1]),
+        "PYTHONPATH": str(_SOURCES),
         "JAVA_HOME": str(find_java(os.environ, bundled_java_home()).home),
         **variables,
     }

@@ -12,6 +12,7 @@ from pathlib import Path
 import pyspark
 
 from headrace.runtime.spark.java import bundled_java_home, find_java
+from headrace.runtime.spark.settings import FRUGAL_JAVA
 
 SPARK_HOME = Path(pyspark.__file__).parent
 
@@ -19,6 +20,7 @@ _PATIENCE = 120.0
 _LOOK_SECONDS = 0.05
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
+_KILLED = re.compile(r"Executor app-\S+ finished with state EXITED .*exitStatus 137")
 
 
 class StandaloneCluster:
@@ -45,6 +47,13 @@ class StandaloneCluster:
             self.end()
             raise
 
+    @property
+    def killed_executors(self) -> int:
+        """How many have died of SIGKILL so far, as the workers have noticed."""
+        return sum(
+            len(re.findall(_KILLED, log.read_text(errors="replace"))) for log in self._folder.glob("worker-*.log")
+        )
+
     def _start_worker(self, name: str) -> Path:
         size = ["--cores", "2", "--memory", "1g", "--work-dir", str(self._folder / name)]
         return self._start(name, _WORKER, "--host", "127.0.0.1", "--webui-port", "0", *size, self.master)
@@ -54,6 +63,7 @@ class StandaloneCluster:
         java = find_java(os.environ, bundled_java_home())
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "PYSPARK"))}
         environment |= {"JAVA_HOME": str(java.home), "SPARK_DAEMON_MEMORY": "256m", "SPARK_LOCAL_IP": "127.0.0.1"}
+        environment["SPARK_DAEMON_JAVA_OPTS"] = FRUGAL_JAVA
         with log.open("wb") as output:
             command = [str(SPARK_HOME / "bin" / "spark-class"), program, *arguments]
             daemon = subprocess.Popen(

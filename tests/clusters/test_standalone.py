@@ -1,17 +1,18 @@
-"""Jobs on a standalone cluster that has nothing but Spark: no headrace, no packages."""
+"""Jobs on a standalone cluster; in the slow tests it has nothing but Spark: no headrace, no packages."""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.clusters.packaged import JOB, assert_exact, run, settings
+from tests.clusters.packaged import JOB, assert_exact, run, settings, settings_of_this_environment
 from tests.clusters.standalone import SPARK_HOME, StandaloneCluster
 
-pytestmark = [pytest.mark.slow, pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
@@ -21,6 +22,20 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneClus
     started.end()
 
 
+def test_an_executor_with_this_environment_dies(cluster: StandaloneCluster, tmp_path: Path) -> None:
+    options = [word for setting in settings_of_this_environment() for word in ("-D", setting)]
+    command = [sys.executable, "-m", "headrace", "run", "--master", cluster.master, *options]
+    killed = cluster.killed_executors
+    done = run(tmp_path, [*command, str(JOB / "main.py"), str(tmp_path)])
+    assert done.returncode == 0, done.stderr
+    ended = re.search(r"job 'totals' ended at epoch (\d+)", done.stderr)
+    assert ended, done.stderr
+    assert int(ended[1]) >= 20
+    assert cluster.killed_executors - killed == 1
+    assert_exact(tmp_path)
+
+
+@pytest.mark.slow
 def test_spark_submit_and_an_executor_dies(
     cluster: StandaloneCluster, archive: Path, bare_python: Path, tmp_path: Path
 ) -> None:
@@ -31,6 +46,7 @@ def test_spark_submit_and_an_executor_dies(
     assert_exact(tmp_path)
 
 
+@pytest.mark.slow
 def test_headrace_run_and_an_executor_dies(
     cluster: StandaloneCluster, archive: Path, bare_python: Path, tmp_path: Path
 ) -> None:

@@ -205,6 +205,7 @@ MAY = {
     "common/durable.py",
     # What these write is made anew when it is lost or damaged.
     "client/dependencies.py",
+    "client/packaging.py",
     "common/temporary.py",
     "runtime/spark/class_archive.py",
     "runtime/spark/java.py",

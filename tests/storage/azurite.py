@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.storage.s3_server import put_object
+from tests.storage.s3_server import ObjectServer
 
 _VERSION = "3.35.0"
 _CACHE = Path.home() / ".cache" / "headrace-tests" / f"azurite-{_VERSION}"
@@ -30,17 +30,13 @@ _KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOt
 _API = "2021-08-06"
 
 
-class Azurite:
-    """One server; what is in it is gone when it ends.
-
-    Attributes:
-        port: where it listens.
-    """
+class Azurite(ObjectServer):
+    """One server; what is in it is gone when it ends."""
 
     def __init__(self) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
+            self.port = free.getsockname()[1]
         command = [str(_PROGRAM), "--silent", "--inMemoryPersistence", "--blobPort", str(self.port)]
         self._process = subprocess.Popen([*command, "--skipApiVersionCheck", "--disableTelemetry"])
         end = time.monotonic() + 120
@@ -66,22 +62,6 @@ class Azurite:
         url = f"http://127.0.0.1:{self.port}/{_ACCOUNT}/{name}?restype=container"
         with urllib.request.urlopen(urllib.request.Request(url, method="PUT", headers=headers)):
             return f"az://{name}"
-
-    @property
-    def serving_port(self) -> int:
-        return self.port
-
-    def new_place(self) -> str:
-        """The URI of a folder of its own."""
-        return f"{self.new_bucket()}/deep/place"
-
-    def through(self, port: int, place: str) -> tuple[str, dict[str, str]]:
-        """A place, and what a client has to be told, for clients that reach the server by another port."""
-        return place, self.options(port)
-
-    def put(self, uri: str, content: bytes) -> None:
-        """Create or replace a blob."""
-        put_object(uri, content, self.options())
 
     def options(self, port: int | None = None) -> dict[str, str]:
         """What a client has to be told; it may reach the server by another port."""

@@ -8,6 +8,7 @@ import threading
 import time
 import urllib.request
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -70,15 +71,45 @@ def done_and_lost(serve: Callable[[], Iterable[bytes]], start: Any) -> Iterable[
     raise LostAnswer
 
 
-def put_object(uri: str, content: bytes, options: dict[str, str]) -> None:
-    """Create or replace an object of a store that a client reaches with these options."""
-    import obstore
+class ObjectServer(ABC):
+    """What the servers of all object stores have in common.
 
-    bucket, _, key = uri.replace("//", "\0", 1).partition("/")
-    obstore.put(client(bucket.replace("\0", "//"), tuple(sorted(options.items()))), key, content)
+    Attributes:
+        port: where it listens.
+    """
+
+    port: int
+
+    @abstractmethod
+    def new_bucket(self) -> str:
+        """The URI of a bucket of its own."""
+
+    @abstractmethod
+    def options(self, port: int | None = None) -> dict[str, str]:
+        """What a client has to be told; it may reach the server by another port."""
+
+    @property
+    def serving_port(self) -> int:
+        return self.port
+
+    def new_place(self) -> str:
+        """The URI of a folder of its own."""
+        return f"{self.new_bucket()}/deep/place"
+
+    def through(self, port: int, place: str) -> tuple[str, dict[str, str]]:
+        """A place, and what a client has to be told, for clients that reach the server by another port."""
+        return place, self.options(port)
+
+    def put(self, uri: str, content: bytes) -> None:
+        """Create or replace an object."""
+        import obstore
+
+        scheme, _, path = uri.partition("//")
+        bucket, _, key = path.partition("/")
+        obstore.put(client(f"{scheme}//{bucket}", tuple(sorted(self.options().items()))), key, content)
 
 
-class S3Server:
+class S3Server(ObjectServer):
     """One server; buckets live as long as the process.
 
     Attributes:
@@ -95,7 +126,7 @@ class S3Server:
         self._lock = threading.Lock()  # S3 does one thing with a key after the other
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
+            self.port = free.getsockname()[1]
         self.faults: Callable[[str, str], Fault | None] = lambda method, path: None
         self.requests: list[Request] = []
         self.ignores_conditions = False
@@ -133,22 +164,6 @@ class S3Server:
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}/{name}", method="PUT")
         with urllib.request.urlopen(request):
             return f"s3://{name}"
-
-    @property
-    def serving_port(self) -> int:
-        return self.port
-
-    def new_place(self) -> str:
-        """The URI of a folder of its own."""
-        return f"{self.new_bucket()}/deep/place"
-
-    def through(self, port: int, place: str) -> tuple[str, dict[str, str]]:
-        """A place, and what a client has to be told, for clients that reach the server by another port."""
-        return place, self.options(port)
-
-    def put(self, uri: str, content: bytes) -> None:
-        """Create or replace an object."""
-        put_object(uri, content, self.options())
 
     def options(self, port: int | None = None) -> dict[str, str]:
         """What a client has to be told; it may reach the server by another port."""

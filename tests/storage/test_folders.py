@@ -21,16 +21,11 @@ from headrace.storage.posix import PosixFolder
 from tests.storage.azurite import Azurite
 from tests.storage.hdfs_cluster import HdfsCluster
 from tests.storage.s3_server import S3Server
-from tests.storage.stores import Store, on
+from tests.storage.stores import Store, case, on
 from tests.storage.tcp_proxy import Fault, TcpProxy
 
-AZURE = pytest.param("azure", marks=pytest.mark.integration)
 
-
-HDFS = pytest.param("hdfs", marks=[pytest.mark.integration, pytest.mark.slow])
-
-
-@pytest.fixture(params=["posix", "memory", "s3", AZURE, HDFS])
+@pytest.fixture(params=["posix", "memory", *map(case, ("s3", "azure", "hdfs"))])
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
     made: Folder = PosixFolder(tmp_path / "deep" / "root")
     if request.param == "memory":

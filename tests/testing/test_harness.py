@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from headrace.common.errors import InvalidProgramError, StateMigrationError
 from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import Types
+from headrace.connectors.sequence import NumberSequenceSource
+from headrace.connectors.source import EnumeratorContext, SplitEnumerator
 from headrace.datastream.aggregates import count
 from headrace.datastream.functions import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.state import ValueStateDescriptor
@@ -210,6 +212,26 @@ def test_counters_and_configuration() -> None:
         job.run_epoch()
         assert job.counters()["numRecordsRead"] == 1
         assert job.env.get_max_parallelism() == 16
+
+
+class StorageAsked(NumberSequenceSource):
+    """Says how it may reach storage."""
+
+    options: ClassVar[list[Mapping[str, str]]] = []
+
+    def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
+        self.options.append(context.storage_options)
+        return super().create_enumerator(context)
+
+
+def test_sources_reach_storage_as_the_configuration_says() -> None:
+    def build(job: JobHarness) -> None:
+        job.add_sink("numbers", job.env.from_source(StorageAsked(1, 3), WatermarkStrategy.no_watermarks(), "numbers"))
+
+    with JobHarness(build, configuration={"headrace.storage.endpoint": "http://127.0.0.1:9"}) as job:
+        job.run_epoch()
+        assert job.take("numbers") == [1, 2, 3]
+    assert [options["endpoint"] for options in StorageAsked.options] == ["http://127.0.0.1:9"]
 
 
 def test_a_source_an_operator_and_a_sink_of_the_same_name() -> None:

@@ -47,6 +47,7 @@ from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.restart import NoRestart
 from headrace.jobmanager.settings import job_settings
 from headrace.runtime.local.runtime import LocalRuntime
+from headrace.storage.locations import options_for_tasks
 from headrace.storage.posix import PosixFolder
 from headrace.testing.checkpoint import Checkpoint, temporary_folder
 from headrace.testing.manual_source import ManualSource
@@ -354,7 +355,8 @@ class JobHarness:
         plan = plan_graph(self.env.transformations.take_next_job(), configuration, None, parallelism)
         store = CheckpointStore(PosixFolder(self._folder))
         settings = replace(job_settings(configuration, plan), limits=_EVERYTHING, restart=NoRestart())
-        blob = blob_of(plan, store.storage, gather(configuration))
+        storage_options = options_for_tasks(configuration.storage_options())
+        blob = blob_of(plan, store.storage, gather(configuration), storage_options)
         return JobManager(plan, blob, LocalRuntime(), store, settings, clock=self._clock)
 
     def _open(self) -> None:

@@ -23,7 +23,7 @@ def main(folder: Path) -> None:
     configuration = Configuration.from_dict(
         {
             "execution.checkpointing.dir": str(folder / "checkpoints"),
-            "headrace.epoch.max-records": "1000",
+            "headrace.epoch.max-records": "100",
             "parallelism.default": "2",
         }
     )

@@ -13,7 +13,7 @@ from rich.console import Console
 import headrace
 from headrace.cli.doctor import checks_table, run_doctor
 from headrace.runtime.spark import diagnosis
-from headrace.runtime.spark.diagnosis import Check, check_java, check_packages, check_workers, diagnose
+from headrace.runtime.spark.diagnosis import Check, check_java, check_packages, check_settings, check_workers, diagnose
 from headrace.runtime.spark.executors import WorkerReport, ask_workers
 
 if TYPE_CHECKING:
@@ -118,3 +118,13 @@ def test_doctor_finds_settings_that_are_wrong(spark: SparkSession) -> None:
     assert isinstance(console.file, io.StringIO)
     assert code == 1
     assert "Set it to CET" in console.file.getvalue()
+
+
+@pytest.mark.spark
+def test_unix_sockets_on_yarn_need_a_folder_besides(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark.sparkContext, "master", "yarn")
+
+    (check,) = check_settings(spark, {})
+
+    assert (check.name, check.found) == ("spark.python.unix.domain.socket.dir", "not set")
+    assert check.fix.startswith("Set it to /tmp: else Unix sockets lie in a container's folder")

@@ -19,9 +19,9 @@ from pyspark.sql import functions as sql
 from headrace.runtime.spark.java import bundled_java_home, find_java
 from headrace.runtime.spark.session import acquire_session, mismatches, running_session, session_of_epochs
 from headrace.runtime.spark.settings import (
-    CHECKED_SETTINGS,
     DEFAULT_JAVA_OPTIONS,
     EPOCH_QUERY_SETTINGS,
+    checked_settings,
     settings_of_own_session,
 )
 
@@ -74,10 +74,11 @@ def test_spark_knows_the_checked_settings(spark: SparkSession) -> None:
     assert spark._jvm is not None
     registry = spark._jvm.org.apache.spark.internal.config.ConfigEntry
 
-    entries = {setting.key: registry.findEntry(setting.key) for setting in CHECKED_SETTINGS}
+    checked = checked_settings("yarn")
+    entries = {setting.key: registry.findEntry(setting.key) for setting in checked}
 
     assert [key for key, entry in entries.items() if entry is None] == []
-    for setting in CHECKED_SETTINGS:
+    for setting in checked:
         if setting.spark_default:
             assert entries[setting.key].defaultValueString() == setting.spark_default
 

@@ -86,6 +86,13 @@ def test_flag_in_any_case() -> None:
     assert not SparkSetting("spark.flag", "true", "why").accepts("false")
 
 
+def test_any_value_but_none() -> None:
+    setting = SparkSetting("spark.folder", "/tmp", "why", any_value=True)
+    assert setting.accepts("/tmp")
+    assert setting.accepts("/var/run")
+    assert not setting.accepts("")
+
+
 def test_spark_defaults_file() -> None:
     text = "# a comment\n\nspark.master    yarn\nspark.eventLog.dir=hdfs://logs:9000/x y \nspark.lonely\n"
 

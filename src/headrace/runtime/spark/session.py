@@ -30,10 +30,10 @@ from headrace.runtime.spark.session_start import (
     with_interpreter,
 )
 from headrace.runtime.spark.settings import (
-    CHECKED_SETTINGS,
     EPOCH_QUERY_SETTINGS,
     SettingMismatch,
     SparkSetting,
+    checked_settings,
     master_of,
     runs_tasks_in_driver,
 )
@@ -162,7 +162,8 @@ def check_interpreter(session: SparkSession, python: str) -> None:
 
 def mismatches(session: SparkSession, asked: Mapping[str, str]) -> tuple[SettingMismatch, ...]:
     """What in a session differs from what headrace wants and from what the user ``asked`` headrace for."""
-    wanted = [setting for setting in CHECKED_SETTINGS if setting.key not in asked]
+    checked = checked_settings(session.sparkContext.master or "")
+    wanted = [setting for setting in checked if setting.key not in asked]
     wanted += [SparkSetting(key, value, "asked for, but the session was there before") for key, value in asked.items()]
     found = {setting: _value_in(session, setting) for setting in wanted}
     return tuple(

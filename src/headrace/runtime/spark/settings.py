@@ -33,6 +33,7 @@ class SparkSetting:
         why: what happens otherwise.
         spark_default: what Spark takes when nothing is set; needed where a session does not tell.
         upper_bound: whether smaller values do as well; ``value`` is a count or a duration then.
+        any_value: whether every value does as well, as long as there is one.
     """
 
     key: str
@@ -40,9 +41,12 @@ class SparkSetting:
     why: str
     spark_default: str = ""
     upper_bound: bool = False
+    any_value: bool = False
 
     def accepts(self, found: str) -> bool:
         """Whether headrace runs as intended with ``found`` in place of `value`."""
+        if self.any_value:
+            return bool(found)
         if self.upper_bound:
             size = _magnitude(found)
             return size is not None and size <= (_magnitude(self.value) or 0)
@@ -72,7 +76,7 @@ class SettingMismatch:
 _HISTORY: Final = "Spark keeps a history of every epoch's query in the driver's memory; a long job fills it"
 _CHECKSUMS: Final = "a task that gives another result when it is run again would go unnoticed, and mix two attempts"
 
-CHECKED_SETTINGS: Final = (
+_CHECKED: Final = (
     SparkSetting(
         "spark.python.unix.domain.socket.enabled",
         "true",
@@ -103,7 +107,16 @@ CHECKED_SETTINGS: Final = (
     SparkSetting("spark.sql.shuffle.orderIndependentChecksum.enabled", "true", _CHECKSUMS),
     SparkSetting("spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch", "true", _CHECKSUMS),
 )
-"""What headrace sets in a session of its own, and looks at in a session that it was given."""
+"""What matters on every master."""
+
+_CHECKED_ON_YARN: Final = (
+    SparkSetting(
+        "spark.python.unix.domain.socket.dir",
+        "/tmp",
+        "Unix sockets lie in a container's folder, whose name is longer than their path may be: no worker starts",
+        any_value=True,
+    ),
+)
 
 _OWN_SESSION: Final = {
     "spark.app.name": "headrace",
@@ -143,10 +156,10 @@ _OWN_LOCAL_SESSION: Final = {
     "spark.ui.enabled": "false",
 }
 
-_OWN_YARN_SESSION: Final = {
-    # Temporary files of a container lie in a folder with a name longer than the path of a Unix socket may be
-    "spark.python.unix.domain.socket.dir": "/tmp",
-}
+
+def checked_settings(master: str) -> tuple[SparkSetting, ...]:
+    """What headrace sets in a session of its own, and looks at in a session that it was given."""
+    return _CHECKED + (_CHECKED_ON_YARN if master == "yarn" else ())
 
 
 def is_local(master: str) -> bool:
@@ -175,11 +188,9 @@ def settings_of_own_session(
     """
     _check(settings, master)
     master = master_of(settings, master, given_to_spark)
-    own = {setting.key: setting.value for setting in CHECKED_SETTINGS} | _OWN_SESSION
+    own = {setting.key: setting.value for setting in checked_settings(master)} | _OWN_SESSION
     if is_local(master):
         own |= _OWN_LOCAL_SESSION | _java_options({**given_to_spark, **settings})
-    if master == "yarn":
-        own |= _OWN_YARN_SESSION
     wishes = {key: value for key, value in own.items() if key not in given_to_spark}
     return wishes | dict(settings) | {"spark.master": master}
 
