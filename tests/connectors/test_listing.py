@@ -54,6 +54,14 @@ def test_what_is_no_file_is_left_alone(tmp_path: Path) -> None:
         SourceRun(source(tmp_path / "pipe"), tmp_path / ".state")
 
 
+def test_folders_of_fields_are_seen_whatever_the_field_is_called(tmp_path: Path) -> None:
+    put(tmp_path / "_id=7" / "a")
+    put(tmp_path / "_temporary" / "b")
+    put(tmp_path / ".id=7" / "c")
+    for pattern in (tmp_path, tmp_path / "*", tmp_path / "**"):
+        assert names(pattern) == ["a"]
+
+
 def source(*paths: Path) -> FileSource:
     return FileSource.for_record_stream_format(StreamFormat.text_line_format(), *paths).build()
 

@@ -31,8 +31,13 @@ def has_wildcards(part: str) -> bool:
 
 
 def is_hidden(name: str) -> bool:
-    """Whether a file or folder is one of those that are left out unless they are named in full."""
-    return name.startswith((".", "_")) or name == "lost+found"  # the file system's own, at the root of a volume
+    """Whether a file or folder is one of those that are left out unless they are named in full.
+
+    As in Spark, ``_day=7`` is none of them: a folder of a field whose name begins with an underscore.
+    """
+    if name.startswith("_"):
+        return "=" not in name
+    return name.startswith(".") or name == "lost+found"  # the file system's own, at the root of a volume
 
 
 def matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
