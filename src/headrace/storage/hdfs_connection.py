@@ -6,6 +6,7 @@ import contextlib
 import errno
 import re
 import threading
+import time
 from concurrent.futures import Future, wait
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -24,7 +25,7 @@ DEADLINE_SECONDS: Final = 60.0
 MOST_GIVEN_UP: Final = 64
 """How many requests that were given up may wait for their answers: each keeps a thread and connections."""
 
-_TRIES: Final = 3
+_MOMENT_SECONDS: Final = 0.05
 
 _RPC_ERROR: Final = re.compile(r'(?:Fatal)?RPCError\("(?:[a-z]+\.)*([A-Za-z$]+)", "(.*?)(?:\\n\\tat |"\)$)', re.DOTALL)
 """The class of Java's exception, and what it says, without its stack."""
@@ -84,9 +85,9 @@ class Connection:
         self._client = _new_client(authority, self._settings)
 
     def ask(self, where: str, request: Callable[[Any], Any]) -> Any:
-        """The answer to a request that may be sent again: twice more when the connection breaks.
+        """The answer to a request that may be sent twice: once more, a moment later, when the connection breaks.
 
-        Once could be too few: the client may send it on the connection that it is about to learn the end of.
+        At once would be too early: the client might send it on the connection whose end it is still about to learn.
 
         Args:
             where: what it is about.
@@ -96,10 +97,11 @@ class Connection:
             CheckpointStorageError: when it would go wrong again.
             OSError: for whatever may pass. It may have been done all the same, or be done later.
         """
-        for _ in range(_TRIES - 1):
-            with contextlib.suppress(ConnectionError):
-                return self.ask_once(where, request)
-        return self.ask_once(where, request)
+        try:
+            return self.ask_once(where, request)
+        except ConnectionError:
+            time.sleep(_MOMENT_SECONDS)
+            return self.ask_once(where, request)
 
     def ask_once(self, where: str, request: Callable[[Any], Any]) -> Any:
         """The answer to a request that is sent once; arguments and errors as with :meth:`ask`."""
