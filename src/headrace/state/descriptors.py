@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
 
-from headrace.common.errors import InvalidProgramError
+from headrace.common.errors import InvalidProgramError, StateMigrationError
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import ACC, OUT, K, T, V
-from headrace.common.typeinfo import Types
+from headrace.common.typeinfo import Types, type_from_json
 from headrace.state.ttl import StateTtlConfig, TtlPolicy
 
 if TYPE_CHECKING:
@@ -75,6 +75,19 @@ class StateDescriptor:
     def stored_types(self) -> Json:
         """The types under which the state is stored: equal ones can read what the other has written."""
         return {"value": self.type_info.to_json()}
+
+    def check_stored_types(self, stored: Json) -> None:
+        """Whether this can read what was stored under types that :meth:`stored_types` gave.
+
+        Raises:
+            StateMigrationError: when it cannot, with both types in words.
+        """
+        if stored != self.stored_types():
+            raise StateMigrationError(
+                f"{self.label} was stored with another type: stored {_told(stored)}, declared "
+                f"{_told(self.stored_types())}; declare a state of another name and take the values over from this "
+                "one, or restore the old declaration"
+            )
 
     def describes_same(self, other: StateDescriptor) -> bool:
         """Whether both can stand for one state: of the same kind, types and time to live."""
@@ -227,6 +240,10 @@ class AggregatingStateDescriptor(StateDescriptor, Generic[T, OUT]):
     def get_agg_function(self) -> Any:
         """The aggregate function."""
         return self._agg_function
+
+
+def _told(types: Json) -> str:
+    return " and ".join(f"{role} {type_from_json(described)}" for role, described in types.items())
 
 
 def _type_of(kind: Any) -> TypeInformation:
