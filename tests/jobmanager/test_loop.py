@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headrace.checkpoint.store import CheckpointStore
-from headrace.common.errors import InfrastructureError, JobSupersededError
+from headrace.common.errors import FunctionRefusedError, InfrastructureError, JobSupersededError
 from headrace.common.typeinfo import Types
 from headrace.connectors.source import ReadBudget
 from headrace.datastream.functions import KeyedProcessFunction, RuntimeContext
@@ -75,6 +75,26 @@ def test_nothing_happens_without_a_reason() -> None:
         assert manager(job).run_epoch() is None
         job.set_processing_time(500)
         assert manager(job).run_epoch() is not None, "the split has become idle"
+        assert manager(job).run_epoch() is None
+
+
+class Texts(Alarm):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.STRING()))
+
+
+def test_a_changed_type_of_state_is_refused_without_any_input() -> None:
+    def texts(job: JobHarness) -> None:
+        job.add_sink("out", job.add_source("in", PAIR).key_by("f0").process(Texts(), PAIR).uid("alarm").name("Alarm"))
+
+    with JobHarness(alarms) as job:
+        job.push("in", ("a", 0))
+        checkpoint = job.checkpoint()
+    told = r"operator 'Alarm' \(uid alarm, [\s\S]*value state 'count' was stored .*value Long, declared value String;"
+    with JobHarness(texts, restore=checkpoint) as job, pytest.raises(FunctionRefusedError, match=told):
+        manager(job).run_epoch()
+    with JobHarness(alarms, restore=checkpoint) as job:
+        assert manager(job).run_epoch() is not None, "shows that the program takes the state"
         assert manager(job).run_epoch() is None
 
 

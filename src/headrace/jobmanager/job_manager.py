@@ -28,6 +28,7 @@ from headrace.jobmanager.epoch_size import EpochSizer
 from headrace.jobmanager.execution import JobExecution, JobServices
 from headrace.jobmanager.failure_handler import FailureHandler
 from headrace.jobmanager.progress import JobStart, LoggingListener
+from headrace.jobmanager.recovery import holds_state
 from headrace.jobmanager.runtime import run_in_tasks
 from headrace.jobmanager.sinks import JobSinks
 from headrace.time.clock import SystemClock
@@ -98,6 +99,7 @@ class JobManager:
         )
         self._execution: JobExecution | None = None
         self._transient: list[PendingCommit] = []
+        self._has_unseen_state = False
         self._active_at = 0.0
 
     @property
@@ -145,6 +147,7 @@ class JobManager:
         restored = self._checkpoints.restore()
         self._is_identified.set()
         manifest = self._checkpoints.known()
+        self._has_unseen_state = holds_state(manifest)
         self._prepare(manifest)
         restored_epoch = None if restored is None else restored.epoch
         self._log_fields.job_id, self._log_fields.epoch = manifest.job_id, restored_epoch
@@ -246,12 +249,15 @@ class JobManager:
 
     def _epoch(self, *, force: bool = False) -> EpochStatistics | None:
         execution = self._running()
-        planned = execution.plan(force=force)
+        # Only functions that are opened in tasks declare their state, so one epoch shows whether they take what is
+        # stored. Else a program that does not would seem to run until there is input.
+        planned = execution.plan(force=force or self._has_unseen_state)
         self._failures.is_begun = True
         if planned is None:
             return None
         self._log_fields.epoch = planned.context.epoch
         statistics = execution.run(planned)
+        self._has_unseen_state = False
         self._listener.epoch_completed(statistics)
         return statistics
 

@@ -71,6 +71,11 @@ def check_compatible(manifest: Manifest, plan: JobPlan, *, ignore_unclaimed: boo
     warn_of_moved_sources(without_unclaimed(manifest, plan), plan)
 
 
+def holds_state(manifest: Manifest) -> bool:
+    """Whether any task has come to hold state of operators."""
+    return any(True for stage in manifest.stages for _ in _holding(stage))
+
+
 def without_unclaimed(manifest: Manifest, plan: JobPlan) -> Manifest:
     """A manifest without the committables of sinks that the program does not have, and without misplaced positions.
 

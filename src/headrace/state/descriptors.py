@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
 
-from headrace.common.errors import InvalidProgramError
+from headrace.common.errors import InvalidProgramError, StateMigrationError
+from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import ACC, OUT, K, T, V
-from headrace.common.typeinfo import Types
+from headrace.common.typeinfo import Types, type_from_json
 from headrace.state.ttl import StateTtlConfig, TtlPolicy
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ __all__ = [
 ]
 
 
+@hides_engine_of_methods
 class StateDescriptor:
     """What a program says about one of its states.
 
@@ -74,6 +76,19 @@ class StateDescriptor:
         """The types under which the state is stored: equal ones can read what the other has written."""
         return {"value": self.type_info.to_json()}
 
+    def check_stored_types(self, stored: Json) -> None:
+        """Whether this can read what was stored under types that :meth:`stored_types` gave.
+
+        Raises:
+            StateMigrationError: when it cannot, with both types in words.
+        """
+        if stored != self.stored_types():
+            raise StateMigrationError(
+                f"{self.label} was stored with another type: stored {_told(stored)}, declared "
+                f"{_told(self.stored_types())}; declare a state of another name and take the values over from this "
+                "one, or restore the old declaration"
+            )
+
     def describes_same(self, other: StateDescriptor) -> bool:
         """Whether both can stand for one state: of the same kind, types and time to live."""
         if self.kind != other.kind or self.ttl != other.ttl:
@@ -81,6 +96,7 @@ class StateDescriptor:
         return self.type_info is other.type_info or self.stored_types() == other.stored_types()
 
 
+@hides_engine_of_methods
 class ValueStateDescriptor(StateDescriptor, Generic[T]):
     """Describes a :class:`~headrace.state.interfaces.ValueState`.
 
@@ -103,6 +119,7 @@ class ValueStateDescriptor(StateDescriptor, Generic[T]):
         super().__init__(name, _type_of(value_type_info))
 
 
+@hides_engine_of_methods
 class ListStateDescriptor(StateDescriptor, Generic[T]):
     """Describes a :class:`~headrace.state.interfaces.ListState`.
 
@@ -127,6 +144,7 @@ class ListStateDescriptor(StateDescriptor, Generic[T]):
         return {"value": self.element_type.to_json()}
 
 
+@hides_engine_of_methods
 class MapStateDescriptor(StateDescriptor, Generic[K, V]):
     """Describes a :class:`~headrace.state.interfaces.MapState` (or broadcast state).
 
@@ -156,6 +174,7 @@ class MapStateDescriptor(StateDescriptor, Generic[K, V]):
         return {"key": self.key_type.to_json(), "value": self.value_type.to_json()}
 
 
+@hides_engine_of_methods
 class ReducingStateDescriptor(StateDescriptor, Generic[T]):
     """Describes a :class:`~headrace.state.interfaces.ReducingState`.
 
@@ -184,6 +203,7 @@ class ReducingStateDescriptor(StateDescriptor, Generic[T]):
         return self._reduce_function
 
 
+@hides_engine_of_methods
 class AggregatingStateDescriptor(StateDescriptor, Generic[T, OUT]):
     """Describes an :class:`~headrace.state.interfaces.AggregatingState`.
 
@@ -220,6 +240,10 @@ class AggregatingStateDescriptor(StateDescriptor, Generic[T, OUT]):
     def get_agg_function(self) -> Any:
         """The aggregate function."""
         return self._agg_function
+
+
+def _told(types: Json) -> str:
+    return " and ".join(f"{role} {type_from_json(described)}" for role, described in types.items())
 
 
 def _type_of(kind: Any) -> TypeInformation:

@@ -80,12 +80,13 @@ class StateTable:
             self._check(run.meta, descriptor)
 
     def _check(self, stored: dict[str, Any], descriptor: StateDescriptor) -> None:
-        for entry, what in ((KIND, "kind"), ("types", "type"), ("keys", "key type")):
+        for entry, what in ((KIND, "kind"), ("keys", "key type")):
             if stored.get(entry) != self._meta[entry]:
                 raise StateMigrationError(
                     f"the state {descriptor.name!r} was stored with another {what}: stored {stored.get(entry)}, "
                     f"declared {self._meta[entry]}; give the state another name, or restore the old declaration"
                 )
+        descriptor.check_stored_types(stored["types"])
 
     def find(self, keys: KeyColumn, stops: Callable[[Match], npt.NDArray[np.bool_]] | None = None) -> list[Match]:
         """Where the keys are in the runs, oldest run first.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headrace.common.errors import InvalidTypeError, StateMigrationError
+from headrace.common.errors import InvalidTypeError
 from headrace.common.values import handler_of
 from headrace.state.copying import copy_value
 from headrace.state.interfaces import ListState
@@ -41,11 +41,7 @@ class OperatorListState(ListState[Any]):
         self._added: list[Any] = []
         self._cleared = False
         for run in store.runs:
-            if run.meta.get("types") != self._meta["types"]:
-                raise StateMigrationError(
-                    f"the state {descriptor.name!r} was stored with another type: stored {run.meta.get('types')}, "
-                    f"declared {self._meta['types']}; give the state another name, or restore the old declaration"
-                )
+            descriptor.check_stored_types(run.meta["types"])
 
     def get(self) -> list[Any]:
         stored = [] if self._cleared else self._read()
