@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.errors import InvalidTypeError
+from headrace.common.tracebacks import hides_engine, hides_engine_of_methods
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, Types
 from headrace.common.typeinfo.basic import FLOATS, WHOLE_NUMBERS
 from headrace.expressions import BoundColumn, Column, Expression, bind
@@ -73,6 +74,7 @@ class BoundAggregate:
         return results[0]
 
 
+@hides_engine_of_methods
 @dataclass(frozen=True, slots=True, eq=False)
 class Aggregate(ABC):
     """A built-in aggregate as the user asks for it.
@@ -231,6 +233,7 @@ class Last(First):
     is_last = True
 
 
+@hides_engine
 def count(column: str | int | Expression | None = None) -> Count:
     """How many records there were, or how many had a value in ``column``.
 
@@ -244,6 +247,7 @@ def count(column: str | int | Expression | None = None) -> Count:
     return Count(column)
 
 
+@hides_engine
 def sum(column: str | int | Expression | None = None) -> Sum:
     """The sum of a column of numbers.
 
@@ -258,6 +262,7 @@ def sum(column: str | int | Expression | None = None) -> Sum:
     return Sum(column)
 
 
+@hides_engine
 def avg(column: str | int | Expression | None = None) -> Average:
     """The average of a column of numbers.
 
@@ -269,6 +274,7 @@ def avg(column: str | int | Expression | None = None) -> Average:
     return Average(column)
 
 
+@hides_engine
 def min(column: str | int | Expression | None = None) -> Minimum:
     """The smallest value of a column.
 
@@ -280,6 +286,7 @@ def min(column: str | int | Expression | None = None) -> Minimum:
     return Minimum(column)
 
 
+@hides_engine
 def max(column: str | int | Expression | None = None) -> Maximum:
     """The largest value of a column.
 
@@ -291,6 +298,7 @@ def max(column: str | int | Expression | None = None) -> Maximum:
     return Maximum(column)
 
 
+@hides_engine
 def first(column: str | int | Expression | None = None) -> First:
     """The value of the record that came first and has one.
 
@@ -302,6 +310,7 @@ def first(column: str | int | Expression | None = None) -> First:
     return First(column)
 
 
+@hides_engine
 def last(column: str | int | Expression | None = None) -> Last:
     """The value of the record that came last and has one.
 
