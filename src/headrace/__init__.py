@@ -17,16 +17,18 @@ class _MissingModules:
         """Find nothing.
 
         Raises:
-            MissingModuleError: for a module that only PyFlink has.
+            MissingModuleError: for a module that only PyFlink has, or that is elsewhere.
         """
         if not name.startswith(f"{__name__}."):
             return
-        from headrace.common.errors import MissingModuleError
-        from headrace.common.pyflink_names import MODULES
+        from headrace.common.public_module import check_module
+        from headrace.common.tracebacks import leave_the_program
 
-        missing = MODULES.get(name.removeprefix(f"{__name__}."))
-        if missing is not None:
-            raise MissingModuleError(f"{name} is not there{missing}", name)
+        try:
+            check_module(name)
+        except ImportError as error:
+            leave_the_program(error)
+            raise
 
 
 if _MissingModules not in sys.meta_path:
@@ -43,5 +45,10 @@ if not TYPE_CHECKING:  # a name that is not there is an error to type checkers
         if name.startswith("__"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from headrace.common.public_module import answer
+        from headrace.common.tracebacks import leave_the_program
 
-        raise answer(sys.modules[__name__], name, sys._getframe(1))
+        try:
+            raise answer(sys.modules[__name__], name, sys._getframe(1))
+        except (AttributeError, ImportError) as error:
+            leave_the_program(error)
+            raise

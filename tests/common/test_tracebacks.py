@@ -5,13 +5,19 @@ from __future__ import annotations
 import traceback
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+import headrace
 import headrace.datastream
-from headrace.common import Configuration, Types
+from headrace.client import running
+from headrace.common import Configuration, Encoder, Types
 from headrace.common.errors import TRACEBACK, CommitRefusedError, HeadraceError, UserFunctionError, shows_all
 from headrace.common.tracebacks import hides_engine, program_lines, showing_all
 from headrace.datastream import StreamExecutionEnvironment
+from headrace.datastream.connectors import FileSink, NumberSequenceSource
+from headrace.datastream.formats.csv import CsvSchema
+from headrace.expressions import col
 from headrace.testing import JobHarness
 
 
@@ -124,6 +130,12 @@ def test_causes_are_trimmed_as_well() -> None:
 
 
 MISTAKES = [
+    lambda: environment().from_collection([1]).keyBy(inverse),  # type: ignore[attr-defined]
+    lambda: CsvSchema.builder().set_column_separator("ab").add_string_column("a").build(),
+    lambda: FileSink.for_row_format("none://x", Encoder.simple_string_encoder()),
+    lambda: NumberSequenceSource(3, 1),
+    lambda: environment().from_dataframe(pa.table({"a": [1]})),
+    lambda: col(3.5),  # type: ignore[arg-type]
     lambda: environment().from_collection([1]).map(3),  # type: ignore[call-overload]
     lambda: environment().from_collection([1]).key_by(inverse).window(5),  # type: ignore[arg-type]
     lambda: environment().from_collection([1]).print().uid(""),
@@ -131,6 +143,10 @@ MISTAKES = [
     lambda: environment().from_collection([1]).connect,  # type: ignore[attr-defined]
     lambda: Types.TUPLE("abc"),
     lambda: headrace.datastream.KeyedCoProcessFunction,  # type: ignore[attr-defined]
+    lambda: headrace.datastream.nonsense,  # type: ignore[attr-defined]
+    lambda: headrace.nonsense,  # type: ignore[attr-defined]
+    lambda: exec("import headrace.table"),
+    lambda: exec("from headrace.datastream.expressions import col"),
 ]
 
 
@@ -140,11 +156,12 @@ def test_a_mistake_while_a_job_is_built_shows_the_lines_of_the_program_alone(
 ) -> None:
     with pytest.raises(HeadraceError) as found:
         mistake()
-    assert {frame.filename for frame in traceback.extract_tb(found.value.__traceback__)} == {__file__}
+    assert {frame.filename for frame in traceback.extract_tb(found.value.__traceback__)} <= {__file__, "<string>"}
     monkeypatch.setenv(TRACEBACK, "full")
     with pytest.raises(HeadraceError) as found:
         mistake()
-    assert len({frame.filename for frame in traceback.extract_tb(found.value.__traceback__)}) > 1
+    files = {frame.filename for frame in traceback.extract_tb(found.value.__traceback__)}
+    assert any("src/headrace" in file for file in files)
 
 
 def test_what_is_no_error_of_headrace_keeps_every_line() -> None:
@@ -155,6 +172,33 @@ def test_what_is_no_error_of_headrace_keeps_every_line() -> None:
     with pytest.raises(ZeroDivisionError) as failure:
         fail()
     assert [entry.name for entry in failure.traceback][1:] == ["call", "fail", "_divided"]
+
+
+def test_arguments_that_a_method_does_not_take_are_the_caller_s_mistake() -> None:
+    for mistake in (lambda: environment().set_parallelism(), lambda: NumberSequenceSource(1, 2, 3)):  # type: ignore[call-arg]
+        with pytest.raises(TypeError, match="positional argument") as failure:
+            mistake()
+        assert [entry.name for entry in failure.traceback][1:] == ["<lambda>"]
+
+
+def test_a_type_error_behind_the_call_keeps_every_line() -> None:
+    @hides_engine
+    def fail() -> None:
+        _divided(1, "a")
+
+    with pytest.raises(TypeError) as failure:
+        fail()
+    assert [entry.name for entry in failure.traceback][1:] == ["call", "fail", "_divided"]
+
+
+def test_an_interruption_shows_where_the_program_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(running, "result_of", interrupted)
+    with pytest.raises(KeyboardInterrupt) as failure:
+        execute()
+    assert [entry.name for entry in failure.traceback][1:] == ["execute", "interrupted"]
 
 
 def test_one_line_of_the_program_is_in_the_message_already() -> None:

@@ -47,12 +47,30 @@ def test_a_name_of_another_library_is_answered(ask: Callable[[], Any], said: str
 
 
 @pytest.mark.parametrize("owner", [col("n"), when(col("n") > 1), STREAM, WINDOWS, ENV], ids=lambda o: type(o).__name__)
-def test_other_names_are_unknown_as_ever(owner: Any) -> None:
+def test_a_name_that_nobody_has_is_an_attribute_error(owner: Any) -> None:
     assert not hasattr(owner, "isNull")
-    with pytest.raises(AttributeError, match=f"'{type(owner).__name__}' object has no attribute 'nonsense'") as caught:
-        _ = owner.nonsense
-    assert caught.value.name == "nonsense"
+    with pytest.raises(UnknownNameError, match=rf"^{type(owner).__name__} has no 'zyxwv'\n  at {__file__}"):
+        _ = owner.zyxwv
+    with pytest.raises(AttributeError, match="object has no attribute '_zyxwv'") as caught:
+        _ = owner._zyxwv
+    assert caught.value.name == "_zyxwv"
     assert caught.value.obj is owner
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (lambda: STREAM.keyBy("user"), r"DataStreamSource has no 'keyBy': did you mean key_by\?"),
+        (lambda: STREAM.flatMap(len), r"did you mean flat_map\?"),
+        (lambda: STREAM.fliter(len), r"did you mean filter\?"),
+        (lambda: ENV.setParallelism(1), r"did you mean set_parallelism\?"),
+        (lambda: ENV.get_config().set_paralelism(1), r"ExecutionConfig has no .*: did you mean set_parallelism"),
+        (lambda: STREAM.print().Name("a"), r"DataStreamSink has no 'Name': did you mean name\?"),
+    ],
+)
+def test_a_misspelled_name_is_told_with_what_was_meant(ask: Callable[[], Any], said: str) -> None:
+    with pytest.raises(UnknownNameError, match=said):
+        ask()
 
 
 def test_expressions_can_still_be_copied_and_pickled() -> None:

@@ -97,6 +97,11 @@ def test_a_builder_is_no_source(env: StreamExecutionEnvironment) -> None:
         env.from_source(builder, WatermarkStrategy.no_watermarks(), "files")  # type: ignore[arg-type]
 
 
+def test_a_dataframe_of_another_library_says_how_to_make_one_of_spark(env: StreamExecutionEnvironment) -> None:
+    with pytest.raises(InvalidTypeError, match=r"not a pyarrow.*\n.*spark\.createDataFrame\(df\).*from_colle"):
+        env.from_dataframe(pa.table({"a": [1]}))
+
+
 def test_paths_come_after_the_format() -> None:
     with pytest.raises(InvalidTypeError, match="takes a format, and then the paths, not '/data' first"):
         FileSource.for_record_stream_format("/data", StreamFormat.text_line_format())  # type: ignore[arg-type]

@@ -107,6 +107,35 @@ def test_a_name_is_known_in_other_modules_as_well(program: str) -> None:
         exec(program, {})
 
 
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        (
+            "from headrace.datastream import Types",
+            "headrace.datastream has no 'Types': from headrace.common import Types",
+        ),
+        ("from headrace import col", "headrace has no 'col': from headrace.expressions import col"),
+        ("from headrace.datastream import FileSink", "from headrace.datastream.connectors import FileSink"),
+        ("from headrace.expressions import sum", "from headrace.datastream.aggregates import sum"),
+        ("from headrace.datastream.functions import MapFuncton", "did you mean MapFunction"),
+        ("from headrace.datastream.expressions import col", "is not there: it is headrace.expressions"),
+        ("import headrace.datastream.expressions", "is not there: it is headrace.expressions"),
+        ("import headrace.common.window as window", "is not there: it is headrace.datastream.window"),
+        ("from headrace.datastream.datagen import x", "it is headrace.datastream.connectors.datagen"),
+    ],
+)
+def test_what_is_in_another_module_is_said_with_that_module(program: str, said: str) -> None:
+    with pytest.raises(MissingImportError, match=f"{said}") as caught:
+        exec(program, {})
+    assert isinstance(caught.value, ModuleNotFoundError) == ("it is" in said)
+
+
+@pytest.mark.parametrize("name", ["headrace.datastream.operators", "headrace.common.kafka", "headrace.runtime.errors_"])
+def test_modules_of_the_engine_are_not_proposed(name: str) -> None:
+    with pytest.raises(ModuleNotFoundError, match=f"^No module named '{name}'"):
+        importlib.import_module(name)
+
+
 @pytest.mark.parametrize("module", ["headrace", *PUBLIC])
 def test_names_that_nobody_has_are_errors_of_python(module: str) -> None:
     found = importlib.import_module(module)

@@ -71,6 +71,15 @@ def local() -> Executed:
         """,
         "print('meanwhile'); client",
         "open(gate, 'w').close(); client.get_job_execution_result().result()",
+        # 10: a misspelled method, 11: a cell that is interrupted
+        "env.from_sequence(1, 1).keyBy('a')",
+        """
+        import signal, threading
+        env = environment({"headrace.progress": "false"})
+        env.from_sequence(1, 1).filter(lambda v: time.sleep(60)).print()
+        threading.Timer(2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        env.execute("interrupted")
+        """,
     )
 
 
@@ -105,6 +114,19 @@ def test_a_failing_function_is_one_message(local: Executed) -> None:
     assert "at cell In[6], line 1 in <lambda>" in shown
     assert "ipykernel" not in shown
     assert "job &#x27;failing&#x27; failed" in local.shown(5)[0]
+
+
+def test_a_misspelled_method_is_one_message(local: Executed) -> None:
+    shown = local.traceback(10)
+    assert "UnknownNameError: DataStreamSource has no 'keyBy': did you mean key_by?" in shown
+    assert "src/headrace" not in shown
+
+
+def test_an_interrupted_cell_shows_its_own_line_alone(local: Executed) -> None:
+    shown = local.traceback(11)
+    assert "KeyboardInterrupt" in shown
+    assert "headrace/" not in shown
+    assert "threading.py" not in shown
 
 
 def test_progress_can_be_turned_off(local: Executed) -> None:

@@ -17,6 +17,7 @@ from headrace.common.job_id import JobID
 from headrace.common.job_status import JobStatus
 from headrace.common.logs import get_logger
 from headrace.common.other_names import other_names
+from headrace.common.tracebacks import hides_engine_of_methods
 
 if TYPE_CHECKING:
     from headrace.jobmanager.job_manager import JobManager
@@ -27,6 +28,7 @@ CANCEL_SECONDS: Final = 15.0
 """So long a job has to end after it was cancelled; then its thread is left behind, whatever it is at."""
 
 
+@hides_engine_of_methods
 @other_names()
 class JobClient:
     """Runs a job manager on a thread of its own and tells how it fares; names as in PyFlink.

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from typing import Generic, TypeVar
 
 from headrace.common.public_module import public_module
-from headrace.common.tracebacks import hides_engine
+from headrace.common.tracebacks import hides_engine_of_methods
 
 __all__ = ["CompletableFuture"]
 
@@ -16,6 +16,7 @@ public_module(__name__)
 T = TypeVar("T")
 
 
+@hides_engine_of_methods
 class CompletableFuture(Generic[T]):
     """PyFlink's future, over one of :mod:`concurrent.futures`.
 
@@ -54,7 +55,6 @@ class CompletableFuture(Generic[T]):
         """Whether it has a result or an exception, or was cancelled."""
         return self._future.done()
 
-    @hides_engine
     def result(self, timeout: float | None = None) -> T:
         """Waits for the result, or raises the exception that came instead.
 

@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 from headrace.common import config_values as values
 from headrace.common.public_module import public_module
+from headrace.common.tracebacks import hides_engine_of_methods
 
 __all__ = ["ConfigOption", "ConfigOptions"]
 
@@ -46,6 +47,7 @@ class ConfigOption(Generic[T]):
         return f"Key: '{self.key}' , default: {self.default}"
 
 
+@hides_engine_of_methods
 @dataclass(frozen=True)
 class TypedConfigOptionBuilder(Generic[T]):
     """Ends the definition of an option."""
@@ -62,6 +64,7 @@ class TypedConfigOptionBuilder(Generic[T]):
         return ConfigOption[T | None](self.key, self.parse, None)
 
 
+@hides_engine_of_methods
 @dataclass(frozen=True, slots=True)
 class OptionBuilder:
     """Says what type an option has."""
@@ -101,6 +104,7 @@ class OptionBuilder:
         return TypedConfigOptionBuilder(self.key, values.memory_size)
 
 
+@hides_engine_of_methods
 class ConfigOptions:
     """Defines options of a program's own.
 

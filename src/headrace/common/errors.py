@@ -50,7 +50,7 @@ class InvalidTypeError(InvalidProgramError, TypeError):
 
 
 class UnknownNameError(InvalidProgramError, AttributeError):
-    """A method that other libraries have; the message says what it is called here."""
+    """There is no such method or field; the message says what is alike, or what other libraries' is called here."""
 
 
 class ConfigurationError(HeadraceError, ValueError):
@@ -66,7 +66,7 @@ class MissingNameError(UnsupportedOperationError, AttributeError):
 
 
 class MissingImportError(UnsupportedOperationError, ImportError):
-    """A module of PyFlink has such a name; the message says why it is not here, and what to do instead.
+    """A module has no such name: it is in another one, or only PyFlink has it; the message says what to do instead.
 
     Args:
         message: the message.
@@ -79,7 +79,7 @@ class MissingImportError(UnsupportedOperationError, ImportError):
 
 
 class MissingModuleError(MissingImportError, ModuleNotFoundError):
-    """PyFlink has such a module; the message says why it is not here, and what to do instead."""
+    """There is no such module: it is elsewhere, or only PyFlink has it; the message says what to do instead."""
 
 
 class EvaluationError(HeadraceError, ArithmeticError):

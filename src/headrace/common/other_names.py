@@ -1,12 +1,14 @@
-"""Names that programs bring from PyFlink, PySpark, pandas or Polars: asking an object for one says what to do here.
+"""Names that an object does not have, misspelled or brought from other libraries: asking for one says what to write.
 
-PyFlink's are in :mod:`headrace.common.pyflink_names`, those of other libraries in tables beside the classes that
-answer.
+PyFlink's are in :mod:`headrace.common.pyflink_names`, those of PySpark, pandas and Polars in tables beside the classes
+that answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from headrace.common.call_site import caller, warn_caller
@@ -18,12 +20,15 @@ C = TypeVar("C", bound=type)
 
 
 _NOTHING: Final[Mapping[str, str]] = {}
+_LIKENESS: Final = 0.7
+_BEGIN_OF_WORD: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def other_names(names: Mapping[str, str] = _NOTHING) -> Callable[[C], C]:
     """Gives a class an answer to names that it does not have; ``hasattr`` and completion do not see them.
 
-    What PyFlink has is a :class:`MissingNameError`, what other libraries have an :class:`UnknownNameError`.
+    What PyFlink has is a :class:`MissingNameError`, anything else an :class:`UnknownNameError`, with the names that are
+    alike where there are any.
 
     Args:
         names: those of other libraries and what to write instead, which begins in lower case.
@@ -31,20 +36,35 @@ def other_names(names: Mapping[str, str] = _NOTHING) -> Callable[[C], C]:
 
     @hides_engine
     def look_up(self: Any, name: str) -> Any:
+        owner_name = type(self).__name__
+        if name.startswith("_"):  # Python's own protocols ask for these
+            raise AttributeError(f"{owner_name!r} object has no attribute {name!r}", name=name, obj=self)
         for owner in type(self).__mro__:
             missing = MEMBERS.get(owner.__name__, {}).get(name)
             if missing is not None:
                 raise MissingNameError(f"{owner.__name__}.{name}() is not supported{missing}\n  at {caller()}")
-        owner_name = type(self).__name__
-        if name in names:
-            raise UnknownNameError(f"{owner_name} has no {name!r}: {names[name]}\n  at {caller()}")
-        raise AttributeError(f"{owner_name!r} object has no attribute {name!r}", name=name, obj=self)
+        hint = f": {names[name]}" if name in names else alike(name, dir(type(self)))
+        raise UnknownNameError(f"{owner_name} has no {name!r}{hint}\n  at {caller()}")
 
     def add(cls: C) -> C:
         cls.__getattr__ = look_up  # type: ignore[attr-defined]
         return cls
 
     return add
+
+
+def alike(name: str, known: Iterable[str]) -> str:
+    """The end of a message: which names somebody may have meant; empty when none is alike.
+
+    Args:
+        name: the name that is not there.
+        known: the names that are; those with an underscore do not count.
+    """
+    public = [each for each in known if not each.startswith("_")]
+    words = _BEGIN_OF_WORD.sub("_", name).lower()  # Java's keyBy is key_by
+    by_words = {_BEGIN_OF_WORD.sub("_", each).lower(): each for each in public}
+    close = [words] if words in by_words else difflib.get_close_matches(words, by_words, n=3, cutoff=_LIKENESS)
+    return f": did you mean {' or '.join(by_words[each] for each in close)}?" if close else ""
 
 
 def without_effect(methods: Mapping[str, str]) -> Callable[[C], C]:

@@ -1,4 +1,4 @@
-"""Modules under PyFlink's names: they show what is public, and say what to do about what only PyFlink has."""
+"""Modules under PyFlink's names: they show what is public, and say what to do about what is not there."""
 
 from __future__ import annotations
 
@@ -6,15 +6,27 @@ import dis
 import sys
 from collections.abc import Mapping
 from importlib import import_module
+from importlib.machinery import PathFinder
+from pkgutil import iter_modules
 from types import FrameType, ModuleType
 from typing import Any, Final
 
-from headrace.common.errors import MissingImportError, MissingNameError
+from headrace.common.errors import MissingImportError, MissingModuleError, MissingNameError, UnknownNameError
+from headrace.common.other_names import alike
 from headrace.common.pyflink_names import MODULES, NAMES, Missing
 from headrace.common.tracebacks import hides_engine
 
 _IMPORT_FROM: Final = dis.opmap["IMPORT_FROM"]
 _NOWHERE: Final[Mapping[str, str]] = {}
+_PACKAGES: Final = (
+    "headrace",
+    "headrace.common",
+    "headrace.datastream",
+    "headrace.datastream.connectors",
+    "headrace.datastream.formats",
+)
+"""Packages whose modules are public, among others."""
+
 _public: Final[set[str]] = set()
 
 
@@ -45,20 +57,64 @@ def answer(module: ModuleType, name: str, asking: FrameType) -> Exception:
     """What to raise for a name that a module does not have.
 
     Python replaces an ``AttributeError`` by a text of its own where a program says ``from module import name``, so it
-    is an ``ImportError`` there; everywhere else it has to be an ``AttributeError``, or ``hasattr`` would fail.
+    is an ``ImportError`` there, if there is more to say; everywhere else it has to be an ``AttributeError``, or
+    ``hasattr`` would fail.
 
     Args:
         module: the module.
         name: what was asked for.
         asking: the frame that asked.
     """
-    missing = missing_name(module.__name__.partition(".")[2], name)
-    if missing is None:
+    if name.startswith("_"):  # Python's own protocols ask for these
         return AttributeError(f"module {module.__name__!r} has no attribute {name!r}", name=name, obj=module)
-    text = f"{module.__name__}.{name} is not there{missing}"
-    if not _is_importing(asking):
-        return MissingNameError(text)
-    return MissingImportError(text, module.__name__, module.__file__)
+    importing = _is_importing(asking)
+    missing = missing_name(module.__name__.partition(".")[2], name)
+    if missing is not None:
+        text = f"{module.__name__}.{name} is not there{missing}"
+        return MissingImportError(text, module.__name__, module.__file__) if importing else MissingNameError(text)
+    hint = (_import_of(name) if importing else "") or alike(name, dir(module))
+    if importing and hint:
+        return MissingImportError(f"{module.__name__} has no {name!r}{hint}", module.__name__, module.__file__)
+    return UnknownNameError(f"module {module.__name__!r} has no attribute {name!r}{hint}")
+
+
+def check_module(name: str) -> None:
+    """Refuse a module that is not there, where more can be said than that.
+
+    Raises:
+        MissingModuleError: for one that only PyFlink has, or that has another path.
+    """
+    missing = MODULES.get(name.partition(".")[2])
+    if missing is not None:
+        raise MissingModuleError(f"{name} is not there{missing}", name)
+    elsewhere = _module_elsewhere(name)
+    if elsewhere is not None:
+        raise MissingModuleError(f"{name} is not there: it is {elsewhere}", name)
+
+
+def _module_elsewhere(name: str) -> str | None:
+    """The public module that was meant: ``headrace.expressions``, say, by ``headrace.datastream.expressions``."""
+    last = name.rpartition(".")[2]
+    for package in _PACKAGES:
+        found = f"{package}.{last}"
+        if found != name and PathFinder.find_spec(found, import_module(package).__path__) is not None:
+            import_module(found)
+            if found in _public:
+                return found
+    return None
+
+
+def _import_of(name: str) -> str:
+    """The end of a message: from where to import a name; empty when no public module has it."""
+    for package in _PACKAGES[1:]:  # they import what else there is
+        for module in iter_modules(import_module(package).__path__, f"{package}."):
+            import_module(module.name)
+    holders = [module for module in sorted(_public, key=_depth) if name in sys.modules[module].__all__]
+    return f": from {holders[0]} import {name}" if holders else ""
+
+
+def _depth(module: str) -> int:
+    return module.count(".")
 
 
 def missing_name(module: str, name: str) -> Missing | None:

@@ -24,6 +24,9 @@ C = TypeVar("C", bound=type)
 
 _NOT_THE_PROGRAM: Final = (sysconfig.get_path("stdlib"), "<frozen ")
 
+_PUBLIC: Final = ("__init__", "__bool__", "__enter__", "__exit__", "__next__")
+"""Methods that programs call by other means than the name, and that may fail."""
+
 
 @contextmanager
 def showing_all(is_wanted: bool) -> Iterator[None]:
@@ -41,29 +44,44 @@ def showing_all(is_wanted: bool) -> Iterator[None]:
 
 
 def hides_engine(function: Callable[P, R]) -> Callable[P, R]:
-    """Let errors of headrace leave a function with the lines of the program alone."""
+    """Let what the author of a program is told leave a function with the lines of the program alone.
+
+    That are errors of headrace, an interruption (Ctrl-C, or the button of a notebook), and arguments that are not those
+    of the function. Anything else keeps its traceback: it is a fault of headrace, or of a library.
+    """
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return function(*args, **kwargs)
-        except HeadraceError as error:
-            if not shows_all():
-                _trim(error)
+        except (HeadraceError, KeyboardInterrupt, TypeError) as error:
+            leave_the_program(error)
             raise
 
     return call
 
 
+def leave_the_program(error: BaseException) -> None:
+    """Take the lines of headrace out of the traceback of an error that the author of a program is told.
+
+    Unless all is wanted. In an ``except`` clause, before a bare ``raise``, which adds no line.
+    """
+    if _is_for_the_author(error) and not shows_all():
+        _trim(error)
+
+
 def hides_engine_of_methods(cls: C) -> C:
-    """Let errors of headrace leave the public methods of a class, and its static ones, as :func:`hides_engine` does."""
+    """Let errors leave the public methods of a class, and its constructor, as :func:`hides_engine` does.
+
+    For classes that programs call while they build a job. What tasks call for each record is better off without.
+    """
     for name, member in list(vars(cls).items()):
-        if name.startswith("_") and name != "__init__":
+        if name.startswith("_") and name not in _PUBLIC:
             continue
         if isinstance(member, FunctionType):
             setattr(cls, name, hides_engine(member))
-        elif isinstance(member, staticmethod):
-            setattr(cls, name, staticmethod(hides_engine(member.__func__)))
+        elif isinstance(member, staticmethod | classmethod):
+            setattr(cls, name, type(member)(hides_engine(member.__func__)))
     return cls
 
 
@@ -89,6 +107,13 @@ def program_line(error: BaseException) -> CallSite | None:
         return None
     code = trace.tb_frame.f_code
     return CallSite(code.co_filename, trace.tb_lineno, code.co_name)
+
+
+def _is_for_the_author(error: BaseException) -> bool:
+    """Of a ``TypeError`` that is said of the call itself, not of anything behind it: no other frame has seen it."""
+    if not isinstance(error, TypeError) or isinstance(error, HeadraceError):
+        return True
+    return error.__traceback__ is not None and error.__traceback__.tb_next is None
 
 
 def _trim(error: BaseException) -> None:

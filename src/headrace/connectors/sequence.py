@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidProgramError
+from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import Types
 from headrace.connectors.ranges import RangeEnumerator, runs
 from headrace.connectors.source import Boundedness, Source, SourceReader, SourceRecords
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _SPLIT = "sequence"
 
 
+@hides_engine_of_methods
 class NumberSequenceSource(Source[int]):
     """The numbers from ``start`` to ``end``, both included, as ``LONG`` records in rising order.
 

@@ -9,6 +9,7 @@ from headrace.common.errors import InvalidProgramError
 from headrace.common.other_names import other_names
 from headrace.common.public_module import public_module
 from headrace.common.time import Duration, Time, to_millis
+from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.datastream.checkpoint_storage import CheckpointStorage, FileSystemCheckpointStorage
 from headrace.datastream.checkpointing_mode import CheckpointingMode
 from headrace.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
@@ -25,6 +26,7 @@ __all__ = ["CheckpointConfig"]
 public_module(__name__)
 
 
+@hides_engine_of_methods
 @other_names()
 class CheckpointConfig:
     """The settings of a job's checkpoints: each is an option of the environment's configuration.

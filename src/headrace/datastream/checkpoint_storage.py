@@ -6,6 +6,7 @@ from typing import Final
 
 from headrace.common import options
 from headrace.common.public_module import public_module
+from headrace.common.tracebacks import hides_engine_of_methods
 
 __all__ = ["CheckpointStorage", "FileSystemCheckpointStorage", "JobManagerCheckpointStorage"]
 
@@ -34,6 +35,7 @@ class CheckpointStorage:
         return None
 
 
+@hides_engine_of_methods
 class FileSystemCheckpointStorage(CheckpointStorage):
     """A directory: ``execution.checkpointing.dir``.
 
@@ -73,6 +75,7 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         return self._buffer
 
 
+@hides_engine_of_methods
 class JobManagerCheckpointStorage(CheckpointStorage):
     """The driver's memory, in Flink. Here a job without a directory keeps its checkpoints for as long as it runs.
 

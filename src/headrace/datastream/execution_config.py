@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from headrace.common import flink_options, options
 from headrace.common.other_names import other_names
+from headrace.common.tracebacks import hides_engine_of_methods
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["ExecutionConfig"]
 
 
+@hides_engine_of_methods
 @other_names()
 class ExecutionConfig:
     """The settings of an environment's jobs: each is an option of its configuration.

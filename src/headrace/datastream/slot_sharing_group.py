@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from headrace.common.errors import InvalidProgramError
 from headrace.common.public_module import public_module
+from headrace.common.tracebacks import hides_engine_of_methods
 
 __all__ = ["MemorySize", "SlotSharingGroup"]
 
@@ -15,6 +16,7 @@ public_module(__name__)
 _MEBI: Final = 1 << 20
 
 
+@hides_engine_of_methods
 @dataclass(frozen=True, slots=True, order=True)
 class MemorySize:
     """An amount of memory.
@@ -68,6 +70,7 @@ class MemorySize:
         return next(whole, f"{self.bytes_size} bytes") if self.bytes_size else "0 bytes"
 
 
+@hides_engine_of_methods
 @dataclass(frozen=True, slots=True)
 class SlotSharingGroup:
     """Operators that share slots, and what each slot needs; kept as it was declared, for Spark places the tasks.
@@ -115,6 +118,7 @@ class SlotSharingGroup:
         """Begins the declaration of a group."""
         return SlotSharingGroup.Builder(name)
 
+    @hides_engine_of_methods
     class Builder:
         """Puts a group together.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from headrace.common.public_module import public_module
+from headrace.common.tracebacks import hides_engine_of_methods
 
 __all__ = ["EmbeddedRocksDBStateBackend", "HashMapStateBackend", "PredefinedOptions", "StateBackend"]
 
@@ -55,6 +56,7 @@ class PredefinedOptions(Enum):
     """Flash."""
 
 
+@hides_engine_of_methods
 class EmbeddedRocksDBStateBackend(StateBackend):
     """RocksDB, in Flink. Its settings are kept without effect: headrace's own state may be larger than memory, too.
 

@@ -265,7 +265,7 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
 
         Raises:
             UnsupportedOperationError: for a streaming DataFrame, and when the runtime has no DataFrames.
-            InvalidTypeError: naming the column that has no type in headrace.
+            InvalidTypeError: for a DataFrame of another library, and naming the column that has no type in headrace.
         """
         try:
             from headrace.runtime.spark.dataframe import DataFrameSource  # type: ignore[import-not-found, unused-ignore]

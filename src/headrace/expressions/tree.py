@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from headrace.common.errors import InvalidProgramError
 from headrace.common.other_names import other_names
+from headrace.common.tracebacks import hides_engine, hides_engine_of_methods
 from headrace.common.typeinfo import BasicTypeInfo, TypeInformation, Types
 from headrace.expressions.methods import ExpressionMethods, checked_text
 from headrace.expressions.other_names import EXPRESSION, WHEN
@@ -42,6 +43,7 @@ _FREE: Final = frozenset({"coalesce", "concat"})
 """Functions that are written ``f(a, b)``; all others are methods of their first argument."""
 
 
+@hides_engine_of_methods
 @other_names(EXPRESSION)
 class Expression(ExpressionMethods):
     """What is computed of a record's fields: ``col("price") * col("quantity")``.
@@ -245,6 +247,7 @@ class Alias(Expression):
         return self.given
 
 
+@hides_engine_of_methods
 @other_names(WHEN)
 @dataclass(frozen=True, slots=True)
 class When:
@@ -263,6 +266,7 @@ class When:
         return Case((*self.branches, (self.condition, as_expression(value))))
 
 
+@hides_engine
 def col(key: str | int) -> Column:
     """A field of the record.
 
@@ -283,6 +287,7 @@ def col(key: str | int) -> Column:
     return Column(_checked_field(key))
 
 
+@hides_engine
 def lit(value: Any, type_info: Any = None) -> Literal:
     """A value that is the same for all records.
 
@@ -301,6 +306,7 @@ def lit(value: Any, type_info: Any = None) -> Literal:
     return Literal(value, None if type_info is None else Types.of(type_info), is_explicit=True)
 
 
+@hides_engine
 def when(condition: Any) -> When:
     """The beginning of ``when(condition).then(value).otherwise(other)``, SQL's ``CASE``.
 
@@ -319,6 +325,7 @@ def when(condition: Any) -> When:
     return When((), as_expression(condition))
 
 
+@hides_engine
 def coalesce(*values: Any) -> Expression:
     """The first of some values that is not null.
 
@@ -334,6 +341,7 @@ def coalesce(*values: Any) -> Expression:
     return _call("coalesce", *values)
 
 
+@hides_engine
 def concat(*values: Any) -> Expression:
     """Texts one after the other; null when one of them is.
 

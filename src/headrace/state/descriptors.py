@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
 
 from headrace.common.errors import InvalidProgramError, StateMigrationError
+from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import ACC, OUT, K, T, V
 from headrace.common.typeinfo import Types, type_from_json
 from headrace.state.ttl import StateTtlConfig, TtlPolicy
@@ -26,6 +27,7 @@ __all__ = [
 ]
 
 
+@hides_engine_of_methods
 class StateDescriptor:
     """What a program says about one of its states.
 
@@ -94,6 +96,7 @@ class StateDescriptor:
         return self.type_info is other.type_info or self.stored_types() == other.stored_types()
 
 
+@hides_engine_of_methods
 class ValueStateDescriptor(StateDescriptor, Generic[T]):
     """Describes a :class:`~headrace.state.interfaces.ValueState`.
 
@@ -116,6 +119,7 @@ class ValueStateDescriptor(StateDescriptor, Generic[T]):
         super().__init__(name, _type_of(value_type_info))
 
 
+@hides_engine_of_methods
 class ListStateDescriptor(StateDescriptor, Generic[T]):
     """Describes a :class:`~headrace.state.interfaces.ListState`.
 
@@ -140,6 +144,7 @@ class ListStateDescriptor(StateDescriptor, Generic[T]):
         return {"value": self.element_type.to_json()}
 
 
+@hides_engine_of_methods
 class MapStateDescriptor(StateDescriptor, Generic[K, V]):
     """Describes a :class:`~headrace.state.interfaces.MapState` (or broadcast state).
 
@@ -169,6 +174,7 @@ class MapStateDescriptor(StateDescriptor, Generic[K, V]):
         return {"key": self.key_type.to_json(), "value": self.value_type.to_json()}
 
 
+@hides_engine_of_methods
 class ReducingStateDescriptor(StateDescriptor, Generic[T]):
     """Describes a :class:`~headrace.state.interfaces.ReducingState`.
 
@@ -197,6 +203,7 @@ class ReducingStateDescriptor(StateDescriptor, Generic[T]):
         return self._reduce_function
 
 
+@hides_engine_of_methods
 class AggregatingStateDescriptor(StateDescriptor, Generic[T, OUT]):
     """Describes an :class:`~headrace.state.interfaces.AggregatingState`.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import InvalidProgramError
 from headrace.common.time import Duration, Time, to_millis
+from headrace.common.tracebacks import hides_engine_of_methods
 
 if TYPE_CHECKING:
     import datetime
@@ -123,6 +124,7 @@ class TtlCleanup:
         return self._strategies.get(CleanupStrategy.ROCKSDB_COMPACTION_FILTER, fallback)
 
 
+@hides_engine_of_methods
 class StateTtlConfig:
     """How long elements of a state live, made by :meth:`new_builder`.
 
@@ -191,6 +193,7 @@ class StateTtlConfig:
         )
 
 
+@hides_engine_of_methods
 class Builder:
     """Makes a :class:`StateTtlConfig`."""
 

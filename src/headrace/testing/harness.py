@@ -36,7 +36,7 @@ from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.common.constants import MAX_WATERMARK, NO_TIMESTAMP
 from headrace.common.errors import InvalidProgramError
-from headrace.common.tracebacks import hides_engine
+from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import Types
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.streams.data_stream import DataStream
@@ -83,6 +83,7 @@ class _Watermark:
     watermark: int
 
 
+@hides_engine_of_methods
 class JobHarness:
     """A job whose sources, clock and epochs are driven by hand; use it in a ``with`` statement.
 
@@ -120,7 +121,6 @@ class JobHarness:
         [('ann', 2)]
     """
 
-    @hides_engine
     def __init__(
         self,
         build: Callable[[JobHarness], object],
@@ -258,7 +258,6 @@ class JobHarness:
         """What the clock shows."""
         return self._clock.now()
 
-    @hides_engine
     def run_epoch(self) -> None:
         """Let the job work on everything that was pushed since the last time, and fire all timers that are due.
 
@@ -282,7 +281,6 @@ class JobHarness:
         self._feed(source, split)
         self._source(source)[0].feeds[str(split)].is_finished = True
 
-    @hides_engine
     def finish(self) -> None:
         """End all sources and run the job to its end: every window and every event-time timer fires.
 
@@ -297,13 +295,11 @@ class JobHarness:
             self._run()
         self._manager.complete_commits()
 
-    @hides_engine
     def checkpoint(self) -> Checkpoint:
         """The state of the job as it is now, after what was pushed; the job can go on."""
         self.run_epoch()
         return Checkpoint(self._folder)
 
-    @hides_engine
     def close(self) -> None:
         """Close the functions of the job and remove its files."""
         if self._is_open:
@@ -311,12 +307,10 @@ class JobHarness:
             self._manager.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    @hides_engine
     def __enter__(self) -> Self:
         self._open()
         return self
 
-    @hides_engine
     def __exit__(self, *_: object) -> None:
         self.close()
 
@@ -336,7 +330,6 @@ class JobHarness:
         start, self._taken[sink] = self._taken.get(sink, 0), len(results)
         return results[start:]
 
-    @hides_engine
     def watermark(self, source: str) -> int | None:
         """The event time of a source: that of its slowest split which is not idle; None at the end of input."""
         self._open()

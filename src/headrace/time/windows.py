@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from headrace.common.errors import InvalidProgramError
 from headrace.common.time import to_millis
+from headrace.common.tracebacks import hides_engine_of_methods
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -99,6 +100,7 @@ class AlignedWindows(WindowAssigner):
         return f"{kind}EventTimeWindows({', '.join(f'{length} ms' for length in lengths)})"
 
 
+@hides_engine_of_methods
 class TumblingEventTimeWindows:
     """Windows of equal length that follow one another without gap or overlap.
 
@@ -127,6 +129,7 @@ class TumblingEventTimeWindows:
         return AlignedWindows(length, length, shift)
 
 
+@hides_engine_of_methods
 class SlidingEventTimeWindows:
     """Windows of equal length that start at regular distances and may overlap.
 

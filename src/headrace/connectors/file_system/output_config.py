@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from headrace.common.errors import InvalidProgramError
+from headrace.common.tracebacks import hides_engine_of_methods
 
 
+@hides_engine_of_methods
 @dataclass(frozen=True, slots=True)
 class OutputFileConfig:
     """The beginning and the end of the names of part files.
@@ -47,6 +49,7 @@ class OutputFileConfig:
         return replace(self, part_suffix=suffix) if self.part_suffix is None else self
 
 
+@hides_engine_of_methods
 class OutputFileConfigBuilder:
     """Puts an :class:`OutputFileConfig` together."""
 

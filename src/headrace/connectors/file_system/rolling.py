@@ -6,11 +6,13 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from headrace.common.errors import InvalidProgramError
+from headrace.common.tracebacks import hides_engine_of_methods
 
 DEFAULT_PART_SIZE = 128 << 20
 DEFAULT_INTERVAL = 60_000
 
 
+@hides_engine_of_methods
 class RollingPolicy(ABC):
     """Decides when a part file is complete.
 

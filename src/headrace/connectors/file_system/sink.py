@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic
 
 from headrace.common.errors import InvalidProgramError
+from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T, T_contra
 from headrace.connectors.file_system.buckets import BucketAssigner
 from headrace.connectors.file_system.committer import FileCommitter, refuse_future
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from headrace.formats.encoders import BulkWriterFactory
 
 
+@hides_engine_of_methods
 class FileSink(Sink[T_contra]):
     r"""Writes records into part files, in folders that a bucket assigner chooses, by default one for every hour.
 
@@ -114,6 +116,7 @@ class FileSink(Sink[T_contra]):
         return f"FileSink({self._base!r})"
 
 
+@hides_engine_of_methods
 class _Builder:
     """What both builders have in common.
 
@@ -144,6 +147,7 @@ class _Builder:
         return self
 
 
+@hides_engine_of_methods
 class RowFormatBuilder(_Builder, Generic[T]):
     """Puts a sink of a row format together; rolls by size and time unless told otherwise."""
 
@@ -162,6 +166,7 @@ class RowFormatBuilder(_Builder, Generic[T]):
         return FileSink(self._base, self._assigner, self._policy, self._config, encoder=self._encoder)
 
 
+@hides_engine_of_methods
 class BulkFormatBuilder(_Builder):
     """Puts a sink of a bulk format together."""
 

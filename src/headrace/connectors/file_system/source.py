@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _DEFAULT_HORIZON = Duration.of_days(7)
 
 
+@hides_engine_of_methods
 class FileSource(Source[T_co]):
     r"""Reads files, all of them as one split: in a fixed order, which gives event time an order as well.
 

@@ -128,6 +128,7 @@ class OperatorHandle:
         self._transformations.graph.update(self._operator().id, **changes)
 
 
+@hides_engine_of_methods
 @other_names()
 @without_effect(WITHOUT_EFFECT_ON_SINKS)
 class DataStreamSink(OperatorHandle):

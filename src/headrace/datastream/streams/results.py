@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Generic, Self
 
 from headrace.common.html import framed
-from headrace.common.tracebacks import hides_engine
+from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T, T_co
 from headrace.connectors.collect import CollectSink
 from headrace.connectors.source import Boundedness
@@ -124,6 +124,7 @@ class Handover:
             self._changed.notify_all()
 
 
+@hides_engine_of_methods
 class CloseableIterator(Generic[T_co]):
     """The records of a job, epoch by epoch while it runs; to be closed, best by a ``with`` statement.
 
@@ -150,7 +151,6 @@ class CloseableIterator(Generic[T_co]):
     def __iter__(self) -> Self:
         return self
 
-    @hides_engine
     def __next__(self) -> T_co:
         record: Any = next(self._records, _NO_RECORD)
         while record is _NO_RECORD:

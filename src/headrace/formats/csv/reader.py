@@ -15,6 +15,7 @@ from pyarrow import csv
 from headrace.common.columns import layout_of, values_to_array
 from headrace.common.errors import ConfigurationError, CorruptFileError
 from headrace.common.logs import get_logger
+from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import BasicType, BasicTypeInfo
 from headrace.common.typeinfo.basic import FLOATS, WHOLE_NUMBERS
@@ -57,6 +58,7 @@ _BY_ARROW = frozenset(
 )
 
 
+@hides_engine_of_methods
 class CsvReaderFormat(LineFormat[T_co]):
     """Lines of comma-separated values as named rows. Empty lines are left out.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.other_names import other_names
+from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import BasicTypeInfo, SequenceTypeInfo, Types
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class CsvColumn:
     separator: str | None = None
 
 
+@hides_engine_of_methods
 @dataclass(frozen=True, slots=True)
 class CsvSchema:
     """The columns of CSV files, in order, and the characters that hold them together.
@@ -124,6 +126,7 @@ def check_kind(name: str, kind: TypeInformation) -> TypeInformation:
     return kind
 
 
+@hides_engine_of_methods
 @other_names()
 class CsvSchemaBuilder:
     """Puts a :class:`CsvSchema` together, under PyFlink's names; types are ``Types`` or Python types.

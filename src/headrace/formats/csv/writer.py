@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.errors import InvalidTypeError
+from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.formats.column_text import bytes_of, join_text, simple_text
 from headrace.formats.csv.schema import CsvSchema
 from headrace.formats.encoders import BatchEncoder, BulkWriter, BulkWriterFactory
@@ -102,6 +103,7 @@ def _lines(columns: Sequence[pa.Array], schema: CsvSchema) -> bytes:
     return bytes_of(join_text([*list(separated)[:-1], schema.line_separator]))
 
 
+@hides_engine_of_methods
 class CsvBulkWriters:
     """Makes writers of whole CSV files, under PyFlink's name.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.common.columns import layout_of
 from headrace.common.errors import BadRecordError, InvalidProgramError
 from headrace.common.serialization import DeserializationSchema, SerializationSchema
+from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.values import handler_of
 from headrace.formats.json.values import by_position, json_text
 
@@ -71,6 +72,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
         return layout_of(self._type).columns_to_rows(columns)[0]
 
 
+@hides_engine_of_methods
 class JsonRowDeserializationSchemaBuilder:
     """Puts a :class:`JsonRowDeserializationSchema` together."""
 
@@ -138,6 +140,7 @@ class JsonRowSerializationSchema(SerializationSchema):
         return json_text(element, self._type).encode()
 
 
+@hides_engine_of_methods
 class JsonRowSerializationSchemaBuilder:
     """Puts a :class:`JsonRowSerializationSchema` together."""
 

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from headrace.common.columns import layout_of
 from headrace.common.errors import CorruptFileError, InvalidTypeError
+from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import Types
 from headrace.formats.file_format import BulkFormat, Decoded, FileExtent
 from headrace.formats.parquet.types import type_of_schema
@@ -118,6 +119,7 @@ class ParquetFormat(BulkFormat):
         return list(wanted)
 
 
+@hides_engine_of_methods
 class ParquetColumnarRowInputFormat(ParquetFormat):
     """The same with PyFlink's arguments.
 

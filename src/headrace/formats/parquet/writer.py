@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 
 from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidTypeError
+from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import Types
 from headrace.formats.encoders import BulkWriter, BulkWriterFactory
 
@@ -20,6 +21,7 @@ _GROUP_ROWS = 1 << 18
 _GROUP_BYTES = 64 << 20
 
 
+@hides_engine_of_methods
 class ParquetBulkWriters:
     """Makes writers of Parquet files, under PyFlink's name.
 

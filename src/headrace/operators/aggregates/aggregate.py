@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import pyarrow as pa
 
 from headrace.common.errors import InvalidTypeError
+from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.expressions import BoundColumn, Column, Expression, bind
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class BoundAggregate:
     is_ordered: bool = False
 
 
+@hides_engine_of_methods
 @dataclass(frozen=True, slots=True, eq=False)
 class Aggregate(ABC):
     """A built-in aggregate as the user asks for it.

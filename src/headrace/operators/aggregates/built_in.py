@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from headrace.common.tracebacks import hides_engine
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, Types
 from headrace.common.typeinfo.basic import FLOATS, WHOLE_NUMBERS
 from headrace.operators.aggregates.aggregate import Aggregate, BoundAggregate
@@ -119,6 +120,7 @@ class Last(First):
     is_last = True
 
 
+@hides_engine
 def count(column: str | int | Expression | None = None) -> Count:
     """How many records there were, or how many had a value in ``column``.
 
@@ -132,6 +134,7 @@ def count(column: str | int | Expression | None = None) -> Count:
     return Count(column)
 
 
+@hides_engine
 def sum(column: str | int | Expression | None = None) -> Sum:
     """The sum of a column of numbers.
 
@@ -146,6 +149,7 @@ def sum(column: str | int | Expression | None = None) -> Sum:
     return Sum(column)
 
 
+@hides_engine
 def avg(column: str | int | Expression | None = None) -> Average:
     """The average of a column of numbers.
 
@@ -157,6 +161,7 @@ def avg(column: str | int | Expression | None = None) -> Average:
     return Average(column)
 
 
+@hides_engine
 def min(column: str | int | Expression | None = None) -> Minimum:
     """The smallest value of a column.
 
@@ -168,6 +173,7 @@ def min(column: str | int | Expression | None = None) -> Minimum:
     return Minimum(column)
 
 
+@hides_engine
 def max(column: str | int | Expression | None = None) -> Maximum:
     """The largest value of a column.
 
@@ -179,6 +185,7 @@ def max(column: str | int | Expression | None = None) -> Maximum:
     return Maximum(column)
 
 
+@hides_engine
 def first(column: str | int | Expression | None = None) -> First:
     """The value of the record that came first and has one.
 
@@ -190,6 +197,7 @@ def first(column: str | int | Expression | None = None) -> First:
     return First(column)
 
 
+@hides_engine
 def last(column: str | int | Expression | None = None) -> Last:
     """The value of the record that came last and has one.
 

@@ -7,9 +7,10 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from headrace.common.errors import InvalidProgramError, UnsupportedOperationError
+from headrace.common.errors import InvalidProgramError, InvalidTypeError, UnsupportedOperationError
 from headrace.connectors.file_system import FileSource
 from headrace.connectors.source import Boundedness, EnumeratorContext, Source, SourceReader, SplitEnumerator
 from headrace.formats.parquet import ParquetFormat
@@ -17,8 +18,6 @@ from headrace.formats.parquet.types import type_of_schema
 from headrace.storage.posix import PosixFolder
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from headrace.common.typeinfo import TypeInformation
 
 _APART = 1_000_000
@@ -37,10 +36,16 @@ class DataFrameSource(Source):
 
     Raises:
         UnsupportedOperationError: for a streaming DataFrame.
-        InvalidTypeError: naming the column that has no type in headrace.
+        InvalidTypeError: for a DataFrame of another library, and naming the column that has no type in headrace.
     """
 
     def __init__(self, dataframe: DataFrame) -> None:
+        if not isinstance(dataframe, DataFrame):
+            kind = f"{type(dataframe).__module__}.{type(dataframe).__qualname__}"
+            raise InvalidTypeError(
+                f"from_dataframe() takes a DataFrame of Spark, not a {kind}\n  Make one of it by "
+                "spark.createDataFrame(df), or give records of Python to env.from_collection([...], type_info)"
+            )
         if dataframe.isStreaming:
             raise UnsupportedOperationError(
                 "from_dataframe() takes static DataFrames only\n  Have the streaming query write Parquet in "

@@ -1,0 +1,95 @@
+"""Whatever a program calls while it builds a job shows it the program's own lines when it fails, and no others."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Iterator
+from types import FunctionType
+from typing import Any, Final
+
+import pytest
+
+from headrace.common import config_options
+from headrace.connectors.file_system import output_config, sink, source
+from headrace.datastream import slot_sharing_group
+from headrace.formats.csv import schema
+from headrace.formats.json import schemas
+from headrace.state import ttl
+from tests.names.test_answers import PUBLIC
+
+BY_TASKS: Final = {
+    *("Row", "RowKind", "Instant", "Encoder", "SimpleStringSchema", "ByteArraySchema"),
+    *("SerializationSchema", "DeserializationSchema", "JsonRowSerializationSchema", "JsonRowDeserializationSchema"),
+    *("CsvEncoder", "JsonLinesEncoder", "CsvFormat", "JsonLinesFormat", "ParquetFormat", "BulkFormat"),
+    *("RuntimeContext", "TimerService", "KeyedStateStore", "TimeWindow", "WindowAssigner", "TimestampAssigner"),
+    *("State", "ValueState", "ListState", "MapState", "AppendingState", "AggregatingState", "ReducingState"),
+    *("MergingState", "Bound", "BoundColumn", "FileEnumeratorProvider", "DefaultRollingPolicy"),
+    "OnCheckpointRollingPolicy",
+}
+"""What tasks call for each record or batch, or hand to functions, whose errors name operator and record instead."""
+
+WITHOUT_ERRORS: Final = {
+    *("Time", "Duration", "ConfigOption", "JobID", "JobStatus", "JobExecutionResult", "Checkpoint"),
+    *("StateBackend", "HashMapStateBackend", "CheckpointStorage", "Column"),
+}
+"""Plain values."""
+
+TO_DERIVE: Final = {
+    *("Function", "MapFunction", "FlatMapFunction", "FilterFunction", "KeySelector", "ReduceFunction"),
+    *("AggregateFunction", "ProcessFunction", "KeyedProcessFunction", "ProcessWindowFunction", "WindowFunction"),
+    *("Source", "Sink"),
+}
+"""Bases of what programs write themselves."""
+
+BUILDERS: Final = [
+    config_options.OptionBuilder,
+    config_options.TypedConfigOptionBuilder,
+    output_config.OutputFileConfigBuilder,
+    schema.CsvSchemaBuilder,
+    schemas.JsonRowDeserializationSchemaBuilder,
+    schemas.JsonRowSerializationSchemaBuilder,
+    sink.BulkFormatBuilder,
+    sink.RowFormatBuilder,
+    sink._Builder,
+    slot_sharing_group.SlotSharingGroup.Builder,
+    source.FileSourceBuilder,
+    ttl.Builder,
+]
+"""Not public by name, but what public methods return."""
+
+
+def public_classes() -> Iterator[type]:
+    for module in map(importlib.import_module, PUBLIC):
+        for name in module.__all__:
+            found = getattr(module, name)
+            if inspect.isclass(found) and found.__module__.startswith("headrace."):
+                yield found
+
+
+def is_type(cls: type) -> bool:
+    return cls.__module__.startswith("headrace.common.typeinfo.") and cls.__name__.endswith(("TypeInfo", "Information"))
+
+
+BUILDING: Final = {
+    cls for cls in public_classes() if cls.__name__ not in BY_TASKS | WITHOUT_ERRORS | TO_DERIVE and not is_type(cls)
+}
+
+
+def public_methods(cls: type) -> dict[str, Any]:
+    methods = {}
+    for name, member in vars(cls).items():
+        function = member.__func__ if isinstance(member, staticmethod | classmethod) else member
+        if isinstance(function, FunctionType) and (name == "__init__" or not name.startswith("_")):
+            methods[name] = function
+    return methods
+
+
+@pytest.mark.parametrize("cls", [*sorted(BUILDING, key=str), *BUILDERS], ids=lambda cls: cls.__qualname__)
+def test_its_methods_hide_what_is_inside(cls: type) -> None:
+    exposed = [name for name, function in public_methods(cls).items() if not hasattr(function, "__wrapped__")]
+    assert exposed == []
+
+
+def test_the_exceptions_are_there() -> None:
+    assert {cls.__name__ for cls in public_classes()} >= BY_TASKS | WITHOUT_ERRORS | TO_DERIVE
