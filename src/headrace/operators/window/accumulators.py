@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.operators.window.aggregators import AggregatorList, Input
-    from headrace.operators.window.assign import Assignment
+    from headrace.windowing.intervals import Assignment
 
     Longs = npt.NDArray[np.int64]
     Hashes = npt.NDArray[np.uint64]
