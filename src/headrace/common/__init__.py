@@ -20,6 +20,7 @@ from headrace.common.serialization import (
     SerializationSchema,
     SimpleStringSchema,
 )
+from headrace.common.serializer import TypeSerializer
 from headrace.common.time import Duration, Instant, Time
 from headrace.common.typeinfo import TypeInformation, Types
 
@@ -57,6 +58,7 @@ __all__ = [
     "Time",
     "TimestampAssigner",
     "TypeInformation",
+    "TypeSerializer",
     "Types",
     "WatermarkGenerator",
     "WatermarkOutput",
