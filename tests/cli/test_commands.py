@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -76,6 +78,23 @@ def test_a_program_goes_on_where_it_was(script: Callable[..., Path], tmp_path: P
 def test_no_progress_still_says_how_jobs_begin_and_end(script: Callable[..., Path]) -> None:
     result = invoke("run", "--runtime", "local", "--no-progress", script("execute(doubling(5))\n"))
     assert len(result.stderr.splitlines()) == 2
+
+
+def test_lines_of_json_have_nothing_plain_between_them(script: Callable[..., Path]) -> None:
+    program = script("""
+        import logging
+
+        graph = doubling(5)
+        graph.update(1, spec=specs.MapSpec(lambda value: logging.getLogger("shop").info("seen") or value, Types.LONG()))
+        execute(graph)
+    """)
+    arguments = ["run", "--runtime", "local", "-D", "headrace.log.format=json", str(program)]
+    ran = subprocess.run([sys.executable, "-m", "headrace", *arguments], capture_output=True, text=True, check=True)
+    lines = [json.loads(line) for line in ran.stderr.splitlines()]
+    assert len([line for line in lines if "starts afresh" in line["message"]]) == 1
+    assert len({line["job_id"] for line in lines if line["message"] == "seen"} - {None}) == 1
+    assert lines[-1]["logger"] == "headrace.client.progress.listener"
+    assert lines[-1]["message"].startswith("job 'doubling' ended at epoch 1: 5 records in ")
 
 
 def test_an_error_of_headrace_is_one_message(script: Callable[..., Path]) -> None:

@@ -104,6 +104,15 @@ def test_an_archive_in_the_jobs_own_folder_is_not_in_the_next_one(index: Path, j
     assert "rates.zip" not in names(archive)
 
 
+def test_a_folder_without_modules_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "nothing"
+    (folder / "__pycache__").mkdir(parents=True)
+    result = CliRunner().invoke(app, ["package", str(folder), "--output", str(folder / "nothing.zip")])
+    assert result.exit_code == 1
+    assert "nothing is empty" in result.stderr.replace("\n", " ")
+    assert not (folder / "nothing.zip").exists()
+
+
 def test_an_extra_brings_its_packages(index: Path, job: Path, tmp_path: Path) -> None:
     wheel(index, "obstore", version("obstore"))
     assert "obstore.py" in names(package_job(job, tmp_path / "one.zip", ["cloud"]).path)

@@ -18,7 +18,7 @@ from headrace.graph.partitioning import HASH
 from headrace.graph.specs import InputKind, PassingSpec
 from headrace.graph.stream_graph import StreamGraph
 from headrace.graph.window_specs import ColumnarWindowSpec
-from headrace.operators.window.aggregates import count, first
+from headrace.operators.aggregates.built_in import count, first
 from headrace.plan.job_plan import PlanSettings
 from headrace.plan.planner import plan_job
 from headrace.state.keys import KeyCodec

@@ -20,7 +20,7 @@ from headrace.graph.partitioning import HASH
 from headrace.graph.specs import InputKind, InputSchema, PassingSpec
 from headrace.graph.stream_graph import StreamGraph
 from headrace.graph.window_specs import ColumnarWindowSpec
-from headrace.operators.window.aggregates import sum as sum_of
+from headrace.operators.aggregates.built_in import sum as sum_of
 from headrace.state.keys import KeyCodec
 from headrace.testing.manual_source import ManualSource
 from headrace.time.windows import TumblingEventTimeWindows

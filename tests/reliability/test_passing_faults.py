@@ -15,16 +15,23 @@ from headrace.checkpoint.store import CheckpointStore
 from headrace.checkpoint.temporary_store import TemporaryStore
 from headrace.client import running, submission
 from headrace.client.defaults import submission_defaults
+from headrace.client.job_client import JobClient
+from headrace.common.configuration import Configuration
 from headrace.common.errors import CheckpointError, InfrastructureError, JobExecutionError, JobSupersededError
+from headrace.common.time import Duration
 from headrace.connectors.collect import CollectSink
+from headrace.connectors.file_system import StreamFormat
 from headrace.connectors.file_system.committer import FileCommitter
 from headrace.connectors.file_system.sink import FileSink
+from headrace.connectors.file_system.source import FileSource
 from headrace.connectors.ranges import RangeEnumerator
+from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager import compaction
 from headrace.jobmanager.progress import JobListener
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.state import task_state
 from headrace.storage.posix import PosixFolder
+from headrace.time.watermark_strategy import WatermarkStrategy
 from tests.reliability.support import numbers
 from tests.reliability.support.file_sinks import KINDS
 from tests.reliability.support.numbers import NumbersInSplits
@@ -258,6 +265,30 @@ def test_what_is_missing_when_a_job_starts_is_a_mistake(
     with pytest.raises((error, InfrastructureError), match="the source"):
         SmallJob(tmp_path, KINDS[0].make(tmp_path / "output"), PATIENT).run()
     assert len(calls) == 1
+
+
+def test_a_watched_folder_that_is_missing_when_a_job_goes_on_is_a_mistake(tmp_path: Path) -> None:
+    folder, read, restarts = tmp_path / "in", threading.Event(), Impatient()
+    folder.mkdir()
+    (folder / "a").write_text("a\n")
+
+    def job() -> JobClient:
+        settings = {"headrace.runtime": "local", "execution.checkpointing.dir": str(tmp_path / "checkpoints")} | PATIENT
+        env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+        watched = FileSource.for_record_stream_format(StreamFormat.text_line_format(), folder)
+        source = watched.monitor_continuously(Duration.of_millis(1)).build()
+        lines = env.from_source(source, WatermarkStrategy.no_watermarks(), "lines").uid("lines")
+        lines.sink_to(CollectSink(lambda _: read.set())).uid("out")
+        with submission_defaults({}, restarts):
+            return env.execute_async()
+
+    first = job()
+    assert read.wait(60)
+    first.stop().result()
+    folder.rename(tmp_path / "away")
+    with pytest.raises(InfrastructureError, match="in, which the source watches, is gone"):
+        job().get_job_execution_result().result()
+    assert not restarts.failed
 
 
 def test_what_is_missing_later_may_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ from headrace.state.state_file import CompactedName
 from headrace.state.version import VersionRef
 from headrace.storage.posix import PosixFolder
 from headrace.storage.posix_output import PosixOutput
-from tests.reliability.support.file_sinks import KINDS, ROLLED_AT_THE_END, ROLLED_BY_SIZE, contents
+from tests.reliability.support.file_sinks import ROLLED_AT_THE_END, ROLLED_BY_SIZE, by_name, contents
 from tests.reliability.support.small_jobs import CrashError, SmallJob, WatchedSink, expected
 
 PATIENCE = 30.0
@@ -45,7 +45,7 @@ FAST = {
     "restart-strategy.exponential-delay.initial-backoff": "1ms",
     "restart-strategy.exponential-delay.max-backoff": "5ms",
 }
-CSV = next(kind for kind in KINDS if kind.name == "csv-rolled-by-size")
+CSV = by_name("csv-rolled-by-size")
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from headrace.storage.folder import Folder
 from headrace.storage.locations import open_storage
-from tests.reliability.support.file_sinks import KINDS
+from tests.reliability.support.file_sinks import by_name
 from tests.reliability.support.small_jobs import SmallJob, WatchedSink, expected
 
 PATIENCE = 60.0
-CSV = next(kind for kind in KINDS if kind.name == "csv-rolled-by-size")
+CSV = by_name("csv-rolled-by-size")
 
 
 class RemoteJob:

@@ -8,6 +8,8 @@ import socket
 import threading
 from collections.abc import Iterator
 
+from tests.storage.hadoop_rpc import PREAMBLE, PREAMBLE_BYTES, Messages, call_of_answer, call_of_request
+
 
 class Fault(enum.Enum):
     """What goes wrong with a request."""
@@ -65,6 +67,7 @@ class TcpProxy:
     def _requests(self, client: socket.socket, server: socket.socket, broken: _Broken) -> None:
         with contextlib.suppress(OSError):
             while data := client.recv(1 << 16):
+                broken.saw_request(data)
                 fault = self._fault_of(data)
                 if fault is Fault.REFUSED:
                     break
@@ -75,7 +78,8 @@ class TcpProxy:
     def _answers(self, client: socket.socket, server: socket.socket, broken: _Broken) -> None:
         with contextlib.suppress(OSError):
             while data := server.recv(1 << 16):
-                if broken.fault is Fault.LOST:
+                is_answered = broken.saw_answer(data)
+                if broken.fault is Fault.LOST and is_answered:
                     break
                 if broken.fault is None:
                     client.sendall(data)
@@ -93,9 +97,32 @@ class TcpProxy:
 
 
 class _Broken:
-    """What has become of a connection."""
+    """What has become of a connection.
 
-    fault: Fault | None = None
+    Hadoop sends several requests before it has an answer, and a name node drops what a connection asked for that ends
+    before its turn. So the answer that is lost has to be that of the request.
+    """
+
+    def __init__(self) -> None:
+        self.fault: Fault | None = None
+        self._requests: Messages | None = None
+        self._answers = Messages(0)
+        self._last_call = -1
+
+    def saw_request(self, data: bytes) -> None:
+        """Note what is asked for."""
+        if self.fault is not None:
+            return
+        if data.startswith(PREAMBLE):
+            self._requests = Messages(PREAMBLE_BYTES)
+        for message in () if self._requests is None else self._requests.cut(data):
+            self._last_call = call_of_request(message)
+
+    def saw_answer(self, data: bytes) -> bool:
+        """Whether the last request before the fault is answered by it."""
+        if self._requests is None:  # HTTP, whose connections wait for each answer
+            return True
+        return self._last_call in [call_of_answer(message) for message in self._answers.cut(data)]
 
 
 def _end(*sockets: socket.socket) -> None:

@@ -22,9 +22,10 @@ from headrace.storage.hdfs import HdfsFolder
 from headrace.storage.hdfs_client import Hdfs
 from headrace.storage.hdfs_output import HdfsOutput
 from headrace.storage.locations import open_files, open_storage
+from tests.reliability.support.file_sinks import by_name
 from tests.reliability.support.small_jobs import CrashError
 from tests.storage.hdfs_cluster import HdfsCluster
-from tests.storage.remote_job import CSV, PATIENCE, RemoteJob, wait_until
+from tests.storage.remote_job import PATIENCE, RemoteJob, wait_until
 from tests.storage.remote_output import RemoteOutput
 from tests.storage.tcp_proxy import Fault, TcpProxy
 
@@ -292,15 +293,15 @@ def test_a_part_whose_rename_was_not_answered_counts_when_the_name_node_has_answ
         settled.append(folder)
 
     monkeypatch.setattr(Hdfs, "settle", settle)
-    output = RemoteOutput(hdfs, tmp_path)
+    output, kind = RemoteOutput(hdfs, tmp_path), by_name("text-rolled-at-the-end")
     output.uri, output.options = hdfs.through(proxy.port, output.uri)
     output.place = "hdfs://proxied"
     with proxy.failing(fault, "rename2", "/out/part-") as struck:
-        output.job(CSV).run()
+        output.job(kind).run()  # parts are shown when nothing else uses the connection any more
     assert struck == [1]
     folder = "/" + output.uri.split("/", 3)[3]
     assert settled == ([folder] if fault is Fault.LOST else [])
-    output.check(CSV)
+    output.check(kind)
 
 
 def test_a_part_that_is_gone_when_the_name_node_has_answered_is_shown_again(hdfs: HdfsCluster, tmp_path: Path) -> None:

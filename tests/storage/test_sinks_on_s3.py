@@ -13,14 +13,14 @@ import pytest
 from headrace.common.errors import CheckpointStorageError, CommitRefusedError, JobSupersededError
 from headrace.connectors.file_system.committer import FileCommitter
 from headrace.storage.object_output import ObjectOutput
-from tests.reliability.support.file_sinks import KINDS, Kind
+from tests.reliability.support.file_sinks import Kind, by_name
 from tests.reliability.support.small_jobs import CrashError
 from tests.storage.remote_output import RemoteOutput
 from tests.storage.s3_server import SECRET, S3Server, done_and_lost, done_but, refused
 
 PATIENCE = 60.0
-ROLLED = next(kind for kind in KINDS if kind.name == "csv-rolled-by-size")
-AT_ONCE = next(kind for kind in KINDS if kind.name == "text-a-file-an-epoch")
+ROLLED = by_name("csv-rolled-by-size")
+AT_ONCE = by_name("text-a-file-an-epoch")
 
 
 class Output(RemoteOutput):

@@ -11,13 +11,13 @@ import pytest
 from headrace.storage.hdfs_output import HdfsOutput
 from headrace.storage.object_output import ObjectOutput
 from headrace.storage.output import OutputTree
-from tests.reliability.support.file_sinks import KINDS, Kind
+from tests.reliability.support.file_sinks import KINDS, Kind, by_name
 from tests.reliability.support.small_jobs import CrashError
 from tests.storage.remote_output import RemoteOutput
 from tests.storage.stores import Store, case, on
 
-ROLLED = next(kind for kind in KINDS if kind.name == "csv-rolled-by-size")
-AT_ONCE = next(kind for kind in KINDS if kind.name == "text-a-file-an-epoch")
+ROLLED = by_name("csv-rolled-by-size")
+AT_ONCE = by_name("text-a-file-an-epoch")
 
 
 @pytest.fixture

@@ -44,11 +44,11 @@ def run_program(
     """
     configuration = Configuration.from_dict(settings)
     early_java = EarlyJava.for_program(script, configuration)
+    LogSettings.of(configuration).apply()
     console = console or Console(stderr=True)
     listener = listener_for(console, progress=configuration.get(options.PROGRESS) if progress is None else progress)
     if early_java is not None:
         listener.starting(f"Spark, master {early_java.master}")
-    LogSettings.of(configuration).apply()
     error: BaseException | None = None
     submitted: Sequence[str] = ()
     with InterruptGuard(listener.say) as guard:

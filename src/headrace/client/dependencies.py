@@ -183,8 +183,9 @@ def _kept(folder: Path, prefix: str) -> Path:
 def _digest(folder: Path) -> str:
     digest = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        content = path.read_bytes()
-        digest.update(f"{path.relative_to(folder)}\0{len(content)}\0".encode() + content)
+        with path.open("rb") as file:
+            content = hashlib.file_digest(file, "sha256").digest()
+        digest.update(f"{path.relative_to(folder)}\0".encode(errors="surrogateescape") + content)
     return digest.hexdigest()[:16]
 
 

@@ -86,9 +86,13 @@ def package_job(job: Path, archive: Path, extras: Iterable[str] = (), target: Ta
         target: the Python of the executors; packages have the versions that are installed here, where they are.
 
     Raises:
-        InvalidProgramError: when headrace has no such extra, a module of the job has the name of a package, or pip
-            cannot install what is required.
+        InvalidProgramError: when there is nothing in the folder, headrace has no such extra, a module of the job has
+            the name of a package, or pip cannot install what is required.
     """
+    if not _modules(job, archive) and not (job / REQUIREMENTS).is_file():
+        raise InvalidProgramError(
+            f"the folder {job.resolve()} is empty, but for hidden files perhaps: give the one with the job's modules"
+        )
     target = target or TargetPython()
     work = TemporaryFolder("package-")
     try:
@@ -159,11 +163,14 @@ def _copy_headrace(packages: Path) -> None:
         kept.joinpath(name).write_text(about.read_text(name) or "")
 
 
-def _copy_modules(job: Path, packages: Path, archive: Path) -> None:
+def _modules(job: Path, archive: Path) -> list[Path]:
+    """What of a job's folder has its place in the archive."""
     left_out = _LEFT_OUT(str(job), [path.name for path in job.iterdir()])
-    for path in sorted(job.iterdir()):
-        if path.name in left_out or path.resolve() == archive.resolve():
-            continue
+    return sorted(path for path in job.iterdir() if path.name not in left_out and path.resolve() != archive.resolve())
+
+
+def _copy_modules(job: Path, packages: Path, archive: Path) -> None:
+    for path in _modules(job, archive):
         copy = packages / path.name
         if copy.exists():
             raise InvalidProgramError(f"{path} has the name of a package that the job needs: rename it")

@@ -83,11 +83,11 @@ def logging_from_now_on(fields: LogFields) -> None:
     _fields.set(fields)
 
 
-def note_epoch(epoch: int) -> None:
-    """The job of this thread, if any, is at this epoch."""
+def note_epoch(job_id: str, epoch: int) -> None:
+    """The job of this thread, if any, has this id and is at this epoch."""
     fields = _fields.get()
     if fields is not None:
-        fields.epoch = epoch
+        fields.job_id, fields.epoch = job_id, epoch
 
 
 def with_fields(function: Callable[P, R]) -> Callable[P, R]:
@@ -167,6 +167,12 @@ class LogSettings:
         # It tells every call into Java, and every connection that it closes
         logging.getLogger("py4j").setLevel(logging.WARNING)
         return True
+
+
+def prints_json() -> bool:
+    """Whether the standard error has lines of JSON, as :class:`LogSettings` have asked for it."""
+    handlers = (handler for handler in logging.getLogger().handlers if isinstance(handler, _CurrentStderr))
+    return any(isinstance(handler.formatter, JsonFormatter) for handler in handlers)
 
 
 UNCONFIGURED: Final = LogSettings()

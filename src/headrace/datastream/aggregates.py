@@ -10,7 +10,8 @@
 from __future__ import annotations
 
 from headrace.common.public_module import public_module
-from headrace.operators.window.aggregates import Aggregate, avg, count, first, last, max, min, sum
+from headrace.operators.aggregates.aggregate import Aggregate
+from headrace.operators.aggregates.built_in import avg, count, first, last, max, min, sum
 
 __all__ = ["Aggregate", "avg", "count", "first", "last", "max", "min", "sum"]
 

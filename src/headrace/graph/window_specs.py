@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headrace.common.output_tag import OutputTag
     from headrace.common.typeinfo import TypeInformation
     from headrace.graph.specs import InputSchema
-    from headrace.operators.window.aggregates import Aggregate
+    from headrace.operators.aggregates.aggregate import Aggregate
     from headrace.state.kinds import StateKinds
     from headrace.time.windows import AlignedWindows
 

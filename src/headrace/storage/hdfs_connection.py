@@ -6,6 +6,7 @@ import contextlib
 import errno
 import re
 import threading
+import time
 from concurrent.futures import Future, wait
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -23,6 +24,8 @@ DEADLINE_SECONDS: Final = 60.0
 
 MOST_GIVEN_UP: Final = 64
 """How many requests that were given up may wait for their answers: each keeps a thread and connections."""
+
+_MOMENT_SECONDS: Final = 0.05
 
 _RPC_ERROR: Final = re.compile(r'(?:Fatal)?RPCError\("(?:[a-z]+\.)*([A-Za-z$]+)", "(.*?)(?:\\n\\tat |"\)$)', re.DOTALL)
 """The class of Java's exception, and what it says, without its stack."""
@@ -82,7 +85,9 @@ class Connection:
         self._client = _new_client(authority, self._settings)
 
     def ask(self, where: str, request: Callable[[Any], Any]) -> Any:
-        """The answer to a request that may be sent twice: once more when the connection breaks.
+        """The answer to a request that may be sent twice: once more, a moment later, when the connection breaks.
+
+        At once would be too early: the client might send it on the connection whose end it is still about to learn.
 
         Args:
             where: what it is about.
@@ -95,6 +100,7 @@ class Connection:
         try:
             return self.ask_once(where, request)
         except ConnectionError:
+            time.sleep(_MOMENT_SECONDS)
             return self.ask_once(where, request)
 
     def ask_once(self, where: str, request: Callable[[Any], Any]) -> Any:

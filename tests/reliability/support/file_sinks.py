@@ -112,3 +112,8 @@ KINDS = [
     Kind("csv-bulk", _bulk(CsvBulkWriters.for_schema(_SCHEMA), ".csv"), _read_csv),
     Kind("parquet-bulk", _bulk(ParquetBulkWriters.for_row_type(RECORD), ".parquet"), _read_parquet),
 ]
+
+
+def by_name(name: str) -> Kind:
+    """The kind of that name."""
+    return next(kind for kind in KINDS if kind.name == name)

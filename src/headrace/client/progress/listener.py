@@ -15,12 +15,15 @@ from headrace.client.progress.lines import last_line, progress_line
 from headrace.client.progress.live_panel import LivePanel
 from headrace.client.progress.panel import panels
 from headrace.common.errors import OutputClosedError
+from headrace.common.logs import get_logger, prints_json
 from headrace.jobmanager.progress import JobListener
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.jobmanager.progress import EpochStatistics, JobStart
+
+logger = get_logger(__name__)
 
 LINE_SECONDS: Final = 5.0
 """How often a job says where it is, when it says so in lines."""
@@ -29,8 +32,9 @@ LINE_SECONDS: Final = 5.0
 class ProgressListener(JobListener):
     """Keeps account of the jobs that run, says how they begin and end, and lets subclasses show more.
 
-    A program may run several jobs at once. The listener is told by each job's own thread, so the thread says which job
-    is meant.
+    Where the standard error has lines of JSON, they are records of this module's logger instead, and what the log has
+    anyway is left out. A program may run several jobs at once. The listener is told by each job's own thread, so the
+    thread says which job is meant.
 
     Args:
         console: where to print.
@@ -54,14 +58,14 @@ class ProgressListener(JobListener):
         """A line about what the user waits for; once, whoever starts it."""
         if what != self._starting:
             self._starting = what
-            self.say(f"starting {what} …")
+            self._introduce(f"starting {what} …")
 
     def job_started(self, start: JobStart) -> None:
         """The first line: afresh, or from where."""
         job = JobProgress(start, self._clock)
         with self._lock:
             self._jobs[threading.get_ident()] = job
-        self.say(str(start))
+        self._introduce(str(start))
         self.started()
         self.on_start()
 
@@ -102,7 +106,10 @@ class ProgressListener(JobListener):
 
     def say(self, line: str) -> None:
         """Print a line of its own."""
-        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        if prints_json():
+            logger.info("%s", line)
+        else:
+            self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def close(self) -> None:
         """Nothing is shown any more."""
@@ -115,6 +122,11 @@ class ProgressListener(JobListener):
 
     def ended(self) -> None:
         """A job is over."""
+
+    def _introduce(self, line: str) -> None:
+        """Print what is logged as well."""
+        if not prints_json():
+            self.say(line)
 
     def _job(self) -> JobProgress | None:
         with self._lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from pathlib import Path
@@ -130,10 +131,11 @@ class InputPaths:
         """
         for folder in folders:
             if self.store_of(folder).is_lost(folder):
+                # The cause tells a job that has just been started from one in whose life a volume is away for a moment.
                 raise InfrastructureError(
                     f"{shown(folder)}, which the source watches, is gone: mount it or make it again, and the job goes "
                     "on where it was. To watch for folders that come and go, give a pattern"
-                )
+                ) from FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), folder)
 
     def _is_folder(self, path: str) -> bool:
         store = self.store_of(path)

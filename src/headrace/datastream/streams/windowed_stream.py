@@ -17,7 +17,7 @@ from headrace.datastream.streams.checks import check_function, check_object, exp
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_WINDOWED_STREAMS
 from headrace.datastream.streams.types import TypeOrigin, declared_type, origin_of, result_type
 from headrace.graph.window_specs import ColumnarWindowSpec, RowWindowSpec
-from headrace.operators.window.aggregates import Aggregate
+from headrace.operators.aggregates.aggregate import Aggregate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from headrace.operators.window.aggregators import GroupedRows
-from headrace.operators.window.arrays import concat, fixed_width, gather
+from headrace.operators.aggregates.aggregator import GroupedRows
+from headrace.operators.arrays import concat, fixed_width, gather
 from headrace.state.runs.grouping import group_rows, group_times
 
 if TYPE_CHECKING:
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from headrace.operators.window.aggregators import AggregatorList, Input
+    from headrace.operators.aggregates.aggregator import Input
+    from headrace.operators.aggregates.aggregator_list import AggregatorList
     from headrace.operators.window.assign import Assignment
 
     Longs = npt.NDArray[np.int64]

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from headrace.common.constants import MIN_WATERMARK
+from headrace.operators.arrays import fixed_width, gather
 from headrace.operators.base import Operator
 from headrace.operators.keyed import KeyedBatch
 from headrace.operators.window.accumulators import Accumulators, Chunk
-from headrace.operators.window.arrays import fixed_width, gather
 from headrace.operators.window.assign import (
     Assignment,
     LateRecords,

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.batch import Batch
+from headrace.operators.aggregates.aggregator import GroupedRows
+from headrace.operators.arrays import concat, gather
 from headrace.operators.window.accumulators import Accumulators
-from headrace.operators.window.aggregators import GroupedRows
-from headrace.operators.window.arrays import concat, gather
 from headrace.state.runs.grouping import Groups, Segments, group_rows
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from headrace.operators.aggregates.aggregator_list import AggregatorList
     from headrace.operators.window.accumulators import Chunk
-    from headrace.operators.window.aggregators import AggregatorList
     from headrace.operators.window.layout import WindowLayout
 
     Longs = npt.NDArray[np.int64]

@@ -12,16 +12,17 @@ from headrace.common.columns import layout_of, values_to_array
 from headrace.common.errors import InvalidProgramError
 from headrace.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from headrace.expressions import Bound
+from headrace.operators.aggregates.aggregator_list import AggregatorList
+from headrace.operators.aggregates.counts import CountRows, KeyField
 from headrace.operators.columns import computed
-from headrace.operators.window.aggregators import Aggregator, AggregatorList, CountRows, KeyField
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.common.batch import Batch
+    from headrace.operators.aggregates.aggregate import Aggregate, BoundAggregate
+    from headrace.operators.aggregates.aggregator import Aggregator, Input
     from headrace.operators.base import OperatorContext
-    from headrace.operators.window.aggregates import Aggregate, BoundAggregate
-    from headrace.operators.window.aggregators import Input
     from headrace.state.keys import KeyCodec
 
 _CANONICAL_TYPES = {pa.int64(): Types.LONG(), pa.string(): Types.STRING(), pa.binary(): Types.BYTES()}
@@ -149,7 +150,7 @@ class WindowLayout:
         results = self.aggregators.results(columns)
         key_columns = [results[field] for field in self.key_fields] or self._key_columns(keys)
         values = [
-            aggregate.final([results[aggregator] for aggregator in aggregate.aggregators])
+            aggregate.emit([results[aggregator] for aggregator in aggregate.aggregators])
             for aggregate in self.aggregates
         ]
         return pa.RecordBatch.from_arrays([*key_columns, starts, ends, *values], schema=self.output_schema)

@@ -17,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.batch import Batch
+from headrace.operators.aggregates.aggregator import GroupedRows
+from headrace.operators.arrays import gather
 from headrace.operators.base import Operator
 from headrace.operators.keyed import KeyedBatch
-from headrace.operators.window.aggregators import GroupedRows
-from headrace.operators.window.arrays import gather
 from headrace.operators.window.assign import assign, check_timestamps, is_too_late
 from headrace.operators.window.panes import Panes
 from headrace.state.keys import KeyColumn

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from headrace.operators.aggregates.aggregator_list import AggregatorList
 from headrace.operators.window.accumulators import Accumulators
-from headrace.operators.window.aggregators import AggregatorList
 from headrace.state.ordered_table import OrderedLayout
 from headrace.state.runs.merging import register_ordered_merger
 from headrace.state.runs.ordered import all_rows, newest

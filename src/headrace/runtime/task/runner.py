@@ -112,7 +112,7 @@ class _Attempt:
     def open(self, partition: int, context: EpochContext) -> OperatorChain:
         """The chain that the work is done with."""
         self._partition, self._context = partition, context
-        note_epoch(context.epoch)
+        note_epoch(context.job_id, context.epoch)
         self._chain = self._chains.take(self._stage, partition, context)
         return self._chain
 

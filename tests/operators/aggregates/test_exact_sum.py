@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headrace.common.errors import HeadraceError
-from headrace.operators.window.exact_sum import (
+from headrace.operators.aggregates.exact_sum import (
     Expansion,
     IntegerOverflowError,
     merge_sums,

@@ -1,0 +1,138 @@
+"""What the user asks for, ``sum("price").alias("total")``, and what is made of it once the input is known."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import pyarrow as pa
+
+from headrace.common.errors import InvalidTypeError
+from headrace.common.tracebacks import hides_engine_of_methods
+from headrace.expressions import BoundColumn, Column, Expression, bind
+
+if TYPE_CHECKING:
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.operators.aggregates.aggregator import Aggregator, Input
+
+Emit = Callable[[Sequence[pa.Array]], pa.Array]
+"""From the results of aggregators to one column."""
+
+
+def only_result(results: Sequence[pa.Array]) -> pa.Array:
+    """The result of the first aggregator, as it is."""
+    return results[0]
+
+
+@dataclass(frozen=True, slots=True)
+class BoundAggregate:
+    """An aggregate over an input whose columns are known.
+
+    Attributes:
+        name: the name of the output column.
+        type: the type of the output column.
+        aggregators: what a window has to remember for it.
+        emit: the output column, from the results of the aggregators; a function that can be pickled.
+        is_ordered: whether the result depends on the order in which records come.
+    """
+
+    name: str
+    type: TypeInformation
+    aggregators: tuple[Aggregator, ...]
+    emit: Emit = only_result
+    is_ordered: bool = False
+
+
+@hides_engine_of_methods
+@dataclass(frozen=True, slots=True, eq=False)
+class Aggregate(ABC):
+    """A built-in aggregate as the user asks for it.
+
+    Attributes:
+        column: name or position of the field, or an expression; None for ``count()``, and for records that are a
+            single value.
+        name: the name of the output column; None for one made of the function and the field (``sum_price``).
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> from headrace.datastream.aggregates import avg, count
+        >>> from headrace.datastream.window import TumblingEventTimeWindows
+        >>> from headrace.testing import JobHarness
+        >>> def job(harness):
+        ...     readings = harness.add_source("readings", Types.ROW_NAMED(["sensor", "value"], [str, float]))
+        ...     minutes = readings.key_by("sensor").window(TumblingEventTimeWindows.of(60_000))
+        ...     harness.add_sink("means", minutes.aggregate(count(), avg("value").alias("mean")))
+        >>> with JobHarness(job) as harness:
+        ...     harness.push_all("readings", [("a", 1.0), ("a", 4.0)], [1_000, 2_000])
+        ...     harness.finish()
+        ...     print(harness.results("means"))
+        [Row(sensor='a', window_start=0, window_end=60000, count=2, mean=2.5)]
+    """
+
+    column: str | int | Expression | None = None
+    name: str | None = None
+
+    function: ClassVar[str]
+
+    # Expressions compare as a part of programs, by making another expression; their text tells all of them.
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def _identity(self) -> tuple[str, bool, str, str | None]:
+        return self.function, isinstance(self.column, Expression), repr(self.column), self.name
+
+    def alias(self, name: str) -> Self:
+        """The same aggregate under another name in the output."""
+        return replace(self, name=name)
+
+    def bind(self, input_type: TypeInformation) -> BoundAggregate:
+        """The aggregate over records of a type.
+
+        Raises:
+            InvalidTypeError: when there is no such field, or the aggregate does not take values of its type.
+        """
+        source, field, type_ = _resolve(input_type, self)
+        return self._bound(self.name or self._made_name(field), source, field, type_)
+
+    def _made_name(self, field: str) -> str:
+        column = self.column
+        if isinstance(column, Expression) and not isinstance(column, Column):
+            if column.name is None:
+                text = f"{self.function}({column!r})"
+                raise InvalidTypeError(f'say what {text} is called in the output: {text}.alias("...")')
+            field = column.name
+        return f"{self.function}_{field}"
+
+    @abstractmethod
+    def _bound(self, name: str, source: Input, field: str, type_: TypeInformation) -> BoundAggregate:
+        """The aggregate of the column ``source``, called ``field``."""
+
+    def _refuse(self, field: str, type_: TypeInformation, wanted: str) -> InvalidTypeError:
+        if isinstance(self.column, Expression):
+            return InvalidTypeError(f"{self.function}({self.column!r}) takes {wanted}, but that is of type {type_}")
+        return InvalidTypeError(f"{self.function}({field!r}) takes {wanted}, but field {field!r} is of type {type_}")
+
+
+def _resolve(input_type: TypeInformation, aggregate: Aggregate) -> tuple[Input, str, TypeInformation]:
+    """Position, name and type of the field that an aggregate means; the expression itself where it is no field."""
+    column = aggregate.column
+    if isinstance(column, Expression):
+        value = bind(column, input_type)
+        if isinstance(value, BoundColumn):
+            names = input_type.field_names if input_type.is_composite else ("value",)
+            return value.index, names[value.index], value.type
+        return value, value.text, value.type
+    if input_type.is_composite and column is not None:
+        index = input_type.field_index(column)
+        return index, input_type.field_names[index], input_type.field_types[index]
+    if input_type.is_composite:
+        known = ", ".join(map(repr, input_type.field_names))
+        raise InvalidTypeError(f"{aggregate.function}() needs a field of {input_type}: one of {known}")
+    if column not in (None, 0):
+        raise InvalidTypeError(f"{aggregate.function}({column!r}): records of type {input_type} have no fields")
+    return 0, "value", input_type

@@ -1,0 +1,129 @@
+"""The contract of aggregators: how a few columns of accumulators are made, merged and read.
+
+``sum("v")`` and ``avg("v")`` need the same sum; it is kept once. An aggregator makes an accumulator of each group of
+rows (``accumulate``), one accumulator of several of the same group (``merge``), and a value of an accumulator
+(``result``). Merging is associative, and but for aggregators that depend on the order of records commutative: nothing
+depends on how the input was cut.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from headrace.expressions import Bound
+from headrace.operators.arrays import fixed_width, gather, validity
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.state.runs.grouping import Groups, Segments
+
+    Longs = npt.NDArray[np.int64]
+    Mask = npt.NDArray[np.bool_]
+    Fields = tuple[tuple[str, TypeInformation], ...]
+
+Input = int | Bound
+"""What an aggregator looks at: a column of the input by its position, or what is computed of its columns."""
+
+
+class GroupedRows:
+    """The input columns of a batch, in the order of their groups; a column is gathered once.
+
+    Attributes:
+        groups: how the rows are grouped.
+    """
+
+    def __init__(self, columns: Mapping[Input, pa.Array], arrivals: Longs, groups: Groups) -> None:
+        self.groups = groups
+        self._columns = columns
+        self._arrivals = arrivals
+        self._gathered: dict[Input, pa.Array] = {}
+
+    def column(self, source: Input) -> pa.Array:
+        """One column, group after group."""
+        if source not in self._gathered:
+            self._gathered[source] = gather(self._columns[source], self.groups.order)
+        return self._gathered[source]
+
+    def first_values(self, index: int) -> pa.Array:
+        """One column's value in the earliest row of each group."""
+        return gather(self._columns[index], self.groups.first_rows)
+
+    def arrivals(self) -> Longs:
+        """When each row came, group after group."""
+        return self._arrivals[self.groups.order]
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregator(ABC):
+    """Makes and merges accumulators of one kind; equal aggregators are kept once.
+
+    Class attributes:
+        stored_name: the name of the kind in the description of stored runs; it must not change.
+        parameters: the attributes that such a description holds as well; JSON knows their values.
+    """
+
+    stored_name: ClassVar[str]
+    parameters: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """What it looks at."""
+        return ()
+
+    @property
+    @abstractmethod
+    def fields(self) -> Fields:
+        """Names and types of the columns of an accumulator."""
+
+    @abstractmethod
+    def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
+        """The accumulator of each group of rows."""
+
+    @abstractmethod
+    def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
+        """The accumulator of each group of accumulators, which lie group after group in order of arrival."""
+
+    def result(self, columns: list[pa.Array]) -> pa.Array:
+        """The value of each accumulator; null when there was none among the rows."""
+        return columns[0]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnAggregator(Aggregator):
+    """An aggregator that looks at one column.
+
+    Attributes:
+        column: its position in the input, or the expression that computes it.
+        name: its name, for the columns of the accumulator.
+    """
+
+    parameters: ClassVar[tuple[str, ...]] = ("name",)
+    column: Input
+    name: str
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        return (self.column,)
+
+
+def any_valid(valid: Mask | None, segments: Segments) -> Mask | None:
+    """Which groups have a value at all; None when all have."""
+    return None if valid is None else np.asarray(segments.reduce(np.logical_or, valid), dtype=np.bool_)
+
+
+def filled(array: pa.Array, dtype: Any) -> tuple[npt.NDArray[Any], Mask | None]:
+    """The values as numbers of one type, zero in place of nulls."""
+    valid = validity(array)
+    values = fixed_width(array)
+    if valid is not None:
+        values = np.where(valid, values, values.dtype.type(0))
+    return values.astype(dtype, copy=False), valid

@@ -1,0 +1,79 @@
+"""``AggregatorList``: all aggregators of a window or group side by side, and their description in state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.common.typeinfo import Types
+from headrace.operators.aggregates.choices import Extreme, FirstOrLast
+from headrace.operators.aggregates.counts import CountRows, CountValues, KeyField
+from headrace.operators.aggregates.sums import SumFloats, SumIntegers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from headrace.operators.aggregates.aggregator import Aggregator, GroupedRows, Input
+    from headrace.state.runs.grouping import Segments
+
+
+@dataclass(frozen=True)
+class AggregatorList:
+    """What is remembered for a key and window; each aggregator has some of the columns.
+
+    Attributes:
+        members: the aggregators in the order of their columns, all different.
+    """
+
+    members: tuple[Aggregator, ...]
+
+    def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
+        """The columns of the accumulators of each group of rows."""
+        return [column for aggregator in self.members for column in aggregator.accumulate(rows)]
+
+    def merge(self, columns: Sequence[pa.Array], segments: Segments) -> list[pa.Array]:
+        """The columns of each group of accumulators, which lie group after group."""
+        pairs = zip(self.members, self._split(columns), strict=True)
+        return [column for aggregator, own in pairs for column in aggregator.merge(own, segments)]
+
+    def results(self, columns: Sequence[pa.Array]) -> dict[Aggregator, pa.Array]:
+        """The value of each aggregator."""
+        pairs = zip(self.members, self._split(columns), strict=True)
+        return {aggregator: aggregator.result(own) for aggregator, own in pairs}
+
+    @cached_property
+    def inputs(self) -> tuple[Input, ...]:
+        """What the aggregators look at, each once."""
+        return tuple(dict.fromkeys(source for aggregator in self.members for source in aggregator.inputs))
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """What has to be known to merge accumulators, without the program that made them."""
+        return [
+            {"kind": aggregator.stored_name} | {name: getattr(aggregator, name) for name in aggregator.parameters}
+            for aggregator in self.members
+        ]
+
+    @staticmethod
+    def for_merging(described: Sequence[dict[str, Any]]) -> AggregatorList:
+        """Aggregators that merge as those described do; columns and types of the input are not known any more."""
+        return AggregatorList(tuple(_for_merging(dict(entry)) for entry in described))
+
+    def _split(self, columns: Sequence[pa.Array]) -> list[list[pa.Array]]:
+        """The columns of each aggregator."""
+        bounds = [0, *accumulate(len(aggregator.fields) for aggregator in self.members)]
+        return [list(columns[start:stop]) for start, stop in pairwise(bounds)]
+
+
+_OF_STORED_NAME: Final[dict[str, type[Aggregator]]] = {
+    kind.stored_name: kind for kind in (CountRows, CountValues, Extreme, FirstOrLast, KeyField, SumFloats, SumIntegers)
+}
+
+
+def _for_merging(entry: dict[str, Any]) -> Aggregator:
+    kind = _OF_STORED_NAME[entry.pop("kind")]
+    unknown: dict[str, Any] = {"column": -1, "type": Types.PICKLED_BYTE_ARRAY()}
+    return kind(**entry, **{name: value for name, value in unknown.items() if name in kind.__dataclass_fields__})

@@ -1,0 +1,118 @@
+"""Aggregators that choose one of the values: the smallest, the largest, the first, the last."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.common.typeinfo import Types
+from headrace.operators.aggregates.aggregator import ColumnAggregator, any_valid
+from headrace.operators.arrays import fixed_width, gather, is_fixed_width, of_fixed_width, validity
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.operators.aggregates.aggregator import Fields, GroupedRows, Longs, Mask
+    from headrace.state.runs.grouping import Segments
+
+_NEVER = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class Extreme(ColumnAggregator):
+    """The smallest or the largest value.
+
+    NaN is larger than any number, as in Spark, and ``-0.0`` is ``0.0``; text compares by code points.
+    """
+
+    stored_name: ClassVar[str] = "Extreme"
+    parameters: ClassVar[tuple[str, ...]] = ("name", "is_largest")
+    type: TypeInformation
+    is_largest: bool
+
+    @property
+    def fields(self) -> Fields:
+        return ((f"{'max' if self.is_largest else 'min'}({self.name})", self.type),)
+
+    def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
+        return self.merge([rows.column(self.column)], rows.groups.segments)
+
+    def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
+        array = columns[0]
+        if is_fixed_width(array.type):
+            values, valid = self._reduced(fixed_width(array), validity(array), segments)
+            return [of_fixed_width(values, valid, array.type)]
+        if segments.are_single:
+            return [array]
+        encoded = array.dictionary_encode()
+        order = pc.sort_indices(encoded.dictionary).to_numpy()
+        ranks = np.empty(len(order), np.int64)
+        ranks[order] = np.arange(len(order))
+        codes = fixed_width(encoded.indices)
+        valid = validity(array)
+        ranked = ranks[codes if valid is None else np.where(valid, codes, 0)] if len(order) else np.zeros_like(codes)
+        best, found = self._reduced(ranked, valid, segments)
+        places = pa.array(best, mask=None if found is None else ~found)
+        return [encoded.dictionary.take(pa.array(order)).take(places)]
+
+    def _reduced(
+        self, values: npt.NDArray[Any], valid: Mask | None, segments: Segments
+    ) -> tuple[npt.NDArray[Any], Mask | None]:
+        if values.dtype.kind == "f":
+            values = values + values.dtype.type(0)
+        if valid is not None:
+            values = np.where(valid, values, _identity(values.dtype, self.is_largest))
+        # fmin passes over NaN, maximum keeps it: both make it the largest. But a maximum over nothing is no NaN.
+        smallest = np.fmin if values.dtype.kind == "f" else np.minimum
+        return segments.reduce(np.maximum if self.is_largest else smallest, values), any_valid(valid, segments)
+
+
+@dataclass(frozen=True, slots=True)
+class FirstOrLast(ColumnAggregator):
+    """The first or the last value that is not null, in the order in which records came.
+
+    The arrival, a number that grows with epoch and place in the epoch, is kept with the value, so that the order of
+    runs of state does not matter.
+    """
+
+    stored_name: ClassVar[str] = "Edge"
+    parameters: ClassVar[tuple[str, ...]] = ("name", "is_last")
+    type: TypeInformation
+    is_last: bool
+
+    @property
+    def fields(self) -> Fields:
+        name = f"{'last' if self.is_last else 'first'}({self.name})"
+        return (name, self.type), (f"{name}.arrival", Types.LONG())
+
+    def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
+        return self._chosen(rows.column(self.column), rows.arrivals(), rows.groups.segments)
+
+    def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
+        if segments.are_single:
+            return columns
+        return self._chosen(columns[0], fixed_width(columns[1]), segments)
+
+    def _chosen(self, values: pa.Array, arrivals: Longs, segments: Segments) -> list[pa.Array]:
+        valid = validity(values)
+        ranks = -arrivals if self.is_last else arrivals
+        if valid is not None:
+            ranks = np.where(valid, ranks, _NEVER)
+        best = segments.reduce(np.minimum, ranks)
+        rows = np.flatnonzero(ranks == best[segments.ids])
+        # Where all values are null any row does: its value is the null that is wanted.
+        first = rows[np.searchsorted(segments.ids[rows], np.arange(len(segments)))]
+        return [gather(values, first), pa.array(arrivals[first])]
+
+
+def _identity(dtype: np.dtype[Any], is_largest: bool) -> Any:
+    """What every value beats."""
+    if dtype.kind == "f":
+        return dtype.type(-np.inf if is_largest else np.nan)
+    limits = np.iinfo(dtype)
+    return limits.min if is_largest else limits.max

@@ -1,0 +1,79 @@
+"""Aggregators that count, and the one that keeps a field of the key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.typeinfo import Types
+from headrace.operators.aggregates.aggregator import Aggregator, ColumnAggregator
+from headrace.operators.arrays import fixed_width, gather, validity
+
+if TYPE_CHECKING:
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.operators.aggregates.aggregator import Fields, GroupedRows, Input
+    from headrace.state.runs.grouping import Segments
+
+
+@dataclass(frozen=True, slots=True)
+class CountRows(Aggregator):
+    """How many records there were."""
+
+    stored_name: ClassVar[str] = "CountRows"
+
+    @property
+    def fields(self) -> Fields:
+        return (("records", Types.LONG()),)
+
+    def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
+        return [pa.array(rows.groups.segments.counts)]
+
+    def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
+        return [pa.array(segments.reduce(np.add, fixed_width(columns[0])))]
+
+
+@dataclass(frozen=True, slots=True)
+class CountValues(ColumnAggregator):
+    """How many values there were that are not null."""
+
+    stored_name: ClassVar[str] = "CountValues"
+
+    @property
+    def fields(self) -> Fields:
+        return ((f"count({self.name})", Types.LONG()),)
+
+    def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
+        valid = validity(rows.column(self.column))
+        segments = rows.groups.segments
+        return [pa.array(segments.counts if valid is None else segments.reduce(np.add, valid.astype(np.int64)))]
+
+    def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
+        return [pa.array(segments.reduce(np.add, fixed_width(columns[0])))]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyField(Aggregator):
+    """A field of the key itself, the same in all rows of a group."""
+
+    stored_name: ClassVar[str] = "KeyField"
+    parameters: ClassVar[tuple[str, ...]] = ("name",)
+    column: int
+    name: str
+    type: TypeInformation
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        return (self.column,)
+
+    @property
+    def fields(self) -> Fields:
+        return ((f"key({self.name})", self.type),)
+
+    def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
+        return [rows.first_values(self.column)]
+
+    def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
+        return [columns[0] if segments.are_single else gather(columns[0], segments.starts)]
