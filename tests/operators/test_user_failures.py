@@ -32,7 +32,7 @@ from headrace.operators.base import OperatorContext
 from headrace.operators.interruption import EpochCancelledError, is_interruption
 from headrace.operators.user_code import user_error
 from headrace.runtime.local.runtime import LocalRuntime
-from headrace.time.watermarks import WatermarkGenerator
+from headrace.time.watermarks import ColumnarWatermarkGenerator
 
 LONG = Types.LONG()
 
@@ -164,7 +164,7 @@ class Bucket(BucketAssigner):
         return ""
 
 
-class Generator(WatermarkGenerator):
+class Generator(ColumnarWatermarkGenerator):
     def __init__(self, trap: Trap) -> None:
         self.trap = trap
 

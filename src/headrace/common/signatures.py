@@ -10,8 +10,9 @@ from itertools import pairwise
 from types import CodeType
 from typing import Any, Final
 
-from headrace.common.call_site import caller, warn_caller
-from headrace.common.errors import InvalidProgramError, InvalidTypeError
+from headrace.common.arguments import refused
+from headrace.common.call_site import warn_caller
+from headrace.common.errors import InvalidTypeError
 
 _PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
     "open": ("runtime_context",),
@@ -60,9 +61,8 @@ def check_parameters(function: Any, base: type, method: str) -> None:
             named = ", ".join(parameters)
             wanted = f"def {name}(self{', ' if named else ''}{named})" if is_method else f"a function of ({named})"
             hint = ", and yield the results: there is no collector" if name in _YIELDING else ""
-            raise InvalidTypeError(
-                f"{_spelled(called)} does not take what {name} is called with: write {wanted}{hint}\n  at {caller()}"
-            )
+            text = f"{_spelled(called)} does not take what {name} is called with: write {wanted}{hint}"
+            raise refused(text, InvalidTypeError)
 
 
 def check_returns(function: Any, method: str) -> None:
@@ -79,9 +79,8 @@ def check_returns(function: Any, method: str) -> None:
     """
     code = _code_without_results(function, method)
     if code is not None:
-        raise InvalidProgramError(
+        raise refused(
             f"{_place(code)} never returns a value, so {method} would make null of every record: return the result"
-            f"\n  at {caller()}"
         )
 
 
@@ -93,9 +92,9 @@ def check_yields(function: Any, method: str) -> None:
     """
     code = _code_without_results(function, method)
     if code is not None:
-        raise InvalidProgramError(
+        raise refused(
             f"{_place(code)} neither yields nor returns anything, so no record comes out of {method}: yield the "
-            f"results, or return a list of them\n  at {caller()}"
+            "results, or return a list of them"
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, Self, overload
 
+from headrace.common.arguments import expect, refused
 from headrace.common.errors import InvalidTypeError
 from headrace.common.function_types import Role
 from headrace.common.other_names import other_names
@@ -13,7 +14,7 @@ from headrace.common.time import Duration, Time, to_millis
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import ACC, OUT, K_co, T, T_co
 from headrace.datastream.functions import AggregateFunction, ProcessWindowFunction, ReduceFunction, WindowFunction
-from headrace.datastream.streams.checks import check_function, check_object, expect, refused
+from headrace.datastream.streams.checks import check_function, check_object
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_WINDOWED_STREAMS
 from headrace.datastream.streams.types import TypeOrigin, declared_type, origin_of, result_type
 from headrace.graph.window_specs import ColumnarWindowSpec, RowWindowSpec
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
     from headrace.datastream.streams.data_stream import DataStream
     from headrace.datastream.streams.keyed_stream import KeyedStream
     from headrace.datastream.streams.process_protocols import SupportsApply, SupportsProcessWindow
-    from headrace.time.windows import AlignedWindows, TimeWindow
+    from headrace.windowing.assigner import WindowAssigner
+    from headrace.windowing.intervals import AlignedWindows
+    from headrace.windowing.windows import TimeWindow
 
 
 @hides_engine_of_methods
@@ -60,7 +63,7 @@ class WindowedStream(Generic[T_co, K_co]):
         [(2000, 'a', 5), (61000, 'a', 4)]
     """
 
-    def __init__(self, keyed_stream: KeyedStream[T_co, K_co], window_assigner: AlignedWindows) -> None:
+    def __init__(self, keyed_stream: KeyedStream[T_co, K_co], window_assigner: WindowAssigner[Any, Any]) -> None:
         self._keyed_stream = keyed_stream
         self._assigner = window_assigner
         self._lateness = 0
@@ -262,7 +265,7 @@ class WindowedStream(Generic[T_co, K_co]):
         for aggregate in aggregates:
             if not isinstance(aggregate, Aggregate):
                 raise refused(f"built-in aggregates go with others such as count(), sum('field'), not {aggregate!r}")
-        spec = ColumnarWindowSpec(self._assigner, aggregates, self._lateness, self._late_tag)
+        spec = ColumnarWindowSpec(self._aligned(), aggregates, self._lateness, self._late_tag)
         return self._keyed_stream._apply(spec, "Window", origin=TypeOrigin.DECLARED)
 
     def _aggregate_rows(
@@ -293,8 +296,13 @@ class WindowedStream(Generic[T_co, K_co]):
 
     def _row_spec(self, found: TypeInformation, **functions: Any) -> RowWindowSpec:
         return RowWindowSpec(
-            self._assigner, found, allowed_lateness=self._lateness, late_tag=self._late_tag, **functions
+            self._aligned(), found, allowed_lateness=self._lateness, late_tag=self._late_tag, **functions
         )
+
+    def _aligned(self) -> AlignedWindows:
+        aligned = self._assigner.aligned
+        assert aligned is not None, "KeyedStream.window takes no others"
+        return aligned
 
 
 def _by_position(values: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
