@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, overload
 
 from headrace.common.errors import InvalidProgramError
 from headrace.common.other_names import other_names
+from headrace.common.signatures import check_parameters
 from headrace.common.time import to_millis
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T, T_contra
@@ -172,7 +173,7 @@ class WatermarkStrategy(Generic[T_contra]):
                 way: no Python call for each record); or an :class:`IngestionTimeAssigner`.
 
         Raises:
-            InvalidProgramError: when it is none of these.
+            InvalidProgramError: when it is none of these, or takes other parameters.
         """
         if isinstance(timestamp_assigner, str):
             return replace(self, timestamp_assigner=FieldTimestamps(timestamp_assigner))
@@ -186,6 +187,7 @@ class WatermarkStrategy(Generic[T_contra]):
                 "a timestamp assigner is a TimestampAssigner, a function of (value, record_timestamp), a field's name "
                 f"or an expression, not {timestamp_assigner!r}"
             )
+        check_parameters(timestamp_assigner, TimestampAssigner, "extract_timestamp")
         return replace(self, timestamp_assigner=timestamp_assigner)
 
     def with_idleness(self, idle_timeout: Duration | Time | timedelta | int) -> WatermarkStrategy[T_contra]:
