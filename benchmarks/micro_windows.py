@@ -26,7 +26,7 @@ from headrace.operators.window.row_window import RowWindowOperator
 from headrace.state.keys import KeyCodec
 from headrace.state.operator_states import HashMapOperatorStates
 from headrace.state.runs import ALL_HASHES, RunStore
-from headrace.time.windows import AlignedWindows
+from headrace.windowing.intervals import AlignedWindows
 
 if TYPE_CHECKING:
     from collections.abc import Callable

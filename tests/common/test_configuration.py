@@ -143,7 +143,7 @@ def test_a_wrong_value_is_told_with_what_would_be_right(option: ConfigOption[Any
         ("parallelism.defualt", "did you mean parallelism.default"),
         ("state.x", "known are parallelism.default"),
         ("spark.sql.shuffle.partitions", None),
-        ("python.fn-execution.bundle.size", None),
+        ("python.requirement", "did you mean python.requirements"),
     ],
 )
 def test_unknown_keys(key: str, hint: str | None) -> None:
@@ -156,8 +156,8 @@ def test_unknown_keys(key: str, hint: str | None) -> None:
 
 
 def test_all_mistakes_are_told_at_once() -> None:
-    config = Configuration.from_dict({"headrace.runtime": "flink", "state.backend": "hashmap"})
-    with pytest.raises(ConfigurationError, match=r"(?s)headrace.runtime = 'flink'.*state.backend is not an option"):
+    config = Configuration.from_dict({"headrace.runtime": "flink", "state.backends": "hashmap"})
+    with pytest.raises(ConfigurationError, match=r"(?s)headrace.runtime = 'flink'.*state.backends is not an option"):
         config.validate()
 
 
@@ -248,9 +248,16 @@ def test_options_can_be_defined(option: ConfigOption[Any], text: str, value: Any
 
 
 def test_an_option_by_the_name_of_a_group_is_unknown() -> None:
-    """Flink's old ``restart-strategy: fixed-delay`` must not look as if it had been heard."""
-    with pytest.raises(ConfigurationError, match="restart-strategy"):
-        Configuration.from_dict({"restart-strategy": "fixed-delay"}).validate()
+    with pytest.raises(ConfigurationError, match=r"restart-strategy\.fixed-delay is not an option"):
+        Configuration.from_dict({"restart-strategy.fixed-delay": "3"}).validate()
+
+
+def test_flinks_older_keys_are_heard() -> None:
+    config = Configuration.from_dict({"restart-strategy": "fixed-delay", "state.backend": "hashmap"})
+    config.validate()
+    assert (config.get(options.RESTART_STRATEGY), config.get(options.STATE_BACKEND)) == ("fixed-delay", "hashmap")
+    with pytest.raises(ConfigurationError, match="restart-strategy = 'fixed': expected one of"):
+        Configuration.from_dict({"restart-strategy": "fixed"}).validate()
 
 
 def test_a_dict_gets_numbers_and_booleans_as_they_were_set() -> None:

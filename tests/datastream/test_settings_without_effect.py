@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from headrace.client.defaults import submission_defaults
+from headrace.client.submission import effective_configuration
 from headrace.common import Configuration, Duration
 from headrace.common.errors import ConfigurationError, InvalidProgramError, InvalidTypeError
-from headrace.common.flink_options import FLINK_OPTIONS
+from headrace.common.flink_options import FLINK_OPTIONS, REFUSED_OPTIONS, reason_of_family
+from headrace.common.options import CHECKPOINT_DIR, DEPRECATED, OPTIONS
 from headrace.datastream import (
     EmbeddedRocksDBStateBackend,
     ExternalizedCheckpointRetention,
     HashMapStateBackend,
+    JobManagerCheckpointStorage,
     MemorySize,
     PredefinedOptions,
     SlotSharingGroup,
@@ -25,6 +30,9 @@ from headrace.datastream.streams.other_names import WITHOUT_EFFECT, WITHOUT_EFFE
 
 if TYPE_CHECKING:
     from headrace.datastream import StreamExecutionEnvironment
+
+FLINK_KEYS = (Path(__file__).parent / "flink_option_keys.txt").read_text().split()
+"""The options of programs, their state and their checkpoints in Flink 2.3, with their older keys; those of PyFlink."""
 
 DELETE = ExternalizedCheckpointRetention.DELETE_ON_CANCELLATION
 RETAIN = ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
@@ -166,6 +174,42 @@ def test_every_option_has_a_reason_and_a_default_of_its_kind() -> None:
     for key, option in FLINK_OPTIONS.items():
         assert option.reason[0].islower(), key
         assert option.default is None or option.parse(str(option.default).lower()) == option.default
+
+
+@pytest.mark.parametrize("key", FLINK_KEYS)
+def test_every_option_of_flink_works_or_warns_or_is_refused(key: str) -> None:
+    works, is_without_effect = key in OPTIONS or key in DEPRECATED, key in FLINK_OPTIONS or bool(reason_of_family(key))
+    assert [works, is_without_effect, key in REFUSED_OPTIONS].count(True) == 1
+
+
+def test_options_of_pyflink_without_effect_are_a_warning_at_the_programs_line() -> None:
+    with pytest.warns(UserWarning, match=r"python\.fn-execution\.bundle\.size has no effect: .* batches") as caught:
+        Configuration().set_integer("python.fn-execution.bundle.size", 500).validate()
+    assert caught[0].filename == __file__
+    with pytest.warns(UserWarning, match=r"taskmanager\.memory\.process\.size has no effect: Spark"):
+        Configuration().set_string("taskmanager.memory.process.size", "4g").validate()
+    with pytest.warns(UserWarning, match=r"state\.backend\.rocksdb\.block\.cache-size has no effect"):
+        Configuration().set_string("state.backend.rocksdb.block.cache-size", "8 mb").validate()
+    with pytest.raises(ConfigurationError, match=r"python\.fn-execution\.bundle\.size = 'many': expected an integer"):
+        Configuration().set_string("python.fn-execution.bundle.size", "many").validate()
+
+
+def test_options_that_would_be_missed_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"pipeline\.jars is an option of Flink, .*use add_jars"):
+        Configuration().set_string("pipeline.jars", "file:///kafka.jar").validate()
+    with pytest.raises(ConfigurationError, match=r"python\.file is not an option .* python\.files"):
+        Configuration().set_string("python.file", "a.py").validate()
+
+
+def test_older_keys_give_way_to_what_is_set_later(env: StreamExecutionEnvironment) -> None:
+    env.configure(Configuration().set_string("state.checkpoints.dir", "/old"))
+    config = env.get_checkpoint_config()
+    assert config.is_externalized_checkpoints_enabled()
+    with submission_defaults({"state.checkpoints.dir": "/command-line"}):
+        config.set_checkpoint_storage_dir("/program")
+        assert effective_configuration(env.get_configuration()).get(CHECKPOINT_DIR) == "/command-line"
+    config.set_checkpoint_storage(JobManagerCheckpointStorage())
+    assert not config.is_externalized_checkpoints_enabled()
 
 
 def test_local_parallelism(env: StreamExecutionEnvironment) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.common import config_values
-from headrace.common.flink_options import FLINK_OPTIONS
+from headrace.common.flink_options import FAMILIES, FLINK_OPTIONS, REFUSED_OPTIONS
 from headrace.common.options import OPTIONS
 from tests.docs.documents import DOCS
 
@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from headrace.common.config_options import ConfigOption
 
 PAGE = DOCS / "configuration.md"
-NAME = "options"
-FLINK_NAME = "options of flink"
 
 _UNITS = {
     "duration": [(3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms")],
@@ -25,7 +23,7 @@ _UNITS = {
 def table() -> str:
     """One row for each option, in the order of their definition."""
     rows = [
-        f"| `{option.key}` | {_values(option)} | {_default(option)} | {option.description} |".replace("  ", " ")
+        f"| `{option.key}` | {_values(option)} | {_default(option)} | {option.description}{_older(option)} |"
         for option in OPTIONS.values()
     ]
     return "\n".join(["| option | value | default | what it is for |", "|---|---|---|---|", *rows]) + "\n"
@@ -35,6 +33,21 @@ def flink_list() -> str:
     """One line for each option of Flink that is kept and changes nothing."""
     options = [option for key, option in FLINK_OPTIONS.items() if key == option.key]
     return "".join(f"- `{option.key}`: {option.reason}\n" for option in options)
+
+
+def refused_list() -> str:
+    """One line for each option of Flink that is refused."""
+    return "".join(f"- `{key}`: {advice}\n" for key, advice in REFUSED_OPTIONS.items())
+
+
+def families_list() -> str:
+    """One line for each group of options of Flink without effect."""
+    return "".join(f"- `{prefix}*`: {reason}\n" for prefix, reason in FAMILIES.items())
+
+
+def _older(option: ConfigOption[Any]) -> str:
+    keys = ", ".join(f"`{key}`" for key in option.deprecated_keys)
+    return f" Flink's older keys do as well: {keys}." if keys else ""
 
 
 def _kind(option: ConfigOption[Any]) -> str | None:
@@ -65,12 +78,21 @@ def _default(option: ConfigOption[Any]) -> str:
     return f"`{getattr(value, 'name', str(value).lower() if isinstance(value, bool) else value)}`"
 
 
+LISTS = {
+    "options": table,
+    "options of flink": flink_list,
+    "options of flink by group": families_list,
+    "options of flink that are refused": refused_list,
+}
+"""The lists, by the comments around them."""
+
+
 def main() -> None:
     page = PAGE.read_text()
-    for name, content in ((NAME, table()), (FLINK_NAME, flink_list())):
+    for name, make in LISTS.items():
         before, rest = page.split(f"<!-- {name} -->\n", 1)
         _, after = rest.split(f"<!-- /{name} -->", 1)
-        page = f"{before}<!-- {name} -->\n{content}<!-- /{name} -->{after}"
+        page = f"{before}<!-- {name} -->\n{make()}<!-- /{name} -->{after}"
     PAGE.write_text(page)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from headrace.common import options
 from headrace.common.config_options import ConfigOption
 from tests.docs import options_table
@@ -12,13 +14,9 @@ from tests.docs.documents import ROOT, between
 PAGE = options_table.PAGE.read_text()
 
 
-def test_the_table_is_up_to_date() -> None:
-    assert between(PAGE, options_table.NAME) == options_table.table(), "run `python -m tests.docs.options_table`"
-
-
-def test_the_list_of_flinks_options_is_up_to_date() -> None:
-    found = between(PAGE, options_table.FLINK_NAME)
-    assert found == options_table.flink_list(), "run `python -m tests.docs.options_table`"
+@pytest.mark.parametrize("name", options_table.LISTS)
+def test_the_lists_are_up_to_date(name: str) -> None:
+    assert between(PAGE, name) == options_table.LISTS[name](), "run `python -m tests.docs.options_table`"
 
 
 def test_options_without_effect_are_named() -> None:

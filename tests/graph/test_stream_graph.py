@@ -23,10 +23,10 @@ from headrace.graph.window_specs import ColumnarWindowSpec
 from headrace.operators.aggregates.built_in import sum as sum_of
 from headrace.state.keys import KeyCodec
 from headrace.testing.manual_source import ManualSource
-from headrace.time.windows import TumblingEventTimeWindows
+from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
 from tests.graph.conftest import PAYMENT, add_source, keyed_by
 
-MINUTES = TumblingEventTimeWindows.of(Time.minutes(1))
+MINUTES = TumblingEventTimeWindows.of(Time.minutes(1)).aligned
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ WITHOUT_ERRORS: Final = {
 TO_DERIVE: Final = {
     *("Function", "MapFunction", "FlatMapFunction", "FilterFunction", "KeySelector", "ReduceFunction"),
     *("AggregateFunction", "ProcessFunction", "KeyedProcessFunction", "ProcessWindowFunction", "WindowFunction"),
-    *("Source", "Sink"),
+    *("Source", "Sink", "TypeSerializer"),
 }
 """Bases of what programs write themselves."""
 

@@ -94,7 +94,8 @@ def effective_configuration(configuration: Configuration) -> Configuration:
     """
     effective = Configuration(configuration)
     for key, value in current_defaults().settings.items():
-        effective.set(key, value)
+        # By its present name, which the program may have set: else that would win.
+        effective.set(options.DEPRECATED.get(key, key), value)
     effective.validate()
     return effective
 

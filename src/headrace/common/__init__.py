@@ -20,6 +20,7 @@ from headrace.common.serialization import (
     SerializationSchema,
     SimpleStringSchema,
 )
+from headrace.common.serializer import TypeSerializer
 from headrace.common.time import Duration, Instant, Time
 from headrace.common.typeinfo import TypeInformation, Types
 
@@ -53,6 +54,7 @@ __all__ = [
     "Time",
     "TimestampAssigner",
     "TypeInformation",
+    "TypeSerializer",
     "Types",
     "WatermarkStrategy",
     "archive_path",

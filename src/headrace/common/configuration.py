@@ -18,7 +18,7 @@ from headrace.common.call_site import warn_caller
 from headrace.common.config_lists import parse_list
 from headrace.common.config_options import ConfigOption
 from headrace.common.errors import ConfigurationError
-from headrace.common.flink_options import FLINK_OPTIONS, FlinkOption
+from headrace.common.flink_options import FLINK_OPTIONS, REFUSED_OPTIONS, reason_of_family
 from headrace.common.options import DEPRECATED, OPTIONS, OWN_NAMESPACES, SPARK_NAMESPACE, STORAGE_NAMESPACE
 from headrace.common.public_module import public_module
 from headrace.common.storage_keys import is_storage_key, problem_of, storage_options
@@ -101,8 +101,9 @@ class Configuration:
         if not isinstance(name, str) or not name:
             raise ConfigurationError(f"a configuration key is a non-empty string or a ConfigOption, not {key!r}")
         self._values[name] = _Value.of(name, value)
-        if name in FLINK_OPTIONS:
-            self._warn(name, FLINK_OPTIONS[name])
+        reason = self._why_without_effect(name)
+        if reason is not None:
+            warn_caller(f"{name} has no effect: {reason}")
         return self
 
     def set_checked(self, option: ConfigOption[Any], value: Any) -> None:
@@ -232,6 +233,10 @@ class Configuration:
 
     def _problem(self, key: str) -> str | None:
         option = OPTIONS.get(key) or DEPRECATED.get(key) or FLINK_OPTIONS.get(key)
+        if key in REFUSED_OPTIONS:
+            return f"{key} is an option of Flink, not of headrace: {REFUSED_OPTIONS[key]}"
+        if option is None and reason_of_family(key) is not None:
+            return None
         if option is None:
             is_ours = f"{key}.".startswith(OWN_NAMESPACES) and not key.startswith(STORAGE_NAMESPACE)
             return _unknown(key) if is_ours or _is_misspelled(key) else problem_of(key)
@@ -241,10 +246,15 @@ class Configuration:
             return str(error)
         return None
 
-    def _warn(self, key: str, option: FlinkOption[Any]) -> None:
+    def _why_without_effect(self, key: str) -> str | None:
+        """Why nothing comes of a key, unless it is set to what holds anyway; None as well when something does."""
+        option = FLINK_OPTIONS.get(key)
+        if option is None:
+            return reason_of_family(key)
         with contextlib.suppress(ConfigurationError):  # validate() is for that
             if self.get(option) != option.default:
-                warn_caller(f"{key} has no effect: {option.reason}")
+                return option.reason
+        return None
 
     def _read(self, key: str, parse: Callable[[str], T], default: T) -> T:
         return default if key not in self._values else _parsed(key, self._values[key].text, parse)

@@ -1,4 +1,8 @@
-"""Options of Flink that have nothing to act on here: they are checked, kept and given back, with a warning when set."""
+"""Flink's options that headrace does not have: those that may be set without effect, and those that are refused.
+
+The first are checked, kept and given back, with a warning when they are set to something else than what holds anyway.
+The others would be missed: a job without them would do something else, and nobody would see it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from headrace.common.config_options import ConfigOption
-from headrace.common.config_values import boolean, choice, duration, integer
+from headrace.common.config_values import boolean, choice, duration, integer, memory_size, number
 
 T = TypeVar("T")
 
@@ -32,6 +36,18 @@ _CHAINS: Final = "what runs chained follows from the shuffles"
 _NO_BARRIERS: Final = "no barriers travel among the records: an epoch's end is the checkpoint, so nothing is aligned"
 _NO_JAVA_TYPES: Final = "no record is ever a Java object"
 _ENDS_WITH_EPOCH: Final = "a job that is cancelled gives up its epoch, and is left behind after a quarter of a minute"
+_SENT_WITH_EPOCH: Final = "records travel at the end of an epoch; see headrace.epoch.target-duration"
+_IS_A_LOG: Final = "state is a log of changes as it is"
+_IN_BATCHES: Final = "functions are handed whole Arrow batches, whose size follows from that of the epoch"
+_KEYS_AT_ONCE: Final = "state is looked up for all keys of a batch at once, and kept in memory for an epoch"
+_AS_STREAMS: Final = "in batch mode records and state are worked on as in streaming mode"
+_ONE_FILE: Final = "a task writes one state file in an epoch, or none"
+_ONE_PLACE: Final = "tasks map state files from the checkpoint directory, and keep them open"
+_DRAWN: Final = "plans are drawn in a way of their own; see headrace explain"
+_LOGGING: Final = "the processes of tasks log as headrace.log.level and headrace.log.format say"
+_OF_PYFLINK: Final = "it is for processes of PyFlink's own, which do not exist here"
+_IS_THE_DRIVER: Final = "the program itself is the driver, and its jobs run while it does"
+_BY_TIME: Final = "the split with the lowest watermark is read first"
 
 
 def _buffer_timeout(text: str) -> int:
@@ -42,7 +58,7 @@ BUFFER_TIMEOUT: Final = _option(
     "execution.buffer-timeout.interval",
     _buffer_timeout,
     100,
-    "records travel at the end of an epoch; see headrace.epoch.target-duration",
+    _SENT_WITH_EPOCH,
     "execution.buffer-timeout",
 )
 OPERATOR_CHAINING: Final = _option(
@@ -51,13 +67,14 @@ OPERATOR_CHAINING: Final = _option(
 CHAIN_DIFFERENT_MAX_PARALLELISM: Final = _option(
     "pipeline.operator-chaining.chain-operators-with-different-max-parallelism", boolean, True, _CHAINS
 )
-CHANGELOG: Final = _option("state.changelog.enabled", boolean, False, "state is a log of changes as it is")
+CHANGELOG: Final = _option("state.changelog.enabled", boolean, False, _IS_A_LOG, "state.backend.changelog.enabled")
 SAVEPOINT_DIR: Final = _option(
     "execution.checkpointing.savepoint-dir",
     str,
     None,
     "there are no savepoints yet; execution.checkpointing.dir has checkpoints",
     "state.savepoints.dir",
+    "savepoints.state.backend.fs.dir",
 )
 MIN_PAUSE: Final = _option(
     "execution.checkpointing.min-pause",
@@ -87,7 +104,13 @@ UNALIGNED: Final = _option(
     "execution.checkpointing.unaligned.enabled", boolean, False, _NO_BARRIERS, "execution.checkpointing.unaligned"
 )
 FORCE_UNALIGNED: Final = _option("execution.checkpointing.unaligned.forced", boolean, False, _NO_BARRIERS)
-ALIGNED_TIMEOUT: Final = _option("execution.checkpointing.aligned-checkpoint-timeout", duration, 0, _NO_BARRIERS)
+ALIGNED_TIMEOUT: Final = _option(
+    "execution.checkpointing.aligned-checkpoint-timeout",
+    duration,
+    0,
+    _NO_BARRIERS,
+    "execution.checkpointing.alignment-timeout",
+)
 SNAPSHOT_COMPRESSION: Final = _option(
     "execution.checkpointing.snapshot-compression",
     boolean,
@@ -113,13 +136,225 @@ OBJECT_REUSE: Final = _option(
 FORCE_KRYO: Final = _option("pipeline.force-kryo", boolean, False, _NO_JAVA_TYPES)
 FORCE_AVRO: Final = _option("pipeline.force-avro", boolean, False, _NO_JAVA_TYPES)
 GENERIC_TYPES: Final = _option("pipeline.generic-types", boolean, True, _NO_JAVA_TYPES)
-CANCELLATION_INTERVAL: Final = _option("task.cancellation.interval", duration, 30_000, _ENDS_WITH_EPOCH)
+CANCELLATION_INTERVAL: Final = _option(
+    "task.cancellation.interval", duration, 30_000, _ENDS_WITH_EPOCH, "task.cancellation-interval"
+)
 CANCELLATION_TIMEOUT: Final = _option("task.cancellation.timeout", duration, 180_000, _ENDS_WITH_EPOCH)
+
+_WITHOUT_SETTERS: Final = (
+    _option("python.fn-execution.bundle.size", integer(1, _COUNT), 1000, _IN_BATCHES),
+    _option("python.fn-execution.bundle.time", duration, 1000, _SENT_WITH_EPOCH),
+    _option("python.fn-execution.arrow.batch.size", integer(1, _COUNT), 1000, _IN_BATCHES),
+    _option(
+        "python.fn-execution.memory.managed",
+        boolean,
+        True,
+        "no memory is managed: spark.executor.pyspark.memory limits that of Python",
+    ),
+    _option("python.metric.enabled", boolean, True, "what jobs count is counted by batch, and always"),
+    _option("python.profile.enabled", boolean, False, "there is no profiler"),
+    _option("python.systemenv.enabled", boolean, True, "Python workers have the environment of executors"),
+    _option("python.operator-chaining.enabled", boolean, True, _CHAINS),
+    _option("python.client.executable", str, "python", "a program runs in the Python that it is started with"),
+    _option("python.execution-mode", choice("process", "thread"), "process", "it follows from headrace.runtime"),
+    _option("python.state.cache-size", integer(0, _COUNT), 1000, _KEYS_AT_ONCE),
+    _option("python.map-state.read-cache-size", integer(0, _COUNT), 1000, _KEYS_AT_ONCE),
+    _option("python.map-state.write-cache-size", integer(0, _COUNT), 1000, _KEYS_AT_ONCE),
+    _option("python.map-state.iterate-response-batch-size", integer(1, _COUNT), 1000, _KEYS_AT_ONCE),
+    _option("python.logging.default.level", str, None, _LOGGING),
+    _option("python.logging.level.overrides", str, None, _LOGGING),
+    _option("python.job-options", str, None, _OF_PYFLINK),
+    _option("python.internal.files-key-map", str, None, _OF_PYFLINK),
+    _option("python.internal.requirements-file-key", str, None, _OF_PYFLINK),
+    _option("python.internal.archives-key-map", str, None, _OF_PYFLINK),
+    _option("python.loopback-server.address", str, None, _OF_PYFLINK),
+    _option("pipeline.force-kryo-avro", boolean, False, _NO_JAVA_TYPES),
+    _option("pipeline.serialization-config", str, None, _NO_JAVA_TYPES),
+    _option("pipeline.vertex-description-mode", choice("TREE", "CASCADING"), "TREE", _DRAWN),
+    _option("pipeline.vertex-name-include-index-prefix", boolean, False, _DRAWN),
+    _option("pipeline.watermark-alignment.allow-unaligned-source-splits", boolean, False, _BY_TIME),
+    _option("pipeline.watermark-alignment.buffer-size", integer(1, _COUNT), 3, _BY_TIME),
+    _option("pipeline.sources.pause-until-first-checkpoint", boolean, False, "the first epoch is a checkpoint"),
+    _option("execution.buffer-timeout.enabled", boolean, True, _SENT_WITH_EPOCH),
+    _option(
+        "execution.batch-shuffle-mode",
+        choice(
+            "ALL_EXCHANGES_PIPELINED",
+            "ALL_EXCHANGES_BLOCKING",
+            "ALL_EXCHANGES_HYBRID_FULL",
+            "ALL_EXCHANGES_HYBRID_SELECTIVE",
+        ),
+        "ALL_EXCHANGES_BLOCKING",
+        "there is a shuffle of Spark between all stages",
+    ),
+    _option("execution.sort-partition.memory", memory_size, 128 << 20, _AS_STREAMS),
+    _option("execution.sort-keyed-partition.memory", memory_size, 128 << 20, _AS_STREAMS),
+    _option("execution.sorted-inputs.enabled", boolean, True, _AS_STREAMS),
+    _option("execution.sorted-inputs.memory", memory_size, 128 << 20, _AS_STREAMS),
+    _option("execution.batch-state-backend.enabled", boolean, True, _AS_STREAMS),
+    _option("execution.async-state.total-buffer-size", integer(1, _COUNT), 6000, _KEYS_AT_ONCE),
+    _option("execution.async-state.active-buffer-size", integer(1, _COUNT), 1000, _KEYS_AT_ONCE),
+    _option("execution.async-state.active-buffer-timeout", duration, 1000, _KEYS_AT_ONCE),
+    _option("execution.attached", boolean, False, _IS_THE_DRIVER),
+    _option("execution.shutdown-on-attached-exit", boolean, False, _IS_THE_DRIVER),
+    _option("execution.shutdown-on-application-finish", boolean, True, _IS_THE_DRIVER),
+    _option("execution.submit-failed-job-on-application-error", boolean, False, _IS_THE_DRIVER),
+    _option("execution.terminate-application-on-any-job-terminated-exceptionally", boolean, True, _IS_THE_DRIVER),
+    _option("execution.program-config.enabled", boolean, True, _IS_THE_DRIVER),
+    _option("execution.program-config.wildcards", str, None, _IS_THE_DRIVER),
+    _option("execution.allow-client-job-configurations", boolean, True, _IS_THE_DRIVER),
+    _option(
+        "execution.checkpointing.storage",
+        choice("filesystem", "jobmanager"),
+        "filesystem",
+        "execution.checkpointing.dir alone says where checkpoints are",
+        "state.checkpoint-storage",
+    ),
+    _option(
+        "execution.checkpointing.incremental",
+        boolean,
+        True,
+        "a checkpoint has what has changed, and refers to the files of earlier ones",
+        "state.backend.incremental",
+    ),
+    _option(
+        "execution.checkpointing.create-subdir",
+        boolean,
+        False,
+        "execution.checkpointing.dir is the directory of one job",
+        "state.checkpoints.create-subdir",
+    ),
+    _option(
+        "execution.checkpointing.cleaner.parallel-mode",
+        boolean,
+        True,
+        "the job manager deletes old files between epochs",
+        "state.checkpoint.cleaner.parallel-mode",
+    ),
+    _option(
+        "execution.checkpointing.write-buffer-size",
+        integer(1, _COUNT),
+        4096,
+        _ONE_FILE,
+        "state.storage.fs.write-buffer-size",
+        "state.backend.fs.write-buffer-size",
+    ),
+    _option("execution.checkpointing.file-merging.enabled", boolean, False, _ONE_FILE),
+    _option("execution.checkpointing.file-merging.across-checkpoint-boundary", boolean, False, _ONE_FILE),
+    _option("execution.checkpointing.file-merging.max-file-size", memory_size, 32 << 20, _ONE_FILE),
+    _option("execution.checkpointing.file-merging.pool-blocking", boolean, False, _ONE_FILE),
+    _option("execution.checkpointing.file-merging.max-subtasks-per-file", integer(1, _COUNT), 4, _ONE_FILE),
+    _option("execution.checkpointing.file-merging.max-space-amplification", number(), 2.0, _ONE_FILE),
+    _option("execution.checkpointing.local-backup.enabled", boolean, False, _ONE_PLACE),
+    _option("execution.checkpointing.local-backup.dirs", str, None, _ONE_PLACE, "taskmanager.state.local.root-dirs"),
+    _option("execution.state-recovery.from-local", boolean, False, _ONE_PLACE, "state.backend.local-recovery"),
+    _option(
+        "execution.state-recovery.approximate-local-recovery",
+        boolean,
+        False,
+        "a failure never loses what an operator has taken in",
+        "execution.checkpointing.approximate-local-recovery",
+    ),
+    _option(
+        "execution.state-recovery.without-channel-state.checkpoint-id",
+        integer(-1, 2**63 - 1),
+        -1,
+        _NO_BARRIERS,
+        "execution.checkpointing.recover-without-channel-state.checkpoint-id",
+    ),
+    _option(
+        "execution.state-recovery.claim-mode",
+        choice("CLAIM", "NO_CLAIM", "LEGACY"),
+        "CLAIM",
+        "a job takes over the checkpoint directory that it goes on in",
+        "execution.savepoint-restore-mode",
+    ),
+    _option("execution.checkpointing.interval-during-backlog", duration, None, "epochs follow as data arrives"),
+    _option("execution.checkpointing.unaligned.interruptible-timers.enabled", boolean, False, _NO_BARRIERS),
+    _option(
+        "execution.checkpointing.unaligned.max-subtasks-per-channel-state-file", integer(1, _COUNT), 5, _NO_BARRIERS
+    ),
+    _option("execution.checkpointing.unaligned.recover-output-on-downstream.enabled", boolean, False, _NO_BARRIERS),
+    _option("execution.checkpointing.during-recovery.enabled", boolean, False, _NO_BARRIERS),
+    _option(
+        "execution.checkpointing.checkpoints-after-tasks-finish",
+        boolean,
+        True,
+        "every epoch is a checkpoint, to the last",
+        "execution.checkpointing.checkpoints-after-tasks-finish.enabled",
+    ),
+    _option(
+        "state.changelog.periodic-materialize.enabled",
+        boolean,
+        True,
+        _IS_A_LOG,
+        "state.backend.changelog.periodic-materialize.enabled",
+    ),
+    _option(
+        "state.changelog.periodic-materialize.interval",
+        duration,
+        600_000,
+        _IS_A_LOG,
+        "state.backend.changelog.periodic-materialize.interval",
+    ),
+    _option(
+        "state.changelog.max-failures-allowed",
+        integer(0, _COUNT),
+        3,
+        _IS_A_LOG,
+        "state.backend.changelog.max-failures-allowed",
+    ),
+    _option("state.changelog.storage", str, "memory", _IS_A_LOG, "state.backend.changelog.storage"),
+    _option("task.cancellation.timers.timeout", duration, 7_500, _ENDS_WITH_EPOCH),
+)
+"""Those that only a configuration sets."""
 
 FLINK_OPTIONS: Final[dict[str, FlinkOption[Any]]] = {
     key: option
-    for option in tuple(globals().values())
+    for option in (*tuple(globals().values()), *_WITHOUT_SETTERS)
     if isinstance(option, FlinkOption)
     for key in (option.key, *option.deprecated_keys)
 }
 """All of them by key, the older keys included."""
+
+_SIZED_BY_SPARK: Final = "Spark starts and sizes the processes, by its own settings"
+
+FAMILIES: Final[dict[str, str]] = {
+    "execution.batch.": _AS_STREAMS,
+    "heartbeat.": _SIZED_BY_SPARK,
+    "high-availability.": "a job that is started again goes on from its checkpoint directory",
+    "jobmanager.": _SIZED_BY_SPARK,
+    "metrics.latency.": LATENCY_INTERVAL.reason,
+    "slotmanager.": _SIZED_BY_SPARK,
+    "state.backend.forst.": "state lies in files that are mapped into memory",
+    "state.backend.rocksdb.": "state lies in files that are mapped into memory",
+    "state.latency-track.": "nothing of single accesses to state is measured",
+    "state.size-track.": "nothing of single accesses to state is measured",
+    "table.exec.": "there is no Table API yet",
+    "table.optimizer.": "there is no Table API yet",
+    "taskmanager.": _SIZED_BY_SPARK,
+}
+"""How the keys of whole groups of options without effect begin, and why they have none."""
+
+_START: Final = "set execution.checkpointing.dir to the directory of the job's checkpoints, and it goes on from them"
+_LISTENERS: Final = "listeners are Java classes in Flink; a program can wait for its JobClient"
+_WITH_HEADRACE: Final = "give the master of Spark, with headrace.spark.master or headrace run --master"
+
+REFUSED_OPTIONS: Final[dict[str, str]] = {
+    "python.pythonpath": "use python.files, or add_python_file(...)",
+    "pipeline.jars": "use add_jars(...), or spark.jars",
+    "pipeline.classpaths": "use spark.driver.extraClassPath and spark.executor.extraClassPath",
+    "pipeline.global-job-parameters": "set each parameter as a key of its own, or use set_global_job_parameters(...)",
+    "pipeline.jobvertex-parallelism-overrides": "call set_parallelism(...) on the operators",
+    "execution.state-recovery.path": _START,
+    "execution.savepoint.path": _START,
+    "execution.target": _WITH_HEADRACE,
+    "execution.job-listeners": _LISTENERS,
+    "execution.job-status-changed-listeners": _LISTENERS,
+}
+"""What to do instead, by key."""
+
+
+def reason_of_family(key: str) -> str | None:
+    """Why an option of one of :data:`FAMILIES` has no effect; None for any other key."""
+    return next((reason for prefix, reason in FAMILIES.items() if key.startswith(prefix)), None)

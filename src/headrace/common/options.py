@@ -20,7 +20,15 @@ from headrace.common.constants import DEFAULT_MAX_PARALLELISM, UPPER_BOUND_MAX_P
 from headrace.common.durable import Permissions
 from headrace.common.execution_mode import RuntimeExecutionMode
 
-OWN_NAMESPACES: Final = ("execution.", "state.", "parallelism.", "pipeline.", "restart-strategy.", "headrace.")
+OWN_NAMESPACES: Final = (
+    "execution.",
+    "state.",
+    "parallelism.",
+    "pipeline.",
+    "restart-strategy.",
+    "python.",
+    "headrace.",
+)
 """Where an unknown key is a mistake. Other keys belong to others: ``spark.`` ones are handed to Spark."""
 
 SPARK_NAMESPACE: Final = "spark."
@@ -61,6 +69,7 @@ CHECKPOINT_DIR: Final = ConfigOption[str | None](
     None,
     "The directory of the job's checkpoints, a path, or the URI of an object store or of HDFS; driver and executors "
     "share it.",
+    ("state.checkpoints.dir", "state.backend.fs.checkpointdir"),
 )
 CHECKPOINT_INTERVAL: Final = ConfigOption[int | None](
     "execution.checkpointing.interval",
@@ -76,7 +85,11 @@ CHECKPOINT_PERMISSIONS: Final = ConfigOption(
     "run as another user of it; or whoever the umask lets.",
 )
 CHECKPOINTS_RETAINED: Final = ConfigOption(
-    "execution.checkpointing.num-retained", _COUNT, 1, "How many of the latest checkpoints are kept."
+    "execution.checkpointing.num-retained",
+    _COUNT,
+    1,
+    "How many of the latest checkpoints are kept.",
+    ("state.checkpoints.num-retained",),
 )
 CHECKPOINT_INLINE_THRESHOLD: Final = ConfigOption(
     "execution.checkpointing.data-inline-threshold",
@@ -84,6 +97,7 @@ CHECKPOINT_INLINE_THRESHOLD: Final = ConfigOption(
     20 << 10,
     "States of a task up to this size travel within the manifest instead of a file of their own; those of all tasks "
     "together up to 256 kb, so with more than 12 tasks it is less for each.",
+    ("state.storage.fs.memory-threshold", "state.backend.fs.memory-threshold"),
 )
 CHECKPOINT_TIMEOUT: Final = ConfigOption(
     "execution.checkpointing.timeout",
@@ -102,8 +116,7 @@ IGNORE_UNCLAIMED_STATE: Final = ConfigOption(
     boolean,
     False,
     "Whether a job may leave behind what its checkpoint holds of operators, sources and sinks that the program no "
-    "longer has, or of a source that is another one now. A warning names it. The older key "
-    "`execution.savepoint.ignore-unclaimed-state` will do as well.",
+    "longer has, or of a source that is another one now. A warning names it.",
     ("execution.savepoint.ignore-unclaimed-state",),
 )
 STATE_BACKEND: Final = ConfigOption(
@@ -112,6 +125,7 @@ STATE_BACKEND: Final = ConfigOption(
     "hashmap",
     "What keeps the state of operators: `hashmap` (in columns, in files that are mapped into memory, so that it may be "
     "larger than that), or one that a plugin brings. Fixed for the life of the state.",
+    ("state.backend",),
 )
 RESTART_STRATEGY: Final = ConfigOption[str | None](
     "restart-strategy.type",
@@ -120,6 +134,7 @@ RESTART_STRATEGY: Final = ConfigOption[str | None](
     "What happens after a failure that may pass. Set, it covers what functions of the program raise as well. When not "
     "set, exponential-delay, and a function that raises ends the job; a job without a checkpoint "
     "directory then gets ten restarts in a row at most.",
+    ("restart-strategy",),
 )
 FIXED_DELAY_ATTEMPTS: Final = ConfigOption(
     "restart-strategy.fixed-delay.attempts", _COUNT, 1, "How often the job is restarted before it fails for good."

@@ -98,7 +98,6 @@ MODULES: Final[dict[str, Missing]] = {
     "common.input_dependency_constraint": _never("DS-64", "Flink has given it up: leave it out"),
     "common.io": _OLD_SOURCE,
     "common.restart_strategy": _never("CP-04", "set restart-strategy.type in the settings: docs/configuration.md"),
-    "common.serializer": _never("DS-66", "types say how values are stored: Types.PICKLED_BYTE_ARRAY() takes any"),
     "datastream.async_data_stream": _ASYNC,
     "datastream.async_retry_predicates": _of("DS-57", _ASYNC),
     "datastream.async_retry_strategies": _of("DS-57", _ASYNC),
@@ -126,8 +125,8 @@ NAMES: Final[dict[str, dict[str, Missing]]] = {
         **_each("AvroRowDeserializationSchema AvroRowSerializationSchema", _AVRO_MESSAGES),
         "InputDependencyConstraint": MODULES["common.input_dependency_constraint"],
         **_each("RestartStrategies RestartStrategyConfiguration", MODULES["common.restart_strategy"]),
-        "TypeSerializer": MODULES["common.serializer"],
     },
+    "common.serializer": {"VoidNamespaceSerializer": _INTERNAL},
     "common.serialization": _each("BulkWriterFactory RowDataBulkWriterFactory", _INTERNAL),
     "common.typeinfo": {
         "DateTypeInfo": _never("DS-66", "use Types.SQL_DATE()"),
@@ -312,15 +311,6 @@ PLAIN: Final[dict[str, Missing]] = {
         "StateTtlConfig.CleanupStrategies.CleanupStrategy StateTtlConfig.CleanupStrategies.EmptyCleanupStrategy "
         "KeyedStream.AccumulateType",
         _INTERNAL,
-    ),
-    **_each(
-        "SlidingEventTimeWindows.assign_windows SlidingEventTimeWindows.get_default_trigger "
-        "SlidingEventTimeWindows.get_window_serializer SlidingEventTimeWindows.is_event_time "
-        "TumblingEventTimeWindows.assign_windows TumblingEventTimeWindows.get_default_trigger "
-        "TumblingEventTimeWindows.get_window_serializer TumblingEventTimeWindows.is_event_time "
-        "WindowAssigner.WindowAssignerContext WindowAssigner.assign_windows WindowAssigner.get_default_trigger "
-        "WindowAssigner.get_window_serializer TimeWindow.merge_windows",
-        _ASSIGNERS,
     ),
 }
 """By class and name, where Python's own ``AttributeError`` has to do: what is asked of classes, and of values that are

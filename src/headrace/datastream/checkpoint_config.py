@@ -105,7 +105,8 @@ class CheckpointConfig:
         """
         expect(storage, CheckpointStorage, "set_checkpoint_storage")
         path = storage.get_checkpoint_path()
-        self._configuration.remove_config(options.CHECKPOINT_DIR.key)
+        for key in (options.CHECKPOINT_DIR.key, *options.CHECKPOINT_DIR.deprecated_keys):
+            self._configuration.remove_config(key)
         if path is not None:
             self._configuration.set(options.CHECKPOINT_DIR, path)
         if isinstance(storage, FileSystemCheckpointStorage):

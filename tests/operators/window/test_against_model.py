@@ -21,7 +21,7 @@ from headrace.operators.window.row_layout import RowWindowLayout
 from headrace.operators.window.row_window import RowWindowOperator
 from headrace.state.keys import KeyCodec
 from headrace.state.keys.hashing import hash_array
-from headrace.time.windows import AlignedWindows
+from headrace.windowing.intervals import AlignedWindows
 
 CODEC = KeyCodec.for_type(Types.LONG())
 KEYS = [0, 1, 2, -7]

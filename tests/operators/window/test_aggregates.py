@@ -24,7 +24,7 @@ from headrace.operators.aggregates.exact_sum import IntegerOverflowError
 from headrace.operators.window.columnar import ColumnarWindowOperator
 from headrace.operators.window.layout import WindowLayout
 from headrace.state.keys import KeyCodec
-from headrace.time.windows import AlignedWindows
+from headrace.windowing.intervals import AlignedWindows
 
 LONGS = KeyCodec.for_type(Types.LONG())
 VALUES: dict[str, tuple[Any, list[Any]]] = {

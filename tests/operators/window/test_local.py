@@ -22,7 +22,7 @@ from headrace.operators.window.local import (
     RECORDS_INPUT,
     LocalWindowAggregate,
 )
-from headrace.time.windows import AlignedWindows
+from headrace.windowing.intervals import AlignedWindows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

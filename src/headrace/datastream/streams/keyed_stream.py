@@ -21,7 +21,7 @@ from headrace.datastream.streams.windowed_stream import WindowedStream
 from headrace.graph import specs
 from headrace.graph.nodes import Edge
 from headrace.graph.partitioning import HASH
-from headrace.time.windows import AlignedWindows, WindowAssigner
+from headrace.windowing.assigner import WindowAssigner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -115,22 +115,22 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
         """The record of a key so far that has the largest value in a field, the first among equals."""
         return self._roll("max_by", position_to_max_by)
 
-    def window(self, window_assigner: WindowAssigner) -> WindowedStream[T_co, K_co]:
+    def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream[T_co, K_co]:
         """Cuts the records of each key into windows: ``TumblingEventTimeWindows.of(Time.minutes(1))``, say.
 
         Raises:
             InvalidTypeError: when it is no window assigner.
             UnsupportedOperationError: when it is one of one's own.
         """
-        if isinstance(window_assigner, AlignedWindows):
-            return WindowedStream(self, window_assigner)
         offered = "TumblingEventTimeWindows.of(...) or SlidingEventTimeWindows.of(...)"
-        if isinstance(window_assigner, WindowAssigner):
+        if not isinstance(window_assigner, WindowAssigner):
+            raise refused(f"window takes {offered}, not {window_assigner!r}", InvalidTypeError)
+        if window_assigner.aligned is None:
             raise refused(
                 f"{type(window_assigner).__name__} is not supported: use {offered}, or a KeyedProcessFunction",
                 UnsupportedOperationError,
             )
-        raise refused(f"window takes {offered}, not {window_assigner!r}", InvalidTypeError)
+        return WindowedStream(self, window_assigner)
 
     # --- for the classes of this package -----------------------------------------------------------------------------
 

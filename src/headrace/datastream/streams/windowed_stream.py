@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from headrace.datastream.streams.data_stream import DataStream
     from headrace.datastream.streams.keyed_stream import KeyedStream
     from headrace.datastream.streams.process_protocols import SupportsApply, SupportsProcessWindow
-    from headrace.time.windows import AlignedWindows, TimeWindow
+    from headrace.windowing.assigner import WindowAssigner
+    from headrace.windowing.intervals import AlignedWindows
+    from headrace.windowing.windows import TimeWindow
 
 
 @hides_engine_of_methods
@@ -59,7 +61,7 @@ class WindowedStream(Generic[T_co, K_co]):
         [(2000, 'a', 5), (61000, 'a', 4)]
     """
 
-    def __init__(self, keyed_stream: KeyedStream[T_co, K_co], window_assigner: AlignedWindows) -> None:
+    def __init__(self, keyed_stream: KeyedStream[T_co, K_co], window_assigner: WindowAssigner[Any, Any]) -> None:
         self._keyed_stream = keyed_stream
         self._assigner = window_assigner
         self._lateness = 0
@@ -259,7 +261,7 @@ class WindowedStream(Generic[T_co, K_co]):
         for aggregate in aggregates:
             if not isinstance(aggregate, Aggregate):
                 raise refused(f"built-in aggregates go with others such as count(), sum('field'), not {aggregate!r}")
-        spec = ColumnarWindowSpec(self._assigner, aggregates, self._lateness, self._late_tag)
+        spec = ColumnarWindowSpec(self._aligned(), aggregates, self._lateness, self._late_tag)
         return self._keyed_stream._apply(spec, "Window", origin=TypeOrigin.DECLARED)
 
     def _aggregate_rows(
@@ -286,8 +288,13 @@ class WindowedStream(Generic[T_co, K_co]):
 
     def _row_spec(self, found: TypeInformation, **functions: Any) -> RowWindowSpec:
         return RowWindowSpec(
-            self._assigner, found, allowed_lateness=self._lateness, late_tag=self._late_tag, **functions
+            self._aligned(), found, allowed_lateness=self._lateness, late_tag=self._late_tag, **functions
         )
+
+    def _aligned(self) -> AlignedWindows:
+        aligned = self._assigner.aligned
+        assert aligned is not None, "KeyedStream.window takes no others"
+        return aligned
 
 
 def _by_position(values: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:

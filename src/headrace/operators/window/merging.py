@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.state.keys import KeyCodec
-    from headrace.time.windows import AlignedWindows
+    from headrace.windowing.intervals import AlignedWindows
 
 ACCUMULATORS_KIND: Final = "window-partials"
 """The kind of runs that hold accumulators: those of a key and window are merged."""
