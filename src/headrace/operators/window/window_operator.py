@@ -15,7 +15,7 @@ from headrace.operators.collector import RowCollector
 from headrace.operators.functions import FunctionOperator, RuntimeContext
 from headrace.operators.timer_service import TimeDomain
 from headrace.operators.user_code import NO_RECORD, record_text, user_error
-from headrace.operators.window.assign import LATE_DROPPED, check_timestamps
+from headrace.operators.window.lateness import LATE_DROPPED, check_timestamps
 from headrace.operators.window.merging_windows import MergingWindows
 from headrace.operators.window.trigger_context import OperatorTime, WindowTrigger
 from headrace.operators.window.window_functions import WindowContext
@@ -127,7 +127,9 @@ class WindowOperator(FunctionOperator):
             self._keyed.current = NO_KEY
         return assigned
 
-    def _pairs(self, entries: Iterable[AnyKeyEntry], assigned: Assigned) -> Iterator[tuple[AnyKeyEntry, GivenNamespace]]:
+    def _pairs(
+        self, entries: Iterable[AnyKeyEntry], assigned: Assigned
+    ) -> Iterator[tuple[AnyKeyEntry, GivenNamespace]]:
         """The keys and namespaces whose state elements will need."""
         namespace_of, merging = self._windows.namespace_of, self._merging
         if merging is None:
@@ -143,20 +145,10 @@ class WindowOperator(FunctionOperator):
 
     def _add(self, element: Any, timestamp: int, windows: Collection[Any]) -> None:
         """Adds an element to its windows; one that is too late for all of them is sent away."""
+        add = self._add_to_window if self._merging is None else self._merge_into_window
         is_taken = False
         for window in windows:
-            if self._merging is None:
-                if self._is_late(window):
-                    continue
-                self._add_to(window, self._windows.namespace_of(window), element, timestamp)
-            else:
-                merging = self._merging.of_current_key()
-                window = merging.add(window, self._merge)
-                if self._is_late(window):
-                    merging.retire(window)
-                    continue
-                self._add_to(window, self._windows.namespace_of(merging.mapping[window]), element, timestamp)
-            is_taken = True
+            is_taken |= add(window, element, timestamp)
         watermark = self._time.watermark
         if is_taken or not self._is_event_time or min(timestamp + self._lateness, MAX_WATERMARK) > watermark:
             return
@@ -165,10 +157,31 @@ class WindowOperator(FunctionOperator):
         else:
             self._collector.collect_side(self._late_tag, element, timestamp, watermark)
 
-    def _add_to(self, window: Any, contents: GivenNamespace, element: Any, timestamp: int) -> None:
-        """Adds an element to a window whose contents are in a namespace, and asks the trigger."""
+    def _add_to_window(self, window: Any, element: Any, timestamp: int) -> bool:
+        """Adds an element to a window; not to one that is late."""
+        if self._is_late(window):
+            return False
+        namespace = self._windows.namespace_of(window)
+        self._put(window, namespace, namespace, element, timestamp)
+        return True
+
+    def _merge_into_window(self, window: Any, element: Any, timestamp: int) -> bool:
+        """Adds an element to the window that its own becomes; judged late or not when it is merged, as in Flink."""
+        assert self._merging is not None
+        windows = self._merging.of_current_key()
+        actual = windows.add(window, self._merge)
+        if self._is_late(actual):
+            windows.retire(actual)
+            return False
+        namespace_of = self._windows.namespace_of
+        self._put(actual, namespace_of(actual), namespace_of(windows.mapping[actual]), element, timestamp)
+        return True
+
+    def _put(
+        self, window: Any, namespace: GivenNamespace, contents: GivenNamespace, element: Any, timestamp: int
+    ) -> None:
+        """Adds an element to a window whose contents are in the namespace ``contents``, and asks the trigger."""
         self._contents.add(contents, element, timestamp)
-        namespace = contents if self._merging is None else self._windows.namespace_of(window)
         self._trigger.enter(window, namespace)
         result = self._trigger.on_element(element, timestamp)
         if result is not TriggerResult.CONTINUE:
