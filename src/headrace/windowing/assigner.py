@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic
 
-from headrace.common.type_variables import T_contra, W, W_contra
+from headrace.common.type_variables import T_contra, W
+from headrace.windowing import windows
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -82,20 +83,11 @@ class MergingWindowAssigner(WindowAssigner[T_contra, W]):
         True
     """
 
-    class MergeCallback(ABC, Generic[W_contra]):
-        """Is told which windows are merged."""
-
-        @abstractmethod
-        def merge(self, to_be_merged: Iterable[W_contra], merge_result: W_contra) -> None:
-            """Windows become one.
-
-            Args:
-                to_be_merged: the windows.
-                merge_result: what they become.
-            """
+    MergeCallback = windows.MergeCallback
+    """Is told which windows are merged."""
 
     @abstractmethod
-    def merge_windows(self, windows: Iterable[W], callback: MergingWindowAssigner.MergeCallback[W]) -> None:
+    def merge_windows(self, windows: Iterable[W], callback: windows.MergeCallback[W]) -> None:
         """Finds out which of a key's windows are merged, and tells the callback.
 
         Args:

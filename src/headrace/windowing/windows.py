@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic
 
 from headrace.common.constants import MAX_WATERMARK
+from headrace.common.type_variables import W_contra
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from headrace.windowing.assigner import MergingWindowAssigner
 
 
 class Window(ABC):
@@ -35,6 +34,19 @@ class Window(ABC):
     @abstractmethod
     def max_timestamp(self) -> int:
         """The largest timestamp that may belong to the window, in milliseconds: its results carry it."""
+
+
+class MergeCallback(ABC, Generic[W_contra]):
+    """Is told which windows are merged."""
+
+    @abstractmethod
+    def merge(self, to_be_merged: Iterable[W_contra], merge_result: W_contra) -> None:
+        """Windows become one.
+
+        Args:
+            to_be_merged: the windows.
+            merge_result: what they become.
+        """
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -69,7 +81,7 @@ class TimeWindow(Window):
         return timestamp - (timestamp - offset) % window_size
 
     @staticmethod
-    def merge_windows(windows: Iterable[TimeWindow], callback: MergingWindowAssigner.MergeCallback[TimeWindow]) -> None:
+    def merge_windows(windows: Iterable[TimeWindow], callback: MergeCallback[TimeWindow]) -> None:
         """Merges windows that overlap or touch, as sessions do.
 
         Args:

@@ -10,19 +10,14 @@ from itertools import pairwise
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.common.call_site import caller
-from headrace.common.errors import HeadraceError, InvalidProgramError, InvalidTypeError
+from headrace.common.arguments import refused, with_article
+from headrace.common.errors import InvalidTypeError
 
 if TYPE_CHECKING:
     from headrace.datastream.functions import Function
 
 
 _IS_NO_FUNCTION: Final = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-
-
-def refused(message: str, error: type[HeadraceError] = InvalidProgramError) -> HeadraceError:
-    """An error that ends in the user's own line."""
-    return error(f"{message}\n  at {caller()}")
 
 
 def check_function(function: Any, base: type[Function], method: str) -> None:
@@ -38,7 +33,7 @@ def check_function(function: Any, base: type[Function], method: str) -> None:
     """
     check_instance(function, base)
     if not callable(getattr(function, method, None)) and not callable(function):
-        raise refused(f"expected {_with_article(base)} or a function, got {function!r}", InvalidTypeError)
+        raise refused(f"expected {with_article(base)} or a function, got {function!r}", InvalidTypeError)
 
 
 def check_object(function: Any, base: type[Function], method: str) -> None:
@@ -49,7 +44,7 @@ def check_object(function: Any, base: type[Function], method: str) -> None:
     """
     check_instance(function, base)
     if not callable(getattr(function, method, None)):
-        raise refused(f"expected {_with_article(base)}, got {function!r}", InvalidTypeError)
+        raise refused(f"expected {with_article(base)}, got {function!r}", InvalidTypeError)
 
 
 def check_returns(function: Any, method: str) -> None:
@@ -86,17 +81,6 @@ def _returned_constants(code: CodeType) -> Iterator[bool]:
             yield before.opname == "LOAD_CONST" and before.argval is None
 
 
-def expect(value: Any, kind: type, method: str) -> None:
-    """Refuse an argument of another class.
-
-    Raises:
-        InvalidTypeError: when ``value`` is no instance of ``kind``; the message begins with ``method``.
-    """
-    if not isinstance(value, kind):
-        hint = ": call its build()" if callable(getattr(value, "build", None)) else ""
-        raise refused(f"{method} takes {_with_article(kind)}, not {value!r}{hint}", InvalidTypeError)
-
-
 def check_instance(function: Any, base: type[Function]) -> None:
     """Refuse a class where an instance is meant.
 
@@ -104,9 +88,5 @@ def check_instance(function: Any, base: type[Function]) -> None:
         InvalidTypeError: when ``function`` is a class derived from ``base``.
     """
     if isinstance(function, type) and issubclass(function, base):
-        text = f"expected {_with_article(base)}, got the class itself: write {function.__name__}()"
+        text = f"expected {with_article(base)}, got the class itself: write {function.__name__}()"
         raise refused(text, InvalidTypeError)
-
-
-def _with_article(kind: type) -> str:
-    return f"{'an' if kind.__name__[0] in 'AEIO' else 'a'} {kind.__name__}"

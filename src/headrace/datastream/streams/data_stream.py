@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, overload
 
+from headrace.common.arguments import expect, refused
 from headrace.common.errors import InvalidTypeError
 from headrace.common.function_types import Role
 from headrace.common.other_names import other_names, without_effect
@@ -15,7 +16,7 @@ from headrace.common.typeinfo import Types
 from headrace.connectors.print_sink import PrintSink
 from headrace.connectors.sink import Sink
 from headrace.datastream.functions import FilterFunction, FlatMapFunction, Function, MapFunction, ProcessFunction
-from headrace.datastream.streams.checks import check_function, check_object, check_returns, expect, refused
+from headrace.datastream.streams.checks import check_function, check_object, check_returns
 from headrace.datastream.streams.columns import (
     as_column,
     bound,

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, overload
 
+from headrace.common.arguments import refused
 from headrace.common.errors import InvalidTypeError
 from headrace.common.other_names import other_names
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import OUT, K_co, T_co
 from headrace.datastream.functions import KeyedProcessFunction, ReduceFunction
 from headrace.datastream.streams.adapters import with_keyed_state
-from headrace.datastream.streams.checks import check_function, check_object, check_returns, refused
+from headrace.datastream.streams.checks import check_function, check_object, check_returns
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.datastream.streams.handle import not_an_operator
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_KEYED_STREAMS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, Self, overload
 
+from headrace.common.arguments import expect, refused
 from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
 from headrace.common.function_types import Role
 from headrace.common.other_names import other_names
@@ -12,7 +13,7 @@ from headrace.common.time import Duration, Time, to_millis
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import ACC, OUT, K_co, T, T_co
 from headrace.datastream.functions import AggregateFunction, ProcessWindowFunction, ReduceFunction, WindowFunction
-from headrace.datastream.streams.checks import check_function, check_object, check_returns, expect, refused
+from headrace.datastream.streams.checks import check_function, check_object, check_returns
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_WINDOWED_STREAMS
 from headrace.datastream.streams.types import TypeOrigin, declared_type, origin_of, result_type
 from headrace.graph.window_specs import ColumnarWindowSpec, RowWindowSpec

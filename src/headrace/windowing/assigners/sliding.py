@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.time import to_millis
+from headrace.common.tracebacks import hides_engine
 from headrace.windowing.assigners.of_time import EventTimeAssigner
 from headrace.windowing.checks import check, check_positive
 from headrace.windowing.intervals import AlignedWindows
@@ -40,6 +41,7 @@ class SlidingEventTimeWindows(EventTimeAssigner[Any]):
         _check_sliding(type(self).__name__, self.size, self.slide, self.offset)
 
     @staticmethod
+    @hides_engine
     def of(
         size: Time | Duration | timedelta | int,
         slide: Time | Duration | timedelta | int,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.time import to_millis
+from headrace.common.tracebacks import hides_engine
 from headrace.windowing.assigners.of_time import EventTimeAssigner
 from headrace.windowing.checks import check, check_positive
 from headrace.windowing.intervals import AlignedWindows
@@ -38,6 +39,7 @@ class TumblingEventTimeWindows(EventTimeAssigner[Any]):
         _check_tumbling(type(self).__name__, self.size, self.offset)
 
     @staticmethod
+    @hides_engine
     def of(
         size: Time | Duration | timedelta | int, offset: Time | Duration | timedelta | int = 0
     ) -> TumblingEventTimeWindows:
