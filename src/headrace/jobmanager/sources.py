@@ -33,6 +33,7 @@ class Split:
         channel: its number within the job.
         position: where the next epoch goes on.
         watermarks: by node id of the operator that makes them.
+        generators: by node id of the operator, the memory of its generator, if that has one.
         active_since: by node id, when that operator last saw a record, in milliseconds of the job's clock.
         idle: the operators whose idleness the tasks have been told of.
         finished: whether the tasks have been told that nothing will come any more.
@@ -42,6 +43,7 @@ class Split:
     channel: int
     position: Any
     watermarks: dict[int, int] = field(default_factory=dict)
+    generators: dict[int, Any] = field(default_factory=dict)
     active_since: dict[int, int] = field(default_factory=dict)
     idle: frozenset[int] = frozenset()
     finished: bool = False
@@ -141,6 +143,8 @@ class SourceCoordinator:
             if split is not None and report.operator in self._timestamps:
                 reached = split.watermarks.get(report.operator, MIN_WATERMARK)
                 split.watermarks[report.operator] = max(reached, report.watermark)
+                if report.generator is not None:
+                    split.generators[report.operator] = report.generator
                 if report.saw_records:
                     split.active_since[report.operator] = now
 
@@ -155,6 +159,7 @@ class SourceCoordinator:
                     split.position,
                     {self._uids[node]: watermark for node, watermark in split.watermarks.items()},
                     split.finished,
+                    {self._uids[node]: state for node, state in split.generators.items()},
                 )
                 for split in self._splits.values()
             ),
@@ -203,7 +208,9 @@ class SourceCoordinator:
         split, node = planned.split, self.planned.node.id
         starts = {operator: split.watermarks.get(operator, MIN_WATERMARK) for operator in self._timestamps}
         reads = () if planned.read is None else planned.read.pieces
-        first = SplitAssignment(node, split.channel, 0, reads, starts, ends=planned.ends, idle=planned.idle)
+        first = SplitAssignment(
+            node, split.channel, 0, reads, starts, dict(split.generators), ends=planned.ends, idle=planned.idle
+        )
         if len(reads) <= 1 or self._is_read_whole:
             return [first]
         # Nothing is known of the pieces before: the receivers lift what later pieces say to what earlier ones reached.
@@ -247,7 +254,9 @@ class SourceCoordinator:
 
     def _restore(self, snapshot: SplitSnapshot, now: int) -> None:
         watermarks = {node: snapshot.watermarks[uid] for node, uid in self._uids.items() if uid in snapshot.watermarks}
-        split = Split(snapshot.split_id, snapshot.channel, snapshot.position, watermarks, finished=snapshot.finished)
+        generators = {node: snapshot.generators[uid] for node, uid in self._uids.items() if uid in snapshot.generators}
+        split = Split(snapshot.split_id, snapshot.channel, snapshot.position, watermarks, generators)
+        split.finished = snapshot.finished
         self._add(split, now)
 
     def _add(self, split: Split, now: int) -> None:
@@ -285,7 +294,8 @@ def restore_sources(
 def has_to_be_read_whole(plan: JobPlan, source: PlannedOperator) -> bool:
     """Whether one task has to read the pieces of a split, one after the other.
 
-    That is where records meet state before any shuffle: it has to see them in their order. And where the pieces cannot
+    That is where records meet state before any shuffle, or a generator of watermarks that has a memory: these have to
+    see them in their order. And where the pieces cannot
     be told apart by number where their records come together again: where branches meet that have watermarks of their
     own, one number is not enough to lift what a later piece says; and where records meet what was made of them behind
     another shuffle, that has no pieces any more.
@@ -295,7 +305,7 @@ def has_to_be_read_whole(plan: JobPlan, source: PlannedOperator) -> bool:
         return True
     reached = {source.node.id}
     for planned in plan.operators():
-        if planned.stage == 0 and planned.state_kinds and any(edge.source in reached for edge in planned.inputs):
+        if any(edge.source in reached for edge in planned.inputs) and _goes_by_order(planned):
             return True
         edges = [edge for edge in planned.inputs if edge.source in reached]
         stages = {plan.operator(edge.source).stage for edge in edges if edge.is_exchange}
@@ -304,6 +314,13 @@ def has_to_be_read_whole(plan: JobPlan, source: PlannedOperator) -> bool:
         if edges:
             reached.add(planned.node.id)
     return False
+
+
+def _goes_by_order(planned: PlannedOperator) -> bool:
+    """Whether an operator of stage 0 has to see the records of a split in their order."""
+    spec = planned.node.spec
+    has_memory = isinstance(spec, TimestampsSpec) and spec.strategy.has_memory
+    return planned.stage == 0 and (bool(planned.state_kinds) or has_memory)
 
 
 def timestamps_operators(plan: JobPlan, source: PlannedOperator) -> dict[int, int | None]:
