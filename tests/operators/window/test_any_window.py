@@ -95,7 +95,8 @@ class EveryFive(EventTimeTrigger):
         return super().on_element(element, timestamp, window, ctx)
 
     def on_event_time(self, time: int, window: TimeWindow, ctx: Any) -> TriggerResult:
-        return TriggerResult.FIRE
+        is_cleanup = time > window.max_timestamp()
+        return TriggerResult.CONTINUE if is_cleanup else TriggerResult.FIRE
 
 
 class KeepTwo(Evictor[Event, TimeWindow]):

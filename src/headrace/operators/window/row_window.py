@@ -17,6 +17,7 @@ from headrace.operators.collector import RowCollector
 from headrace.operators.functions import FunctionOperator
 from headrace.operators.user_code import calling_user_code, user_error
 from headrace.operators.window.lateness import LateRecords, check_timestamps, cleanup_times
+from headrace.operators.window.merging import STORE, check_has_no_timers
 from headrace.operators.window.row_contents import RowContents
 from headrace.operators.window.window_functions import PassContents, WindowContext
 from headrace.state.copying import copy_value
@@ -79,7 +80,7 @@ class RowWindowOperator(FunctionOperator):
 
     def open(self, context: OperatorContext, output: Output) -> None:
         assert context.state is not None
-        self._contents = RowContents(self._layout, self._fold, context.state.store("windows"))
+        self._contents = RowContents(self._layout, self._fold, context.state.store(STORE))
         self._late = LateRecords(self, self._lateness, self._layout.late_tag)
         self._keyed = context.state.keyed
         self._window = WindowContext(self._keyed)
@@ -88,6 +89,7 @@ class RowWindowOperator(FunctionOperator):
     def begin_epoch(self, scope: EpochScope) -> None:
         self._watermark = scope.watermark
         self._processing_time = scope.processing_time
+        check_has_no_timers(self.context)
         self._contents.begin_epoch()
 
     def process(self, input_index: int, batch: Batch) -> None:

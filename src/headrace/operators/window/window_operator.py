@@ -16,6 +16,7 @@ from headrace.operators.functions import FunctionOperator, RuntimeContext
 from headrace.operators.timer_service import TimeDomain
 from headrace.operators.user_code import NO_RECORD, record_text, user_error
 from headrace.operators.window.lateness import LATE_DROPPED, check_timestamps
+from headrace.operators.window.merging import check_has_no_tables
 from headrace.operators.window.merging_windows import MergingWindows
 from headrace.operators.window.trigger_context import OperatorTime, WindowTrigger
 from headrace.operators.window.window_functions import WindowContext
@@ -60,6 +61,7 @@ class WindowOperator(FunctionOperator):
 
     def open(self, context: OperatorContext, output: Output) -> None:
         assert context.state is not None
+        check_has_no_tables(context)
         self._keyed, self._timers = context.state.keyed, context.state.timers
         self._contents = self._layout.new_contents(self._keyed, self._time)
         self._trigger = WindowTrigger(self._layout.trigger, self._keyed, self._timers, self._time)
