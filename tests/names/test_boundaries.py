@@ -29,20 +29,20 @@ BY_TASKS: Final = {
     *("RuntimeContext", "TimerService", "KeyedStateStore", "TimestampAssigner"),
     *("State", "ValueState", "ListState", "MapState", "AppendingState", "AggregatingState", "ReducingState"),
     *("MergingState", "Bound", "BoundColumn", "FileEnumeratorProvider", "DefaultRollingPolicy"),
-    "OnCheckpointRollingPolicy",
+    *("OnCheckpointRollingPolicy", "WatermarkOutput"),
 }
 """What tasks call for each record or batch, or hand to functions, whose errors name operator and record instead."""
 
 WITHOUT_ERRORS: Final = {
     *("Time", "Duration", "ConfigOption", "JobID", "JobStatus", "JobExecutionResult", "Checkpoint"),
-    *("StateBackend", "HashMapStateBackend", "CheckpointStorage", "Column"),
+    *("StateBackend", "HashMapStateBackend", "CheckpointStorage", "Column", "IngestionTimeAssigner"),
 }
 """Plain values."""
 
 TO_DERIVE: Final = {
     *("Function", "MapFunction", "FlatMapFunction", "FilterFunction", "KeySelector", "ReduceFunction"),
     *("AggregateFunction", "ProcessFunction", "KeyedProcessFunction", "ProcessWindowFunction", "WindowFunction"),
-    *("Source", "Sink"),
+    *("Source", "Sink", "WatermarkGenerator", "ColumnarWatermarkGenerator"),
 }
 """Bases of what programs write themselves."""
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, overload
 from headrace.common.arguments import refused
 from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
 from headrace.common.other_names import other_names
+from headrace.common.signatures import check_returns, warn_without_results
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import OUT, K_co, T_co
 from headrace.datastream.functions import KeyedProcessFunction, ReduceFunction
 from headrace.datastream.streams.adapters import with_keyed_state
-from headrace.datastream.streams.checks import check_function, check_object, check_returns
+from headrace.datastream.streams.checks import check_function, check_object
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.datastream.streams.handle import not_an_operator
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_KEYED_STREAMS
@@ -78,6 +79,7 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
             output_type: the type of what it yields; taken from its annotations when left out.
         """
         check_object(func, KeyedProcessFunction, "process_element")
+        warn_without_results(func, "process_element", "on_timer")
         return self._transform(specs.KeyedProcessSpec, "KeyedProcess", func, output_type)
 
     def reduce(self, func: Callable[[T_co, T_co], T_co] | SupportsReduce[T_co]) -> DataStream[T_co]:

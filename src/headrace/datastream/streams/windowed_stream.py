@@ -9,11 +9,12 @@ from headrace.common.errors import InvalidTypeError
 from headrace.common.function_types import Role
 from headrace.common.other_names import other_names
 from headrace.common.output_tag import OutputTag
+from headrace.common.signatures import check_returns, warn_without_results
 from headrace.common.time import Duration, Time, to_millis
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import ACC, OUT, K_co, T, T_co
 from headrace.datastream.functions import AggregateFunction, ProcessWindowFunction, ReduceFunction, WindowFunction
-from headrace.datastream.streams.checks import check_function, check_object, check_returns
+from headrace.datastream.streams.checks import check_function, check_object
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_WINDOWED_STREAMS
 from headrace.datastream.streams.types import TypeOrigin, declared_type, origin_of, result_type
 from headrace.graph.window_specs import ColumnarWindowSpec, RowWindowSpec
@@ -235,6 +236,7 @@ class WindowedStream(Generic[T_co, K_co]):
             output_type: the type of the results; taken from annotations when left out.
         """
         check_function(window_function, WindowFunction, "apply")
+        warn_without_results(window_function, "apply")
         return self._keyed_stream._transform(self._applied, "Window", window_function, output_type)
 
     @overload
@@ -253,6 +255,7 @@ class WindowedStream(Generic[T_co, K_co]):
             output_type: the type of the results; taken from annotations when left out.
         """
         check_object(process_window_function, ProcessWindowFunction, "process")
+        warn_without_results(process_window_function, "process")
         return self._keyed_stream._transform(self._applied, "Window", process_window_function, output_type)
 
     def _aggregate_columns(self, aggregates: tuple[Any, ...], named: dict[str, Any]) -> DataStream:
@@ -282,6 +285,10 @@ class WindowedStream(Generic[T_co, K_co]):
         if not isinstance(window_function, WindowFunction | ProcessWindowFunction):
             text = f"window_function is a WindowFunction or a ProcessWindowFunction, not {window_function!r}"
             raise refused(text, InvalidTypeError)
+        is_apply = isinstance(window_function, WindowFunction)
+        method = "apply" if is_apply else "process"
+        check_object(window_function, WindowFunction if is_apply else ProcessWindowFunction, method)
+        warn_without_results(window_function, method)
         return result_type(output_type, window_function, Role.MANY)
 
     def _applied(self, window_function: Any, found: TypeInformation) -> RowWindowSpec:
