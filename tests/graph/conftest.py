@@ -11,6 +11,7 @@ from headrace.common.output_tag import OutputTag
 from headrace.common.time import Duration, Time
 from headrace.common.typeinfo import Types
 from headrace.connectors.print_sink import PrintSink
+from headrace.datastream.aggregates import count, first
 from headrace.graph import specs
 from headrace.graph.keys import KeySelection
 from headrace.graph.nodes import Edge
@@ -18,7 +19,6 @@ from headrace.graph.partitioning import HASH
 from headrace.graph.specs import InputKind, PassingSpec
 from headrace.graph.stream_graph import StreamGraph
 from headrace.graph.window_specs import ColumnarWindowSpec
-from headrace.operators.aggregates.built_in import count, first
 from headrace.plan.job_plan import PlanSettings
 from headrace.plan.planner import plan_job
 from headrace.state.keys import KeyCodec

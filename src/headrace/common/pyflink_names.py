@@ -264,13 +264,6 @@ MEMBERS: Final[dict[str, dict[str, Missing]]] = {
     "RuntimeContext": {
         "get_metrics_group": Missing("DS-45", "emit what is counted as records, to a side output, say"),
     },
-    "WatermarkStrategy": {
-        "with_watermark_alignment": Missing(
-            "WM-06",
-            "leave it out. Results are the same without it; but nothing bounds how far the event times of splits and "
-            "sources drift apart, and what is ahead waits in the state of windows and timers for what is behind",
-        ),
-    },
     "CsvSchemaBuilder": {
         **_each(
             "disable_array_element_separator remove_array_element_separator set_any_property_name",

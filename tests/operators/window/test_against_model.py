@@ -14,7 +14,7 @@ from window_model import MAX, MIN, Model, Record
 
 from headrace.common.row import Row
 from headrace.common.typeinfo import Types
-from headrace.operators.aggregates import built_in as agg
+from headrace.datastream import aggregates as agg
 from headrace.operators.window.columnar import ColumnarWindowOperator
 from headrace.operators.window.layout import WindowLayout
 from headrace.operators.window.row_layout import RowWindowLayout

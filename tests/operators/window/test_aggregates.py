@@ -18,7 +18,7 @@ from window_model import MAX, Record
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.row import Row
 from headrace.common.typeinfo import Types
-from headrace.operators.aggregates import built_in as agg
+from headrace.datastream import aggregates as agg
 from headrace.operators.aggregates.aggregator_list import AggregatorList
 from headrace.operators.aggregates.exact_sum import IntegerOverflowError
 from headrace.operators.window.columnar import ColumnarWindowOperator

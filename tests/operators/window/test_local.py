@@ -13,7 +13,7 @@ from test_against_model import CODEC, scenarios
 from window_harness import INPUT, Collected, Driver, context
 from window_model import MAX, Record
 
-from headrace.operators.aggregates import built_in as agg
+from headrace.datastream import aggregates as agg
 from headrace.operators.window.columnar import ColumnarWindowOperator
 from headrace.operators.window.layout import WindowLayout
 from headrace.operators.window.local import (

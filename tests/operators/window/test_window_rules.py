@@ -9,7 +9,7 @@ from window_harness import Driver
 from window_model import MAX, MIN, Record
 
 from headrace.common.typeinfo import Types
-from headrace.operators.aggregates import built_in as agg
+from headrace.datastream import aggregates as agg
 from headrace.operators.window.columnar import ColumnarWindowOperator
 from headrace.operators.window.layout import WindowLayout
 from headrace.operators.window.row_layout import RowWindowLayout
