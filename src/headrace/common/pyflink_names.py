@@ -244,10 +244,6 @@ MEMBERS: Final[dict[str, dict[str, Missing]]] = {
             "DS-49", "union() both streams, and match records in a KeyedProcessFunction with MapState and timers"
         ),
     },
-    "WindowedStream": {
-        "trigger": _of("WI-25", _TRIGGERS),
-        "evictor": Missing("WI-26", "leave elements out in the function given to process(...)"),
-    },
     "DataStreamSink": {
         "set_uid_hash": Missing("DS-29", "give the sink a uid() instead"),
     },
@@ -263,13 +259,6 @@ MEMBERS: Final[dict[str, dict[str, Missing]]] = {
     },
     "RuntimeContext": {
         "get_metrics_group": Missing("DS-45", "emit what is counted as records, to a side output, say"),
-    },
-    "WatermarkStrategy": {
-        "with_watermark_alignment": Missing(
-            "WM-06",
-            "leave it out. Results are the same without it; but nothing bounds how far the event times of splits and "
-            "sources drift apart, and what is ahead waits in the state of windows and timers for what is behind",
-        ),
     },
     "CsvSchemaBuilder": {
         **_each(

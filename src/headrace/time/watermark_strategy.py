@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, overload
 
+from headrace.common.call_site import warn_caller
 from headrace.common.errors import InvalidProgramError
 from headrace.common.other_names import other_names
 from headrace.common.signatures import check_parameters
@@ -79,6 +80,19 @@ class IngestionTimeAssigner:
     """
 
 
+@dataclass(frozen=True, slots=True)
+class WatermarkAlignment:
+    """How far the splits of a group may drift apart.
+
+    Attributes:
+        group: the name of the group.
+        max_drift: how far a split may be ahead of the slowest one, in milliseconds.
+    """
+
+    group: str
+    max_drift: int
+
+
 Assigner = (
     TimestampAssigner | Callable[[Any, int], int] | FieldTimestamps | ExpressionTimestamps | IngestionTimeAssigner
 )
@@ -95,6 +109,7 @@ class WatermarkStrategy(Generic[T_contra]):
         generator: makes watermarks.
         timestamp_assigner: takes the timestamp from a record; None leaves the source's own.
         idle_timeout: after how many milliseconds without a record a split no longer holds others back; None for never.
+        alignment: how far splits may be ahead of others; None for any distance.
 
     Examples:
         >>> from headrace.common import Duration, WatermarkStrategy
@@ -108,6 +123,7 @@ class WatermarkStrategy(Generic[T_contra]):
     generator: ColumnarWatermarkGenerator | GeneratorPerSplit
     timestamp_assigner: Assigner | None = None
     idle_timeout: int | None = None
+    alignment: WatermarkAlignment | None = None
 
     @property
     def has_memory(self) -> bool:
@@ -202,3 +218,32 @@ class WatermarkStrategy(Generic[T_contra]):
         if timeout <= 0:
             raise InvalidProgramError(f"the idle timeout must be positive, it is {timeout} ms")
         return replace(self, idle_timeout=timeout)
+
+    def with_watermark_alignment(
+        self,
+        watermark_group: str,
+        max_allowed_watermark_drift: Duration | Time | timedelta | int,
+        update_interval: Duration | Time | timedelta | int | None = None,
+    ) -> WatermarkStrategy[T_contra]:
+        """Do not read splits whose watermark is further ahead of the slowest one of their group, until that follows.
+
+        A group is made of all splits of all sources whose strategy names it. A split that waits is not idle. One that
+        is silent holds the others of its group, so give it an idle timeout. Unlike in PyFlink, a timestamp assigner
+        that was set before is kept.
+
+        Args:
+            watermark_group: the name of the group.
+            max_allowed_watermark_drift: how far a split may be ahead.
+            update_interval: without effect, for watermarks are compared before every epoch.
+
+        Raises:
+            InvalidProgramError: when the drift is negative, or the strategy makes no watermarks to compare.
+        """
+        drift = to_millis(max_allowed_watermark_drift)
+        if drift < 0:
+            raise InvalidProgramError(f"the allowed drift cannot be negative, it is {drift} ms")
+        if isinstance(self.generator, NoWatermarks):
+            raise InvalidProgramError("watermarks cannot be aligned by a strategy that makes none: choose another one")
+        if update_interval is not None:
+            warn_caller("update_interval has no effect: watermarks are compared before every epoch")
+        return replace(self, alignment=WatermarkAlignment(watermark_group, drift))
