@@ -16,6 +16,7 @@ from headrace.operators.aggregates.multisets import Multiset
 from headrace.operators.aggregates.sums import SumFiniteFloats, SumFloats, SumIntegers
 from headrace.operators.aggregates.top import TopValues
 from headrace.operators.aggregates.truths import CountTrue
+from headrace.operators.aggregates.user_defined import UserParts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,6 +94,7 @@ _OF_STORED_NAME: Final[dict[str, type[Aggregator]]] = {
         SumFloats,
         SumIntegers,
         TopValues,
+        UserParts,
     )
 }
 
