@@ -20,12 +20,10 @@ from headrace.operators.aggregates.sums import avg, sum
 from headrace.operators.aggregates.top import top_n
 from headrace.operators.aggregates.truths import bool_and, bool_or
 from headrace.operators.aggregates.user_defined import ArrowAggregateFunction
-from headrace.state.runs.grouping import Segments
 
 __all__ = [
     "Aggregate",
     "ArrowAggregateFunction",
-    "Segments",
     "avg",
     "bool_and",
     "bool_or",

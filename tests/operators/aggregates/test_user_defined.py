@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, UserFunctionError
 from headrace.common.typeinfo import Types
-from headrace.datastream.aggregates import ArrowAggregateFunction, Segments
+from headrace.datastream.aggregates import ArrowAggregateFunction
+from headrace.state.runs.grouping import Segments
 
 
 def sums(columns: Any, groups: Segments) -> list[pa.Array]:
