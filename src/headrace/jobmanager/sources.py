@@ -12,6 +12,7 @@ from headrace.connectors.source import EnumeratorContext, ReadBudget, SplitRead
 from headrace.graph.specs import SourceSpec, TimestampsSpec
 from headrace.jobmanager.alignment import FIRST_RECORDS, Pace
 from headrace.jobmanager.source_identity import identity_of
+from headrace.jobmanager.watermark_progress import SplitProgress
 from headrace.plan.forks import forks_of
 from headrace.runtime.task.messages import SplitAssignment
 
@@ -40,6 +41,7 @@ class Split:
         paces: by node id of the operators whose watermarks are aligned.
         idle: the operators whose idleness the tasks have been told of.
         finished: whether the tasks have been told that nothing will come any more.
+        is_held_back: whether it waited in the last epoch for others that it is aligned with.
     """
 
     split_id: str
@@ -51,6 +53,7 @@ class Split:
     paces: dict[int, Pace] = field(default_factory=dict)
     idle: frozenset[int] = frozenset()
     finished: bool = False
+    is_held_back: bool = False
 
     @property
     def watermark(self) -> int:
@@ -175,6 +178,7 @@ class SourceCoordinator:
                 planned.split.position = planned.read.end
             planned.split.finished = planned.ends
             planned.split.idle = planned.idle
+            planned.split.is_held_back = planned.is_held_back
         for report in reports:
             split = by_channel.get(report.channel)
             if split is not None and report.operator in self._timestamps:
@@ -186,6 +190,19 @@ class SourceCoordinator:
         for planned in plans:
             if planned.read is not None and planned.split.paces:
                 planned.split.has_read(planned.read.records, before[planned.split.channel])
+
+    def progress(self) -> Iterator[SplitProgress]:
+        """How far each split has come."""
+        for split in self.unfinished():
+            watermarks = {node: split.watermarks.get(node, MIN_WATERMARK) for node in self._timestamps}
+            yield SplitProgress(
+                self.planned.node.name, split.split_id, watermarks, split.idle, is_held_back=split.is_held_back
+            )
+
+    @property
+    def watermark_operators(self) -> Set[int]:
+        """The node ids of the operators that make watermarks of its records, before the first shuffle."""
+        return self._timestamps.keys()
 
     def snapshot(self) -> SourceSnapshot:
         """For the manifest."""
