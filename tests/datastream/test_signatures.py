@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headrace.common import Time, Types, WatermarkStrategy
-from headrace.common.errors import FunctionRefusedError, InvalidProgramError, InvalidTypeError
+from headrace.common.errors import FunctionRefusedError, InvalidProgramError, InvalidTypeError, UserFunctionError
 from headrace.common.row import Row
 from headrace.datastream import (
     AggregateFunction,
@@ -202,3 +202,30 @@ def test_one_record_is_not_taken_apart(returned: Any, parts: str, kind: str) -> 
         built(builds[kind], 7)
     assert f"  returned by {__file__}:" in str(told.value) or kind == "window"
     assert "  record: 7\n" in str(told.value) or kind in ("timer", "window")
+
+
+def test_a_calculation_without_timestamps_says_how_to_get_some() -> None:
+    def later(self: Any, value: Any, ctx: Any) -> Any:
+        yield ctx.timestamp() + 1
+
+    def timed(self: Any, value: Any, ctx: Any) -> Any:
+        ctx.timer_service().register_event_time_timer(ctx.timestamp())
+        return []
+
+    builds: list[Build] = [
+        lambda s: s.process(class_with(ProcessFunction, process_element=later)),
+        lambda s: keyed(s).process(class_with(KeyedProcessFunction, process_element=later)),
+        lambda s: keyed(s).process(class_with(KeyedProcessFunction, process_element=timed)),
+    ]
+    for build in builds:
+        with pytest.raises(UserFunctionError, match=r"no timestamps; call assign_timestamps_and_watermarks"):
+            built(build, 7)
+
+
+def test_another_none_is_not_taken_for_a_timestamp() -> None:
+    def wrong(self: Any, value: Any, ctx: Any) -> Any:
+        yield None + value  # type: ignore[operator]
+
+    with pytest.raises(UserFunctionError, match="NoneType") as told:
+        built(lambda s: s.process(class_with(ProcessFunction, process_element=wrong)), 7)
+    assert "timestamps" not in str(told.value)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.common.call_site import caller
-from headrace.common.errors import InvalidProgramError
+from headrace.common.errors import InvalidProgramError, InvalidTypeError
+from headrace.windowing.trigger import Trigger
 
 if TYPE_CHECKING:
     from headrace.common.errors import HeadraceError
@@ -30,3 +31,19 @@ def check_positive(owner: str, **lengths: int) -> None:
     """
     for name, length in lengths.items():
         check(length > 0, f"{owner} needs {name} > 0, not {length}")
+
+
+def check_trigger(owner: str, trigger: Any) -> None:
+    """Refuse what is no trigger, where one is made around another one."""
+    check(isinstance(trigger, Trigger), f"{owner} takes a Trigger, not {trigger!r}", InvalidTypeError)
+
+
+def check_function(owner: str, name: str, function: Any) -> None:
+    """Refuse what cannot be called."""
+    check(callable(function), f"{owner} takes a function as {name}, not {function!r}", InvalidTypeError)
+
+
+def check_extractor(owner: str, extractor: Any) -> None:
+    """Refuse what cannot say the gap of an element."""
+    said = f"{owner} takes a SessionWindowTimeGapExtractor or a function, not {extractor!r}"
+    check(callable(getattr(extractor, "extract", extractor)), said, InvalidTypeError)

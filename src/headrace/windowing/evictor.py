@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic
 
 from headrace.common.type_variables import T, T_co, W_contra
+from headrace.windowing.windows import Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -76,3 +77,25 @@ class Evictor(ABC, Generic[T, W_contra]):
         self, elements: list[TimestampedValue[T]], size: int, window: W_contra, ctx: Evictor.EvictorContext
     ) -> Iterable[TimestampedValue[T]]:
         """Called after the window function; as :meth:`evict_before`, with what that one has left."""
+
+
+class OneSidedEvictor(Evictor[T, Window]):
+    """Keeps elements by one rule, either before or after the function."""
+
+    __slots__ = ()
+
+    do_evict_after: bool
+
+    @abstractmethod
+    def kept(self, elements: list[TimestampedValue[T]]) -> list[TimestampedValue[T]]:
+        """The elements that stay."""
+
+    def evict_before(
+        self, elements: list[TimestampedValue[T]], size: int, window: Window, ctx: Evictor.EvictorContext
+    ) -> list[TimestampedValue[T]]:
+        return elements if self.do_evict_after else self.kept(elements)
+
+    def evict_after(
+        self, elements: list[TimestampedValue[T]], size: int, window: Window, ctx: Evictor.EvictorContext
+    ) -> list[TimestampedValue[T]]:
+        return self.kept(elements) if self.do_evict_after else elements

@@ -23,7 +23,9 @@ class TimeWindowAssigner(WindowAssigner[T_contra, TimeWindow]):
     __slots__ = ()
 
     @abstractmethod
-    def windows_at(self, time: int, element: T_contra) -> list[TimeWindow]:
+    def windows_at(
+        self, time: int, element: T_contra, context: WindowAssigner.WindowAssignerContext
+    ) -> list[TimeWindow]:
         """The windows of an element whose time, of the domain that the assigner means, is this."""
 
     def get_window_serializer(self) -> TimeWindowSerializer:
@@ -43,7 +45,7 @@ class EventTimeAssigner(TimeWindowAssigner[T_contra]):
                 f"{self}: an element has no timestamp. The WatermarkStrategy before the window needs a timestamp "
                 'assigner, such as .with_timestamp_assigner("time"); or use windows of processing time'
             )
-        return self.windows_at(timestamp, element)
+        return self.windows_at(timestamp, element, context)
 
     def get_default_trigger(self, env: Any) -> Trigger[Any, TimeWindow]:
         return EventTimeTrigger.create()
@@ -60,7 +62,7 @@ class ProcessingTimeAssigner(TimeWindowAssigner[T_contra]):
     def assign_windows(
         self, element: T_contra, timestamp: int, context: WindowAssigner.WindowAssignerContext
     ) -> list[TimeWindow]:
-        return self.windows_at(context.get_current_processing_time(), element)
+        return self.windows_at(context.get_current_processing_time(), element, context)
 
     def get_default_trigger(self, env: Any) -> Trigger[Any, TimeWindow]:
         return ProcessingTimeTrigger.create()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.common.time import to_millis
 from headrace.common.tracebacks import hides_engine
-from headrace.windowing.assigners.of_time import EventTimeAssigner
+from headrace.windowing.assigners.of_time import EventTimeAssigner, ProcessingTimeAssigner
 from headrace.windowing.checks import check, check_positive
 from headrace.windowing.intervals import AlignedWindows
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from headrace.common.time import Duration, Time
+    from headrace.windowing.assigner import WindowAssigner
     from headrace.windowing.windows import TimeWindow
 
 
@@ -64,11 +65,59 @@ class SlidingEventTimeWindows(EventTimeAssigner[Any]):
         """The windows as arithmetic."""
         return AlignedWindows(self.size, self.slide, self.offset)
 
-    def windows_at(self, time: int, element: Any) -> list[TimeWindow]:
+    def windows_at(self, time: int, element: Any, context: WindowAssigner.WindowAssignerContext) -> list[TimeWindow]:
         return self.aligned.windows_of(time)
 
     def __str__(self) -> str:
         return f"SlidingEventTimeWindows({_told(self.size, self.slide, self.offset)})"
+
+
+@dataclass(frozen=True, slots=True)
+class SlidingProcessingTimeWindows(ProcessingTimeAssigner[Any]):
+    """Windows of processing time ``[k * slide + offset, k * slide + offset + size)``.
+
+    Examples:
+        >>> from headrace.common import Time
+        >>> from headrace.windowing.assigners.sliding import SlidingProcessingTimeWindows
+        >>> last_minute = SlidingProcessingTimeWindows.of(Time.minutes(1), Time.seconds(10))
+
+    Attributes:
+        size: length of a window in milliseconds.
+        slide: distance between two starts in milliseconds.
+        offset: shift of all starts in milliseconds; ``|offset| < slide``.
+    """
+
+    size: int
+    slide: int
+    offset: int = 0
+
+    def __post_init__(self) -> None:
+        _check_sliding(type(self).__name__, self.size, self.slide, self.offset)
+
+    @staticmethod
+    @hides_engine
+    def of(
+        size: Time | Duration | timedelta | int,
+        slide: Time | Duration | timedelta | int,
+        offset: Time | Duration | timedelta | int = 0,
+    ) -> SlidingProcessingTimeWindows:
+        """Windows of a size that start at every slide.
+
+        Args:
+            size: the length of a window; a number is milliseconds. It need not be a multiple of ``slide``.
+            slide: the distance between two starts; larger than ``size`` leaves gaps.
+            offset: a shift smaller than ``slide``.
+
+        Raises:
+            InvalidProgramError: when ``size`` or ``slide`` is not positive or ``|offset| >= slide``.
+        """
+        return SlidingProcessingTimeWindows(to_millis(size), to_millis(slide), to_millis(offset))
+
+    def windows_at(self, time: int, element: Any, context: WindowAssigner.WindowAssignerContext) -> list[TimeWindow]:
+        return AlignedWindows(self.size, self.slide, self.offset).windows_of(time)
+
+    def __str__(self) -> str:
+        return f"SlidingProcessingTimeWindows({_told(self.size, self.slide, self.offset)})"
 
 
 def _check_sliding(owner: str, size: int, slide: int, offset: int) -> None:
