@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from headrace.expressions import Bound
-from headrace.operators.arrays import fixed_width, gather, validity
+from headrace.operators.arrays import concat, fixed_width, gather, validity
+from headrace.state.runs.grouping import Segments
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.common.typeinfo import TypeInformation
-    from headrace.state.runs.grouping import Groups, Segments
+    from headrace.state.runs.grouping import Groups
 
     Longs = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
@@ -91,6 +92,13 @@ class Aggregator(ABC):
     @abstractmethod
     def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
         """The accumulator of each group of accumulators, which lie group after group in order of arrival."""
+
+    def combine(self, older: list[pa.Array], newer: list[pa.Array]) -> list[pa.Array]:
+        """The accumulators of two tables row by row, of which both have all groups, in the same order."""
+        count = len(older[0])
+        pairs = np.arange(2 * count).reshape(2, count).T.ravel()
+        columns = [gather(concat([a, b]), pairs) for a, b in zip(older, newer, strict=True)]
+        return self.merge(columns, Segments(np.arange(0, 2 * count, 2), 2 * count))
 
     def result(self, columns: list[pa.Array]) -> pa.Array:
         """The value of each accumulator; null when there was none among the rows."""

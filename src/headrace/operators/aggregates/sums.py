@@ -82,6 +82,13 @@ class SumFloats(ColumnAggregator):
         valid = validity(columns[0])
         return self._columns(exact_sum.merge_sums(self._expansion(columns), segments), any_valid(valid, segments))
 
+    def combine(self, older: list[pa.Array], newer: list[pa.Array]) -> list[pa.Array]:
+        sums = exact_sum.add_sums(self._expansion(older), self._expansion(newer))
+        if sums is None:
+            return ColumnAggregator.combine(self, older, newer)
+        one, other = validity(older[0]), validity(newer[0])
+        return self._columns(sums, None if one is None or other is None else one | other)
+
     def result(self, columns: list[pa.Array]) -> pa.Array:
         return of_fixed_width(exact_sum.round_sums(self._expansion(columns)), validity(columns[0]), pa.float64())
 
