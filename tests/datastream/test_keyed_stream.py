@@ -22,7 +22,7 @@ from headrace.datastream import (
 )
 from headrace.datastream.data_stream import DataStream, KeyedStream
 from headrace.graph import specs
-from headrace.time.windows import WindowAssigner
+from headrace.windowing.assigner import WindowAssigner
 
 if TYPE_CHECKING:
     from headrace.graph.stream_graph import StreamGraph

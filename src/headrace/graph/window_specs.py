@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headrace.graph.specs import InputSchema
     from headrace.operators.aggregates.aggregate import Aggregate
     from headrace.state.kinds import StateKinds
-    from headrace.time.windows import AlignedWindows
+    from headrace.windowing.intervals import AlignedWindows
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,7 @@ from test_against_model import CODEC, scenarios
 from window_harness import INPUT, Collected, Driver, context
 from window_model import MAX, Record
 
-from headrace.operators.aggregates import built_in as agg
-from headrace.operators.window.paned import columnar_window
+from headrace.datastream import aggregates as agg
 from headrace.operators.window.layout import WindowLayout
 from headrace.operators.window.local import (
     ACCUMULATORS_INPUT,
@@ -22,7 +21,8 @@ from headrace.operators.window.local import (
     RECORDS_INPUT,
     LocalWindowAggregate,
 )
-from headrace.time.windows import AlignedWindows
+from headrace.operators.window.paned import columnar_window
+from headrace.windowing.intervals import AlignedWindows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

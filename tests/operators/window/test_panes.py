@@ -13,12 +13,14 @@ from test_against_model import CODEC, COLUMNAR, columnar, drive, scenarios
 from window_harness import Driver
 from window_model import Record
 
-from headrace.operators.window import paned
-from headrace.operators.window import window_store
+from headrace.common.typeinfo import Types
+from headrace.datastream import aggregates as agg
+from headrace.datastream.window import SlidingEventTimeWindows
+from headrace.operators.window import paned, window_store
 from headrace.operators.window.accumulators import Accumulators
-from headrace.operators.window.assign import assign
 from headrace.operators.window.panes import Panes
-from headrace.time.windows import AlignedWindows
+from headrace.testing import JobHarness
+from headrace.windowing.intervals import AlignedWindows
 
 sliding = st.tuples(st.integers(2, 30), st.integers(1, 30), st.integers(-9, 9)).map(
     lambda drawn: AlignedWindows(drawn[0], drawn[1], drawn[2] % drawn[1])
@@ -45,7 +47,7 @@ def test_a_pane_stands_for_all_its_timestamps(windows: AlignedWindows, timestamp
     ends = panes.of_timestamps(times).ends
     assert ((ends > times) & (ends - gcd(windows.size, windows.slide) <= times)).all()
     for time, end, first in zip(times, ends, panes.first_ends(times), strict=True):
-        one = assign(windows, np.array([time]))
+        one = windows.assign(np.array([time]))
         assert panes.windows_of(np.array([end])).ends.tolist() == one.ends.tolist()
         if windows.size >= windows.slide:
             assert first == one.ends.min()
@@ -118,6 +120,6 @@ def test_windows_that_were_stored_as_such_are_taken_over(parallelism: int, monke
                 harness.push("events", value, timestamp)
                 harness.run_epoch()
             harness.finish()
-            found.append(sorted(harness.results("sums")))
+            found.append(sorted(map(tuple, harness.results("sums"))))
     assert found[0] == found[1]
     assert len(found[0]) > 10

@@ -11,7 +11,9 @@ from headrace.common.errors import StateMigrationError
 from headrace.common.typeinfo import Types
 from headrace.datastream.aggregates import max, sum
 from headrace.testing import JobHarness
-from headrace.time.windows import AlignedWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
+from headrace.windowing.assigner import WindowAssigner
+from headrace.windowing.assigners.sliding import SlidingEventTimeWindows
+from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
 
 EVENT = Types.TUPLE([Types.STRING(), Types.LONG()])
 
@@ -58,7 +60,7 @@ def test_another_declaration_is_refused(before: str) -> None:
                     harness.run_epoch()
 
 
-ASSIGNERS: dict[str, AlignedWindows] = {
+ASSIGNERS: dict[str, WindowAssigner] = {
     "tumbling": TumblingEventTimeWindows.of(10),
     "shifted": TumblingEventTimeWindows.of(10, 3),
     "sliding": SlidingEventTimeWindows.of(10, 5),
@@ -68,7 +70,7 @@ ASSIGNERS: dict[str, AlignedWindows] = {
 }
 
 
-def over(assigner: AlignedWindows, contents: str) -> Callable[[JobHarness], None]:
+def over(assigner: WindowAssigner, contents: str) -> Callable[[JobHarness], None]:
     def build(harness: JobHarness) -> None:
         stream = harness.add_source("events", EVENT).key_by("f0").window(assigner)
         made = stream.reduce(larger) if contents == "reduced" else stream.aggregate(sum("f1"))
@@ -91,7 +93,7 @@ def test_another_slide_or_offset_is_refused_as_another_size_is(before: str, cont
                 harness.finish()
                 assert harness.results("out")
             else:
-                what = "slide" if assigner.slide != ASSIGNERS[before].slide else "offset"
+                what = "slide" if assigner.aligned.slide != ASSIGNERS[before].aligned.slide else "offset"
                 with pytest.raises(StateMigrationError, match=f"stored with another {what} in milliseconds"):
                     harness.run_epoch()
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, Self, overload
 
+from headrace.common.arguments import expect, refused
 from headrace.common.errors import InvalidTypeError
 from headrace.common.function_types import Role
 from headrace.common.other_names import other_names
 from headrace.common.output_tag import OutputTag
+from headrace.common.signatures import check_returns, warn_without_results
 from headrace.common.time import Duration, Time, to_millis
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import ACC, OUT, K_co, T, T_co
 from headrace.datastream.functions import AggregateFunction, ProcessWindowFunction, ReduceFunction, WindowFunction
-from headrace.datastream.streams.checks import check_function, check_object, check_returns, expect, refused
+from headrace.datastream.streams.checks import check_function, check_object
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_WINDOWED_STREAMS
 from headrace.datastream.streams.types import TypeOrigin, declared_type, origin_of, result_type
 from headrace.graph.window_specs import ColumnarWindowSpec, RowWindowSpec
@@ -29,7 +31,9 @@ if TYPE_CHECKING:
     from headrace.datastream.streams.data_stream import DataStream
     from headrace.datastream.streams.keyed_stream import KeyedStream
     from headrace.datastream.streams.process_protocols import SupportsApply, SupportsProcessWindow
-    from headrace.time.windows import AlignedWindows, TimeWindow
+    from headrace.windowing.assigner import WindowAssigner
+    from headrace.windowing.intervals import AlignedWindows
+    from headrace.windowing.windows import TimeWindow
 
 
 @hides_engine_of_methods
@@ -59,7 +63,7 @@ class WindowedStream(Generic[T_co, K_co]):
         [(2000, 'a', 5), (61000, 'a', 4)]
     """
 
-    def __init__(self, keyed_stream: KeyedStream[T_co, K_co], window_assigner: AlignedWindows) -> None:
+    def __init__(self, keyed_stream: KeyedStream[T_co, K_co], window_assigner: WindowAssigner[Any, Any]) -> None:
         self._keyed_stream = keyed_stream
         self._assigner = window_assigner
         self._lateness = 0
@@ -232,6 +236,7 @@ class WindowedStream(Generic[T_co, K_co]):
             output_type: the type of the results; taken from annotations when left out.
         """
         check_function(window_function, WindowFunction, "apply")
+        warn_without_results(window_function, "apply")
         return self._keyed_stream._transform(self._applied, "Window", window_function, output_type)
 
     @overload
@@ -250,6 +255,7 @@ class WindowedStream(Generic[T_co, K_co]):
             output_type: the type of the results; taken from annotations when left out.
         """
         check_object(process_window_function, ProcessWindowFunction, "process")
+        warn_without_results(process_window_function, "process")
         return self._keyed_stream._transform(self._applied, "Window", process_window_function, output_type)
 
     def _aggregate_columns(self, aggregates: tuple[Any, ...], named: dict[str, Any]) -> DataStream:
@@ -259,7 +265,7 @@ class WindowedStream(Generic[T_co, K_co]):
         for aggregate in aggregates:
             if not isinstance(aggregate, Aggregate):
                 raise refused(f"built-in aggregates go with others such as count(), sum('field'), not {aggregate!r}")
-        spec = ColumnarWindowSpec(self._assigner, aggregates, self._lateness, self._late_tag)
+        spec = ColumnarWindowSpec(self._aligned(), aggregates, self._lateness, self._late_tag)
         return self._keyed_stream._apply(spec, "Window", origin=TypeOrigin.DECLARED)
 
     def _aggregate_rows(
@@ -279,6 +285,10 @@ class WindowedStream(Generic[T_co, K_co]):
         if not isinstance(window_function, WindowFunction | ProcessWindowFunction):
             text = f"window_function is a WindowFunction or a ProcessWindowFunction, not {window_function!r}"
             raise refused(text, InvalidTypeError)
+        is_apply = isinstance(window_function, WindowFunction)
+        method = "apply" if is_apply else "process"
+        check_object(window_function, WindowFunction if is_apply else ProcessWindowFunction, method)
+        warn_without_results(window_function, method)
         return result_type(output_type, window_function, Role.MANY)
 
     def _applied(self, window_function: Any, found: TypeInformation) -> RowWindowSpec:
@@ -286,8 +296,13 @@ class WindowedStream(Generic[T_co, K_co]):
 
     def _row_spec(self, found: TypeInformation, **functions: Any) -> RowWindowSpec:
         return RowWindowSpec(
-            self._assigner, found, allowed_lateness=self._lateness, late_tag=self._late_tag, **functions
+            self._aligned(), found, allowed_lateness=self._lateness, late_tag=self._late_tag, **functions
         )
+
+    def _aligned(self) -> AlignedWindows:
+        aligned = self._assigner.aligned
+        assert aligned is not None, "KeyedStream.window takes no others"
+        return aligned
 
 
 def _by_position(values: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:

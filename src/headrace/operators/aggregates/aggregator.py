@@ -1,9 +1,9 @@
 """The contract of aggregators: how a few columns of accumulators are made, merged and read.
 
 ``sum("v")`` and ``avg("v")`` need the same sum; it is kept once. An aggregator makes an accumulator of each group of
-rows (``accumulate``), one accumulator of several of the same group (``merge``), and a value of an accumulator
-(``result``). Merging is associative, and but for aggregators that depend on the order of records commutative: nothing
-depends on how the input was cut.
+rows (``accumulate``), one that takes such rows away again (``retract``), one accumulator of several of the same group
+(``merge``), and a value of an accumulator (``result``). Merging is associative, and commutative but for aggregators
+that depend on the order of records: nothing depends on how the input was cut.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headrace.operators.arrays import concat, fixed_width, gather, validity
 from headrace.state.runs.grouping import Segments
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import numpy.typing as npt
     import pyarrow as pa
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     Longs = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
+    Merge = Callable[[list[pa.Array], Segments], list[pa.Array]]
     Fields = tuple[tuple[str, TypeInformation], ...]
 
 Input = int | Bound
@@ -95,10 +96,15 @@ class Aggregator(ABC):
 
     def combine(self, older: list[pa.Array], newer: list[pa.Array]) -> list[pa.Array]:
         """The accumulators of two tables row by row, of which both have all groups, in the same order."""
-        count = len(older[0])
-        pairs = np.arange(2 * count).reshape(2, count).T.ravel()
-        columns = [gather(concat([a, b]), pairs) for a, b in zip(older, newer, strict=True)]
-        return self.merge(columns, Segments(np.arange(0, 2 * count, 2), 2 * count))
+        return merged_pairs(self.merge, older, newer)
+
+    def negate(self, columns: list[pa.Array]) -> list[pa.Array]:
+        """Accumulators that take away what these add, once they are merged; only where the aggregate can retract."""
+        raise NotImplementedError(f"{type(self).__name__} cannot take values back")
+
+    def retract(self, rows: GroupedRows) -> list[pa.Array]:
+        """The accumulator of each group that takes its rows away from the accumulators that it is merged with."""
+        return self.negate(self.accumulate(rows))
 
     def result(self, columns: list[pa.Array]) -> pa.Array:
         """The value of each accumulator; null when there was none among the rows."""
@@ -121,6 +127,14 @@ class ColumnAggregator(Aggregator):
     @property
     def inputs(self) -> tuple[Input, ...]:
         return (self.column,)
+
+
+def merged_pairs(merge: Merge, older: list[pa.Array], newer: list[pa.Array]) -> list[pa.Array]:
+    """The rows of two tables merged in pairs, by a function that merges groups of rows."""
+    count = len(older[0])
+    pairs = np.arange(2 * count).reshape(2, count).T.ravel()
+    columns = [gather(concat([a, b]), pairs) for a, b in zip(older, newer, strict=True)]
+    return merge(columns, Segments(np.arange(0, 2 * count, 2), 2 * count))
 
 
 def any_valid(valid: Mask | None, segments: Segments) -> Mask | None:

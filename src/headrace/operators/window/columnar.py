@@ -18,17 +18,8 @@ from headrace.operators.arrays import fixed_width, gather
 from headrace.operators.base import Operator
 from headrace.operators.keyed import KeyedBatch
 from headrace.operators.window.accumulators import Accumulators, Chunk
-from headrace.operators.window.assign import (
-    Assignment,
-    LateRecords,
-    assign,
-    check_timestamps,
-    cleaned_end,
-    cleanup_times,
-    passed_end,
-    windows_per_record,
-)
 from headrace.operators.window.firing import Emission, result_batch, running_accumulators
+from headrace.operators.window.lateness import LateRecords, check_timestamps, cleaned_end, cleanup_times, passed_end
 from headrace.operators.window.local import ACCUMULATORS_INPUT
 from headrace.operators.window.merging import accumulators_layout
 from headrace.operators.window.window_store import WindowStore
@@ -42,7 +33,7 @@ if TYPE_CHECKING:
     from headrace.operators.window.layout import WindowLayout
     from headrace.operators.window.pane_store import PaneStore
     from headrace.state.backend import OperatorStates
-    from headrace.time.windows import AlignedWindows
+    from headrace.windowing.intervals import AlignedWindows, Assignment
 
     Longs = npt.NDArray[np.int64]
 
@@ -93,7 +84,7 @@ class ColumnarWindowOperator(Operator):
             return
         check_timestamps(batch, self.context)
         # A record of a sliding window becomes several rows; how a batch is cut changes nothing but memory.
-        rows = max(1, _MOST_PAIRS // windows_per_record(self._assigner))
+        rows = max(1, _MOST_PAIRS // self._assigner.per_timestamp)
         for start in range(0, len(batch), rows):
             self._add_records(cast("KeyedBatch", batch.slice(start, start + rows) if len(batch) > rows else batch))
 
@@ -117,7 +108,7 @@ class ColumnarWindowOperator(Operator):
 
     def _judged(self, batch: KeyedBatch) -> Judged:
         """The windows of records, by whether they have fired; late records without any window are sent away."""
-        pairs = assign(self._assigner, batch.timestamps)
+        pairs = self._assigner.assign(batch.timestamps)
         watermarks = batch.watermarks if pairs.is_identity else batch.watermarks[pairs.records]
         has_fired = pairs.ends - 1 <= watermarks
         if not has_fired.any():

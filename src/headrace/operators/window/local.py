@@ -21,7 +21,7 @@ from headrace.operators.aggregates.aggregator import GroupedRows
 from headrace.operators.arrays import gather
 from headrace.operators.base import Operator
 from headrace.operators.keyed import KeyedBatch
-from headrace.operators.window.assign import assign, check_timestamps, is_too_late
+from headrace.operators.window.lateness import check_timestamps, is_too_late
 from headrace.operators.window.panes import Panes
 from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import group_rows
@@ -29,10 +29,9 @@ from headrace.state.runs.grouping import group_rows
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from headrace.operators.window.assign import Assignment
     from headrace.operators.window.layout import WindowLayout
     from headrace.state.runs.grouping import Groups
-    from headrace.time.windows import AlignedWindows
+    from headrace.windowing.intervals import AlignedWindows, Assignment
 
     Mask = npt.NDArray[np.bool_]
 
@@ -72,7 +71,7 @@ class LocalWindowAggregate(Operator):
         check_timestamps(batch, self.context)
         keyed = cast("KeyedBatch", batch)
         if self._panes is None:
-            pairs = assign(self._assigner, keyed.timestamps)
+            pairs = self._assigner.assign(keyed.timestamps)
             stays = self._left_to_receiver(keyed, pairs)
         else:
             pairs = self._panes.of_timestamps(keyed.timestamps)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from headrace.operators.window.layout import WindowLayout
     from headrace.state.keys import KeyCodec
-    from headrace.time.windows import AlignedWindows
+    from headrace.windowing.intervals import AlignedWindows
 
 ACCUMULATORS_KIND: Final = "window-partials"
 """The kind of runs that hold accumulators: those of a key and window are merged."""

@@ -16,12 +16,12 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.operators.collector import RowCollector
 from headrace.operators.functions import FunctionOperator
 from headrace.operators.user_code import calling_user_code, user_error
-from headrace.operators.window.assign import LateRecords, assign, check_timestamps, cleanup_times
+from headrace.operators.window.lateness import LateRecords, check_timestamps, cleanup_times
 from headrace.operators.window.row_contents import RowContents
 from headrace.operators.window.window_functions import PassContents, WindowContext
 from headrace.state.copying import copy_value
 from headrace.state.keys.entries import NO_KEY
-from headrace.time.windows import TimeWindow
+from headrace.windowing.windows import TimeWindow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.operators.base import EpochScope, OperatorContext, Output
     from headrace.operators.keyed import KeyedBatch
-    from headrace.operators.window.assign import Assignment
     from headrace.operators.window.folds import Fold
     from headrace.operators.window.row_layout import RowWindowLayout
     from headrace.state.keys import KeyColumn
     from headrace.state.keys.entries import AnyKeyEntry
+    from headrace.windowing.intervals import Assignment
 
     Longs = npt.NDArray[np.int64]
 
@@ -94,7 +94,7 @@ class RowWindowOperator(FunctionOperator):
             return
         keyed = cast("KeyedBatch", batch)
         check_timestamps(batch, self.context)
-        pairs = assign(self._assigner, batch.timestamps)
+        pairs = self._assigner.assign(batch.timestamps)
         watermarks = batch.watermarks[pairs.records]
         has_fired = pairs.ends - 1 <= watermarks
         is_open = cleanup_times(pairs.ends, self._lateness) > watermarks

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from headrace.state.backend import KeyedStates
     from headrace.state.descriptors import StateDescriptor
     from headrace.state.keys.entries import AnyKeyEntry
-    from headrace.time.windows import TimeWindow
+    from headrace.windowing.windows import TimeWindow
 
 
 class WindowStateStore(KeyedStateStore):

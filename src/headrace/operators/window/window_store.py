@@ -1,4 +1,4 @@
-"""Where accumulators are kept by window or pane, and key: rows that are not aggregated yet, and an ordered table in state.
+"""Where accumulators are kept, by window or pane and key: rows that wait to be aggregated, and a table in state.
 
 Nothing is read from state when records are added.
 """
@@ -38,6 +38,8 @@ class WindowStore:
         kept_as: what the runs in state are.
         runs: the state.
     """
+
+    _pending_end: int
 
     def __init__(self, layout: WindowLayout, kept_as: OrderedLayout, runs: RunStore) -> None:
         self._aggregators = layout.aggregators

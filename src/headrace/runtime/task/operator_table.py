@@ -16,8 +16,8 @@ from headrace.operators.rolling import RollingOperator, rolling_aggregate, rolli
 from headrace.operators.sink import SinkOperator
 from headrace.operators.stateless import FilterOperator, FlatMapOperator, MapBatchesOperator, MapOperator
 from headrace.operators.timestamps import TimestampsOperator
-from headrace.operators.window.paned import columnar_window
 from headrace.operators.window.local import LocalWindowAggregate
+from headrace.operators.window.paned import columnar_window
 from headrace.operators.window.row_layout import RowWindowLayout
 from headrace.operators.window.row_window import RowWindowOperator
 from headrace.plan.job_plan import PlannedOperator
