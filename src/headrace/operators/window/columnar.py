@@ -21,7 +21,7 @@ from headrace.operators.window.accumulators import Accumulators, Chunk
 from headrace.operators.window.firing import Emission, result_batch, running_accumulators
 from headrace.operators.window.lateness import LateRecords, check_timestamps, cleaned_end, cleanup_times, passed_end
 from headrace.operators.window.local import ACCUMULATORS_INPUT
-from headrace.operators.window.merging import accumulators_layout
+from headrace.operators.window.merging import STORE, accumulators_layout
 from headrace.operators.window.window_store import WindowStore
 from headrace.state.keys.hashing import hash_array
 
@@ -69,7 +69,7 @@ class ColumnarWindowOperator(Operator):
 
     def _open_store(self, state: OperatorStates) -> WindowStore | PaneStore:
         kept_as = accumulators_layout(self._layout, self._assigner)
-        return WindowStore(self._layout, kept_as, state.store("windows"))
+        return WindowStore(self._layout, kept_as, state.store(STORE))
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._watermark = scope.watermark
