@@ -8,12 +8,15 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.typeinfo import Types
+from headrace.operators.aggregates.arrived import ArrivedValues
 from headrace.operators.aggregates.choices import Extreme, FirstOrLast
 from headrace.operators.aggregates.counts import CountRows, CountValues, KeyField
 from headrace.operators.aggregates.deviations import SquaredDeviations
 from headrace.operators.aggregates.multisets import Multiset
 from headrace.operators.aggregates.sums import SumFiniteFloats, SumFloats, SumIntegers
+from headrace.operators.aggregates.top import TopValues
 from headrace.operators.aggregates.truths import CountTrue
+from headrace.operators.aggregates.user_defined import UserParts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,6 +86,7 @@ class AggregatorList:
 _OF_STORED_NAME: Final[dict[str, type[Aggregator]]] = {
     kind.stored_name: kind
     for kind in (
+        ArrivedValues,
         CountRows,
         CountTrue,
         CountValues,
@@ -94,11 +98,13 @@ _OF_STORED_NAME: Final[dict[str, type[Aggregator]]] = {
         SumFiniteFloats,
         SumFloats,
         SumIntegers,
+        TopValues,
+        UserParts,
     )
 }
 
 
 def _for_merging(entry: dict[str, Any]) -> Aggregator:
     kind = _OF_STORED_NAME[entry.pop("kind")]
-    unknown: dict[str, Any] = {"column": -1, "type": Types.PICKLED_BYTE_ARRAY()}
+    unknown: dict[str, Any] = {"column": -1, "by": -1} | dict.fromkeys(("type", "by_type"), Types.PICKLED_BYTE_ARRAY())
     return kind(**entry, **{name: value for name, value in unknown.items() if name in kind.__dataclass_fields__})

@@ -112,7 +112,7 @@ class Count(Aggregate):
             return BoundAggregate(self.name or "count", Types.LONG(), (CountRows(),))
         return Aggregate.bind(self, input_type, retracts=retracts)
 
-    def _bound(self, name: str, column: InputColumn, *, retracts: bool) -> BoundAggregate:
+    def _bound(self, name: str, column: InputColumn, *others: InputColumn, retracts: bool) -> BoundAggregate:
         return BoundAggregate(name, Types.LONG(), (CountValues(column.source, column.name),))
 
 

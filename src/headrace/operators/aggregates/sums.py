@@ -168,14 +168,14 @@ class Sum(Aggregate):
 
     function = "sum"
 
-    def _bound(self, name: str, column: InputColumn, *, retracts: bool) -> BoundAggregate:
+    def _bound(self, name: str, column: InputColumn, *others: InputColumn, retracts: bool) -> BoundAggregate:
         aggregator = self._aggregator(column, retracts=retracts)
         if isinstance(aggregator, SumFloats):
             return BoundAggregate(name, Types.DOUBLE(), (aggregator,))
         counted = (CountValues(column.source, column.name),) if retracts else ()
         return BoundAggregate(name, Types.LONG(), (aggregator, *counted), partial(_fitting, column.name))
 
-    def _aggregator(self, column: InputColumn, *, retracts: bool) -> Aggregator:
+    def _aggregator(self, column: InputColumn, *others: InputColumn, retracts: bool) -> Aggregator:
         if is_one_of(column.type, WHOLE_NUMBERS):
             return SumIntegers(column.source, column.name)
         if is_one_of(column.type, FLOATS):
@@ -189,7 +189,7 @@ class Average(Sum):
 
     function = "avg"
 
-    def _bound(self, name: str, column: InputColumn, *, retracts: bool) -> BoundAggregate:
+    def _bound(self, name: str, column: InputColumn, *others: InputColumn, retracts: bool) -> BoundAggregate:
         aggregators = (self._aggregator(column, retracts=retracts), CountValues(column.source, column.name))
         return BoundAggregate(name, Types.DOUBLE(), aggregators, _divided)
 
