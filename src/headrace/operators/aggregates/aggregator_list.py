@@ -51,6 +51,11 @@ class AggregatorList:
         pairs = zip(self.members, self._split(columns), strict=True)
         return [column for aggregator, own in pairs for column in aggregator.merge(own, segments)]
 
+    def combine(self, older: Sequence[pa.Array], newer: Sequence[pa.Array]) -> list[pa.Array]:
+        """The columns of two tables row by row, of which both have all groups, in the same order."""
+        parts = zip(self.members, self._split(older), self._split(newer), strict=True)
+        return [column for aggregator, a, b in parts for column in aggregator.combine(a, b)]
+
     def results(self, columns: Sequence[pa.Array]) -> dict[Aggregator, pa.Array]:
         """The value of each aggregator."""
         pairs = zip(self.members, self._split(columns), strict=True)

@@ -15,7 +15,7 @@ from headrace.common.typeinfo import BasicType, Types
 from headrace.common.typeinfo.basic import FLOATS, WHOLE_NUMBERS
 from headrace.operators.aggregates import exact_sum
 from headrace.operators.aggregates.aggregate import Aggregate, BoundAggregate, is_one_of
-from headrace.operators.aggregates.aggregator import ColumnAggregator, any_valid, filled
+from headrace.operators.aggregates.aggregator import ColumnAggregator, any_valid, filled, merged_pairs
 from headrace.operators.aggregates.counts import CountValues
 from headrace.operators.aggregates.decimal_sums import SumDecimals, quotients
 from headrace.operators.aggregates.exact_sum import IntegerOverflowError
@@ -111,6 +111,13 @@ class SumFloats(ColumnAggregator):
         valid = validity(columns[0])
         return expansion_columns(exact_sum.merge_sums(expansion_of(columns), segments), any_valid(valid, segments))
 
+    def combine(self, older: list[pa.Array], newer: list[pa.Array]) -> list[pa.Array]:
+        sums = exact_sum.add_sums(expansion_of(older), expansion_of(newer))
+        if sums is None:
+            return merged_pairs(partial(SumFloats.merge, self), older, newer)
+        one, other = validity(older[0]), validity(newer[0])
+        return expansion_columns(sums, None if one is None or other is None else one | other)
+
     def result(self, columns: list[pa.Array]) -> pa.Array:
         return of_fixed_width(exact_sum.round_sums(expansion_of(columns)), validity(columns[0]), pa.float64())
 
@@ -138,6 +145,10 @@ class SumFiniteFloats(SumFloats):
     def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
         counts = [pa.array(segments.reduce(np.add, fixed_width(column))) for column in columns[3:]]
         return [*SumFloats.merge(self, columns[:3], segments), *counts]
+
+    def combine(self, older: list[pa.Array], newer: list[pa.Array]) -> list[pa.Array]:
+        counts = [pa.array(fixed_width(a) + fixed_width(b)) for a, b in zip(older[3:], newer[3:], strict=True)]
+        return [*SumFloats.combine(self, older[:3], newer[:3]), *counts]
 
     def negate(self, columns: list[pa.Array]) -> list[pa.Array]:
         hi, lo, rest, *counts = columns
