@@ -51,9 +51,12 @@ def check_parameters(function: Any, base: type, method: str) -> None:
     Raises:
         InvalidTypeError: naming the method, with the way to write it.
     """
-    for name, parameters in _PARAMETERS.items():
+    for name, usual in _PARAMETERS.items():
         if name != method and not hasattr(base, name):
             continue
+        # Functions over windows of all records are not told a key.
+        own = getattr(base, name, None)
+        parameters = usual if own is None else tuple(inspect.signature(own).parameters)[1:]
         called = getattr(function, name, None)
         is_method = callable(called)
         called = called if is_method else function if name == method else None
