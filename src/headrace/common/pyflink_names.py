@@ -165,7 +165,7 @@ NAMES: Final[dict[str, dict[str, Missing]]] = {
     "datastream.formats.csv": _each("CsvRowDeserializationSchema CsvRowSerializationSchema", _CSV_MESSAGES),
     "datastream.formats.parquet": _each("AvroParquetReaders AvroParquetWriters", _FORMAT),
     "datastream.functions": {
-        "PassThroughAllWindowFunction": Missing("WI-14", "use apply(lambda window, inputs: inputs)"),
+        "PassThroughAllWindowFunction": _never("WI-14", "use apply(lambda window, inputs: inputs)"),
         "AsyncFunction": _of("DS-58", _ASYNC),
         **_each("AsyncRetryPredicate AsyncRetryStrategy", _of("DS-57", _ASYNC)),
         **_each("CoFlatMapFunction CoMapFunction", _CONNECT),
