@@ -15,7 +15,7 @@ from headrace.operators.arrays import fixed_width, of_fixed_width, validity
 
 if TYPE_CHECKING:
     from headrace.operators.aggregates.aggregator import Fields, GroupedRows, Longs, Mask
-    from headrace.state.runs.grouping import Segments
+    from headrace.state.runs.grouping import RowGroups, Segments
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +26,14 @@ class SumIntegers(ColumnAggregator):
     """
 
     stored_name: ClassVar[str] = "SumIntegers"
+    is_scatterable: ClassVar[bool] = True
 
     @property
     def fields(self) -> Fields:
         return (f"sum({self.name})", Types.LONG()), (f"sum({self.name}).carry", Types.INT())
 
     def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
-        return self._summed(rows.column(self.column), None, rows.groups.segments)
+        return self._summed(rows.column(self.column), None, rows.segments)
 
     def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
         if segments.are_single:
@@ -47,7 +48,7 @@ class SumIntegers(ColumnAggregator):
         exact = [None if value is None else value + ((carry or 0) << 64) for value, carry in pairs]
         return pa.array(exact, pa.decimal128(38))
 
-    def _summed(self, array: pa.Array, carried: pa.Array | None, segments: Segments) -> list[pa.Array]:
+    def _summed(self, array: pa.Array, carried: pa.Array | None, segments: RowGroups) -> list[pa.Array]:
         values, valid = filled(array, np.int64)
         sums, carries = exact_sum.sum_integers(values, segments)
         if carried is not None and carried.null_count < len(carried):
@@ -61,6 +62,7 @@ class SumFloats(ColumnAggregator):
     """The exact sum of floats: see :mod:`headrace.operators.aggregates.exact_sum`."""
 
     stored_name: ClassVar[str] = "SumFloats"
+    is_scatterable: ClassVar[bool] = True
 
     @property
     def fields(self) -> Fields:
@@ -72,7 +74,7 @@ class SumFloats(ColumnAggregator):
         )
 
     def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
-        segments = rows.groups.segments
+        segments = rows.segments
         values, valid = filled(rows.column(self.column), np.float64)
         return self._columns(exact_sum.sum_values(values, segments), any_valid(valid, segments))
 

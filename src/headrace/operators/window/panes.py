@@ -39,12 +39,15 @@ class Panes:
 
     Args:
         windows: the windows.
+
+    Attributes:
+        length: how long a pane is, in milliseconds.
     """
 
     def __init__(self, windows: AlignedWindows) -> None:
-        length = gcd(windows.size, windows.slide)
+        self.length = gcd(windows.size, windows.slide)
         self._windows = windows
-        self._panes = AlignedWindows(length, length, windows.offset % length)
+        self._panes = AlignedWindows(self.length, self.length, windows.offset % self.length)
 
     @staticmethod
     def of(windows: AlignedWindows) -> Panes | None:
