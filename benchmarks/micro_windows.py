@@ -15,7 +15,7 @@ import pyarrow as pa
 from headrace.common.batch import Batch
 from headrace.common.call_site import UNKNOWN_CALL_SITE
 from headrace.common.typeinfo import Types
-from headrace.operators.aggregates.built_in import count, sum
+from headrace.datastream.aggregates import count, sum
 from headrace.operators.base import EpochScope, OperatorContext
 from headrace.operators.keyed import KeyedBatch
 from headrace.operators.window.accumulators import Accumulators, Chunk
@@ -26,7 +26,7 @@ from headrace.operators.window.row_window import RowWindowOperator
 from headrace.state.keys import KeyCodec
 from headrace.state.operator_states import HashMapOperatorStates
 from headrace.state.runs import ALL_HASHES, RunStore
-from headrace.time.windows import AlignedWindows
+from headrace.windowing.intervals import AlignedWindows
 
 if TYPE_CHECKING:
     from collections.abc import Callable

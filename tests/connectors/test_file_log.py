@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from headrace.common import durable
 from headrace.common.durable import Permissions
 from headrace.common.errors import StateCorruptedError
-from headrace.connectors.file_system import file_log
+from headrace.connectors.file_system import StreamFormat, file_log
 from headrace.connectors.file_system.file_log import FileJournal, KnownFiles, load
-from headrace.storage.files import FileStatus
+from headrace.connectors.file_system.source import FileSource
+from headrace.connectors.source import EnumeratorContext
+from headrace.storage.files import FileStatus, FileStore
 from headrace.storage.posix import PosixFolder
+from tests.connectors.harness import PLENTY
 from tests.connectors.test_watched_folder import DAY, Folder
 
 
@@ -45,6 +50,49 @@ def test_it_comes_back(tmp_path: Path) -> None:
     assert load(PosixFolder(tmp_path), first) == KnownFiles(newest=5, pending=[status(name) for name in names])
     assert load(PosixFolder(tmp_path), second).pending == [status(name) for name in [*names, "/in/more"]]
     assert load(PosixFolder(tmp_path), second).newest == 5
+
+
+class Bucket(FileStore):
+    """A store with two objects in it, ``/in/a`` and ``/in/b``."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+
+    def find(self, path: str) -> Iterator[FileStatus]:
+        return iter([status(f"{self.place}/in/a"), status(f"{self.place}/in/b")])
+
+    def exists(self, path: str) -> bool:
+        return True
+
+    def is_lost(self, folder: str) -> bool:
+        return False
+
+    def status(self, path: str) -> FileStatus | None:
+        return next((found for found in self.find(path) if found.path == path), None)
+
+    def open(self, path: str) -> io.RawIOBase:
+        return io.FileIO(__file__)
+
+    def open_for_arrow(self, path: str) -> pa.NativeFile:
+        raise NotImplementedError
+
+
+def test_files_that_were_seen_under_another_scheme_are_not_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.connectors.file_system.paths.open_files", lambda place, _: Bucket(place))
+    journal = FileJournal(PosixFolder(tmp_path), None)
+    journal.known.consumed["s3a://bucket/in/a"] = status("s3a://bucket/in/a")
+    journal.known.first = 1
+    journal.add([status("s3a://bucket/in/b")], 5)
+    context = EnumeratorContext(parallelism=1, folder=PosixFolder(tmp_path), state=stored(journal))
+    for spelling in ("s3", "s3a"):
+        built = FileSource.for_record_stream_format(StreamFormat.text_line_format(), f"{spelling}://bucket/in")
+        enumerator = built.monitor_continuously(1).build().create_enumerator(context)
+        enumerator.discover(now=10)
+        read = enumerator.plan("files", [1, 0], PLENTY, 10)
+        assert read is not None
+        assert [path for piece in read.pieces for path, *_ in piece] == ["s3://bucket/in/b"]
 
 
 def test_every_flipped_byte_is_found(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -264,3 +265,54 @@ def test_batch_mode_needs_sources_that_end(
     endless.print()
     with pytest.raises(InvalidProgramError, match=r"source 'endless' .* is unbounded"):
         env.execute()
+
+
+WRONG_TYPES: list[tuple[str, str, Any, str]] = [
+    *(("env", f"set_{name}parallelism", value, "int") for name in ("", "max_") for value in ("4", True, 1.5, None)),
+    ("env", "set_default_local_parallelism", "4", "int"),
+    ("env", "set_buffer_timeout", "10", "int"),
+    ("env", "enable_changelog_state_backend", "true", "bool"),
+    ("env", "set_default_savepoint_directory", 1, "str"),
+    ("env", "add_python_file", 1, "str"),
+    ("env", "set_python_requirements", 1, "str"),
+    ("env", "add_python_archive", 1, "str"),
+    ("env", "set_python_executable", 1, "str"),
+    ("env", "add_jars", 1, "str"),
+    ("config", "set_parallelism", "4", "int"),
+    ("config", "set_auto_watermark_interval", True, "int"),
+    ("config", "set_global_job_parameters", 1, "Mapping"),
+    ("config", "set_use_snapshot_compression", 1, "bool"),
+    ("checkpoints", "set_checkpoint_storage_dir", 1, "str"),
+    ("checkpoints", "set_min_pause_between_checkpoints", "4", "int"),
+    ("checkpoints", "set_max_concurrent_checkpoints", "4", "int"),
+    ("checkpoints", "set_tolerable_checkpoint_failure_number", True, "int"),
+    ("checkpoints", "set_fail_on_checkpointing_errors", 1, "bool"),
+    ("checkpoints", "enable_unaligned_checkpoints", "true", "bool"),
+    ("checkpoints", "set_force_unaligned_checkpoints", 1, "bool"),
+    ("checkpoints", "set_aligned_checkpoint_timeout", 1, "Duration"),
+]
+
+
+@pytest.mark.parametrize(("part", "setter", "value", "kind"), WRONG_TYPES)
+def test_setters_refuse_other_types_at_the_programs_line(part: str, setter: str, value: Any, kind: str) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    parts = {"env": env, "config": env.get_config(), "checkpoints": env.get_checkpoint_config()}
+    with pytest.raises(InvalidTypeError, match=rf"{setter} takes an? {kind}, not .*\n  at {re.escape(__file__)}:"):
+        getattr(parts[part], setter)(value)
+    assert env.get_configuration() == Configuration()
+
+
+@pytest.mark.parametrize(
+    ("setter", "value", "kind"),
+    [
+        ("set_integer", "4", "int"),
+        ("set_integer", True, "int"),
+        ("set_boolean", 1, "bool"),
+        ("set_float", "1", "float"),
+    ],
+)
+def test_setters_of_configurations_refuse_other_types(setter: str, value: Any, kind: str) -> None:
+    configuration = Configuration().set_float("whole", 1)
+    with pytest.raises(InvalidTypeError, match=rf"{setter} takes an? {kind}, not .*\n  at {re.escape(__file__)}:"):
+        getattr(configuration, setter)("key", value)
+    assert configuration.key_set() == {"whole"}

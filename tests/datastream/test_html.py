@@ -15,7 +15,7 @@ from headrace.datastream.window import SlidingEventTimeWindows, TumblingEventTim
 
 if TYPE_CHECKING:
     from headrace.datastream import DataStream
-    from headrace.time.windows import AlignedWindows
+    from headrace.windowing.assigner import WindowAssigner
 
 HOSTILE = "<script>alert('x')</script> & \"y\""
 
@@ -91,7 +91,7 @@ def test_a_keyed_stream_shows_its_key(pairs: DataStream) -> None:
         (SlidingEventTimeWindows.of(60, 20, 5), "SlidingEventTimeWindows(60 ms, 20 ms, 5 ms)"),
     ],
 )
-def test_a_windowed_stream_shows_its_windows(pairs: DataStream, windows: AlignedWindows, text: str) -> None:
+def test_a_windowed_stream_shows_its_windows(pairs: DataStream, windows: WindowAssigner, text: str) -> None:
     html = shown(pairs.key_by(0).window(windows))
     assert "<strong>WindowedStream</strong>" in html
     assert facts(html)["windows"] == text

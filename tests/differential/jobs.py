@@ -25,7 +25,8 @@ from headrace.datastream.state import ListStateDescriptor, MapStateDescriptor, V
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.expressions import col, concat, when
 from headrace.time.watermark_strategy import WatermarkStrategy
-from headrace.time.windows import SlidingEventTimeWindows, TumblingEventTimeWindows
+from headrace.windowing.assigners.sliding import SlidingEventTimeWindows
+from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
 
 RECORDS = 2000
 

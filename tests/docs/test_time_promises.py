@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from headrace.common import Duration, TimestampAssigner, Types, WatermarkStrategy
+from headrace.common import (
+    ColumnarWatermarkGenerator,
+    Duration,
+    IngestionTimeAssigner,
+    TimestampAssigner,
+    Types,
+    WatermarkGenerator,
+    WatermarkOutput,
+    WatermarkStrategy,
+)
 from headrace.common.constants import MIN_WATERMARK
 from headrace.datastream import (
     KeyedProcessFunction,
@@ -17,7 +26,6 @@ from headrace.datastream import (
     TimeWindow,
 )
 from headrace.testing import JobHarness
-from headrace.time.watermarks import WatermarkGenerator
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 TEXT = Types.STRING()
@@ -53,7 +61,7 @@ def test_equal_timestamps_are_never_late() -> None:
 
 
 @dataclass(frozen=True)
-class Multiples(WatermarkGenerator):
+class Multiples(ColumnarWatermarkGenerator):
     """A generator of one's own: only timestamps that are multiples of ten make a watermark."""
 
     def stamp(self, timestamps: npt.NDArray[np.int64], watermark: int) -> tuple[npt.NDArray[np.int64], int]:
@@ -62,13 +70,47 @@ class Multiples(WatermarkGenerator):
         return stamps[:-1], int(stamps[-1])
 
 
-def test_a_watermark_generator_of_ones_own() -> None:
+def test_a_columnar_watermark_generator_of_ones_own() -> None:
     strategy = WatermarkStrategy.for_generator(Multiples()).with_timestamp_assigner(lambda value, _: value[1])
     with JobHarness(lambda job: job.add_sink("out", job.add_source("in", PAIR, watermarks=strategy))) as job:
         for time, watermark in ((13, MIN_WATERMARK), (20, 20), (10, 20), (39, 20), (40, 40)):
             job.push("in", ("a", time))
             job.run_epoch()
             assert job.watermark("in") == watermark
+
+
+@dataclass
+class Kinds(WatermarkGenerator):
+    """A generator of one's own, which looks into records: "end" is a watermark."""
+
+    def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
+        if event[0] == "end":
+            output.emit_watermark(event_timestamp)
+
+
+def test_a_watermark_generator_of_ones_own() -> None:
+    strategy = WatermarkStrategy.for_generator(Kinds).with_timestamp_assigner(lambda value, _: value[1])
+    with JobHarness(lambda job: job.add_sink("out", job.add_source("in", PAIR, watermarks=strategy))) as job:
+        for kind, time, watermark in (("a", 13, MIN_WATERMARK), ("end", 20, 20), ("end", 10, 20), ("a", 39, 20)):
+            job.push("in", (kind, time))
+            job.run_epoch()
+            assert job.watermark("in") == watermark
+
+
+def ingestion(job: JobHarness) -> None:
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(IngestionTimeAssigner())
+    job.add_sink("out", job.add_source("in", PAIR, watermarks=strategy).process(Lateness()))
+
+
+def test_ingestion_time_is_the_clock_of_the_epoch_that_reads_a_record() -> None:
+    with JobHarness(ingestion, processing_time=5) as job:
+        job.push_all("in", [("a", 1), ("a", 2)])
+        job.run_epoch()
+        job.set_processing_time(8)
+        job.push("in", ("a", 3), 99)
+        job.run_epoch()
+        assert job.take("out") == [(1, 5, False), (2, 5, False), (3, 8, False)]
+        assert job.watermark("in") == 7
 
 
 class Reminds(KeyedProcessFunction):

@@ -183,3 +183,11 @@ def test_csv_in_bulk(tmp_path: Path) -> None:
     (path,) = [path for path in tmp_path.iterdir() if path.is_file()]
     assert path.read_text() == 'id,name\n1,a\n2,"b,c"\n'
     assert PLENTY.pieces == 1
+
+
+def test_a_configuration_of_hadoop_is_told_to_have_no_effect() -> None:
+    with pytest.warns(UserWarning, match="hadoop_config has no effect") as read:
+        ParquetColumnarRowInputFormat(Types.ROW_NAMED(["id"], [int]), object())
+    with pytest.warns(UserWarning, match="hadoop_config has no effect") as written:
+        ParquetBulkWriters.for_row_type(None, object())
+    assert read[0].filename == written[0].filename == __file__

@@ -11,6 +11,7 @@ from headrace.common.output_tag import OutputTag
 from headrace.common.time import Duration, Time
 from headrace.common.typeinfo import Types
 from headrace.connectors.print_sink import PrintSink
+from headrace.datastream.aggregates import count, first
 from headrace.graph import specs
 from headrace.graph.keys import KeySelection
 from headrace.graph.nodes import Edge
@@ -18,13 +19,12 @@ from headrace.graph.partitioning import HASH
 from headrace.graph.specs import InputKind, PassingSpec
 from headrace.graph.stream_graph import StreamGraph
 from headrace.graph.window_specs import ColumnarWindowSpec
-from headrace.operators.aggregates.built_in import count, first
 from headrace.plan.job_plan import PlanSettings
 from headrace.plan.planner import plan_job
 from headrace.state.keys import KeyCodec
 from headrace.testing.manual_source import ManualSource
 from headrace.time.watermark_strategy import WatermarkStrategy
-from headrace.time.windows import TumblingEventTimeWindows
+from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
 
 if TYPE_CHECKING:
     from headrace.plan.job_plan import JobPlan
@@ -61,7 +61,7 @@ def payments() -> StreamGraph:
     timed = graph.add(specs.TimestampsSpec(strategy), "Timestamps/Watermarks", (Edge(source),)).id
     rule = graph.add(specs.KeyedProcessSpec(None, Types.STRING()), "Card rule", (keyed_by(timed, "card"),)).id
     graph.update(rule, uid="card-rule")
-    minutes = TumblingEventTimeWindows.of(Time.minutes(1))
+    minutes = TumblingEventTimeWindows.of(Time.minutes(1)).aligned
     spec = ColumnarWindowSpec(minutes, (count(), first("amount")), late_tag=OutputTag("late"))
     window = graph.add(spec, "Totals", (keyed_by(timed, "merchant"),), parallelism=1).id
     add_sink(graph, "Sink: alerts", Edge(rule))

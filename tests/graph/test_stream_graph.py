@@ -13,6 +13,7 @@ from headrace.common.output_tag import OutputTag
 from headrace.common.time import Time
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.connectors.print_sink import PrintSink
+from headrace.datastream.aggregates import sum as sum_of
 from headrace.graph import specs
 from headrace.graph.keys import KeySelection
 from headrace.graph.nodes import Edge, Node, OutputSchema
@@ -20,13 +21,12 @@ from headrace.graph.partitioning import HASH
 from headrace.graph.specs import InputKind, InputSchema, PassingSpec
 from headrace.graph.stream_graph import StreamGraph
 from headrace.graph.window_specs import ColumnarWindowSpec
-from headrace.operators.aggregates.built_in import sum as sum_of
 from headrace.state.keys import KeyCodec
 from headrace.testing.manual_source import ManualSource
-from headrace.time.windows import TumblingEventTimeWindows
+from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
 from tests.graph.conftest import PAYMENT, add_source, keyed_by
 
-MINUTES = TumblingEventTimeWindows.of(Time.minutes(1))
+MINUTES = TumblingEventTimeWindows.of(Time.minutes(1)).aligned
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from headrace.datastream.aggregates import count, sum
 from headrace.datastream.functions import KeyedProcessFunction, ProcessFunction, RuntimeContext
 from headrace.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from headrace.datastream.streams.data_stream import DataStream
-from headrace.time.windows import SlidingEventTimeWindows
+from headrace.windowing.assigners.sliding import SlidingEventTimeWindows
 from tests.invariance.driver import EVENT, Cut, Event, Job, cuts, examples, multiset, run
 from tests.invariance.test_branches import one_split
 

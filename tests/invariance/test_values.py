@@ -18,7 +18,8 @@ from headrace.datastream.state import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from headrace.time.windows import SlidingEventTimeWindows, TumblingEventTimeWindows
+from headrace.windowing.assigners.sliding import SlidingEventTimeWindows
+from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
 from tests.invariance.driver import WHOLE, Cut, Event, Job, run
 
 TEXT = Types.TUPLE([Types.STRING(), Types.STRING()])

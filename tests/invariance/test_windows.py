@@ -13,7 +13,7 @@ from headrace.datastream.aggregates import count, max, min, sum
 from headrace.datastream.functions import ProcessWindowFunction
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.datastream.streams.windowed_stream import WindowedStream
-from headrace.time.windows import SlidingEventTimeWindows
+from headrace.windowing.assigners.sliding import SlidingEventTimeWindows
 from tests.invariance.driver import EVENT, Cut, Event, Job, cuts, examples, multiset, run
 from tests.invariance.models import WindowModel, with_watermarks
 

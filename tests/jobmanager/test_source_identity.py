@@ -228,6 +228,26 @@ def test_one_of_two_sources_that_read_the_same_may_move(caplog: pytest.LogCaptur
     assert "is FileSource(/in/else) now" in caplog.text
 
 
+@pytest.mark.parametrize("uid", [None, "files"])
+def test_another_scheme_of_the_same_place_is_no_move(uid: str | None, caplog: pytest.LogCaptureFixture) -> None:
+    job = plan_of((uid, lines_of("s3a://b/in", "s3://a/in", "abfs://c@account.dfs.core.windows.net/in")))
+    for schemes in (("s3a", "s3a", "abfs"), ("s3", "s3", "abfss"), ("s3", "s3a", "abfs")):
+        places = [f"{schemes[0]}://a/in", f"{schemes[1]}://b/in", f"{schemes[2]}://c@account.dfs.core.windows.net/in"]
+        before = SourceIdentity("FileSource", tuple(sorted(places)))
+        check_compatible(manifest_of(job, before), job)
+    assert not caplog.text
+    check_compatible(manifest_of(job, SourceIdentity("FileSource", ("s3a://b/other",))), job)
+    assert "goes on from the position of FileSource(s3://b/other)" in caplog.text
+
+
+@pytest.mark.parametrize("places", [8, 9, 20])
+def test_many_places_are_the_same_ones_as_well(places: int, caplog: pytest.LogCaptureFixture) -> None:
+    source = lines_of(*(f"s3a://b/{number:02}" for number in range(places)))
+    job = plan_of(("files", source))
+    check_compatible(manifest_of(job, identity_of(source)), job)
+    assert not caplog.text
+
+
 @pytest.mark.parametrize(("before", "after"), [((), ("/in/a",)), (("/in/a",), ())])
 def test_a_source_that_does_not_say_where_it_reads_is_not_taken_to_have_moved(
     before: tuple[str, ...], after: tuple[str, ...], caplog: pytest.LogCaptureFixture

@@ -144,7 +144,9 @@ def test_the_split_that_lags_behind_is_read_first_and_the_budget_is_shared() -> 
 @pytest.mark.parametrize("records", [1, 2])
 def test_every_split_gets_something(records: int) -> None:
     source = _Hungry(3)
-    coordinator(source).plan(ReadBudget(records, 1 << 30), 0)
+    found = coordinator(source)
+    found.discover(0)
+    found.plan(ReadBudget(records, 1 << 30), 0)
     assert all(budget.records >= 1 for _, budget in source.asked)
 
 
@@ -152,6 +154,7 @@ def test_a_split_ends_once() -> None:
     source = ManualSource(PAIR)
     found = coordinator(source)
     source.feeds["0"].is_finished = True
+    found.discover(0)
     (planned,) = found.plan(ReadBudget(10, 10), 0)
     assert planned.ends
     assert planned.changes_something

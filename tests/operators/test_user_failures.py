@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ from headrace.operators.base import OperatorContext
 from headrace.operators.interruption import EpochCancelledError, is_interruption
 from headrace.operators.user_code import user_error
 from headrace.runtime.local.runtime import LocalRuntime
-from headrace.time.watermarks import WatermarkGenerator
+from headrace.time.watermarks import ColumnarWatermarkGenerator
 
 LONG = Types.LONG()
 
@@ -86,10 +86,11 @@ class Keyed(KeyedProcessFunction):
         self.trap = trap
         self.in_timer = in_timer
 
-    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> None:
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[Any]:
         if not self.in_timer:
             self.trap()
         ctx.timer_service().register_event_time_timer(5)
+        return []
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> None:
         self.trap()
@@ -163,7 +164,7 @@ class Bucket(BucketAssigner):
         return ""
 
 
-class Generator(WatermarkGenerator):
+class Generator(ColumnarWatermarkGenerator):
     def __init__(self, trap: Trap) -> None:
         self.trap = trap
 
@@ -425,8 +426,9 @@ def test_what_headrace_refuses_stops_the_job_under_any_strategy(attempts: list[i
         def open(self, runtime_context: RuntimeContext) -> None:
             self.state = runtime_context.get_state(ValueStateDescriptor("state", LONG))
 
-        def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> None:
+        def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[int]:
             self.state.update("no number")  # type: ignore[arg-type]
+            return []
 
     env = environment(**SET)
     keyed(env.from_sequence(1, 4)).process(Refused(), LONG).print()

@@ -15,7 +15,7 @@ from headrace.datastream.streams.data_stream import DataStream
 from headrace.graph.partitioning import FORWARD, HASH, REBALANCE
 from headrace.plan.job_plan import JobPlan, PlannedEdge, PlanSettings
 from headrace.plan.planner import plan_job
-from headrace.time.windows import TumblingEventTimeWindows
+from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 

@@ -38,6 +38,7 @@ class SplitSnapshot:
         position: where the next epoch goes on.
         watermarks: by operator uid, the watermark that was made of its records.
         finished: whether nothing will come any more.
+        generators: by operator uid, the memory of generators of watermarks that have one.
     """
 
     split_id: str
@@ -45,6 +46,7 @@ class SplitSnapshot:
     position: Any
     watermarks: Mapping[str, int] = field(default_factory=dict)
     finished: bool = False
+    generators: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +89,17 @@ class SourceSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class OperatorProgress:
-    """The event time that one subtask of an operator has reached, and the watermark that it has passed on."""
+    """The event time that one subtask of an operator has reached, and the watermark that it has passed on.
+
+    Attributes:
+        watermark: the event time.
+        output: the watermark.
+        generator: the memory of its generator of watermarks, if it has one.
+    """
 
     watermark: int = MIN_WATERMARK
     output: int = MIN_WATERMARK
+    generator: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +270,7 @@ def _verified(content: bytes, name: str) -> dict[str, Any]:
 
 
 def _source_to_json(source: SourceSnapshot) -> dict[str, Any]:
-    splits = [[s.split_id, s.channel, s.position, dict(s.watermarks), s.finished] for s in source.splits]
+    splits = [_split_to_json(split) for split in source.splits]
     identity = None if source.identity is None else [source.identity.kind, list(source.identity.locations)]
     return {
         "enumerator": source.enumerator,
@@ -269,6 +278,16 @@ def _source_to_json(source: SourceSnapshot) -> dict[str, Any]:
         "finished": list(source.finished),
         "identity": identity,
     }
+
+
+def _split_to_json(split: SplitSnapshot) -> list[Any]:
+    known = [split.split_id, split.channel, split.position, dict(split.watermarks), split.finished]
+    return [*known, dict(split.generators)] if split.generators else known
+
+
+def _progress_to_json(reached: OperatorProgress) -> list[Any]:
+    known = [reached.watermark, reached.output]
+    return known if reached.generator is None else [*known, reached.generator]
 
 
 def _source_from_json(document: dict[str, Any]) -> SourceSnapshot:
@@ -328,7 +347,7 @@ def _stage_from_json(document: dict[str, Any]) -> StageSnapshot:
 def _partition_to_json(partition: PartitionSnapshot) -> dict[str, Any]:
     return {
         "version": None if partition.version is None else partition.version.to_json(),
-        "progress": {uid: [reached.watermark, reached.output] for uid, reached in partition.progress.items()},
+        "progress": {uid: _progress_to_json(reached) for uid, reached in partition.progress.items()},
         "timer": partition.earliest_timer,
     }
 

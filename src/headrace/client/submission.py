@@ -182,6 +182,7 @@ def open_runtime(configuration: Configuration, listener: JobListener | None = No
     # Imported here so that the local runtime works where PySpark is not installed.
     from headrace.runtime.spark.runtime import SparkRuntime
     from headrace.runtime.spark.session import acquire_session
+    from headrace.runtime.spark.settings import mismatch_table
 
     handle = acquire_session(
         configuration.spark_options(),
@@ -191,8 +192,8 @@ def open_runtime(configuration: Configuration, listener: JobListener | None = No
         early=current_defaults().early_java,
         starting=partial(_starting_spark, listener),
     )
-    for warning in handle.warnings:
-        logger.warning("%s", warning)
+    if handle.warnings:
+        logger.warning("%s", mismatch_table(handle.warnings))
     return SparkRuntime(handle), handle.default_parallelism
 
 

@@ -20,6 +20,7 @@ from headrace.common.serialization import (
     SerializationSchema,
     SimpleStringSchema,
 )
+from headrace.common.serializer import TypeSerializer
 from headrace.common.time import Duration, Instant, Time
 from headrace.common.typeinfo import TypeInformation, Types
 
@@ -27,10 +28,13 @@ if TYPE_CHECKING:
     from headrace.client.job_client import JobClient
     from headrace.datastream.execution_config import ExecutionConfig
     from headrace.formats.json import JsonRowDeserializationSchema, JsonRowSerializationSchema
-    from headrace.time.watermark_strategy import TimestampAssigner, WatermarkStrategy
+    from headrace.time.generators import WatermarkGenerator, WatermarkOutput
+    from headrace.time.watermark_strategy import IngestionTimeAssigner, TimestampAssigner, WatermarkStrategy
+    from headrace.time.watermarks import ColumnarWatermarkGenerator
 
 __all__ = [
     "ByteArraySchema",
+    "ColumnarWatermarkGenerator",
     "CompletableFuture",
     "ConfigOption",
     "ConfigOptions",
@@ -39,6 +43,7 @@ __all__ = [
     "Duration",
     "Encoder",
     "ExecutionConfig",
+    "IngestionTimeAssigner",
     "Instant",
     "JobClient",
     "JobExecutionResult",
@@ -53,18 +58,25 @@ __all__ = [
     "Time",
     "TimestampAssigner",
     "TypeInformation",
+    "TypeSerializer",
     "Types",
+    "WatermarkGenerator",
+    "WatermarkOutput",
     "WatermarkStrategy",
     "archive_path",
 ]
 
 # PyFlink has these here, headrace has them in packages that build on this one: they are found when they are asked for.
 _ELSEWHERE: Final = {
+    "ColumnarWatermarkGenerator": "headrace.time.watermarks",
     "ExecutionConfig": "headrace.datastream.execution_config",
+    "IngestionTimeAssigner": "headrace.time.watermark_strategy",
     "JobClient": "headrace.client.job_client",
     "JsonRowDeserializationSchema": "headrace.formats.json",
     "JsonRowSerializationSchema": "headrace.formats.json",
     "TimestampAssigner": "headrace.time.watermark_strategy",
+    "WatermarkGenerator": "headrace.time.generators",
+    "WatermarkOutput": "headrace.time.generators",
     "WatermarkStrategy": "headrace.time.watermark_strategy",
 }
 

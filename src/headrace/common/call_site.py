@@ -11,6 +11,7 @@ from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
+_MADE = "<string>"
 _PACKAGE_ROOT = str(Path(__file__).resolve().parent.parent)
 
 
@@ -32,7 +33,7 @@ UNKNOWN_CALL_SITE = CallSite("<unknown>", 0, "<unknown>")
 def caller() -> CallSite:
     """The innermost frame of the current call stack that does not belong to headrace."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and is_of_headrace(frame.f_code.co_filename):
+    while frame is not None and _is_inside(frame):
         frame = frame.f_back
     return innermost(frame)
 
@@ -41,7 +42,7 @@ def warn_caller(message: str) -> None:
     """A warning at the innermost line of the current call stack that does not belong to headrace."""
     frame: FrameType | None = sys._getframe(1)
     level = 2
-    while frame is not None and is_of_headrace(frame.f_code.co_filename):
+    while frame is not None and _is_inside(frame):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, stacklevel=level)
 
@@ -72,6 +73,12 @@ def of_function(function: Any) -> CallSite | None:
     if not isinstance(code, CodeType) or is_of_headrace(code.co_filename):
         return None
     return CallSite(code.co_filename, code.co_firstlineno, code.co_name)
+
+
+def _is_inside(frame: FrameType) -> bool:
+    """Whether a frame is of headrace's own code; also of what ``dataclass`` has made for one of its classes."""
+    file = frame.f_code.co_filename
+    return is_of_headrace(file) or (file == _MADE and str(frame.f_globals.get("__name__")).startswith("headrace."))
 
 
 def is_of_headrace(file: str) -> bool:

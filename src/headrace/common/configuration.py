@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Any, Final, TypeVar, overload
 
 from headrace.common import config_values
+from headrace.common.arguments import expect
 from headrace.common.call_site import warn_caller
 from headrace.common.config_lists import parse_list
 from headrace.common.config_options import ConfigOption
@@ -140,6 +141,7 @@ class Configuration:
 
     def set_string(self, key: str, value: str) -> Configuration:
         """Sets a key to a text."""
+        expect(value, str, "set_string")
         return self.set(key, value)
 
     def get_integer(self, key: str, default_value: int) -> int:
@@ -148,6 +150,7 @@ class Configuration:
 
     def set_integer(self, key: str, value: int) -> Configuration:
         """Sets a key to an integer."""
+        expect(value, int, "set_integer")
         return self.set(key, value)
 
     def get_boolean(self, key: str, default_value: bool) -> bool:
@@ -156,6 +159,7 @@ class Configuration:
 
     def set_boolean(self, key: str, value: bool) -> Configuration:
         """Sets a key to a boolean."""
+        expect(value, bool, "set_boolean")
         return self.set(key, value)
 
     def get_float(self, key: str, default_value: float) -> float:
@@ -164,6 +168,7 @@ class Configuration:
 
     def set_float(self, key: str, value: float) -> Configuration:
         """Sets a key to a float."""
+        expect(value, float, "set_float")
         return self.set(key, float(value))
 
     def get_bytearray(self, key: str, default_value: bytearray) -> bytearray:

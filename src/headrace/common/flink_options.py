@@ -153,7 +153,7 @@ _WITHOUT_SETTERS: Final = (
     ),
     _option("python.metric.enabled", boolean, True, "what jobs count is counted by batch, and always"),
     _option("python.profile.enabled", boolean, False, "there is no profiler"),
-    _option("python.systemenv.enabled", boolean, True, "Python workers have the environment of executors"),
+    _option("python.systemenv.enabled", boolean, True, "workers have the environment of executors"),
     _option("python.operator-chaining.enabled", boolean, True, _CHAINS),
     _option("python.client.executable", str, "python", "a program runs in the Python that it is started with"),
     _option("python.execution-mode", choice("process", "thread"), "process", "it follows from headrace.runtime"),

@@ -98,7 +98,6 @@ MODULES: Final[dict[str, Missing]] = {
     "common.input_dependency_constraint": _never("DS-64", "Flink has given it up: leave it out"),
     "common.io": _OLD_SOURCE,
     "common.restart_strategy": _never("CP-04", "set restart-strategy.type in the settings: docs/configuration.md"),
-    "common.serializer": _never("DS-66", "types say how values are stored: Types.PICKLED_BYTE_ARRAY() takes any"),
     "datastream.async_data_stream": _ASYNC,
     "datastream.async_retry_predicates": _of("DS-57", _ASYNC),
     "datastream.async_retry_strategies": _of("DS-57", _ASYNC),
@@ -126,8 +125,8 @@ NAMES: Final[dict[str, dict[str, Missing]]] = {
         **_each("AvroRowDeserializationSchema AvroRowSerializationSchema", _AVRO_MESSAGES),
         "InputDependencyConstraint": MODULES["common.input_dependency_constraint"],
         **_each("RestartStrategies RestartStrategyConfiguration", MODULES["common.restart_strategy"]),
-        "TypeSerializer": MODULES["common.serializer"],
     },
+    "common.serializer": {"VoidNamespaceSerializer": _INTERNAL},
     "common.serialization": _each("BulkWriterFactory RowDataBulkWriterFactory", _INTERNAL),
     "common.typeinfo": {
         "DateTypeInfo": _never("DS-66", "use Types.SQL_DATE()"),
@@ -245,10 +244,6 @@ MEMBERS: Final[dict[str, dict[str, Missing]]] = {
             "DS-49", "union() both streams, and match records in a KeyedProcessFunction with MapState and timers"
         ),
     },
-    "WindowedStream": {
-        "trigger": _of("WI-25", _TRIGGERS),
-        "evictor": Missing("WI-26", "leave elements out in the function given to process(...)"),
-    },
     "DataStreamSink": {
         "set_uid_hash": Missing("DS-29", "give the sink a uid() instead"),
     },
@@ -264,13 +259,6 @@ MEMBERS: Final[dict[str, dict[str, Missing]]] = {
     },
     "RuntimeContext": {
         "get_metrics_group": Missing("DS-45", "emit what is counted as records, to a side output, say"),
-    },
-    "WatermarkStrategy": {
-        "with_watermark_alignment": Missing(
-            "WM-06",
-            "leave it out. Results are the same without it; but nothing bounds how far the event times of splits and "
-            "sources drift apart, and what is ahead waits in the state of windows and timers for what is behind",
-        ),
     },
     "CsvSchemaBuilder": {
         **_each(
@@ -312,15 +300,6 @@ PLAIN: Final[dict[str, Missing]] = {
         "StateTtlConfig.CleanupStrategies.CleanupStrategy StateTtlConfig.CleanupStrategies.EmptyCleanupStrategy "
         "KeyedStream.AccumulateType",
         _INTERNAL,
-    ),
-    **_each(
-        "SlidingEventTimeWindows.assign_windows SlidingEventTimeWindows.get_default_trigger "
-        "SlidingEventTimeWindows.get_window_serializer SlidingEventTimeWindows.is_event_time "
-        "TumblingEventTimeWindows.assign_windows TumblingEventTimeWindows.get_default_trigger "
-        "TumblingEventTimeWindows.get_window_serializer TumblingEventTimeWindows.is_event_time "
-        "WindowAssigner.WindowAssignerContext WindowAssigner.assign_windows WindowAssigner.get_default_trigger "
-        "WindowAssigner.get_window_serializer TimeWindow.merge_windows",
-        _ASSIGNERS,
     ),
 }
 """By class and name, where Python's own ``AttributeError`` has to do: what is asked of classes, and of values that are

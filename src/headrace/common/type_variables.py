@@ -38,6 +38,7 @@ ACC = TypeVar("ACC", default=Any)
 OUT = TypeVar("OUT", default=Any)
 OUT_co = TypeVar("OUT_co", covariant=True, default=Any)
 
+W = TypeVar("W", default=Any)
 W_co = TypeVar("W_co", covariant=True, default=Any)
 W_contra = TypeVar("W_contra", contravariant=True, default=Any)
 """Windows."""

@@ -182,7 +182,10 @@ class SplitEnumerator(ABC):
 
     @abstractmethod
     def plan(self, split_id: str, position: Json, budget: ReadBudget, now: int) -> SplitRead | None:
-        """An epoch's share of a split, or None when there is nothing beyond ``position`` now (the split is idle)."""
+        """An epoch's share of a split, or None when there is nothing beyond ``position`` now (the split is idle).
+
+        May be asked again, with a smaller budget, for the same epoch; the last answer counts.
+        """
 
     @abstractmethod
     def is_finished(self, split_id: str, position: Json) -> bool:

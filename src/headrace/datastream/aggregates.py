@@ -11,8 +11,31 @@ from __future__ import annotations
 
 from headrace.common.public_module import public_module
 from headrace.operators.aggregates.aggregate import Aggregate
-from headrace.operators.aggregates.built_in import avg, count, first, last, max, min, sum
+from headrace.operators.aggregates.choices import first, last, max, min
+from headrace.operators.aggregates.counts import count
+from headrace.operators.aggregates.deviations import stddev_pop, stddev_samp, var_pop, var_samp
+from headrace.operators.aggregates.multisets import collect_multiset, collect_set, count_distinct
+from headrace.operators.aggregates.sums import avg, sum
+from headrace.operators.aggregates.truths import bool_and, bool_or
 
-__all__ = ["Aggregate", "avg", "count", "first", "last", "max", "min", "sum"]
+__all__ = [
+    "Aggregate",
+    "avg",
+    "bool_and",
+    "bool_or",
+    "collect_multiset",
+    "collect_set",
+    "count",
+    "count_distinct",
+    "first",
+    "last",
+    "max",
+    "min",
+    "stddev_pop",
+    "stddev_samp",
+    "sum",
+    "var_pop",
+    "var_samp",
+]
 
 public_module(__name__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.common import flink_options, options
+from headrace.common.arguments import expect
 from headrace.common.errors import InvalidProgramError
 from headrace.common.other_names import other_names
 from headrace.common.public_module import public_module
@@ -13,7 +14,6 @@ from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.datastream.checkpoint_storage import CheckpointStorage, FileSystemCheckpointStorage
 from headrace.datastream.checkpointing_mode import CheckpointingMode
 from headrace.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
-from headrace.datastream.streams.checks import expect
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -115,6 +115,7 @@ class CheckpointConfig:
 
     def set_checkpoint_storage_dir(self, checkpoint_path: str) -> CheckpointConfig:
         """Sets the directory of the checkpoints: a path, or the URI of an object store."""
+        expect(checkpoint_path, str, "set_checkpoint_storage_dir")
         self._configuration.set(options.CHECKPOINT_DIR, checkpoint_path)
         return self
 
@@ -139,6 +140,7 @@ class CheckpointConfig:
 
     def set_min_pause_between_checkpoints(self, min_pause_between_checkpoints: int) -> CheckpointConfig:
         """Keeps a pause between checkpoints in milliseconds; without effect."""
+        expect(min_pause_between_checkpoints, int, "set_min_pause_between_checkpoints")
         return self._keep(flink_options.MIN_PAUSE, min_pause_between_checkpoints)
 
     def get_min_pause_between_checkpoints(self) -> int:
@@ -147,6 +149,7 @@ class CheckpointConfig:
 
     def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> CheckpointConfig:
         """Keeps how many checkpoints may be under way; without effect."""
+        expect(max_concurrent_checkpoints, int, "set_max_concurrent_checkpoints")
         return self._keep(flink_options.MAX_CONCURRENT_CHECKPOINTS, max_concurrent_checkpoints)
 
     def get_max_concurrent_checkpoints(self) -> int:
@@ -155,6 +158,7 @@ class CheckpointConfig:
 
     def set_tolerable_checkpoint_failure_number(self, tolerable_checkpoint_failure_number: int) -> CheckpointConfig:
         """Keeps how many checkpoints may fail; without effect."""
+        expect(tolerable_checkpoint_failure_number, int, "set_tolerable_checkpoint_failure_number")
         return self._keep(flink_options.TOLERABLE_FAILED_CHECKPOINTS, tolerable_checkpoint_failure_number)
 
     def get_tolerable_checkpoint_failure_number(self) -> int:
@@ -163,6 +167,7 @@ class CheckpointConfig:
 
     def set_fail_on_checkpointing_errors(self, fail_on_checkpointing_errors: bool) -> CheckpointConfig:
         """Keeps whether a checkpoint that fails is to end the job: how many may fail; without effect."""
+        expect(fail_on_checkpointing_errors, bool, "set_fail_on_checkpointing_errors")
         return self.set_tolerable_checkpoint_failure_number(0 if fail_on_checkpointing_errors else 2**31 - 1)
 
     def is_fail_on_checkpointing_errors(self) -> bool:
@@ -171,6 +176,7 @@ class CheckpointConfig:
 
     def enable_unaligned_checkpoints(self, enabled: bool = True) -> CheckpointConfig:
         """Keeps whether checkpoints are to be unaligned; without effect."""
+        expect(enabled, bool, "enable_unaligned_checkpoints")
         return self._keep(flink_options.UNALIGNED, enabled)
 
     def disable_unaligned_checkpoints(self) -> CheckpointConfig:
@@ -183,6 +189,7 @@ class CheckpointConfig:
 
     def set_force_unaligned_checkpoints(self, force_unaligned_checkpoints: bool = True) -> CheckpointConfig:
         """Keeps whether checkpoints are to be unaligned in loops, too; without effect."""
+        expect(force_unaligned_checkpoints, bool, "set_force_unaligned_checkpoints")
         return self._keep(flink_options.FORCE_UNALIGNED, force_unaligned_checkpoints)
 
     def is_force_unaligned_checkpoints(self) -> bool:
@@ -191,6 +198,7 @@ class CheckpointConfig:
 
     def set_aligned_checkpoint_timeout(self, alignment_timeout: Duration) -> CheckpointConfig:
         """Keeps how long checkpoints may be aligned; without effect."""
+        expect(alignment_timeout, Duration, "set_aligned_checkpoint_timeout")
         return self._keep(flink_options.ALIGNED_TIMEOUT, alignment_timeout)
 
     def get_aligned_checkpoint_timeout(self) -> Duration:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
 from headrace.common import options
+from headrace.common.arguments import expect
 from headrace.common.cached_files import CachedFile, cached_files
 from headrace.common.errors import InvalidProgramError
 
@@ -32,6 +33,7 @@ class Dependencies:
         Raises:
             InvalidProgramError: when it has a comma in its name; when the job is submitted, if it is not there.
         """
+        expect(file_path, str, "add_python_file")
         self._append(options.PYTHON_FILES.key, file_path)
 
     def set_python_requirements(self, requirements_file_path: str, requirements_cache_dir: str | None = None) -> None:
@@ -47,6 +49,7 @@ class Dependencies:
         Raises:
             InvalidProgramError: when the job is submitted, if pip cannot install them.
         """
+        expect(requirements_file_path, str, "set_python_requirements")
         entry = (
             requirements_file_path
             if requirements_cache_dir is None
@@ -66,6 +69,7 @@ class Dependencies:
         Raises:
             InvalidProgramError: when it has a comma or # in its name; when the job is submitted, if it is not there.
         """
+        expect(archive_path, str, "add_python_archive")
         self._append(
             options.PYTHON_ARCHIVES.key, archive_path if target_dir is None else _entry(archive_path, target_dir)
         )
@@ -106,6 +110,7 @@ class Dependencies:
         Raises:
             ConfigurationError: when the job is submitted, if a session is running whose workers have another one.
         """
+        expect(python_exec, str, "set_python_executable")
         self._configuration.set(options.PYTHON_EXECUTABLE, python_exec)
 
     def add_jars(self, *jars_path: str) -> None:
@@ -119,6 +124,7 @@ class Dependencies:
                 in its name.
         """
         for path in jars_path:
+            expect(path, str, "add_jars")
             _check_jar(path)
             self._append(SPARK_JARS, path)
 

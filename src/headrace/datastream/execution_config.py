@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from headrace.common import flink_options, options
+from headrace.common.arguments import expect
 from headrace.common.other_names import other_names
 from headrace.common.tracebacks import hides_engine_of_methods
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from headrace.common.config_options import ConfigOption
     from headrace.common.configuration import Configuration
 
@@ -46,6 +46,7 @@ class ExecutionConfig:
         Raises:
             ConfigurationError: when the number is not between 1 and 32768.
         """
+        expect(parallelism, int, "set_parallelism")
         return self._set(options.PARALLELISM, parallelism)
 
     def get_max_parallelism(self) -> int:
@@ -58,6 +59,7 @@ class ExecutionConfig:
         Raises:
             ConfigurationError: when the number is not between 1 and 32768.
         """
+        expect(max_parallelism, int, "set_max_parallelism")
         return self._set(options.MAX_PARALLELISM, max_parallelism)
 
     def get_global_job_parameters(self) -> dict[str, str]:
@@ -73,6 +75,7 @@ class ExecutionConfig:
         Raises:
             ConfigurationError: when a value is neither text nor a number, a boolean or a duration.
         """
+        expect(global_job_parameters_dict, Mapping, "set_global_job_parameters")
         for key, value in global_job_parameters_dict.items():
             self._configuration.set(key, value)
         return self
@@ -93,6 +96,7 @@ class ExecutionConfig:
 
     def set_auto_watermark_interval(self, interval: int) -> Self:
         """Keeps an interval of watermarks, in milliseconds; without effect."""
+        expect(interval, int, "set_auto_watermark_interval")
         return self._set(flink_options.AUTO_WATERMARK_INTERVAL, interval)
 
     def get_auto_watermark_interval(self) -> int:
@@ -101,6 +105,7 @@ class ExecutionConfig:
 
     def set_latency_tracking_interval(self, interval: int) -> Self:
         """Keeps an interval of latency markers, in milliseconds; without effect."""
+        expect(interval, int, "set_latency_tracking_interval")
         return self._set(flink_options.LATENCY_INTERVAL, interval)
 
     def get_latency_tracking_interval(self) -> int:
@@ -109,6 +114,7 @@ class ExecutionConfig:
 
     def set_task_cancellation_interval(self, interval: int) -> Self:
         """Keeps the time between two attempts to interrupt a task, in milliseconds; without effect."""
+        expect(interval, int, "set_task_cancellation_interval")
         return self._set(flink_options.CANCELLATION_INTERVAL, interval)
 
     def get_task_cancellation_interval(self) -> int:
@@ -117,6 +123,7 @@ class ExecutionConfig:
 
     def set_task_cancellation_timeout(self, timeout: int) -> Self:
         """Keeps the time that a cancelled task has to end, in milliseconds; without effect."""
+        expect(timeout, int, "set_task_cancellation_timeout")
         return self._set(flink_options.CANCELLATION_TIMEOUT, timeout)
 
     def get_task_cancellation_timeout(self) -> int:
@@ -185,6 +192,7 @@ class ExecutionConfig:
 
     def set_use_snapshot_compression(self, use_snapshot_compression: bool) -> Self:
         """Keeps whether state is to be compressed; without effect."""
+        expect(use_snapshot_compression, bool, "set_use_snapshot_compression")
         return self._set(flink_options.SNAPSHOT_COMPRESSION, use_snapshot_compression)
 
     def is_use_snapshot_compression(self) -> bool:

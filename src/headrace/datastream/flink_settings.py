@@ -6,9 +6,9 @@ import os
 from typing import TYPE_CHECKING, Any, Self
 
 from headrace.common import flink_options
+from headrace.common.arguments import expect
 from headrace.common.call_site import warn_caller
 from headrace.datastream.slot_sharing_group import SlotSharingGroup
-from headrace.datastream.streams.checks import expect
 
 if TYPE_CHECKING:
     from headrace.common.configuration import Configuration
@@ -23,6 +23,7 @@ class FlinkSettings:
 
     def set_buffer_timeout(self, timeout_millis: int) -> Self:
         """Keeps how long records may wait in buffers, in milliseconds; without effect."""
+        expect(timeout_millis, int, "set_buffer_timeout")
         return self._keep(flink_options.BUFFER_TIMEOUT, timeout_millis)
 
     def get_buffer_timeout(self) -> int:
@@ -43,6 +44,7 @@ class FlinkSettings:
 
     def enable_changelog_state_backend(self, enabled: bool) -> Self:
         """Keeps whether changes of state are to be logged; without effect."""
+        expect(enabled, bool, "enable_changelog_state_backend")
         return self._keep(flink_options.CHANGELOG, enabled)
 
     def is_changelog_state_backend_enabled(self) -> bool:
@@ -51,6 +53,7 @@ class FlinkSettings:
 
     def set_default_savepoint_directory(self, directory: str) -> Self:
         """Keeps a directory for savepoints; without effect."""
+        expect(directory, str, "set_default_savepoint_directory")
         return self._keep(flink_options.SAVEPOINT_DIR, directory)
 
     def get_default_savepoint_directory(self) -> str | None:
@@ -68,6 +71,7 @@ class FlinkSettings:
 
     def set_default_local_parallelism(self, parallelism: int) -> None:
         """Keeps a parallelism for local environments; without effect, as in Flink for one that is there already."""
+        expect(parallelism, int, "set_default_local_parallelism")
         self._local_parallelism = parallelism
         warn_caller("the default local parallelism has no effect: use set_parallelism(...)")
 

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, overload
 
 from headrace.common import options
+from headrace.common.arguments import expect, refused
 from headrace.common.call_site import warn_caller
 from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, UnsupportedOperationError
@@ -21,7 +22,6 @@ from headrace.datastream.dependencies import Dependencies
 from headrace.datastream.execution_config import ExecutionConfig
 from headrace.datastream.flink_settings import FlinkSettings
 from headrace.datastream.state_backend import EmbeddedRocksDBStateBackend, StateBackend
-from headrace.datastream.streams.checks import expect, refused
 from headrace.datastream.streams.handle import checked_text
 from headrace.datastream.streams.keyed_stream import KeyedStream
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_ENVIRONMENTS

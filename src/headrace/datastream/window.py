@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from headrace.common.public_module import public_module
 from headrace.common.time import Time
-from headrace.time.windows import SlidingEventTimeWindows, TimeWindow, TumblingEventTimeWindows, WindowAssigner
+from headrace.windowing.assigner import WindowAssigner
+from headrace.windowing.assigners.sliding import SlidingEventTimeWindows
+from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
+from headrace.windowing.windows import TimeWindow
 
 __all__ = ["SlidingEventTimeWindows", "Time", "TimeWindow", "TumblingEventTimeWindows", "WindowAssigner"]
 

@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from headrace.jobmanager.alignment import WatermarkAligner
 from headrace.jobmanager.recovery import partition_contexts
 from headrace.runtime.task.messages import EpochContext
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from headrace.checkpoint.manifest import Manifest
+    from headrace.connectors.source import ReadBudget
     from headrace.jobmanager.compaction import CompactionCoordinator
     from headrace.jobmanager.epoch_size import EpochSizer
     from headrace.jobmanager.sinks import JobSinks
@@ -65,13 +67,14 @@ class EpochPlanner:
         self._compaction = compaction
         self._plan = plan
         self._sources = sources
+        self._aligner = WatermarkAligner({node: way for source in sources for node, way in source.alignments.items()})
         self._sizer = sizer
 
     def plan(self, manifest: Manifest, now: int, *, force: bool = False) -> EpochPlan | None:
         """The epoch after ``manifest``; None when nothing could come of it, unless ``force`` wants it all the same."""
         started = time.monotonic()
         budget = self._sizer.budget(_seconds_to_next_timer(manifest, now))
-        splits = {source.planned.node.id: source.plan(budget, now) for source in self._sources}
+        splits = self._splits(budget, now)
         is_complete = all(source.is_complete() for source in self._sources)
         every = [planned for plans in splits.values() for planned in plans]
         is_last = is_complete and all(planned.ends for planned in every)
@@ -93,6 +96,23 @@ class EpochPlanner:
         )
         records = sum(planned.read.records for planned in every if planned.read is not None)
         return EpochPlan(context, splits, records, time.monotonic() - started)
+
+    def _splits(self, budget: ReadBudget, now: int) -> dict[int, list[SplitPlan]]:
+        """By node id of the source, what is read of each split; none runs away from others that it is aligned with."""
+        for source in self._sources:
+            source.discover(now)
+        held_back = self._aligner.held_back(split for source in self._sources for split in source.unfinished())
+        splits = {source.planned.node.id: source.plan(budget, now, held_back) for source in self._sources}
+        limits = self._aligner.limits(planned for plans in splits.values() for planned in plans)
+        for source in self._sources if limits else ():
+            node = source.planned.node.id
+            splits[node] = [
+                source.shortened(planned, limits[planned.split.channel], now)
+                if planned.split.channel in limits
+                else planned
+                for planned in splits[node]
+            ]
+        return splits
 
     def epoch_completed(self, epoch: int) -> None:
         """The manifest of an epoch exists."""

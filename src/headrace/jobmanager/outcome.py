@@ -102,7 +102,7 @@ def _stage(stage: Stage, reports: Mapping[tuple[int, int], TaskReport]) -> Stage
     for number in range(stage.parallelism if kept else 0):
         report = reports[stage.index, number]
         progress = {
-            uids[node]: OperatorProgress(watermark, report.outputs[node])
+            uids[node]: OperatorProgress(watermark, report.outputs[node], report.generators.get(node))
             for node, watermark in report.watermarks.items()
         }
         partitions.append(PartitionSnapshot(report.state.version, progress, report.state.earliest_timer))

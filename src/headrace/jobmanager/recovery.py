@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.common import options
 from headrace.common.errors import StateMigrationError
@@ -157,11 +157,13 @@ def _context(manifest: Manifest, stage: Stage, partition: int, *, is_start: bool
     watermarks: dict[int, int] = {}
     outputs: dict[int, int] = {}
     dealt: dict[str, int] = {}
+    generators: dict[int, Any] = {}
     for index, old in enumerate(manifest.stages):
         for uid, previous in ((uid, previous) for uid, previous in old.operators.items() if uid in operators):
             succession = _Succession(operators[uid], partition, previous, is_start)
             for number in succession.predecessors():
                 _lower(old.partitions[number], uid, operators[uid].node.id, watermarks, outputs)
+            generators.update(_generator(old, succession))
             for number in succession.state_sources():
                 version = old.partitions[number].version
                 if version is not None:
@@ -169,7 +171,7 @@ def _context(manifest: Manifest, stage: Stage, partition: int, *, is_start: bool
             if succession.is_dealt:
                 dealt[uid] = previous.parallelism
     refs = tuple(version for _, version in sorted(versions.items(), key=itemgetter(0)))
-    return PartitionContext(refs, watermarks, outputs, dealt=dealt)
+    return PartitionContext(refs, watermarks, outputs, dealt=dealt, generators=generators)
 
 
 def _lower(
@@ -180,6 +182,15 @@ def _lower(
     if reached is not None:
         watermarks[node] = min(watermarks.get(node, reached.watermark), reached.watermark)
         outputs[node] = min(outputs.get(node, reached.output), reached.output)
+
+
+def _generator(stage: StageSnapshot, succession: _Succession) -> Iterator[tuple[int, Any]]:
+    """The memory of a generator of watermarks; of subtasks that were divided otherwise nobody can take it over."""
+    operator = succession.operator
+    if succession.previous.parallelism == operator.parallelism:
+        reached = stage.partitions[succession.subtask].progress.get(operator.uid)
+        if reached is not None and reached.generator is not None:
+            yield operator.node.id, reached.generator
 
 
 def _holding(stage: StageSnapshot) -> Iterator[tuple[str, OperatorSnapshot]]:

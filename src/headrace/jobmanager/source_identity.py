@@ -9,6 +9,7 @@ from headrace.checkpoint.manifest import SourceIdentity
 from headrace.common.logs import get_logger
 from headrace.connectors.source import Boundedness
 from headrace.graph.specs import SourceSpec
+from headrace.storage.locations import usual_spelling
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +26,7 @@ logger = get_logger(__name__)
 
 def identity_of(source: Source) -> SourceIdentity:
     """What a manifest says of a source, to know it again."""
-    locations = sorted(set(source.locations))
+    locations = sorted(set(map(usual_spelling, source.locations)))
     rest = locations[_MOST_LOCATIONS:]
     if rest:
         checksum = zlib.crc32("\n".join(rest).encode())
@@ -85,7 +86,12 @@ def _sources(plan: JobPlan) -> Iterator[tuple[PlannedOperator, Source]]:
 def _known(manifest: Manifest, uid: str) -> SourceIdentity | None:
     """Which source the manifest has a position of under a uid, if it says so."""
     snapshot = manifest.sources.get(uid)
-    return None if snapshot is None or not snapshot.is_begun else snapshot.identity
+    if snapshot is None or not snapshot.is_begun or snapshot.identity is None:
+        return None
+    known = snapshot.identity
+    listed, rest = known.locations[:_MOST_LOCATIONS], known.locations[_MOST_LOCATIONS:]
+    # Earlier versions wrote what the program had.
+    return SourceIdentity(known.kind, (*sorted(set(map(usual_spelling, listed))), *rest))
 
 
 def _advice_on_kinds(known: SourceIdentity, own: SourceIdentity) -> str:

@@ -10,18 +10,20 @@ from headrace.checkpoint.manifest import SourceSnapshot, SplitSnapshot
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.connectors.source import EnumeratorContext, ReadBudget, SplitRead
 from headrace.graph.specs import SourceSpec, TimestampsSpec
+from headrace.jobmanager.alignment import FIRST_RECORDS, Pace
 from headrace.jobmanager.source_identity import identity_of
 from headrace.plan.forks import forks_of
 from headrace.runtime.task.messages import SplitAssignment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Set
 
     from headrace.checkpoint.manifest import Manifest
     from headrace.checkpoint.store import CheckpointStore
     from headrace.checkpoint.temporary_store import TemporaryStore
     from headrace.plan.job_plan import JobPlan, PlannedOperator
     from headrace.runtime.task.messages import ChannelReport
+    from headrace.time.watermark_strategy import WatermarkAlignment, WatermarkStrategy
 
 
 @dataclass(slots=True)
@@ -33,7 +35,9 @@ class Split:
         channel: its number within the job.
         position: where the next epoch goes on.
         watermarks: by node id of the operator that makes them.
+        generators: by node id of the operator, the memory of its generator, if that has one.
         active_since: by node id, when that operator last saw a record, in milliseconds of the job's clock.
+        paces: by node id of the operators whose watermarks are aligned.
         idle: the operators whose idleness the tasks have been told of.
         finished: whether the tasks have been told that nothing will come any more.
     """
@@ -42,7 +46,9 @@ class Split:
     channel: int
     position: Any
     watermarks: dict[int, int] = field(default_factory=dict)
+    generators: dict[int, Any] = field(default_factory=dict)
     active_since: dict[int, int] = field(default_factory=dict)
+    paces: dict[int, Pace] = field(default_factory=dict)
     idle: frozenset[int] = frozenset()
     finished: bool = False
 
@@ -50,6 +56,15 @@ class Split:
     def watermark(self) -> int:
         """The lowest watermark that was made of its records."""
         return min(self.watermarks.values(), default=MIN_WATERMARK)
+
+    def reaches(self, operator: int, watermark: int) -> None:
+        """An operator has come so far with its records; it never goes back."""
+        self.watermarks[operator] = max(watermark, self.watermarks.get(operator, MIN_WATERMARK))
+
+    def has_read(self, records: int, before: Mapping[int, int]) -> None:
+        """So many records have brought the watermarks of aligned operators from ``before`` to where they are now."""
+        for node, pace in self.paces.items():
+            pace.learn(before.get(node, MIN_WATERMARK), self.watermarks.get(node, MIN_WATERMARK), records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +75,7 @@ class SplitPlan:
     read: SplitRead | None
     ends: bool
     idle: frozenset[int]
+    is_held_back: bool = False
 
     @property
     def changes_something(self) -> bool:
@@ -93,6 +109,8 @@ class SourceCoordinator:
         self._source = planned.node.spec.source
         self._identity = identity_of(self._source)
         self._timestamps = timestamps_operators(plan, planned)
+        timeouts = ((node, strategy.idle_timeout) for node, strategy in self._timestamps.items())
+        self._idle_timeouts = {node: timeout for node, timeout in timeouts if timeout is not None}
         self._uids = {node: plan.operator(node).uid for node in self._timestamps}
         self._is_read_whole = has_to_be_read_whole(plan, planned)
         self._channels = channels
@@ -105,20 +123,40 @@ class SourceCoordinator:
             self._finished = dict.fromkeys(snapshot.finished)
             self.checkpoint_completed()
 
-    def plan(self, budget: ReadBudget, now: int) -> list[SplitPlan]:
-        """What an epoch reads of the source; the splits that lag behind most come first."""
-        self._discover(now)
-        waiting = sorted(self.unfinished(), key=lambda split: (split.watermark, split.channel))
-        plans: list[SplitPlan] = []
+    def plan(self, budget: ReadBudget, now: int, held_back: Set[int] = frozenset()) -> list[SplitPlan]:
+        """What an epoch reads of the source; the splits that lag behind most come first.
+
+        Args:
+            budget: how much it may read.
+            now: the reading of the job's clock in milliseconds.
+            held_back: the channels of the splits that are not read, since they are too far ahead.
+        """
+        splits = sorted(self.unfinished(), key=lambda split: (split.watermark, split.channel))
+        plans = [self._held_back(split, now) for split in splits if split.channel in held_back]
+        waiting = [split for split in splits if split.channel not in held_back]
         records, size = budget.records, budget.bytes
         for number, split in enumerate(waiting):
             left = len(waiting) - number
             share = ReadBudget(max(1, records // left), max(1, size // left), self._pieces())
+            if any(pace.millis is None for pace in split.paces.values()):
+                share = replace(share, records=min(share.records, FIRST_RECORDS))
             planned = self._plan_split(split, share, now)
             plans.append(planned)
             if planned.read is not None:
                 records, size = records - planned.read.records, size - planned.read.bytes
         return plans
+
+    def shortened(self, planned: SplitPlan, records: int, now: int) -> SplitPlan:
+        """What is planned for a split, with so many records at most."""
+        assert planned.read is not None
+        share = ReadBudget(records, max(1, planned.read.bytes), self._pieces())
+        return self._plan_split(planned.split, share, now)
+
+    @property
+    def alignments(self) -> dict[int, WatermarkAlignment]:
+        """By node id, the operators that make watermarks of its records in a group."""
+        found = ((node, strategy.alignment) for node, strategy in self._timestamps.items())
+        return {node: alignment for node, alignment in found if alignment is not None}
 
     def unfinished(self) -> Iterator[Split]:
         """The splits from which something may still come."""
@@ -131,6 +169,7 @@ class SourceCoordinator:
     def completed(self, plans: Iterable[SplitPlan], reports: Iterable[ChannelReport], now: int) -> None:
         """An epoch has run: move on."""
         by_channel = {split.channel: split for split in self._splits.values()}
+        before = {split.channel: dict(split.watermarks) for split in by_channel.values() if split.paces}
         for planned in plans:
             if planned.read is not None:
                 planned.split.position = planned.read.end
@@ -139,10 +178,14 @@ class SourceCoordinator:
         for report in reports:
             split = by_channel.get(report.channel)
             if split is not None and report.operator in self._timestamps:
-                reached = split.watermarks.get(report.operator, MIN_WATERMARK)
-                split.watermarks[report.operator] = max(reached, report.watermark)
+                split.reaches(report.operator, report.watermark)
+                if report.generator is not None:
+                    split.generators[report.operator] = report.generator
                 if report.saw_records:
                     split.active_since[report.operator] = now
+        for planned in plans:
+            if planned.read is not None and planned.split.paces:
+                planned.split.has_read(planned.read.records, before[planned.split.channel])
 
     def snapshot(self) -> SourceSnapshot:
         """For the manifest."""
@@ -155,6 +198,7 @@ class SourceCoordinator:
                     split.position,
                     {self._uids[node]: watermark for node, watermark in split.watermarks.items()},
                     split.finished,
+                    {self._uids[node]: state for node, state in split.generators.items()},
                 )
                 for split in self._splits.values()
             ),
@@ -177,20 +221,19 @@ class SourceCoordinator:
     def advance_watermark(self, split_id: str, watermark: int, now: int) -> None:
         """Say by hand how far a split's event time has come; the next epoch starts from there. It never goes back."""
         if split_id not in self._splits:
-            self._discover(now)
+            self.discover(now)
         if split_id in self._finished:
             return
-        reached = self._splits[split_id].watermarks
         for node in self._timestamps:
-            reached[node] = max(watermark, reached.get(node, MIN_WATERMARK))
+            self._splits[split_id].reaches(node, watermark)
 
     def next_idle_at(self) -> int | None:
         """When the next split becomes idle if nothing comes, in milliseconds; None for never."""
         times = [
             split.active_since[node] + timeout
             for split in self.unfinished()
-            for node, timeout in self._timestamps.items()
-            if timeout is not None and node not in split.idle and node in split.active_since
+            for node, timeout in self._idle_timeouts.items()
+            if node not in split.idle and node in split.active_since
         ]
         return min(times, default=None)
 
@@ -203,7 +246,9 @@ class SourceCoordinator:
         split, node = planned.split, self.planned.node.id
         starts = {operator: split.watermarks.get(operator, MIN_WATERMARK) for operator in self._timestamps}
         reads = () if planned.read is None else planned.read.pieces
-        first = SplitAssignment(node, split.channel, 0, reads, starts, ends=planned.ends, idle=planned.idle)
+        first = SplitAssignment(
+            node, split.channel, 0, reads, starts, dict(split.generators), ends=planned.ends, idle=planned.idle
+        )
         if len(reads) <= 1 or self._is_read_whole:
             return [first]
         # Nothing is known of the pieces before: the receivers lift what later pieces say to what earlier ones reached.
@@ -233,11 +278,18 @@ class SourceCoordinator:
         """The operators that have been silent for their timeout, while there was nothing to read."""
         return frozenset(
             node
-            for node, timeout in self._timestamps.items()
-            if timeout is not None and now - split.active_since.setdefault(node, now) >= timeout
+            for node, timeout in self._idle_timeouts.items()
+            if now - split.active_since.setdefault(node, now) >= timeout
         )
 
-    def _discover(self, now: int) -> None:
+    def _held_back(self, split: Split, now: int) -> SplitPlan:
+        """The plan of a split that waits for others: it is not silent, so it is as far from idle as at first."""
+        split.active_since = dict.fromkeys(self._timestamps, now)
+        ends = self._enumerator.is_finished(split.split_id, split.position)
+        return SplitPlan(split, None, ends, split.idle, is_held_back=True)
+
+    def discover(self, now: int) -> None:
+        """Look for new splits."""
         listed = dict.fromkeys(self._enumerator.discover(now))
         for split_id in listed:
             if split_id not in self._splits and split_id not in self._finished:
@@ -247,11 +299,14 @@ class SourceCoordinator:
 
     def _restore(self, snapshot: SplitSnapshot, now: int) -> None:
         watermarks = {node: snapshot.watermarks[uid] for node, uid in self._uids.items() if uid in snapshot.watermarks}
-        split = Split(snapshot.split_id, snapshot.channel, snapshot.position, watermarks, finished=snapshot.finished)
+        generators = {node: snapshot.generators[uid] for node, uid in self._uids.items() if uid in snapshot.generators}
+        split = Split(snapshot.split_id, snapshot.channel, snapshot.position, watermarks, generators)
+        split.finished = snapshot.finished
         self._add(split, now)
 
     def _add(self, split: Split, now: int) -> None:
         split.active_since = dict.fromkeys(self._timestamps, now)
+        split.paces = {node: Pace() for node in self.alignments}
         self._splits[split.split_id] = split
 
 
@@ -285,7 +340,8 @@ def restore_sources(
 def has_to_be_read_whole(plan: JobPlan, source: PlannedOperator) -> bool:
     """Whether one task has to read the pieces of a split, one after the other.
 
-    That is where records meet state before any shuffle: it has to see them in their order. And where the pieces cannot
+    That is where records meet state before any shuffle, or a generator of watermarks that has a memory: these have to
+    see them in their order. And where the pieces cannot
     be told apart by number where their records come together again: where branches meet that have watermarks of their
     own, one number is not enough to lift what a later piece says; and where records meet what was made of them behind
     another shuffle, that has no pieces any more.
@@ -295,7 +351,7 @@ def has_to_be_read_whole(plan: JobPlan, source: PlannedOperator) -> bool:
         return True
     reached = {source.node.id}
     for planned in plan.operators():
-        if planned.stage == 0 and planned.state_kinds and any(edge.source in reached for edge in planned.inputs):
+        if any(edge.source in reached for edge in planned.inputs) and _goes_by_order(planned):
             return True
         edges = [edge for edge in planned.inputs if edge.source in reached]
         stages = {plan.operator(edge.source).stage for edge in edges if edge.is_exchange}
@@ -306,13 +362,20 @@ def has_to_be_read_whole(plan: JobPlan, source: PlannedOperator) -> bool:
     return False
 
 
-def timestamps_operators(plan: JobPlan, source: PlannedOperator) -> dict[int, int | None]:
-    """The watermark-making operators of stage 0 that records of a source reach, with their idle timeouts."""
+def _goes_by_order(planned: PlannedOperator) -> bool:
+    """Whether an operator of stage 0 has to see the records of a split in their order."""
+    spec = planned.node.spec
+    has_memory = isinstance(spec, TimestampsSpec) and spec.strategy.has_memory
+    return planned.stage == 0 and (bool(planned.state_kinds) or has_memory)
+
+
+def timestamps_operators(plan: JobPlan, source: PlannedOperator) -> dict[int, WatermarkStrategy]:
+    """The watermark-making operators of stage 0 that records of a source reach, by node id, with their strategies."""
     reached = {source.node.id}
-    found: dict[int, int | None] = {}
+    found: dict[int, WatermarkStrategy] = {}
     for planned in plan.stages[0].operators:
         if any(edge.source in reached for edge in planned.inputs):
             reached.add(planned.node.id)
             if isinstance(planned.node.spec, TimestampsSpec):
-                found[planned.node.id] = planned.node.spec.strategy.idle_timeout
+                found[planned.node.id] = planned.node.spec.strategy
     return found

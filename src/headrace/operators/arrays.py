@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -62,6 +63,19 @@ def gather(array: pa.Array, indices: npt.NDArray[np.int64]) -> pa.Array:
     if array.null_count == len(array):
         return pa.nulls(len(indices), array.type)
     return array.take(pa.array(indices))
+
+
+def list_lengths(lists: pa.Array) -> npt.NDArray[np.int64]:
+    """How many elements each list has; none where it is null."""
+    lengths: npt.NDArray[np.int64] = fixed_width(pc.list_value_length(lists).fill_null(0)).astype(np.int64)
+    return lengths
+
+
+def lists_of(elements: pa.Array, lengths: npt.NDArray[np.int64], is_missing: Mask | None = None) -> pa.ListArray:
+    """Lists of the given lengths that follow one another in ``elements``; null where ``is_missing``."""
+    offsets = np.concatenate(([0], np.cumsum(lengths)))
+    mask = None if is_missing is None or not is_missing.any() else pa.array(is_missing)
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), elements, mask=mask)
 
 
 def _number_type(type_: pa.DataType) -> np.dtype[Any]:

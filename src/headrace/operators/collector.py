@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
 
 from headrace.common.batch import Batch
+from headrace.common.errors import InvalidTypeError
 from headrace.common.output_tag import OutputTag
+from headrace.common.row import Row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import Output
+
+
+ONE_RECORD: Final = frozenset({str, bytes, bytearray, Row})
+"""What can be iterated over, and is one record all the same where a function returns it for its results."""
+
+
+def refuse_one_record(returned: Any) -> NoReturn:
+    """Refuse what a function has returned for all of its results: it would be emitted letter by letter, or by field."""
+    parts = "fields" if isinstance(returned, Row) else "characters" if isinstance(returned, str) else "bytes"
+    raise InvalidTypeError(
+        f"a {type(returned).__name__} was returned for the results, and its {parts} are none: yield it, or return a "
+        "list of records"
+    )
 
 
 class RowCollector:
@@ -38,6 +53,8 @@ class RowCollector:
         """Take everything that a call of a user function yielded."""
         if results is None:
             return
+        if type(results) in ONE_RECORD:
+            refuse_one_record(results)
         for result in results:
             if type(result) is tuple and len(result) == 2 and type(result[0]) is OutputTag:
                 self.collect_side(result[0], result[1], timestamp, watermark)
@@ -88,6 +105,8 @@ class ElementCollector:
         """Take everything that a call of a user function yielded for the element with this index in its batch."""
         if results is None:
             return
+        if type(results) in ONE_RECORD:
+            refuse_one_record(results)
         for result in results:
             if type(result) is tuple and len(result) == 2 and type(result[0]) is OutputTag:
                 rows, sources = self._sides.setdefault(result[0].tag_id, ([], []))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from headrace.common.constants import MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.output_tag import OutputTag
-from headrace.operators.collector import RowCollector
+from headrace.operators.collector import ONE_RECORD, RowCollector, refuse_one_record
 from headrace.operators.functions import FunctionOperator
 from headrace.operators.timer_service import KeyedTimerService, TimeDomain
 from headrace.operators.user_code import record_text, user_error
@@ -107,6 +107,8 @@ class KeyedProcessOperator(FunctionOperator):
                 context._timestamp = timestamp
                 results = process(row, context)
                 if results is not None:
+                    if type(results) in ONE_RECORD:
+                        refuse_one_record(results)
                     for result in results:  # RowCollector.collect, without a call for each record
                         if type(result) is tuple and len(result) == 2 and type(result[0]) is OutputTag:
                             collector.collect_side(result[0], result[1], timestamp, watermark)
@@ -115,7 +117,7 @@ class KeyedProcessOperator(FunctionOperator):
                             row_timestamps.append(timestamp)
                             row_watermarks.append(watermark)
         except BaseException as error:
-            raise user_error(error, self.context, row, function=process) from error
+            raise user_error(error, self.context, row, function=process, timestamp=context._timestamp) from error
         finally:
             backend.current = NO_KEY
         self._watermark = current

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidTypeError
+from headrace.operators.collector import ONE_RECORD, refuse_one_record
 from headrace.operators.functions import FunctionOperator, method_of
 from headrace.operators.user_code import user_error
 
@@ -67,6 +68,8 @@ class FlatMapOperator(_StatelessOperator):
             for row in batch.rows:
                 results = call(row)
                 if results is not None:
+                    if type(results) in ONE_RECORD:
+                        refuse_one_record(results)
                     rows.extend(results)
                 counts.append(len(rows) - before)
                 before = len(rows)

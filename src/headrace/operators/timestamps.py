@@ -14,8 +14,11 @@ from headrace.expressions import bind
 from headrace.operators.base import Operator
 from headrace.operators.columns import computed
 from headrace.operators.functions import method_of
+from headrace.operators.record_watermarks import RecordWatermarks
 from headrace.operators.user_code import calling_user_code, record_text, user_error
-from headrace.time.watermark_strategy import ExpressionTimestamps, FieldTimestamps
+from headrace.time.generators import GeneratorPerSplit
+from headrace.time.watermark_strategy import ExpressionTimestamps, FieldTimestamps, IngestionTimeAssigner
+from headrace.time.watermarks import ColumnarWatermarkGenerator
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -51,9 +54,12 @@ class TimestampsOperator(Operator):
         self.watermark = MIN_WATERMARK
         self.saw_records = False
         self._expression: Bound | None = None
+        generator = strategy.generator
+        self._records = RecordWatermarks(generator) if isinstance(generator, GeneratorPerSplit) else None
 
     def begin_epoch(self, scope: EpochScope) -> None:
         super().begin_epoch(scope)
+        self._processing_time = scope.processing_time
         self.begin_channel(scope.watermark)
 
     def begin_channel(self, watermark: int) -> None:
@@ -61,20 +67,36 @@ class TimestampsOperator(Operator):
         self.watermark = watermark
         self.saw_records = False
 
+    def restore_generator(self, state: Any) -> None:
+        """What follows comes from a split whose generator had this state, or from one that is new (None)."""
+        if self._records is not None:
+            self._records.restore(state)
+
+    def generator_state(self) -> Any:
+        """The state that the generator of the split has come to; None for one without memory."""
+        return None if self._records is None else self._records.state(self.context)
+
     def process(self, input_index: int, batch: Batch) -> None:
         self.saw_records = self.saw_records or len(batch) > 0
         timestamps = self._timestamps(batch)
-        if self._is_batch:
-            stamps = np.full(len(batch), self.watermark, dtype=np.int64)
-        else:
-            with calling_user_code(self.context):
-                stamps, self.watermark = self._strategy.generator.stamp(timestamps, self.watermark)
+        stamps, self.watermark = self._stamped(batch, timestamps)
         self.output.emit(batch.with_times(timestamps, stamps))
 
     def advance_watermark(self, watermark: int) -> None:
         if watermark == MAX_WATERMARK:
             self.watermark = MAX_WATERMARK
         self.output.advance_watermark(self.watermark)
+
+    def _stamped(self, batch: Batch, timestamps: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], int]:
+        """The watermark before each record, and the one after the last."""
+        if self._is_batch:
+            return np.full(len(batch), self.watermark, dtype=np.int64), self.watermark
+        generator = self._strategy.generator
+        if isinstance(generator, ColumnarWatermarkGenerator):
+            with calling_user_code(self.context):
+                return generator.stamp(timestamps, self.watermark)
+        assert self._records is not None
+        return self._records.stamp(batch, timestamps, self.watermark, self.context)
 
     def _timestamps(self, batch: Batch) -> npt.NDArray[np.int64]:
         assigner = self._strategy.timestamp_assigner
@@ -88,6 +110,8 @@ class TimestampsOperator(Operator):
                 self._expression = bind(assigner.expression, batch.type)
             (column,) = computed((self._expression,), batch, self.context)
             return self._of_column(batch, column, self._expression.text)
+        if isinstance(assigner, IngestionTimeAssigner):
+            return np.full(len(batch), self._processing_time, dtype=np.int64)
         return self._of_function(batch, assigner)
 
     def _of_function(self, batch: Batch, assigner: Any) -> npt.NDArray[np.int64]:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from headrace.common.constants import UPPER_BOUND_MAX_PARALLELISM
 from headrace.common.errors import InvalidProgramError
 from headrace.graph.partitioning import Receivers
-from headrace.graph.specs import SinkSpec
+from headrace.graph.specs import SinkSpec, TimestampsSpec
 from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, Stage
 from headrace.plan.rewrites import with_parallelism, with_two_phase_windows, with_uids
 from headrace.plan.stage_cut import stages_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from headrace.graph.nodes import Node
     from headrace.graph.stream_graph import StreamGraph
@@ -31,7 +31,9 @@ def plan_job(graph: StreamGraph, settings: PlanSettings) -> JobPlan:
     explicit = frozenset(node.id for node in graph if node.uid is not None)
     graph = with_two_phase_windows(with_uids(graph))
     graph = with_parallelism(graph, settings.parallelism, settings.max_parallelism)
-    return JobPlan(settings, _stages(graph, stages_of(graph, is_batch=settings.is_batch), explicit))
+    stages = _stages(graph, stages_of(graph, is_batch=settings.is_batch), explicit)
+    _check_alignment(stages)
+    return JobPlan(settings, stages)
 
 
 def _validate(graph: StreamGraph, max_parallelism: int) -> None:
@@ -78,6 +80,23 @@ def _stages(graph: StreamGraph, stage_of: Mapping[int, int], explicit: Collectio
         )
         stages[planned.stage].append(planned)
     return tuple(Stage(index, max(op.parallelism for op in ops), tuple(ops)) for index, ops in enumerate(stages))
+
+
+def _check_alignment(stages: Iterable[Stage]) -> None:
+    """What is behind a shuffle cannot hold sources back.
+
+    Raises:
+        InvalidProgramError: naming the operator that is to align watermarks there.
+    """
+    for stage in stages:
+        for planned in stage.operators if stage.index else ():
+            spec = planned.node.spec
+            if isinstance(spec, TimestampsSpec) and spec.strategy.alignment is not None:
+                raise InvalidProgramError(
+                    f"operator {planned.label}: watermarks can be aligned before the first shuffle only, where it is "
+                    "known which split they come from: give the strategy to from_source(...), or call "
+                    f"assign_timestamps_and_watermarks() before key_by()\n  at {planned.node.call_site}"
+                )
 
 
 def _planned_edges(graph: StreamGraph, stage_of: Mapping[int, int]) -> Iterator[PlannedEdge]:

@@ -50,6 +50,16 @@ _URI: Final = re.compile(rf"\s*(?:[a-z][a-z0-9+.-]*:/|(?:file|{'|'.join(REMOTE)}
 """How URIs begin. What else there is in front of a colon is a part of a path, unless it is a scheme that is known."""
 
 
+_USUAL_SCHEMES: Final = {"s3a": "s3", "abfs": "abfss"}
+"""Schemes that stand for the same places as others, by which these are known."""
+
+
+def usual_spelling(location: str) -> str:
+    """The one of several URIs of a place by which it is known: ``s3:`` for ``s3a:``; whatever else it is, as it is."""
+    scheme, separator, rest = location.partition("://")
+    return f"{_USUAL_SCHEMES.get(scheme, scheme)}{separator}{rest}"
+
+
 def open_storage(
     location: str, permissions: Permissions = Permissions.OWNER, options: Mapping[str, str] | None = None
 ) -> Folder:

@@ -1,1 +1,1 @@
-"""Watermarks, windows and clocks."""
+"""Watermarks and clocks."""

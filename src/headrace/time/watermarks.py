@@ -1,4 +1,4 @@
-"""Watermark generators: how the timestamps of a split become watermarks, a whole batch at a time.
+"""Columnar watermark generators: how the timestamps of a split become watermarks, a whole batch at a time.
 
 A watermark is in force *before* a record when it follows from the records before it, so the stamps of a split depend on
 its records alone and never on how they were cut into batches or epochs (Flink emits every 200 ms of wall clock, which
@@ -19,8 +19,21 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-class WatermarkGenerator(ABC):
-    """Turns timestamps into watermarks; immutable, its only memory is the watermark itself."""
+class ColumnarWatermarkGenerator(ABC):
+    """Turns timestamps into watermarks; immutable, its only memory is the watermark itself.
+
+    So the pieces of a split can be read at the same time, each by a task of its own. One that looks at records, or
+    remembers more, is a :class:`headrace.time.generators.WatermarkGenerator`.
+
+    Examples:
+        >>> import numpy as np
+        >>> from headrace.common import ColumnarWatermarkGenerator, WatermarkStrategy
+        >>> class Exact(ColumnarWatermarkGenerator):
+        ...     def stamp(self, timestamps, watermark):
+        ...         stamps = np.maximum.accumulate(np.concatenate([[watermark], timestamps]))
+        ...         return stamps[:-1], int(stamps[-1])
+        >>> strategy = WatermarkStrategy.for_generator(Exact())
+    """
 
     @abstractmethod
     def stamp(self, timestamps: npt.NDArray[np.int64], watermark: int) -> tuple[npt.NDArray[np.int64], int]:
@@ -33,7 +46,7 @@ class WatermarkGenerator(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class BoundedOutOfOrderness(WatermarkGenerator):
+class BoundedOutOfOrderness(ColumnarWatermarkGenerator):
     """``largest timestamp so far - bound - 1 ms`` (Flink's ``BoundedOutOfOrdernessWatermarks``).
 
     Attributes:
@@ -53,7 +66,7 @@ class BoundedOutOfOrderness(WatermarkGenerator):
 
 
 @dataclass(frozen=True, slots=True)
-class NoWatermarks(WatermarkGenerator):
+class NoWatermarks(ColumnarWatermarkGenerator):
     """Never a watermark, until the input ends."""
 
     def stamp(self, timestamps: npt.NDArray[np.int64], watermark: int) -> tuple[npt.NDArray[np.int64], int]:

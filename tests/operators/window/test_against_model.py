@@ -14,14 +14,14 @@ from window_model import MAX, MIN, Model, Record
 
 from headrace.common.row import Row
 from headrace.common.typeinfo import Types
-from headrace.operators.aggregates import built_in as agg
+from headrace.datastream import aggregates as agg
 from headrace.operators.window.columnar import ColumnarWindowOperator
 from headrace.operators.window.layout import WindowLayout
 from headrace.operators.window.row_layout import RowWindowLayout
 from headrace.operators.window.row_window import RowWindowOperator
 from headrace.state.keys import KeyCodec
 from headrace.state.keys.hashing import hash_array
-from headrace.time.windows import AlignedWindows
+from headrace.windowing.intervals import AlignedWindows
 
 CODEC = KeyCodec.for_type(Types.LONG())
 KEYS = [0, 1, 2, -7]

@@ -18,13 +18,13 @@ from window_model import MAX, Record
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.row import Row
 from headrace.common.typeinfo import Types
-from headrace.operators.aggregates import built_in as agg
+from headrace.datastream import aggregates as agg
 from headrace.operators.aggregates.aggregator_list import AggregatorList
 from headrace.operators.aggregates.exact_sum import IntegerOverflowError
 from headrace.operators.window.columnar import ColumnarWindowOperator
 from headrace.operators.window.layout import WindowLayout
 from headrace.state.keys import KeyCodec
-from headrace.time.windows import AlignedWindows
+from headrace.windowing.intervals import AlignedWindows
 
 LONGS = KeyCodec.for_type(Types.LONG())
 VALUES: dict[str, tuple[Any, list[Any]]] = {

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.operators.window.accumulators import Accumulators
-from headrace.operators.window.assign import assign, cleaned_end, cleanup_times, passed_end
+from headrace.operators.window.lateness import cleaned_end, cleanup_times, passed_end
 from headrace.operators.window.merging import merge_blocks
 from headrace.state.keys.hashing import hash_array
 from headrace.state.runs.grouping import Groups, Segments, group_rows, group_times
-from headrace.time.windows import AlignedWindows
+from headrace.windowing.intervals import AlignedWindows
 
 LOW_BITS = 1 << 63  # hashes that agree in all but their lowest bits land in one prefix
 
@@ -112,8 +112,8 @@ def test_segments_reduce(sizes: list[int], values: list[int], sums: list[int]) -
 )
 def test_assignment_is_that_of_the_assigner(size: int, slide: int, offset: int, timestamps: list[int]) -> None:
     windows = AlignedWindows(size, slide, offset)
-    pairs = assign(windows, np.array(timestamps, np.int64))
-    expected = [(i, w.end) for i, timestamp in enumerate(timestamps) for w in windows.assign_windows(timestamp)]
+    pairs = windows.assign(np.array(timestamps, np.int64))
+    expected = [(i, w.end) for i, timestamp in enumerate(timestamps) for w in windows.windows_of(timestamp)]
     assert list(zip(pairs.records.tolist(), pairs.ends.tolist(), strict=True)) == expected
 
 

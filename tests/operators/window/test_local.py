@@ -14,7 +14,7 @@ from window_harness import INPUT, Collected, Driver, context
 from window_model import MAX, Record
 
 from headrace.common.constants import MIN_WATERMARK
-from headrace.operators.aggregates import built_in as agg
+from headrace.datastream import aggregates as agg
 from headrace.operators.aggregates.choices import Extreme
 from headrace.operators.window import local as local_module
 from headrace.operators.window.columnar import ColumnarWindowOperator
@@ -26,7 +26,7 @@ from headrace.operators.window.local import (
     LocalWindowAggregate,
     expected_groups,
 )
-from headrace.time.windows import AlignedWindows
+from headrace.windowing.intervals import AlignedWindows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

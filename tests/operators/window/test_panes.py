@@ -16,9 +16,8 @@ from window_model import Record
 from headrace.operators.window import columnar as columnar_module
 from headrace.operators.window import window_store
 from headrace.operators.window.accumulators import Accumulators
-from headrace.operators.window.assign import assign
 from headrace.operators.window.panes import Panes
-from headrace.time.windows import AlignedWindows
+from headrace.windowing.intervals import AlignedWindows
 
 sliding = st.tuples(st.integers(2, 30), st.integers(1, 30), st.integers(-9, 9)).map(
     lambda drawn: AlignedWindows(drawn[0], drawn[1], drawn[2] % drawn[1])
@@ -45,7 +44,7 @@ def test_a_pane_stands_for_all_its_timestamps(windows: AlignedWindows, timestamp
     ends = panes.of_timestamps(times).ends
     assert ((ends > times) & (ends - gcd(windows.size, windows.slide) <= times)).all()
     for time, end, first in zip(times, ends, panes.first_ends(times), strict=True):
-        one = assign(windows, np.array([time]))
+        one = windows.assign(np.array([time]))
         assert panes.windows_of(np.array([end])).ends.tolist() == one.ends.tolist()
         if windows.size >= windows.slide:
             assert first == one.ends.min()

@@ -22,7 +22,7 @@ from headrace.operators.window.window_functions import ProcessCall, window_call
 from headrace.state.descriptors import ListStateDescriptor, ValueStateDescriptor
 from headrace.state.keyed.table import StateTable
 from headrace.state.keys import KeyCodec
-from headrace.time.windows import AlignedWindows
+from headrace.windowing.intervals import AlignedWindows
 
 ANY = Types.PICKLED_BYTE_ARRAY()
 TENS = AlignedWindows(10, 10)

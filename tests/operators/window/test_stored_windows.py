@@ -11,7 +11,10 @@ from headrace.common.errors import StateMigrationError
 from headrace.common.typeinfo import Types
 from headrace.datastream.aggregates import max, sum
 from headrace.testing import JobHarness
-from headrace.time.windows import AlignedWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
+from headrace.windowing.assigner import WindowAssigner
+from headrace.windowing.assigners.sliding import SlidingEventTimeWindows
+from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
+from headrace.windowing.triggers.end_of_window import EventTimeTrigger
 
 EVENT = Types.TUPLE([Types.STRING(), Types.LONG()])
 
@@ -58,7 +61,7 @@ def test_another_declaration_is_refused(before: str) -> None:
                     harness.run_epoch()
 
 
-ASSIGNERS: dict[str, AlignedWindows] = {
+ASSIGNERS: dict[str, WindowAssigner] = {
     "tumbling": TumblingEventTimeWindows.of(10),
     "shifted": TumblingEventTimeWindows.of(10, 3),
     "sliding": SlidingEventTimeWindows.of(10, 5),
@@ -68,7 +71,7 @@ ASSIGNERS: dict[str, AlignedWindows] = {
 }
 
 
-def over(assigner: AlignedWindows, contents: str) -> Callable[[JobHarness], None]:
+def over(assigner: WindowAssigner, contents: str) -> Callable[[JobHarness], None]:
     def build(harness: JobHarness) -> None:
         stream = harness.add_source("events", EVENT).key_by("f0").window(assigner)
         made = stream.reduce(larger) if contents == "reduced" else stream.aggregate(sum("f1"))
@@ -91,7 +94,7 @@ def test_another_slide_or_offset_is_refused_as_another_size_is(before: str, cont
                 harness.finish()
                 assert harness.results("out")
             else:
-                what = "slide" if assigner.slide != ASSIGNERS[before].slide else "offset"
+                what = "slide" if assigner.aligned.slide != ASSIGNERS[before].aligned.slide else "offset"
                 with pytest.raises(StateMigrationError, match=f"stored with another {what} in milliseconds"):
                     harness.run_epoch()
 
@@ -117,3 +120,30 @@ def test_the_same_holds_for_what_was_merged_in_the_background() -> None:
         harness.push("events", ("a", 7), 4)
         with pytest.raises(StateMigrationError, match="another slide"):
             harness.run_epoch()
+
+
+class OwnTrigger(EventTimeTrigger):
+    """Another class, which the operator for all triggers takes."""
+
+
+@pytest.mark.parametrize("before", [EventTimeTrigger(), OwnTrigger()])
+@pytest.mark.parametrize("after", [EventTimeTrigger(), OwnTrigger()])
+def test_what_windows_with_another_trigger_hold_is_not_forgotten_but_refused(before: Any, after: Any) -> None:
+    def with_trigger(trigger: Any) -> Callable[[JobHarness], None]:
+        def build(harness: JobHarness) -> None:
+            windows = harness.add_source("events", EVENT).key_by("f0").window(TumblingEventTimeWindows.of(10))
+            harness.add_sink("out", windows.trigger(trigger).reduce(larger).uid("windows"))
+
+        return build
+
+    with JobHarness(with_trigger(before)) as harness:
+        harness.push("events", ("a", 7), 4)
+        checkpoint = harness.checkpoint()
+    with JobHarness(with_trigger(after), restore=checkpoint) as harness:
+        harness.push("events", ("a", 1), 4)
+        if type(before) is type(after):
+            harness.finish()
+            assert harness.results("out") == [("a", 7)]
+        else:
+            with pytest.raises(StateMigrationError, match="give it another uid, or restore the old declaration"):
+                harness.run_epoch()

@@ -9,13 +9,15 @@ from window_harness import Driver
 from window_model import MAX, MIN, Record
 
 from headrace.common.typeinfo import Types
-from headrace.operators.aggregates import built_in as agg
+from headrace.datastream import aggregates as agg
 from headrace.operators.window.columnar import ColumnarWindowOperator
 from headrace.operators.window.layout import WindowLayout
 from headrace.operators.window.row_layout import RowWindowLayout
 from headrace.operators.window.row_window import RowWindowOperator
 from headrace.state.keys import KeyCodec
-from headrace.time.windows import AlignedWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
+from headrace.windowing.assigners.sliding import SlidingEventTimeWindows
+from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
+from headrace.windowing.intervals import AlignedWindows
 
 STRINGS = KeyCodec.for_type(Types.STRING())
 TYPE = Types.ROW_NAMED(["key", "value"], [Types.STRING(), Types.DOUBLE()])
@@ -74,7 +76,7 @@ class Run:
 
 
 def test_wi35_sliding_windows_with_a_negative_start(make: Any) -> None:
-    run = Run(make, SlidingEventTimeWindows.of(5, 2))
+    run = Run(make, SlidingEventTimeWindows.of(5, 2).aligned)
     run.feed(*((t, MIN) for t in (1, 2, 3, 4, 5, 8, 9, 15)), upto=MAX)
     assert run.results == [
         ("hi", -2, 3, 2),
@@ -89,7 +91,7 @@ def test_wi35_sliding_windows_with_a_negative_start(make: Any) -> None:
 
 
 def test_wi37_tumbling_windows_with_late_data(make: Any) -> None:
-    run = Run(make, TumblingEventTimeWindows.of(5), tag=LATE)
+    run = Run(make, TumblingEventTimeWindows.of(5).aligned, tag=LATE)
     # The watermark is the last timestamp, in force from the next record on.
     run.feed((0, MIN), (8, 0), (4, 8), (6, 8), upto=MAX)
     assert run.results == [("hi", 0, 5, 1), ("hi", 5, 10, 2)]
@@ -102,7 +104,7 @@ def test_wi37_tumbling_windows_with_late_data(make: Any) -> None:
     [(5, 0, 0, 0), (5, 0, 4, 0), (5, 0, 5, 5), (5, 0, -1, -5), (5, 0, -5, -5), (5, 2, 1, -3), (5, -2, 4, 3)],
 )
 def test_wi01_tumbling_start_is_a_floor_mod(make: Any, size: int, offset: int, timestamp: int, start: int) -> None:
-    run = Run(make, TumblingEventTimeWindows.of(size, offset)).feed((timestamp, MIN), upto=MAX)
+    run = Run(make, TumblingEventTimeWindows.of(size, offset).aligned).feed((timestamp, MIN), upto=MAX)
     assert run.results == [("hi", start, start + size, 1)]
 
 
@@ -120,25 +122,25 @@ def test_wi01_tumbling_start_is_a_floor_mod(make: Any, size: int, offset: int, t
     ],
 )
 def test_wi02_sliding_starts(make: Any, size: int, slide: int, offset: int, timestamp: int, starts: list[int]) -> None:
-    run = Run(make, SlidingEventTimeWindows.of(size, slide, offset)).feed((timestamp, MIN), upto=MAX)
+    run = Run(make, SlidingEventTimeWindows.of(size, slide, offset).aligned).feed((timestamp, MIN), upto=MAX)
     assert [row[1] for row in run.results] == starts
     assert run.dropped == 0
 
 
 def test_wi02_late_firings_come_newest_first(make: Any) -> None:
-    run = Run(make, SlidingEventTimeWindows.of(6, 2), lateness=100)
+    run = Run(make, SlidingEventTimeWindows.of(6, 2).aligned, lateness=100)
     run.feed((5, 50))
     assert [row[2] for row in run.results] == [10, 8, 6]
 
 
 def test_wi11_lateness_is_zero_by_default(make: Any) -> None:
-    run = Run(make, TumblingEventTimeWindows.of(5)).feed((1, MIN), (2, 4), upto=MAX)
+    run = Run(make, TumblingEventTimeWindows.of(5).aligned).feed((1, MIN), (2, 4), upto=MAX)
     assert run.results == [("hi", 0, 5, 1)]
     assert run.dropped == 1
 
 
 def test_wi18_a_window_fires_when_the_watermark_reaches_its_largest_timestamp(make: Any) -> None:
-    run = Run(make, TumblingEventTimeWindows.of(5))
+    run = Run(make, TumblingEventTimeWindows.of(5).aligned)
     run.feed((1, MIN), upto=3)
     assert run.results == []
     run.feed(upto=4)
@@ -146,20 +148,20 @@ def test_wi18_a_window_fires_when_the_watermark_reaches_its_largest_timestamp(ma
 
 
 def test_wi18_a_late_element_fires_at_once_even_alone(make: Any) -> None:
-    run = Run(make, TumblingEventTimeWindows.of(5), lateness=10).feed((1, 7))
+    run = Run(make, TumblingEventTimeWindows.of(5).aligned, lateness=10).feed((1, 7))
     assert run.stamped == [(7, 4, 5, 1)]
 
 
 def test_wi27_a_window_is_late_by_itself(make: Any) -> None:
     """At watermark 9 the window [0, 10) is over, [5, 15) is not: the element counts there, and is not late data."""
-    run = Run(make, SlidingEventTimeWindows.of(10, 5), tag=LATE).feed((7, 9), upto=MAX)
+    run = Run(make, SlidingEventTimeWindows.of(10, 5).aligned, tag=LATE).feed((7, 9), upto=MAX)
     assert run.results == [("hi", 5, 15, 1)]
     assert run.driver.out.sides == {}
 
 
 @pytest.mark.parametrize(("watermark", "fired"), [(8, 1), (9, 0), (10, 0)])
 def test_wi28_contents_go_at_the_largest_timestamp_and_lateness(make: Any, watermark: int, fired: int) -> None:
-    run = Run(make, TumblingEventTimeWindows.of(5), lateness=5).feed((0, MIN), upto=4)
+    run = Run(make, TumblingEventTimeWindows.of(5).aligned, lateness=5).feed((0, MIN), upto=4)
     before = len(run.results)
     run.feed((1, watermark))
     assert len(run.results) - before == fired
@@ -168,7 +170,7 @@ def test_wi28_contents_go_at_the_largest_timestamp_and_lateness(make: Any, water
 
 
 def test_wi28_lateness_beyond_the_end_of_time_keeps_for_ever(make: Any) -> None:
-    run = Run(make, TumblingEventTimeWindows.of(5), lateness=MAX).feed((0, MIN), upto=10**15)
+    run = Run(make, TumblingEventTimeWindows.of(5).aligned, lateness=MAX).feed((0, MIN), upto=10**15)
     run.feed((1, 10**15))
     assert [row[3] for row in run.results] == [1, 2]
     run.feed(upto=MAX)
@@ -178,7 +180,7 @@ def test_wi28_lateness_beyond_the_end_of_time_keeps_for_ever(make: Any) -> None:
 
 @pytest.mark.parametrize("tag", [None, LATE])
 def test_wi29_late_for_all_windows(make: Any, tag: str | None) -> None:
-    run = Run(make, SlidingEventTimeWindows.of(10, 5), lateness=2, tag=tag)
+    run = Run(make, SlidingEventTimeWindows.of(10, 5).aligned, lateness=2, tag=tag)
     run.feed((3, 15), (3, 16), (12, 16), upto=16)
     # [0, 10) and [-5, 5) are cleaned up at 11 and 6; 12 is in [5, 15), cleaned up at 16, and in [10, 20).
     assert run.results == []
@@ -191,24 +193,24 @@ def test_wi29_late_for_all_windows(make: Any, tag: str | None) -> None:
 def test_wi29_an_element_between_windows_is_late_only_by_itself(
     make: Any, timestamp: int, watermark: int, late: int
 ) -> None:
-    run = Run(make, SlidingEventTimeWindows.of(2, 5)).feed((timestamp, watermark), upto=MAX)
+    run = Run(make, SlidingEventTimeWindows.of(2, 5).aligned).feed((timestamp, watermark), upto=MAX)
     assert run.results == []
     assert run.dropped == late
 
 
 def test_wi29_lateness_counts_for_elements_between_windows(make: Any) -> None:
-    run = Run(make, SlidingEventTimeWindows.of(2, 5), lateness=4).feed((3, 6), (3, 7), upto=MAX)
+    run = Run(make, SlidingEventTimeWindows.of(2, 5).aligned, lateness=4).feed((3, 6), (3, 7), upto=MAX)
     assert run.dropped == 1
 
 
 def test_wi30_at_the_largest_timestamp_the_window_fires_and_elements_are_late(make: Any) -> None:
-    run = Run(make, TumblingEventTimeWindows.of(5)).feed((0, 3), (1, 4))
+    run = Run(make, TumblingEventTimeWindows.of(5).aligned).feed((0, 3), (1, 4))
     assert run.stamped == [(3, 4, 5, 1)]
     assert run.dropped == 1
 
 
 def test_wi31_every_late_element_fires_the_whole_contents_again(make: Any) -> None:
-    run = Run(make, TumblingEventTimeWindows.of(5), lateness=100)
+    run = Run(make, TumblingEventTimeWindows.of(5).aligned, lateness=100)
     run.feed((0, MIN), (1, MIN), upto=10)
     run.feed((2, 10), (3, 11), (4, 11), (0, 11, "other"), (0, 12))
     counts = [(row[0], row[3]) for row in run.results]
@@ -217,30 +219,30 @@ def test_wi31_every_late_element_fires_the_whole_contents_again(make: Any) -> No
 
 
 def test_wi33_windows_of_different_keys_do_not_touch_each_other(make: Any) -> None:
-    run = Run(make, TumblingEventTimeWindows.of(5)).feed((0, MIN, "a"), (1, MIN, "b"), (2, MIN, "a"), upto=MAX)
+    run = Run(make, TumblingEventTimeWindows.of(5).aligned).feed((0, MIN, "a"), (1, MIN, "b"), (2, MIN, "a"), upto=MAX)
     assert sorted(run.results) == [("a", 0, 5, 2), ("b", 0, 5, 1)]
 
 
 def test_wi34_empty_windows_do_not_exist(make: Any) -> None:
-    run = Run(make, SlidingEventTimeWindows.of(10, 5)).feed((0, MIN), (100, MIN), upto=MAX)
+    run = Run(make, SlidingEventTimeWindows.of(10, 5).aligned).feed((0, MIN), (100, MIN), upto=MAX)
     assert [row[1] for row in run.results] == [-5, 0, 95, 100]
 
 
 def test_firings_between_records_are_stamped_with_the_watermark_before(make: Any) -> None:
     """One advance passes two windows, another one; what is emitted meets the watermark that was in force until then."""
-    run = Run(make, TumblingEventTimeWindows.of(5))
+    run = Run(make, TumblingEventTimeWindows.of(5).aligned)
     run.feed((1, MIN), (6, 2), (30, 20), (31, 40), upto=50)
     assert run.stamped == [(2, 4, 5, 1), (2, 9, 10, 1), (20, 34, 35, 1)]
     assert run.dropped == 1
 
 
 def test_results_carry_the_largest_timestamp_of_their_window(make: Any) -> None:
-    run = Run(make, TumblingEventTimeWindows.of(5)).feed((1, MIN), (8, MIN), upto=MAX)
+    run = Run(make, TumblingEventTimeWindows.of(5).aligned).feed((1, MIN), (8, MIN), upto=MAX)
     assert [row[1] for row in run.stamped] == [4, 9]
 
 
 def test_a_watermark_that_falls_changes_nothing(make: Any) -> None:
-    run = Run(make, TumblingEventTimeWindows.of(5)).feed((7, MIN), upto=6)
+    run = Run(make, TumblingEventTimeWindows.of(5).aligned).feed((7, MIN), upto=6)
     driver = run.driver
     operator = driver._begin()
     operator.advance_watermark(3)
@@ -250,5 +252,5 @@ def test_a_watermark_that_falls_changes_nothing(make: Any) -> None:
 
 
 def test_empty_batches_and_epochs(make: Any) -> None:
-    run = Run(make, TumblingEventTimeWindows.of(5)).feed().feed((1, MIN)).feed().feed(upto=4)
+    run = Run(make, TumblingEventTimeWindows.of(5).aligned).feed().feed((1, MIN)).feed().feed(upto=4)
     assert run.results == [("hi", 0, 5, 1)]

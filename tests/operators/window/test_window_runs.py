@@ -17,7 +17,7 @@ from headrace.state.operator_states import HashMapOperatorStates
 from headrace.state.runs import RunStore
 from headrace.state.runs.merging import merge_runs
 from headrace.state.runs.sections import Section
-from headrace.time.windows import AlignedWindows
+from headrace.windowing.intervals import AlignedWindows
 
 MAKES = pytest.mark.parametrize("make", [columnar, row_apply, row_fold])
 TENS = AlignedWindows(10, 10)

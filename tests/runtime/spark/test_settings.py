@@ -8,7 +8,9 @@ import pytest
 
 from headrace.common.errors import ConfigurationError
 from headrace.runtime.spark.settings import (
+    SettingMismatch,
     SparkSetting,
+    mismatch_table,
     quiet_log_level,
     quiet_logging,
     read_spark_defaults,
@@ -126,3 +128,14 @@ def test_the_log_level_of_a_java_that_runs_already(tmp_path: Path) -> None:
     assert quiet_log_level({"spark.driver.extraJavaOptions": "-Dlog4j2.configurationFile=mine"}, None) == {}
     (tmp_path / "log4j2.properties").touch()
     assert quiet_log_level({}, tmp_path) == {}
+
+
+def test_all_that_a_session_lacks_is_one_table() -> None:
+    table = mismatch_table(
+        [SettingMismatch("spark.a", "", "true", "slow"), SettingMismatch("spark.bcd", "7", "8", "full")]
+    )
+    assert table.splitlines()[1:] == [
+        "  setting    is       should be  why",
+        "  spark.a    not set  true       slow",
+        "  spark.bcd  7        8          full",
+    ]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.client.progress import wording
 from headrace.connectors.file_system.tolerance import CORRUPT, MISSING
-from headrace.operators.window.assign import LATE_DROPPED
+from headrace.operators.window.lateness import LATE_DROPPED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

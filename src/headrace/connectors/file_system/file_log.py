@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.common.errors import StateCorruptedError
 from headrace.common.logs import get_logger
 from headrace.storage.files import FileStatus
+from headrace.storage.locations import usual_spelling
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -261,11 +262,11 @@ def _apply(known: KnownFiles, entry: Json) -> None:
         known.newest = entry["newest"]
         return
     kind, path, size, mtime_ns = entry
-    status = FileStatus(path, size, mtime_ns)
+    status = FileStatus(usual_spelling(path), size, mtime_ns)  # earlier versions wrote what the program had
     if kind == _PENDING:
         known.pending.append(status)
     else:
-        known.consumed[path] = status
+        known.consumed[status.path] = status
 
 
 def _fields(status: FileStatus) -> Json:

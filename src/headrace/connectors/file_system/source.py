@@ -17,6 +17,7 @@ from headrace.connectors.file_system.tolerance import STRICT, Tolerance
 from headrace.connectors.source import Boundedness, Source
 from headrace.formats.file_format import FileFormat
 from headrace.storage.files import InputFile, shown
+from headrace.storage.locations import usual_spelling
 
 if TYPE_CHECKING:
     import datetime
@@ -137,7 +138,7 @@ class FileSourceBuilder(Generic[T_co]):
         if not paths:
             raise InvalidProgramError("a FileSource needs at least one path")
         self._format = fmt
-        self._paths = tuple(map(resolved, paths))
+        self._paths = tuple(usual_spelling(resolved(path)) for path in paths)
         self._watch: Watch | None = None
         self._dead_letter: OutputTag | None = None
         self._tolerance = STRICT

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import dis
-import functools
-import inspect
-from collections.abc import Iterator
-from itertools import pairwise
-from types import CodeType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from headrace.common.call_site import caller
-from headrace.common.errors import HeadraceError, InvalidProgramError, InvalidTypeError
+from headrace.common.arguments import refused, with_article
+from headrace.common.errors import InvalidTypeError
+from headrace.common.signatures import check_parameters
 
 if TYPE_CHECKING:
     from headrace.datastream.functions import Function
 
 
-_IS_NO_FUNCTION: Final = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-
-
-def refused(message: str, error: type[HeadraceError] = InvalidProgramError) -> HeadraceError:
-    """An error that ends in the user's own line."""
-    return error(f"{message}\n  at {caller()}")
-
-
 def check_function(function: Any, base: type[Function], method: str) -> None:
-    """Refuse what cannot be called for a record.
+    """Refuse what cannot be called for a record, or not with what it is called with.
 
     Args:
         function: what the user gave.
@@ -34,67 +21,24 @@ def check_function(function: Any, base: type[Function], method: str) -> None:
         method: the method that is called for a record.
 
     Raises:
-        InvalidTypeError: when it is neither.
+        InvalidTypeError: when it is neither, or takes other parameters.
     """
     check_instance(function, base)
     if not callable(getattr(function, method, None)) and not callable(function):
-        raise refused(f"expected {_with_article(base)} or a function, got {function!r}", InvalidTypeError)
+        raise refused(f"expected {with_article(base)} or a function, got {function!r}", InvalidTypeError)
+    check_parameters(function, base, method)
 
 
 def check_object(function: Any, base: type[Function], method: str) -> None:
-    """Refuse what does not have the method: plain callables do not do here.
+    """Refuse what does not have the method, or with other parameters: plain callables do not do here.
 
     Raises:
-        InvalidTypeError: when the method is missing.
+        InvalidTypeError: when the method is missing, or takes other parameters.
     """
     check_instance(function, base)
     if not callable(getattr(function, method, None)):
-        raise refused(f"expected {_with_article(base)}, got {function!r}", InvalidTypeError)
-
-
-def check_returns(function: Any, method: str) -> None:
-    """Refuse a function that lacks its ``return``: all its results would be null.
-
-    A ``lambda`` gives what it says, and a function that yields or only raises is another matter.
-
-    Args:
-        function: what the user gave: a function, or an object with the method.
-        method: the method that is called for a record.
-
-    Raises:
-        InvalidProgramError: when it never returns anything but None.
-    """
-    while isinstance(function, functools.partial):
-        function = function.func
-    called = getattr(function, method, function)
-    code = getattr(called, "__code__", None)  # of what is called: a decorator may return what the function does not
-    if isinstance(code, CodeType) and code.co_name != "<lambda>" and not code.co_flags & _IS_NO_FUNCTION:
-        returned = [*_returned_constants(code)]
-        if returned and all(returned):
-            raise refused(
-                f"{code.co_name} ({code.co_filename}:{code.co_firstlineno}) never returns a value, so {method} would "
-                "make null of every record: return the result"
-            )
-
-
-def _returned_constants(code: CodeType) -> Iterator[bool]:
-    """For each place where a function returns, whether it is the constant None that is returned."""
-    for before, now in pairwise(dis.get_instructions(code)):
-        if now.opname == "RETURN_CONST":  # Python 3.12 and 3.13
-            yield now.argval is None
-        elif now.opname == "RETURN_VALUE":
-            yield before.opname == "LOAD_CONST" and before.argval is None
-
-
-def expect(value: Any, kind: type, method: str) -> None:
-    """Refuse an argument of another class.
-
-    Raises:
-        InvalidTypeError: when ``value`` is no instance of ``kind``; the message begins with ``method``.
-    """
-    if not isinstance(value, kind):
-        hint = ": call its build()" if callable(getattr(value, "build", None)) else ""
-        raise refused(f"{method} takes {_with_article(kind)}, not {value!r}{hint}", InvalidTypeError)
+        raise refused(f"expected {with_article(base)}, got {function!r}", InvalidTypeError)
+    check_parameters(function, base, method)
 
 
 def check_instance(function: Any, base: type[Function]) -> None:
@@ -104,9 +48,5 @@ def check_instance(function: Any, base: type[Function]) -> None:
         InvalidTypeError: when ``function`` is a class derived from ``base``.
     """
     if isinstance(function, type) and issubclass(function, base):
-        text = f"expected {_with_article(base)}, got the class itself: write {function.__name__}()"
+        text = f"expected {with_article(base)}, got the class itself: write {function.__name__}()"
         raise refused(text, InvalidTypeError)
-
-
-def _with_article(kind: type) -> str:
-    return f"{'an' if kind.__name__[0] in 'AEIO' else 'a'} {kind.__name__}"

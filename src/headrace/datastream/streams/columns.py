@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.common.arguments import refused
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import RowTypeInfo, TupleTypeInfo, Types
-from headrace.datastream.streams.checks import refused
 from headrace.datastream.streams.types import declared_type
 from headrace.expressions import Column, Expression, bind, col
 

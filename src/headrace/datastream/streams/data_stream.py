@@ -5,17 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, overload
 
+from headrace.common.arguments import expect, refused
 from headrace.common.errors import InvalidTypeError
 from headrace.common.function_types import Role
 from headrace.common.other_names import other_names, without_effect
 from headrace.common.output_tag import OutputTag
+from headrace.common.signatures import check_returns, check_yields, warn_without_results
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import OUT, K, T_co
 from headrace.common.typeinfo import Types
 from headrace.connectors.print_sink import PrintSink
 from headrace.connectors.sink import Sink
 from headrace.datastream.functions import FilterFunction, FlatMapFunction, Function, MapFunction, ProcessFunction
-from headrace.datastream.streams.checks import check_function, check_object, check_returns, expect, refused
+from headrace.datastream.streams.checks import check_function, check_object
 from headrace.datastream.streams.columns import (
     as_column,
     bound,
@@ -167,6 +169,7 @@ class DataStream(OperatorHandle, Generic[T_co]):
             output_type: as for :meth:`map`; the annotation is ``Iterable[X]`` or the like.
         """
         check_function(func, FlatMapFunction, "flat_map")
+        check_yields(func, "flat_map")
         return self._transform(specs.FlatMapSpec, "FlatMap", func, output_type)
 
     def filter(self, func: Callable[[T_co], bool] | SupportsFilter[T_co] | Expression) -> DataStream[T_co]:
@@ -221,6 +224,7 @@ class DataStream(OperatorHandle, Generic[T_co]):
         check_object(func, ProcessFunction, "process_element")
         if not isinstance(func, ProcessFunction) and callable(getattr(func, "on_timer", None)):
             raise refused(f"{type(func).__name__} has timers, which belong to keys: call key_by(...) first")
+        warn_without_results(func, "process_element")
         return self._transform(specs.ProcessSpec, "Process", func, output_type)
 
     def map_batches(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
+from headrace.common.arguments import refused
 from headrace.common.constants import UPPER_BOUND_MAX_PARALLELISM
 from headrace.common.errors import InvalidTypeError
 from headrace.common.other_names import other_names, without_effect
 from headrace.common.tracebacks import hides_engine_of_methods
-from headrace.datastream.streams.checks import refused
 from headrace.datastream.streams.other_names import WITHOUT_EFFECT_ON_SINKS
 from headrace.datastream.streams.types import is_untyped
 from headrace.graph.specs import SinkSpec

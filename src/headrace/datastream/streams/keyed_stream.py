@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, overload
 
-from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
+from headrace.common.arguments import refused
+from headrace.common.errors import InvalidTypeError
 from headrace.common.other_names import other_names
+from headrace.common.signatures import check_returns, warn_without_results
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import OUT, K_co, T_co
 from headrace.datastream.functions import KeyedProcessFunction, ReduceFunction
 from headrace.datastream.streams.adapters import with_keyed_state
-from headrace.datastream.streams.checks import check_function, check_object, check_returns, refused
+from headrace.datastream.streams.checks import check_function, check_object
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.datastream.streams.handle import not_an_operator
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_KEYED_STREAMS
@@ -21,7 +23,7 @@ from headrace.datastream.streams.windowed_stream import WindowedStream
 from headrace.graph import specs
 from headrace.graph.nodes import Edge
 from headrace.graph.partitioning import HASH
-from headrace.time.windows import AlignedWindows, WindowAssigner
+from headrace.windowing.assigner import WindowAssigner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,6 +79,7 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
             output_type: the type of what it yields; taken from its annotations when left out.
         """
         check_object(func, KeyedProcessFunction, "process_element")
+        warn_without_results(func, "process_element", "on_timer")
         return self._transform(specs.KeyedProcessSpec, "KeyedProcess", func, output_type)
 
     def reduce(self, func: Callable[[T_co, T_co], T_co] | SupportsReduce[T_co]) -> DataStream[T_co]:
@@ -115,22 +118,16 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
         """The record of a key so far that has the largest value in a field, the first among equals."""
         return self._roll("max_by", position_to_max_by)
 
-    def window(self, window_assigner: WindowAssigner) -> WindowedStream[T_co, K_co]:
+    def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream[T_co, K_co]:
         """Cuts the records of each key into windows: ``TumblingEventTimeWindows.of(Time.minutes(1))``, say.
 
         Raises:
             InvalidTypeError: when it is no window assigner.
-            UnsupportedOperationError: when it is one of one's own.
         """
-        if isinstance(window_assigner, AlignedWindows):
-            return WindowedStream(self, window_assigner)
-        offered = "TumblingEventTimeWindows.of(...) or SlidingEventTimeWindows.of(...)"
-        if isinstance(window_assigner, WindowAssigner):
-            raise refused(
-                f"{type(window_assigner).__name__} is not supported: use {offered}, or a KeyedProcessFunction",
-                UnsupportedOperationError,
-            )
-        raise refused(f"window takes {offered}, not {window_assigner!r}", InvalidTypeError)
+        if not isinstance(window_assigner, WindowAssigner):
+            offered = "TumblingEventTimeWindows.of(...) or another WindowAssigner"
+            raise refused(f"window takes {offered}, not {window_assigner!r}", InvalidTypeError)
+        return WindowedStream(self, window_assigner)
 
     # --- for the classes of this package -----------------------------------------------------------------------------
 

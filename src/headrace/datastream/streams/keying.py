@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from headrace.common.arguments import refused
 from headrace.common.call_site import caller
 from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
 from headrace.common.function_types import infer_from_hint
+from headrace.common.signatures import check_returns
 from headrace.common.typeinfo import DataclassTypeInfo, DictTypeInfo, TypeInformation, Types
 from headrace.datastream.functions import KeySelector
-from headrace.datastream.streams.checks import check_function, check_returns, refused
+from headrace.datastream.streams.checks import check_function
 from headrace.datastream.streams.columns import bound, check_same_type, name_of, type_of_field
 from headrace.datastream.streams.selectors import field_of_selector
 from headrace.datastream.streams.types import declared_type

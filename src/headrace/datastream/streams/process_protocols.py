@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from headrace.common.output_tag import ToSideOutput
     from headrace.datastream.functions import KeyedProcessFunction, ProcessFunction, ProcessWindowFunction
-    from headrace.time.windows import TimeWindow
+    from headrace.windowing.windows import TimeWindow
 
 
 class SupportsProcess(Protocol[T_contra, OUT_co]):

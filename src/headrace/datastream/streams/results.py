@@ -7,12 +7,12 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Generic, Self
 
+from headrace.common.arguments import refused
 from headrace.common.html import framed
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T, T_co
 from headrace.connectors.collect import CollectSink
 from headrace.connectors.source import Boundedness
-from headrace.datastream.streams.checks import refused
 from headrace.graph.specs import SourceSpec
 
 if TYPE_CHECKING:

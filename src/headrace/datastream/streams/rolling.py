@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.common.arguments import refused
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import BasicType, BasicTypeInfo
 from headrace.common.typeinfo.basic import FLOATS, WHOLE_NUMBERS
-from headrace.datastream.streams.checks import refused
 from headrace.datastream.streams.columns import type_of_field
 from headrace.datastream.streams.types import is_untyped
 from headrace.expressions import Column, Expression

@@ -14,7 +14,7 @@ from headrace.common.errors import CorruptFileError, InvalidTypeError
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import Types
 from headrace.formats.file_format import BulkFormat, Decoded, FileExtent
-from headrace.formats.parquet.types import type_of_schema
+from headrace.formats.parquet.types import check_hadoop_config, type_of_schema
 from headrace.storage.files import shown
 
 if TYPE_CHECKING:
@@ -125,9 +125,9 @@ class ParquetColumnarRowInputFormat(ParquetFormat):
 
     Args:
         row_type: the type of the records.
-        hadoop_config: not used.
+        hadoop_config: without effect; a warning says so.
         batch_size: how many rows are read at once.
-        is_utc_timestamp: not used: times without a zone are read as they are written.
+        is_utc_timestamp: changes nothing: times without a zone are read as they are written, as true asks for.
         is_case_sensitive: whether names of columns have to be spelled exactly.
 
     Examples:
@@ -146,6 +146,7 @@ class ParquetColumnarRowInputFormat(ParquetFormat):
         is_utc_timestamp: bool = False,
         is_case_sensitive: bool = True,
     ) -> None:
+        check_hadoop_config(hadoop_config)
         super().__init__(type_info=row_type, batch_size=batch_size, case_sensitive=is_case_sensitive)
 
 

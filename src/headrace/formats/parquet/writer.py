@@ -12,6 +12,7 @@ from headrace.common.errors import InvalidTypeError
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import Types
 from headrace.formats.encoders import BulkWriter, BulkWriterFactory
+from headrace.formats.parquet.types import check_hadoop_config
 
 if TYPE_CHECKING:
     from headrace.common.batch import Batch
@@ -43,10 +44,11 @@ class ParquetBulkWriters:
 
         Args:
             row_type: the names and types of the columns; those of the stream's records when left out.
-            hadoop_config: not used.
-            utc_timestamp: not used: times are written as they are, those with a zone as UTC.
+            hadoop_config: without effect; a warning says so.
+            utc_timestamp: changes nothing: times are written as they are, those with a zone as UTC, as true asks for.
             compression: ``snappy``, ``zstd``, ``gzip``, ``lz4`` or ``none``.
         """
+        check_hadoop_config(hadoop_config)
         return _ParquetWriterFactory(None if row_type is None else Types.of(row_type), compression)
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import pyarrow as pa
 
-from headrace.common.errors import InvalidTypeError
+from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.tracebacks import hides_engine_of_methods
+from headrace.common.typeinfo import BasicType, BasicTypeInfo
 from headrace.expressions import BoundColumn, Column, Expression, bind
 
 if TYPE_CHECKING:
@@ -27,13 +28,28 @@ def only_result(results: Sequence[pa.Array]) -> pa.Array:
 
 
 @dataclass(frozen=True, slots=True)
+class InputColumn:
+    """What an aggregate looks at.
+
+    Attributes:
+        source: the position of the column in the input, or the expression that computes it.
+        name: the name of the field, or the text of the expression.
+        type: the type of the values.
+    """
+
+    source: Input
+    name: str
+    type: TypeInformation
+
+
+@dataclass(frozen=True, slots=True)
 class BoundAggregate:
     """An aggregate over an input whose columns are known.
 
     Attributes:
         name: the name of the output column.
         type: the type of the output column.
-        aggregators: what a window has to remember for it.
+        aggregators: what has to be remembered for it.
         emit: the output column, from the results of the aggregators; a function that can be pickled.
         is_ordered: whether the result depends on the order in which records come.
     """
@@ -55,6 +71,10 @@ class Aggregate(ABC):
             single value.
         name: the name of the output column; None for one made of the function and the field (``sum_price``).
 
+    Class attributes:
+        function: what it is called in programs.
+        why_not_retractable: why records cannot be taken back from it; empty when they can.
+
     Examples:
         >>> from headrace.common import Types
         >>> from headrace.datastream.aggregates import avg, count
@@ -75,29 +95,43 @@ class Aggregate(ABC):
     name: str | None = None
 
     function: ClassVar[str]
+    why_not_retractable: ClassVar[str] = ""
 
     # Expressions compare as a part of programs, by making another expression; their text tells all of them.
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, type(self)) and self._identity() == other._identity()
+        return type(other) is type(self) and self._identity() == other._identity()
 
     def __hash__(self) -> int:
         return hash(self._identity())
 
-    def _identity(self) -> tuple[str, bool, str, str | None]:
-        return self.function, isinstance(self.column, Expression), repr(self.column), self.name
+    def _identity(self) -> tuple[str, ...]:
+        return self.function, *(repr(getattr(self, field.name)) for field in fields(self))
 
     def alias(self, name: str) -> Self:
         """The same aggregate under another name in the output."""
         return replace(self, name=name)
 
-    def bind(self, input_type: TypeInformation) -> BoundAggregate:
+    def bind(self, input_type: TypeInformation, *, retracts: bool = False) -> BoundAggregate:
         """The aggregate over records of a type.
+
+        Args:
+            input_type: the type of the records.
+            retracts: whether records may be taken back. Some aggregates then remember more.
 
         Raises:
             InvalidTypeError: when there is no such field, or the aggregate does not take values of its type.
+            InvalidProgramError: when records may be taken back and the aggregate cannot do that.
         """
-        source, field, type_ = _resolve(input_type, self)
-        return self._bound(self.name or self._made_name(field), source, field, type_)
+        column = resolved(input_type, self, self.column)
+        if retracts:
+            self._check_retractable()
+        return self._bound(self.name or self._made_name(column.name), column, retracts=retracts)
+
+    def _check_retractable(self) -> None:
+        if self.why_not_retractable:
+            raise InvalidProgramError(
+                f"{self.function}() cannot take records back, and its input may do that: {self.why_not_retractable}"
+            )
 
     def _made_name(self, field: str) -> str:
         column = self.column
@@ -109,30 +143,46 @@ class Aggregate(ABC):
         return f"{self.function}_{field}"
 
     @abstractmethod
-    def _bound(self, name: str, source: Input, field: str, type_: TypeInformation) -> BoundAggregate:
-        """The aggregate of the column ``source``, called ``field``."""
+    def _bound(self, name: str, column: InputColumn, *, retracts: bool) -> BoundAggregate:
+        """The aggregate of a column, called ``name`` in the output."""
 
-    def _refuse(self, field: str, type_: TypeInformation, wanted: str) -> InvalidTypeError:
+    def _refuse(self, column: InputColumn, wanted: str) -> InvalidTypeError:
         if isinstance(self.column, Expression):
-            return InvalidTypeError(f"{self.function}({self.column!r}) takes {wanted}, but that is of type {type_}")
-        return InvalidTypeError(f"{self.function}({field!r}) takes {wanted}, but field {field!r} is of type {type_}")
+            return InvalidTypeError(
+                f"{self.function}({self.column!r}) takes {wanted}, but that is of type {column.type}"
+            )
+        field = repr(column.name)
+        return InvalidTypeError(f"{self.function}({field}) takes {wanted}, but field {field} is of type {column.type}")
 
 
-def _resolve(input_type: TypeInformation, aggregate: Aggregate) -> tuple[Input, str, TypeInformation]:
-    """Position, name and type of the field that an aggregate means; the expression itself where it is no field."""
-    column = aggregate.column
+def resolved(input_type: TypeInformation, aggregate: Aggregate, column: str | int | Expression | None) -> InputColumn:
+    """The column of the input that an aggregate means: a field, or what an expression computes of fields.
+
+    Raises:
+        InvalidTypeError: when there is no such field.
+    """
     if isinstance(column, Expression):
         value = bind(column, input_type)
         if isinstance(value, BoundColumn):
             names = input_type.field_names if input_type.is_composite else ("value",)
-            return value.index, names[value.index], value.type
-        return value, value.text, value.type
+            return InputColumn(value.index, names[value.index], value.type)
+        return InputColumn(value, value.text, value.type)
     if input_type.is_composite and column is not None:
         index = input_type.field_index(column)
-        return index, input_type.field_names[index], input_type.field_types[index]
+        return InputColumn(index, input_type.field_names[index], input_type.field_types[index])
     if input_type.is_composite:
         known = ", ".join(map(repr, input_type.field_names))
         raise InvalidTypeError(f"{aggregate.function}() needs a field of {input_type}: one of {known}")
     if column not in (None, 0):
         raise InvalidTypeError(f"{aggregate.function}({column!r}): records of type {input_type} have no fields")
-    return 0, "value", input_type
+    return InputColumn(0, "value", input_type)
+
+
+def is_one_of(type_: TypeInformation, kinds: Set[BasicType]) -> bool:
+    """Whether a type is one of some basic types."""
+    return isinstance(type_, BasicTypeInfo) and type_.basic_type in kinds
+
+
+def has_order(type_: TypeInformation) -> bool:
+    """Whether values of a type compare as their columns do; integers and decimals of any size are kept as text."""
+    return isinstance(type_, BasicTypeInfo) and type_.basic_type not in (BasicType.BIG_INT, BasicType.BIG_DEC)

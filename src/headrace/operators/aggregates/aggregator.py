@@ -1,9 +1,9 @@
 """The contract of aggregators: how a few columns of accumulators are made, merged and read.
 
 ``sum("v")`` and ``avg("v")`` need the same sum; it is kept once. An aggregator makes an accumulator of each group of
-rows (``accumulate``), one accumulator of several of the same group (``merge``), and a value of an accumulator
-(``result``). Merging is associative, and but for aggregators that depend on the order of records commutative: nothing
-depends on how the input was cut.
+rows (``accumulate``), one that takes such rows away again (``retract``), one accumulator of several of the same group
+(``merge``), and a value of an accumulator (``result``). Merging is associative, and commutative but for aggregators
+that depend on the order of records: nothing depends on how the input was cut.
 """
 
 from __future__ import annotations
@@ -118,6 +118,14 @@ class Aggregator(ABC):
     @abstractmethod
     def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
         """The accumulator of each group of accumulators, which lie group after group in order of arrival."""
+
+    def negate(self, columns: list[pa.Array]) -> list[pa.Array]:
+        """Accumulators that take away what these add, once they are merged; only where the aggregate can retract."""
+        raise NotImplementedError(f"{type(self).__name__} cannot take values back")
+
+    def retract(self, rows: GroupedRows) -> list[pa.Array]:
+        """The accumulator of each group that takes its rows away from the accumulators that it is merged with."""
+        return self.negate(self.accumulate(rows))
 
     def result(self, columns: list[pa.Array]) -> pa.Array:
         """The value of each accumulator; null when there was none among the rows."""

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.common.typeinfo import Types
 from headrace.operators.aggregates.choices import Extreme, FirstOrLast
 from headrace.operators.aggregates.counts import CountRows, CountValues, KeyField
-from headrace.operators.aggregates.sums import SumFloats, SumIntegers
+from headrace.operators.aggregates.deviations import SquaredDeviations
+from headrace.operators.aggregates.multisets import Multiset
+from headrace.operators.aggregates.sums import SumFiniteFloats, SumFloats, SumIntegers
+from headrace.operators.aggregates.truths import CountTrue
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +37,10 @@ class AggregatorList:
     def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
         """The columns of the accumulators of each group of rows."""
         return [column for aggregator in self.members for column in aggregator.accumulate(rows)]
+
+    def retract(self, rows: GroupedRows) -> list[pa.Array]:
+        """The columns of accumulators that take each group of rows away from those they are merged with."""
+        return [column for aggregator in self.members for column in aggregator.retract(rows)]
 
     def merge(self, columns: Sequence[pa.Array], segments: Segments) -> list[pa.Array]:
         """The columns of each group of accumulators, which lie group after group."""
@@ -74,7 +81,20 @@ class AggregatorList:
 
 
 _OF_STORED_NAME: Final[dict[str, type[Aggregator]]] = {
-    kind.stored_name: kind for kind in (CountRows, CountValues, Extreme, FirstOrLast, KeyField, SumFloats, SumIntegers)
+    kind.stored_name: kind
+    for kind in (
+        CountRows,
+        CountTrue,
+        CountValues,
+        Extreme,
+        FirstOrLast,
+        KeyField,
+        Multiset,
+        SquaredDeviations,
+        SumFiniteFloats,
+        SumFloats,
+        SumIntegers,
+    )
 }
 
 

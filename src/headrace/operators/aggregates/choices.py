@@ -1,22 +1,28 @@
-"""Aggregators that choose one of the values: the smallest, the largest, the first, the last."""
+"""``min``, ``max``, ``first`` and ``last``, and the aggregators behind them, which choose one of the values."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.tracebacks import hides_engine
 from headrace.common.typeinfo import Types
+from headrace.operators.aggregates.aggregate import Aggregate, BoundAggregate, has_order
 from headrace.operators.aggregates.aggregator import ColumnAggregator, any_valid
+from headrace.operators.aggregates.multisets import Multiset, element_at
 from headrace.operators.arrays import fixed_width, gather, is_fixed_width, of_fixed_width, validity
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.common.typeinfo import TypeInformation
+    from headrace.expressions import Expression
+    from headrace.operators.aggregates.aggregate import InputColumn
     from headrace.operators.aggregates.aggregator import Fields, GroupedRows, Longs, Mask
     from headrace.state.runs.grouping import RowGroups, Segments
 
@@ -111,6 +117,100 @@ class FirstOrLast(ColumnAggregator):
         # Where all values are null any row does: its value is the null that is wanted.
         first = rows[np.searchsorted(segments.ids[rows], np.arange(len(segments)))]
         return [gather(values, first), pa.array(arrivals[first])]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Minimum(Aggregate):
+    """The smallest value."""
+
+    function = "min"
+    is_largest: ClassVar[bool] = False
+
+    def _bound(self, name: str, column: InputColumn, *, retracts: bool) -> BoundAggregate:
+        if not has_order(column.type):
+            raise self._refuse(column, "numbers, text, booleans, dates and times")
+        if retracts:  # the next one counts once the smallest is taken back, so all are remembered
+            values = Multiset(column.source, column.name, column.type)
+            return BoundAggregate(name, column.type, (values,), partial(element_at, -1 if self.is_largest else 0))
+        extreme = Extreme(column.source, column.name, column.type, self.is_largest)
+        return BoundAggregate(name, column.type, (extreme,))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Maximum(Minimum):
+    """The largest value."""
+
+    function = "max"
+    is_largest = True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class First(Aggregate):
+    """The value that came first."""
+
+    function = "first"
+    why_not_retractable = "of the values it remembers one, and not which would be next"
+    is_last: ClassVar[bool] = False
+
+    def _bound(self, name: str, column: InputColumn, *, retracts: bool) -> BoundAggregate:
+        chosen = FirstOrLast(column.source, column.name, column.type, self.is_last)
+        return BoundAggregate(name, column.type, (chosen,), is_ordered=True)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Last(First):
+    """The value that came last."""
+
+    function = "last"
+    is_last = True
+
+
+@hides_engine
+def min(column: str | int | Expression | None = None) -> Minimum:
+    """The smallest value of a column.
+
+    Examples:
+        >>> from headrace.datastream.aggregates import min
+        >>> min("amount")
+        Minimum(column='amount', name=None)
+    """
+    return Minimum(column)
+
+
+@hides_engine
+def max(column: str | int | Expression | None = None) -> Maximum:
+    """The largest value of a column.
+
+    Examples:
+        >>> from headrace.datastream.aggregates import max
+        >>> max("amount")
+        Maximum(column='amount', name=None)
+    """
+    return Maximum(column)
+
+
+@hides_engine
+def first(column: str | int | Expression | None = None) -> First:
+    """The value of the record that came first and has one.
+
+    Examples:
+        >>> from headrace.datastream.aggregates import first
+        >>> first("amount")
+        First(column='amount', name=None)
+    """
+    return First(column)
+
+
+@hides_engine
+def last(column: str | int | Expression | None = None) -> Last:
+    """The value of the record that came last and has one.
+
+    Examples:
+        >>> from headrace.datastream.aggregates import last
+        >>> last("amount")
+        Last(column='amount', name=None)
+    """
+    return Last(column)
 
 
 def _identity(dtype: np.dtype[Any], is_largest: bool) -> Any:

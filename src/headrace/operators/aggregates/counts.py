@@ -1,4 +1,4 @@
-"""Aggregators that count, and the one that keeps a field of the key."""
+"""``count``, and the aggregators behind it; and the one that keeps a field of the key."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from headrace.common.tracebacks import hides_engine
 from headrace.common.typeinfo import Types
+from headrace.operators.aggregates.aggregate import Aggregate, BoundAggregate
 from headrace.operators.aggregates.aggregator import Aggregator, ColumnAggregator
 from headrace.operators.arrays import fixed_width, gather, validity
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
+    from headrace.expressions import Expression
+    from headrace.operators.aggregates.aggregate import InputColumn
     from headrace.operators.aggregates.aggregator import Fields, GroupedRows, Input
     from headrace.state.runs.grouping import Segments
 
@@ -35,6 +39,9 @@ class CountRows(Aggregator):
     def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
         return [pa.array(segments.reduce(np.add, fixed_width(columns[0])))]
 
+    def negate(self, columns: list[pa.Array]) -> list[pa.Array]:
+        return [pa.array(-fixed_width(columns[0]))]
+
 
 @dataclass(frozen=True, slots=True)
 class CountValues(ColumnAggregator):
@@ -54,6 +61,9 @@ class CountValues(ColumnAggregator):
 
     def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
         return [pa.array(segments.reduce(np.add, fixed_width(columns[0])))]
+
+    def negate(self, columns: list[pa.Array]) -> list[pa.Array]:
+        return [pa.array(-fixed_width(columns[0]))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +90,35 @@ class KeyField(Aggregator):
 
     def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
         return [columns[0] if segments.are_single else gather(columns[0], segments.starts)]
+
+    def negate(self, columns: list[pa.Array]) -> list[pa.Array]:
+        return columns
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Count(Aggregate):
+    """How many records, or how many values that are not null."""
+
+    function = "count"
+
+    def bind(self, input_type: TypeInformation, *, retracts: bool = False) -> BoundAggregate:
+        if self.column is None:
+            return BoundAggregate(self.name or "count", Types.LONG(), (CountRows(),))
+        return Aggregate.bind(self, input_type, retracts=retracts)
+
+    def _bound(self, name: str, column: InputColumn, *, retracts: bool) -> BoundAggregate:
+        return BoundAggregate(name, Types.LONG(), (CountValues(column.source, column.name),))
+
+
+@hides_engine
+def count(column: str | int | Expression | None = None) -> Count:
+    """How many records there were, or how many had a value in ``column``.
+
+    Examples:
+        >>> from headrace.datastream.aggregates import count
+        >>> count()
+        Count(column=None, name=None)
+        >>> count("amount").alias("payments")
+        Count(column='amount', name='payments')
+    """
+    return Count(column)

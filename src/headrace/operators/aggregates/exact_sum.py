@@ -24,12 +24,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.common.errors import HeadraceError
+from headrace.operators.arrays import list_lengths, lists_of
 from headrace.state.runs.grouping import Segments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     import numpy.typing as npt
 
@@ -42,6 +44,7 @@ _HUGE = 2.0**960
 """From here on ``sigma`` might overflow; groups with such values are summed with Python's integers."""
 _LARGEST = float(np.finfo(np.float64).max)
 _LONG_BITS = 63
+_SPLITTER = 2.0**27 + 1
 
 
 class IntegerOverflowError(HeadraceError, ArithmeticError):
@@ -64,7 +67,7 @@ class Expansion(NamedTuple):
 
 def sum_values(values: Doubles, segments: RowGroups) -> Expansion:
     """The exact sum of the values of each group."""
-    return _sum([(values, None)], segments)
+    return sum_terms([values], segments)
 
 
 def merge_sums(partial: Expansion, segments: RowGroups) -> Expansion:
@@ -76,15 +79,28 @@ def merge_sums(partial: Expansion, segments: RowGroups) -> Expansion:
     return _sum(terms, segments)
 
 
+def sum_terms(terms: Sequence[Doubles], segments: RowGroups) -> Expansion:
+    """The exact sum of each group, of values that are the sums of several terms each."""
+    return _sum([(term, None) for term in terms], segments)
+
+
+def negated(sums: Expansion) -> Expansion:
+    """The exact sums with the other sign."""
+    rest = sums.rest
+    if rest is not None and rest.null_count < len(rest):
+        rest = lists_of(pc.negate(rest.flatten()), list_lengths(rest), np.asarray(rest.is_null()))
+    return Expansion(0.0 - sums.hi, 0.0 - sums.lo, rest)
+
+
 def round_sums(sums: Expansion) -> Doubles:
     """The doubles nearest to the exact sums."""
     with np.errstate(over="ignore", invalid="ignore"):
-        rounded = sums.hi + sums.lo
+        nearest = sums.hi + sums.lo
     if sums.rest is not None and sums.rest.null_count < len(sums.rest):
         for group in np.flatnonzero(sums.rest.is_valid().to_numpy(zero_copy_only=False)).tolist():
             parts = [float(sums.hi[group]), float(sums.lo[group]), *sums.rest[group].as_py()]
-            rounded[group] = _rounded(_exact(parts))
-    return rounded
+            nearest[group] = rounded(_exact(parts))
+    return nearest
 
 
 def sum_integers(values: Longs, segments: RowGroups) -> tuple[Longs, Longs | None]:
@@ -123,7 +139,7 @@ def _sum(terms: list[tuple[Doubles, Longs | None]], segments: RowGroups) -> Expa
             sums += _segment_sums(values, segments)
         elif len(values):
             sums += _scattered_sums(values, ids, len(segments))
-    return _packed(_distilled(sums), len(segments))
+    return _packed(distilled(sums), len(segments))
 
 
 def _scattered_sums(values: Doubles, ids: Longs, groups: int) -> list[Doubles]:
@@ -145,31 +161,52 @@ def _segment_sums(values: Doubles, segments: RowGroups) -> list[Doubles]:
     top = float(np.abs(values).max())
     while top:
         sigma = math.ldexp(1.0, math.frexp(top)[1] + headroom)
-        rounded = (values + sigma) - sigma
-        sums.append(segments.reduce(np.add, rounded))
-        values = values - rounded
+        rounded_values = (values + sigma) - sigma
+        sums.append(segments.reduce(np.add, rounded_values))
+        values = values - rounded_values
         top = float(np.abs(values).max())
     return sums
 
 
-def _distilled(terms: list[Doubles]) -> list[Doubles]:
+def distilled(terms: list[Doubles]) -> list[Doubles]:
     """The same exact sums as expansions: each array is at most half a unit in the last place of the one before."""
     terms = [term for term in terms if term.any()]
     changed = True
     while changed and len(terms) > 1:
         changed = False
         for i in range(len(terms) - 1, 0, -1):
-            total, error = _two_sum(terms[i - 1], terms[i])
+            total, error = two_sum(terms[i - 1], terms[i])
             changed = changed or bool((total != terms[i - 1]).any())
             terms[i - 1], terms[i] = total, error
     return [term for term in terms if term.any()]
 
 
-def _two_sum(a: Doubles, b: Doubles) -> tuple[Doubles, Doubles]:
+def two_sum(a: Doubles, b: Doubles) -> tuple[Doubles, Doubles]:
     """The rounded sum and its rounding error (D. Knuth)."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
+
+
+def two_product(a: Doubles, b: Doubles) -> tuple[Doubles, Doubles]:
+    """The rounded product and its rounding error (T. J. Dekker); exact between 2**-969 and 2**1000 or so."""
+    product = a * b
+    a_hi, a_lo = _halves(a)
+    b_hi, b_lo = _halves(b)
+    return product, a_lo * b_lo - (((product - a_hi * b_hi) - a_lo * b_hi) - a_hi * b_lo)
+
+
+def _halves(values: Doubles) -> tuple[Doubles, Doubles]:
+    """Two doubles of at most 26 bits each whose sum is the value."""
+    scaled = values * _SPLITTER
+    upper = scaled - (scaled - values)
+    return upper, values - upper
+
+
+def exact_value(sums: Expansion, group: int) -> Fraction:
+    """The exact sum of one group, which is finite."""
+    rest = None if sums.rest is None else sums.rest[group].as_py()
+    return _exact([float(sums.hi[group]), float(sums.lo[group]), *(rest or ())])
 
 
 def _packed(terms: list[Doubles], groups: int) -> Expansion:
@@ -224,7 +261,7 @@ def _components(values: list[float]) -> list[float]:
         return [infinite.pop() if len(infinite) == 1 else math.nan]
     remaining, components = _exact(values), []
     while remaining:
-        components.append(max(-_LARGEST, min(_LARGEST, _rounded(remaining))))
+        components.append(max(-_LARGEST, min(_LARGEST, rounded(remaining))))
         remaining -= Fraction(components[-1])
     return components
 
@@ -236,7 +273,8 @@ def _exact(values: Iterable[float]) -> Fraction:
     return total
 
 
-def _rounded(value: Fraction) -> float:
+def rounded(value: Fraction) -> float:
+    """The double nearest to a value; an infinity beyond the range of doubles."""
     try:
         return float(value)
     except OverflowError:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from headrace.operators.aggregates.aggregator import Input
     from headrace.operators.aggregates.aggregator_list import AggregatorList
-    from headrace.operators.window.assign import Assignment
+    from headrace.windowing.intervals import Assignment
 
     Longs = npt.NDArray[np.int64]
     Hashes = npt.NDArray[np.uint64]

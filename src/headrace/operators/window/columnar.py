@@ -18,19 +18,13 @@ from headrace.operators.arrays import fixed_width, gather
 from headrace.operators.base import Operator
 from headrace.operators.keyed import KeyedBatch
 from headrace.operators.window.accumulators import Accumulators, Chunk
-from headrace.operators.window.assign import (
-    Assignment,
-    LateRecords,
-    assign,
-    check_timestamps,
-    cleanup_times,
-    windows_per_record,
-)
 from headrace.operators.window.firing import Emission, result_batch, running_accumulators
+from headrace.operators.window.lateness import LateRecords, check_timestamps, cleanup_times
 from headrace.operators.window.local import ACCUMULATORS_INPUT
 from headrace.operators.window.panes import Panes
 from headrace.operators.window.window_store import WindowStore
 from headrace.state.keys.hashing import hash_array
+from headrace.windowing.intervals import Assignment
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -38,7 +32,7 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.operators.base import EpochScope, OperatorContext, Output
     from headrace.operators.window.layout import WindowLayout
-    from headrace.time.windows import AlignedWindows
+    from headrace.windowing.intervals import AlignedWindows
 
     Longs = npt.NDArray[np.int64]
 
@@ -89,7 +83,7 @@ class ColumnarWindowOperator(Operator):
             return
         check_timestamps(batch, self.context)
         # A record of a sliding window becomes several rows; how a batch is cut changes nothing but memory.
-        rows = max(1, _MOST_PAIRS // windows_per_record(self._assigner))
+        rows = max(1, _MOST_PAIRS // self._assigner.per_timestamp)
         for start in range(0, len(batch), rows):
             self._add_records(cast("KeyedBatch", batch.slice(start, start + rows) if len(batch) > rows else batch))
 
@@ -126,7 +120,7 @@ class ColumnarWindowOperator(Operator):
             The pairs of a late but allowed record and a window that fires again for it, without and with the records'
             values; None when there are none.
         """
-        pairs = assign(self._assigner, batch.timestamps)
+        pairs = self._assigner.assign(batch.timestamps)
         watermarks = batch.watermarks if pairs.is_identity else batch.watermarks[pairs.records]
         has_fired = pairs.ends - 1 <= watermarks
         if not has_fired.any():

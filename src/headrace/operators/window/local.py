@@ -24,7 +24,7 @@ from headrace.operators.aggregates.aggregator import GroupedRows, ScatteredRows
 from headrace.operators.arrays import concat, gather
 from headrace.operators.base import Operator
 from headrace.operators.keyed import KeyedBatch
-from headrace.operators.window.assign import assign, check_timestamps, is_too_late
+from headrace.operators.window.lateness import check_timestamps, is_too_late
 from headrace.operators.window.panes import Panes
 from headrace.state.keys import KeyColumn
 from headrace.state.keys.hashing import hash_int64
@@ -38,9 +38,8 @@ if TYPE_CHECKING:
 
     from headrace.operators.aggregates.aggregator import Input
     from headrace.operators.base import EpochScope
-    from headrace.operators.window.assign import Assignment
     from headrace.operators.window.layout import WindowLayout
-    from headrace.time.windows import AlignedWindows
+    from headrace.windowing.intervals import AlignedWindows, Assignment
 
     Longs = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
@@ -118,7 +117,7 @@ class LocalWindowAggregate(Operator):
         check_timestamps(batch, self.context)
         keyed = cast("KeyedBatch", batch)
         if self._panes is None:
-            pairs = assign(self._assigner, keyed.timestamps)
+            pairs = self._assigner.assign(keyed.timestamps)
             stays = self._left_to_receiver(keyed, pairs)
         else:
             pairs = self._panes.of_timestamps(keyed.timestamps)

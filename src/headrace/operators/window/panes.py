@@ -13,8 +13,7 @@ from __future__ import annotations
 from math import gcd
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from headrace.operators.window.assign import Assignment, assign, windows_per_record
-from headrace.time.windows import AlignedWindows
+from headrace.windowing.intervals import AlignedWindows, Assignment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,11 +57,11 @@ class Panes:
 
     def of_timestamps(self, timestamps: Longs) -> Assignment:
         """Each timestamp with the end of its pane."""
-        return assign(self._panes, timestamps)
+        return self._panes.assign(timestamps)
 
     def windows_of(self, ends: Longs) -> Assignment:
         """The windows of panes, which are given by their ends."""
-        return assign(self._windows, ends - 1)
+        return self._windows.assign(ends - 1)
 
     def are_on_time(self, timestamps: Longs, watermarks: Longs) -> Mask:
         """Whether none of a record's windows has ended: whether its earliest one has not."""
@@ -80,7 +79,7 @@ class Panes:
             panes: the rows.
             rows: about how many are made at a time.
         """
-        step = max(1, rows // windows_per_record(self._windows))
+        step = max(1, rows // self._windows.per_timestamp)
         for start in range(0, len(panes), step):
             piece = panes.slice(start, min(start + step, len(panes)))
             yield piece.spread(self.windows_of(piece.ends))

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from headrace.common.columns import array_to_values, values_to_array
 from headrace.operators.window.accumulators import Accumulators
-from headrace.operators.window.assign import cleaned_end, passed_end
+from headrace.operators.window.lateness import cleaned_end, passed_end
 from headrace.operators.window.merging import ELEMENTS_KIND, VALUES_KIND, contents_layout
 from headrace.state.keys import KeyColumn
 from headrace.state.ordered_table import OrderedTable

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.window.window_functions import WindowCall
     from headrace.state.keys import KeyCodec
-    from headrace.time.windows import AlignedWindows
+    from headrace.windowing.intervals import AlignedWindows
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.operators.window.accumulators import Accumulators, Chunk
-from headrace.operators.window.assign import cleaned_end, passed_end
+from headrace.operators.window.lateness import cleaned_end, passed_end
 from headrace.operators.window.merging import ACCUMULATORS_KIND, combined, contents_layout, merge_blocks
 from headrace.state.ordered_table import OrderedTable
 from headrace.state.runs.ordered import NO_TIME
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from headrace.operators.window.layout import WindowLayout
     from headrace.operators.window.panes import Panes, Spreadable
     from headrace.state.runs import RunStore
-    from headrace.time.windows import AlignedWindows
+    from headrace.windowing.intervals import AlignedWindows
 
     Longs = npt.NDArray[np.int64]
 

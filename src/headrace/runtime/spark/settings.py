@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.common.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 DEFAULT_MASTER: Final = "local[*]"
 
@@ -71,6 +71,15 @@ class SettingMismatch:
 
     def __str__(self) -> str:
         return f"{self.key} is {self.found or 'not set'}, should be {self.wanted}: {self.why}"
+
+
+def mismatch_table(mismatches: Sequence[SettingMismatch]) -> str:
+    """What is to be told of some settings of one session, a line each in aligned columns."""
+    rows = [("setting", "is", "should be", "why")]
+    rows += [(found.key, found.found or "not set", found.wanted, found.why) for found in mismatches]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+    return "\n  ".join(["the Spark session that is running is not set up as headrace would have it:", *lines])
 
 
 _HISTORY: Final = "Spark keeps a history of every epoch's query in the driver's memory; a long job fills it"

@@ -65,6 +65,7 @@ class SplitAssignment:
         reads: what the reader needs, one after the other; none when the split has no input in this epoch.
         starts: for each operator that makes watermarks, what it has reached; for pieces after the first nothing is
             known of the pieces before, so all start from the beginning and the receivers make it whole.
+        generators: for each of them whose generator has a memory, that memory.
         ends: whether the split ends with this piece.
         idle: the watermark-making operators that have been silent for their idle timeout.
     """
@@ -74,6 +75,7 @@ class SplitAssignment:
     piece: int
     reads: tuple[Any, ...]
     starts: Mapping[int, int]
+    generators: Mapping[int, Any] = field(default_factory=dict)
     ends: bool = False
     idle: frozenset[int] = frozenset()
 
@@ -89,6 +91,7 @@ class PartitionContext:
         adoptions: runs that were compacted in the background and now replace others.
         dealt: by uid, the operators whose state without keys is dealt out again, with the numbers of subtasks that they
             had; only in the first epoch after a start of the job.
+        generators: by node id, the memory of the generators of watermarks.
     """
 
     versions: tuple[VersionRef, ...] = ()
@@ -96,6 +99,7 @@ class PartitionContext:
     outputs: Mapping[int, int] = field(default_factory=dict)
     adoptions: tuple[CompactionOutcome, ...] = ()
     dealt: Mapping[str, int] = field(default_factory=dict)
+    generators: Mapping[int, Any] = field(default_factory=dict)
 
     def watermark_of(self, node: int) -> int:
         """The event time that an operator has reached."""
@@ -171,12 +175,14 @@ class ChannelReport:
         channel: the split.
         watermark: what it has reached, as far as the piece alone tells.
         saw_records: whether any record reached it.
+        generator: the memory of its generator, if it has one.
     """
 
     operator: int
     channel: int
     watermark: int
     saw_records: bool
+    generator: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +210,7 @@ class TaskReport:
         state: the state that it wrote.
         watermarks: by node id, the event time that each operator has reached.
         outputs: by node id, the watermark that each operator has passed on.
+        generators: by node id, the memory of generators of watermarks, in later stages.
         channels: stage 0 only.
         committables: by node id of the sink.
         counters: by node id, the epoch's counters.
@@ -216,6 +223,7 @@ class TaskReport:
     state: StateReport = field(default_factory=StateReport)
     watermarks: Mapping[int, int] = field(default_factory=dict)
     outputs: Mapping[int, int] = field(default_factory=dict)
+    generators: Mapping[int, Any] = field(default_factory=dict)
     channels: tuple[ChannelReport, ...] = ()
     committables: Mapping[int, list[Any]] = field(default_factory=dict)
     counters: Mapping[int, Mapping[str, int]] = field(default_factory=dict)

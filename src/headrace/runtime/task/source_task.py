@@ -125,8 +125,9 @@ class _SourcePath:
             inputs = {edge.id: self._reached[edge.source].output.watermark for edge in self._inputs(member)}
             start = min(inputs.values())
             member.valve.begin(inputs, start)
-            if member.timestamps is not None:
+            if (timestamps := member.timestamps) is not None:
                 start = assignment.starts.get(node, MIN_WATERMARK)
+                timestamps.restore_generator(assignment.generators.get(node))
             member.operator.begin_channel(start)
             member.output.watermark = start
         for chained in self._reached.values():
@@ -140,7 +141,13 @@ class _SourcePath:
                 sender.end_channel(chained.output.watermark, self._status(node, assignment))
         for node, member in self._members.items():
             if (timestamps := member.timestamps) is not None:
-                yield ChannelReport(node, assignment.channel, timestamps.watermark, timestamps.saw_records)
+                yield ChannelReport(
+                    node,
+                    assignment.channel,
+                    timestamps.watermark,
+                    timestamps.saw_records,
+                    timestamps.generator_state(),
+                )
 
     def _status(self, node: int, assignment: SplitAssignment) -> ChannelStatus:
         if assignment.ends:

@@ -75,6 +75,11 @@ class StageTask:
             self._chain.report(self._context),
             watermarks={node: member.valve.watermark for node, member in members.items()},
             outputs={node: member.output.watermark for node, member in members.items()},
+            generators={
+                node: state
+                for node, member in members.items()
+                if (times := member.timestamps) is not None and (state := times.generator_state()) is not None
+            },
         )
 
     def _begin(self) -> None:
@@ -86,7 +91,10 @@ class StageTask:
         watermarks: dict[int, int] = {}
         for node, member in chain.members.items():
             reached, output = start.watermark_of(node), start.output_of(node)
-            watermarks[node] = reached if member.timestamps is None else output
+            watermarks[node] = reached
+            if (timestamps := member.timestamps) is not None:
+                watermarks[node] = output
+                timestamps.restore_generator(start.generators.get(node))
             member.valve.begin(self._inputs(member, reached), reached)
             member.output.watermark = output
             for sender in member.senders:

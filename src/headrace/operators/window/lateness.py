@@ -1,8 +1,8 @@
-"""Putting timestamps into aligned windows, a whole column at once; which records are late, and what becomes of them."""
+"""Which records are late for windows of event time, and what becomes of them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -15,31 +15,13 @@ if TYPE_CHECKING:
 
     from headrace.common.batch import Batch
     from headrace.operators.base import Operator, OperatorContext
-    from headrace.time.windows import AlignedWindows
+    from headrace.windowing.intervals import Assignment
 
     Longs = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
 
 LATE_DROPPED: Final = "numLateRecordsDropped"
 """The counter of records that were dropped because they came too late."""
-
-
-class Assignment(NamedTuple):
-    """Pairs of a record and a window it belongs to, by record, and the newest window of a record first.
-
-    Attributes:
-        records: position of the record of each pair.
-        ends: end of the window of each pair.
-        is_identity: whether every record has exactly one window, so that ``records`` is ``0, 1, 2, …``.
-    """
-
-    records: Longs
-    ends: Longs
-    is_identity: bool
-
-    def where(self, mask: Mask) -> Assignment:
-        """The pairs where ``mask`` is true."""
-        return Assignment(self.records[mask], self.ends[mask], False)
 
 
 def check_timestamps(batch: Batch, context: OperatorContext) -> None:
@@ -59,23 +41,6 @@ def check_timestamps(batch: Batch, context: OperatorContext) -> None:
         f"  record: {record_text(batch.slice(row, row + 1).rows[0])}\n"
         f"  operator defined at {context.call_site}"
     )
-
-
-def assign(windows: AlignedWindows, timestamps: Longs) -> Assignment:
-    """The windows of every timestamp, of which none is ``NO_TIMESTAMP``: see :func:`check_timestamps`."""
-    newest = timestamps - (timestamps - windows.offset) % windows.slide
-    everyone = np.arange(len(timestamps))
-    if windows.size == windows.slide:
-        return Assignment(everyone, newest + windows.size, True)
-    starts = newest[:, None] - np.arange(windows_per_record(windows)) * windows.slide
-    belongs = starts > (timestamps - windows.size)[:, None]
-    records = np.broadcast_to(everyone[:, None], starts.shape)[belongs]
-    return Assignment(records, starts[belongs] + windows.size, False)
-
-
-def windows_per_record(windows: AlignedWindows) -> int:
-    """How many windows a timestamp belongs to at most; one less where the size is no multiple of the slide."""
-    return -(-windows.size // windows.slide)
 
 
 def cleanup_times(ends: Longs, lateness: int) -> Longs:

@@ -1,0 +1,96 @@
+"""The contract of assigners: which windows an element belongs to."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Generic
+
+from headrace.common.type_variables import T_contra, W
+from headrace.windowing import windows
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from headrace.common.serializer import TypeSerializer
+    from headrace.windowing.intervals import AlignedWindows
+    from headrace.windowing.trigger import Trigger
+
+
+class WindowAssigner(ABC, Generic[T_contra, W]):
+    """Puts an element into windows.
+
+    Examples:
+        >>> from headrace.common import Time
+        >>> from headrace.datastream.window import TumblingEventTimeWindows, WindowAssigner
+        >>> isinstance(TumblingEventTimeWindows.of(Time.hours(1)), WindowAssigner)
+        True
+    """
+
+    class WindowAssignerContext(ABC):
+        """What an assigner may ask; only valid during the call."""
+
+        @abstractmethod
+        def get_current_processing_time(self) -> int:
+            """The job's clock in milliseconds; it stands still within an epoch."""
+
+        @abstractmethod
+        def get_runtime_context(self) -> Any:
+            """The ``RuntimeContext`` of the operator, with the state of the element's key."""
+
+    @abstractmethod
+    def assign_windows(
+        self, element: T_contra, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[W]:
+        """The windows that an element belongs to; none where it belongs to no window.
+
+        Args:
+            element: the element.
+            timestamp: its event time in milliseconds; ``MIN_WATERMARK`` when it has none.
+            context: the time, and the state of the key.
+        """
+
+    @abstractmethod
+    def get_default_trigger(self, env: Any) -> Trigger[Any, W]:
+        """The trigger where the program sets none.
+
+        Args:
+            env: the ``StreamExecutionEnvironment``; PyFlink hands it over.
+        """
+
+    @abstractmethod
+    def get_window_serializer(self) -> TypeSerializer[W]:
+        """What makes bytes of the windows, and windows of the bytes."""
+
+    @abstractmethod
+    def is_event_time(self) -> bool:
+        """Whether the windows are windows of event time: then elements may be late for them."""
+
+    @property
+    def aligned(self) -> AlignedWindows | None:
+        """The windows as arithmetic, where they have one size and start at regular distances in event time.
+
+        So the windows of a whole column of timestamps are found at once. None where only :meth:`assign_windows` knows.
+        """
+        return None
+
+
+class MergingWindowAssigner(WindowAssigner[T_contra, W]):
+    """An assigner whose windows may become one, as sessions do.
+
+    Examples:
+        >>> from headrace.windowing.assigner import MergingWindowAssigner, WindowAssigner
+        >>> issubclass(MergingWindowAssigner, WindowAssigner)
+        True
+    """
+
+    MergeCallback = windows.MergeCallback
+    """Is told which windows are merged."""
+
+    @abstractmethod
+    def merge_windows(self, windows: Iterable[W], callback: windows.MergeCallback[W]) -> None:
+        """Finds out which of a key's windows are merged, and tells the callback.
+
+        Args:
+            windows: all windows of the key.
+            callback: is to be called once for each group of windows that become one; no window is in two groups.
+        """

@@ -1,0 +1,1 @@
+"""Assigners: a kind a file."""

@@ -1,0 +1,123 @@
+"""Windows of so many elements of a key, as PyFlink has them: numbered, and shown only when they are full."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.common.tracebacks import hides_engine
+from headrace.common.typeinfo import Types
+from headrace.state.descriptors import ValueStateDescriptor
+from headrace.windowing.assigner import WindowAssigner
+from headrace.windowing.checks import check_positive
+from headrace.windowing.serializers import CountWindowSerializer
+from headrace.windowing.triggers.count import CountTrigger
+from headrace.windowing.windows import CountWindow
+
+if TYPE_CHECKING:
+    from headrace.windowing.trigger import Trigger
+
+_TUMBLING: Final = ValueStateDescriptor("tumble-count-assigner", Types.LONG())
+_SLIDING: Final = ValueStateDescriptor("slide-count-assigner", Types.LONG())
+
+
+class _CountAssigner(WindowAssigner[Any, CountWindow]):
+    """Windows that fire when they are full."""
+
+    __slots__ = ()
+
+    window_size: int
+
+    def get_default_trigger(self, env: Any) -> Trigger[Any, CountWindow]:
+        return CountTrigger.of(self.window_size)
+
+    def get_window_serializer(self) -> CountWindowSerializer:
+        return CountWindowSerializer()
+
+    def is_event_time(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class CountTumblingWindowAssigner(_CountAssigner):
+    """Puts each ``window_size`` elements of a key into a window: the first ones into window 0, the next into window 1.
+
+    Examples:
+        >>> from headrace.windowing.assigners.count import CountTumblingWindowAssigner
+        >>> hundreds = CountTumblingWindowAssigner.of(100)
+
+    Attributes:
+        window_size: how many elements a window holds.
+    """
+
+    window_size: int
+
+    def __post_init__(self) -> None:
+        check_positive(type(self).__name__, window_size=self.window_size)
+
+    @staticmethod
+    @hides_engine
+    def of(window_size: int) -> CountTumblingWindowAssigner:
+        """Windows of so many elements.
+
+        Raises:
+            InvalidProgramError: when the number is not positive.
+        """
+        return CountTumblingWindowAssigner(window_size)
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> list[CountWindow]:
+        return [CountWindow(_next_position(_TUMBLING, context) // self.window_size)]
+
+    def __str__(self) -> str:
+        return f"CountTumblingWindowAssigner({self.window_size})"
+
+
+@dataclass(frozen=True, slots=True)
+class CountSlidingWindowAssigner(_CountAssigner):
+    """Puts elements of a key into windows of ``window_size`` of which one begins at every ``window_slide``-th element.
+
+    Examples:
+        >>> from headrace.windowing.assigners.count import CountSlidingWindowAssigner
+        >>> last_hundred = CountSlidingWindowAssigner.of(100, 10)
+
+    Attributes:
+        window_size: how many elements a window holds.
+        window_slide: how many elements after one window the next one begins; more than ``window_size`` leaves some out.
+    """
+
+    window_size: int
+    window_slide: int
+
+    def __post_init__(self) -> None:
+        check_positive(type(self).__name__, window_size=self.window_size, window_slide=self.window_slide)
+
+    @staticmethod
+    @hides_engine
+    def of(window_size: int, window_slide: int) -> CountSlidingWindowAssigner:
+        """Windows of so many elements that begin at every so many.
+
+        Raises:
+            InvalidProgramError: when one of the numbers is not positive.
+        """
+        return CountSlidingWindowAssigner(window_size, window_slide)
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> list[CountWindow]:
+        position = _next_position(_SLIDING, context)
+        newest = position // self.window_slide
+        oldest = max(0, (position - self.window_size) // self.window_slide + 1)
+        return [CountWindow(number) for number in range(newest, oldest - 1, -1)]
+
+    def __str__(self) -> str:
+        return f"CountSlidingWindowAssigner({self.window_size}, {self.window_slide})"
+
+
+def _next_position(descriptor: ValueStateDescriptor[int], context: WindowAssigner.WindowAssignerContext) -> int:
+    """The position of the element among those of its key, from 0; the next one's is one more."""
+    count = context.get_runtime_context().get_state(descriptor)
+    position: int = count.value() or 0
+    count.update(position + 1)
+    return position

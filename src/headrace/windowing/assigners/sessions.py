@@ -1,0 +1,225 @@
+"""Sessions: windows that last for as long as elements follow each other closely."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic
+
+from headrace.common.errors import InvalidProgramError
+from headrace.common.time import to_millis
+from headrace.common.tracebacks import hides_engine
+from headrace.common.type_variables import T, T_contra
+from headrace.windowing.assigner import MergingWindowAssigner, WindowAssigner
+from headrace.windowing.assigners.of_time import EventTimeAssigner, ProcessingTimeAssigner
+from headrace.windowing.checks import check_extractor, check_positive
+from headrace.windowing.windows import TimeWindow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from datetime import timedelta
+
+    from headrace.common.time import Duration, Time
+    from headrace.windowing.windows import MergeCallback
+
+
+class SessionWindowTimeGapExtractor(ABC, Generic[T_contra]):
+    """Says for an element how long its session stays open after it.
+
+    Examples:
+        >>> from headrace.windowing.assigners.sessions import SessionWindowTimeGapExtractor
+        >>> class ByDevice(SessionWindowTimeGapExtractor):
+        ...     def extract(self, element):
+        ...         return 60_000 if element == "phone" else 600_000
+        >>> ByDevice().extract("phone")
+        60000
+    """
+
+    @abstractmethod
+    def extract(self, element: T_contra) -> int:
+        """The gap in milliseconds; more than 0."""
+
+
+class _Sessions(MergingWindowAssigner[T, TimeWindow]):
+    """Windows of time that are merged when they overlap or touch."""
+
+    __slots__ = ()
+
+    def merge_windows(self, windows: Iterable[TimeWindow], callback: MergeCallback[TimeWindow]) -> None:
+        TimeWindow.merge_windows(windows, callback)
+
+
+@dataclass(frozen=True, slots=True)
+class EventTimeSessionWindows(EventTimeAssigner[Any], _Sessions[Any]):
+    """Sessions of event time, each of which ends ``session_gap`` after its last element.
+
+    Elements that are exactly that far apart are of one session.
+
+    Examples:
+        >>> from headrace.common import Time
+        >>> from headrace.windowing.assigners.sessions import EventTimeSessionWindows
+        >>> visits = EventTimeSessionWindows.with_gap(Time.minutes(30))
+
+    Attributes:
+        session_gap: milliseconds.
+    """
+
+    session_gap: int
+
+    def __post_init__(self) -> None:
+        check_positive(type(self).__name__, gap=self.session_gap)
+
+    @staticmethod
+    @hides_engine
+    def with_gap(size: Time | Duration | timedelta | int) -> EventTimeSessionWindows:
+        """Sessions with the same gap for all elements; a number is milliseconds.
+
+        Raises:
+            InvalidProgramError: when the gap is not positive.
+        """
+        return EventTimeSessionWindows(to_millis(size))
+
+    @staticmethod
+    @hides_engine
+    def with_dynamic_gap(
+        extractor: SessionWindowTimeGapExtractor[T] | Callable[[T], int],
+    ) -> DynamicEventTimeSessionWindows[T]:
+        """Sessions whose gap each element says for itself.
+
+        Args:
+            extractor: gives the gap of an element in milliseconds: an extractor, or a function.
+        """
+        return DynamicEventTimeSessionWindows(extractor)
+
+    def windows_at(self, time: int, element: Any, context: WindowAssigner.WindowAssignerContext) -> list[TimeWindow]:
+        return [TimeWindow(time, time + self.session_gap)]
+
+    def __str__(self) -> str:
+        return f"EventTimeSessionWindows({self.session_gap} ms)"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessingTimeSessionWindows(ProcessingTimeAssigner[Any], _Sessions[Any]):
+    """Sessions of processing time, each of which ends when nothing has come for ``session_gap``.
+
+    Examples:
+        >>> from headrace.common import Time
+        >>> from headrace.windowing.assigners.sessions import ProcessingTimeSessionWindows
+        >>> visits = ProcessingTimeSessionWindows.with_gap(Time.minutes(30))
+
+    Attributes:
+        session_gap: milliseconds.
+    """
+
+    session_gap: int
+
+    def __post_init__(self) -> None:
+        check_positive(type(self).__name__, gap=self.session_gap)
+
+    @staticmethod
+    @hides_engine
+    def with_gap(size: Time | Duration | timedelta | int) -> ProcessingTimeSessionWindows:
+        """Sessions with the same gap for all elements; a number is milliseconds.
+
+        Raises:
+            InvalidProgramError: when the gap is not positive.
+        """
+        return ProcessingTimeSessionWindows(to_millis(size))
+
+    @staticmethod
+    @hides_engine
+    def with_dynamic_gap(
+        extractor: SessionWindowTimeGapExtractor[T] | Callable[[T], int],
+    ) -> DynamicProcessingTimeSessionWindows[T]:
+        """Sessions whose gap each element says for itself.
+
+        Args:
+            extractor: gives the gap of an element in milliseconds: an extractor, or a function.
+        """
+        return DynamicProcessingTimeSessionWindows(extractor)
+
+    def windows_at(self, time: int, element: Any, context: WindowAssigner.WindowAssignerContext) -> list[TimeWindow]:
+        return [TimeWindow(time, time + self.session_gap)]
+
+    def __str__(self) -> str:
+        return f"ProcessingTimeSessionWindows({self.session_gap} ms)"
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicEventTimeSessionWindows(EventTimeAssigner[T], _Sessions[T], Generic[T]):
+    """Sessions of event time whose gap each element says for itself.
+
+    Examples:
+        >>> from headrace.windowing.assigners.sessions import DynamicEventTimeSessionWindows
+        >>> visits = DynamicEventTimeSessionWindows.with_dynamic_gap(lambda visit: visit["gap"])
+        >>> visits.windows_at(1_000, {"gap": 500}, None)
+        [TimeWindow(start=1000, end=1500)]
+
+    Attributes:
+        extractor: gives the gap of an element in milliseconds.
+    """
+
+    extractor: SessionWindowTimeGapExtractor[T] | Callable[[T], int]
+
+    def __post_init__(self) -> None:
+        check_extractor(type(self).__name__, self.extractor)
+
+    @staticmethod
+    @hides_engine
+    def with_dynamic_gap(
+        extractor: SessionWindowTimeGapExtractor[T] | Callable[[T], int],
+    ) -> DynamicEventTimeSessionWindows[T]:
+        """Sessions whose gap each element says for itself: an extractor, or a function."""
+        return DynamicEventTimeSessionWindows(extractor)
+
+    def windows_at(self, time: int, element: T, context: WindowAssigner.WindowAssignerContext) -> list[TimeWindow]:
+        return [TimeWindow(time, time + _gap(self, self.extractor, element))]
+
+    def __str__(self) -> str:
+        return "DynamicEventTimeSessionWindows"
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicProcessingTimeSessionWindows(ProcessingTimeAssigner[T], _Sessions[T], Generic[T]):
+    """Sessions of processing time whose gap each element says for itself.
+
+    Examples:
+        >>> from headrace.windowing.assigners.sessions import DynamicProcessingTimeSessionWindows
+        >>> visits = DynamicProcessingTimeSessionWindows.with_dynamic_gap(lambda visit: visit["gap"])
+
+    Attributes:
+        extractor: gives the gap of an element in milliseconds.
+    """
+
+    extractor: SessionWindowTimeGapExtractor[T] | Callable[[T], int]
+
+    def __post_init__(self) -> None:
+        check_extractor(type(self).__name__, self.extractor)
+
+    @staticmethod
+    @hides_engine
+    def with_dynamic_gap(
+        extractor: SessionWindowTimeGapExtractor[T] | Callable[[T], int],
+    ) -> DynamicProcessingTimeSessionWindows[T]:
+        """Sessions whose gap each element says for itself: an extractor, or a function."""
+        return DynamicProcessingTimeSessionWindows(extractor)
+
+    def windows_at(self, time: int, element: T, context: WindowAssigner.WindowAssignerContext) -> list[TimeWindow]:
+        return [TimeWindow(time, time + _gap(self, self.extractor, element))]
+
+    def __str__(self) -> str:
+        return "DynamicProcessingTimeSessionWindows"
+
+
+def _gap(owner: object, extractor: SessionWindowTimeGapExtractor[T] | Callable[[T], int], element: T) -> int:
+    """The gap of an element.
+
+    Raises:
+        InvalidProgramError: when it is no whole number above 0.
+    """
+    gap = extractor.extract(element) if hasattr(extractor, "extract") else extractor(element)
+    if not isinstance(gap, int) or gap <= 0:
+        raise InvalidProgramError(
+            f"{owner}: the gap of an element is a number of milliseconds above 0, but the extractor gave {gap!r}"
+        )
+    return gap

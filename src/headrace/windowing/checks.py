@@ -1,0 +1,49 @@
+"""Refusing what windows cannot be made of, with the line of the program that asked for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.common.call_site import caller
+from headrace.common.errors import InvalidProgramError, InvalidTypeError
+from headrace.windowing.trigger import Trigger
+
+if TYPE_CHECKING:
+    from headrace.common.errors import HeadraceError
+
+
+def check(holds: bool, message: str, error: type[HeadraceError] = InvalidProgramError) -> None:
+    """Refuse what does not hold.
+
+    Raises:
+        HeadraceError: of the given class; it ends in the user's own line.
+    """
+    if not holds:
+        raise error(f"{message}\n  at {caller()}")
+
+
+def check_positive(owner: str, **lengths: int) -> None:
+    """Refuse lengths of zero or less.
+
+    Args:
+        owner: the class that is made.
+        lengths: by their names.
+    """
+    for name, length in lengths.items():
+        check(length > 0, f"{owner} needs {name} > 0, not {length}")
+
+
+def check_trigger(owner: str, trigger: Any) -> None:
+    """Refuse what is no trigger, where one is made around another one."""
+    check(isinstance(trigger, Trigger), f"{owner} takes a Trigger, not {trigger!r}", InvalidTypeError)
+
+
+def check_function(owner: str, name: str, function: Any) -> None:
+    """Refuse what cannot be called."""
+    check(callable(function), f"{owner} takes a function as {name}, not {function!r}", InvalidTypeError)
+
+
+def check_extractor(owner: str, extractor: Any) -> None:
+    """Refuse what cannot say the gap of an element."""
+    said = f"{owner} takes a SessionWindowTimeGapExtractor or a function, not {extractor!r}"
+    check(callable(getattr(extractor, "extract", extractor)), said, InvalidTypeError)

@@ -1,0 +1,1 @@
+"""Evictors: a kind a file."""

@@ -1,0 +1,1 @@
+"""Triggers: a kind a file."""

@@ -1,0 +1,160 @@
+"""Triggers that show a window again and again before it ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.common.time import to_millis
+from headrace.common.tracebacks import hides_engine
+from headrace.common.typeinfo import Types
+from headrace.state.descriptors import ReducingStateDescriptor
+from headrace.windowing.checks import check_positive
+from headrace.windowing.trigger import PassiveTrigger, TriggerResult
+from headrace.windowing.windows import Window
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from headrace.common.time import Duration, Time
+    from headrace.windowing.trigger import Trigger
+
+NEXT_FIRE: Final = ReducingStateDescriptor("fire-time", min, Types.LONG())
+"""When a window fires next; of windows that merge, the earliest."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContinuousEventTimeTrigger(PassiveTrigger[Any, Window]):
+    """Fires each time the watermark passes a multiple of an interval, and at the end of the window.
+
+    The first multiple is that after the timestamp of the first element; an element that comes when the window has ended
+    fires at once.
+
+    Examples:
+        >>> from headrace.common import Time
+        >>> from headrace.windowing.triggers.continuous import ContinuousEventTimeTrigger
+        >>> ContinuousEventTimeTrigger.of(Time.minutes(1))
+        ContinuousEventTimeTrigger(interval=60000)
+
+    Attributes:
+        interval: milliseconds.
+    """
+
+    interval: int
+
+    def __post_init__(self) -> None:
+        check_positive(type(self).__name__, interval=self.interval)
+
+    @staticmethod
+    @hides_engine
+    def of(interval: Time | Duration | timedelta | int) -> ContinuousEventTimeTrigger:
+        """The trigger with an interval; a number is milliseconds.
+
+        Raises:
+            InvalidProgramError: when the interval is not positive.
+        """
+        return ContinuousEventTimeTrigger(to_millis(interval))
+
+    def on_element(self, element: Any, timestamp: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
+        if window.max_timestamp() <= ctx.get_current_watermark():
+            return TriggerResult.FIRE
+        ctx.register_event_time_timer(window.max_timestamp())
+        if ctx.get_partitioned_state(NEXT_FIRE).get() is None:
+            self._register_next(timestamp - timestamp % self.interval, window, ctx)
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
+        if time == window.max_timestamp():
+            return TriggerResult.FIRE
+        next_fire = ctx.get_partitioned_state(NEXT_FIRE)
+        if next_fire.get() != time:
+            return TriggerResult.CONTINUE
+        next_fire.clear()
+        self._register_next(time, window, ctx)
+        return TriggerResult.FIRE
+
+    def can_merge(self) -> bool:
+        return True
+
+    def on_merge(self, window: Window, ctx: Trigger.OnMergeContext) -> None:
+        ctx.merge_partitioned_state(NEXT_FIRE)
+        next_fire = ctx.get_partitioned_state(NEXT_FIRE).get()
+        if next_fire is not None:
+            ctx.register_event_time_timer(next_fire)
+
+    def clear(self, window: Window, ctx: Trigger.TriggerContext) -> None:
+        next_fire = ctx.get_partitioned_state(NEXT_FIRE)
+        time = next_fire.get()
+        if time is not None:
+            ctx.delete_event_time_timer(time)
+            next_fire.clear()
+
+    def _register_next(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> None:
+        next_time = min(time + self.interval, window.max_timestamp())
+        ctx.get_partitioned_state(NEXT_FIRE).add(next_time)
+        ctx.register_event_time_timer(next_time)
+
+
+@dataclass(frozen=True, slots=True)
+class ContinuousProcessingTimeTrigger(PassiveTrigger[Any, Window]):
+    """Fires each time the clock passes a multiple of an interval, and when it reaches the end of the window.
+
+    Examples:
+        >>> from headrace.common import Time
+        >>> from headrace.windowing.triggers.continuous import ContinuousProcessingTimeTrigger
+        >>> ContinuousProcessingTimeTrigger.of(Time.seconds(10))
+        ContinuousProcessingTimeTrigger(interval=10000)
+
+    Attributes:
+        interval: milliseconds.
+    """
+
+    interval: int
+
+    def __post_init__(self) -> None:
+        check_positive(type(self).__name__, interval=self.interval)
+
+    @staticmethod
+    @hides_engine
+    def of(interval: Time | Duration | timedelta | int) -> ContinuousProcessingTimeTrigger:
+        """The trigger with an interval; a number is milliseconds.
+
+        Raises:
+            InvalidProgramError: when the interval is not positive.
+        """
+        return ContinuousProcessingTimeTrigger(to_millis(interval))
+
+    def on_element(self, element: Any, timestamp: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
+        if ctx.get_partitioned_state(NEXT_FIRE).get() is None:
+            now = ctx.get_current_processing_time()
+            self._register_next(now - now % self.interval, window, ctx)
+        return TriggerResult.CONTINUE
+
+    def on_processing_time(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
+        next_fire = ctx.get_partitioned_state(NEXT_FIRE)
+        if next_fire.get() != time:
+            return TriggerResult.CONTINUE
+        next_fire.clear()
+        self._register_next(time, window, ctx)
+        return TriggerResult.FIRE
+
+    def can_merge(self) -> bool:
+        return True
+
+    def on_merge(self, window: Window, ctx: Trigger.OnMergeContext) -> None:
+        ctx.merge_partitioned_state(NEXT_FIRE)
+        next_fire = ctx.get_partitioned_state(NEXT_FIRE).get()
+        if next_fire is not None:
+            ctx.register_processing_time_timer(next_fire)
+
+    def clear(self, window: Window, ctx: Trigger.TriggerContext) -> None:
+        next_fire = ctx.get_partitioned_state(NEXT_FIRE)
+        time = next_fire.get()
+        if time is not None:
+            ctx.delete_processing_time_timer(time)
+            next_fire.clear()
+
+    def _register_next(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> None:
+        next_time = min(time + self.interval, window.max_timestamp())
+        ctx.get_partitioned_state(NEXT_FIRE).add(next_time)
+        ctx.register_processing_time_timer(next_time)

@@ -1,0 +1,231 @@
+"""Functions that do not take what they are called with, or never give anything, are told while the job is built."""
+
+from __future__ import annotations
+
+import functools
+import json
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headrace.common import Time, Types, WatermarkStrategy
+from headrace.common.errors import FunctionRefusedError, InvalidProgramError, InvalidTypeError, UserFunctionError
+from headrace.common.row import Row
+from headrace.datastream import (
+    AggregateFunction,
+    FlatMapFunction,
+    KeyedProcessFunction,
+    MapFunction,
+    ProcessFunction,
+    ProcessWindowFunction,
+)
+from headrace.datastream.window import TumblingEventTimeWindows
+from headrace.testing import JobHarness
+
+Build = Callable[[Any], Any]
+"""Builds on a stream of numbers."""
+
+TIMES: Any = WatermarkStrategy.for_monotonous_timestamps()
+
+
+def keyed(stream: Any) -> Any:
+    return stream.key_by(lambda value: value)
+
+
+def windows(stream: Any) -> Any:
+    return keyed(stream).window(TumblingEventTimeWindows.of(Time.seconds(1)))
+
+
+def built(build: Build, *values: int) -> list[Any]:
+    def job(harness: JobHarness) -> None:
+        found = build(harness.add_source("in", Types.LONG()))
+        harness.add_sink("out", found)
+
+    with JobHarness(job) as harness:
+        harness.push_all("in", values)
+        harness.run_epoch()
+        harness.finish()
+        return list(harness.take("out"))
+
+
+def class_with(base: Any, **methods: Any) -> Any:
+    return type("Mine", (base,), methods)()
+
+
+def of_one(value: Any) -> Any:
+    return value
+
+
+def of_two(value: Any, other: Any) -> Any:
+    return [value, other]
+
+
+def of_three(one: Any, two: Any, three: Any) -> Any:
+    return [one, two, three]
+
+
+def of_four(one: Any, two: Any, three: Any, four: Any) -> Any:
+    return [one, two, three, four]
+
+
+def silent(self: Any, *arguments: Any) -> None:
+    self.seen = arguments
+
+
+WRONG: dict[str, tuple[Build, str]] = {
+    "a collector": (
+        lambda s: s.process(class_with(ProcessFunction, process_element=of_four)),
+        r"write def process_element\(self, value, ctx\), and yield the results: there is no collector",
+    ),
+    "open": (
+        lambda s: s.map(class_with(MapFunction, open=of_one, map=of_two)),
+        r"of_one\(value\) .*write def open\(self, runtime_context\)",
+    ),
+    "no self": (
+        lambda s: s.map(class_with(MapFunction, map=lambda: 1)),
+        r"write def map\(self, value\)",
+    ),
+    "close": (
+        lambda s: s.map(class_with(MapFunction, close=of_two, map=of_two)),
+        r"write def close\(self\)\n",
+    ),
+    "a timer": (
+        lambda s: keyed(s).process(class_with(KeyedProcessFunction, process_element=of_three, on_timer=of_four)),
+        r"write def on_timer\(self, timestamp, ctx\), and yield",
+    ),
+    "a window": (
+        lambda s: windows(s).process(class_with(ProcessWindowFunction, process=of_three)),
+        r"write def process\(self, key, context, elements\)",
+    ),
+    "a window behind a reduction": (
+        lambda s: windows(s).reduce(of_two, class_with(ProcessWindowFunction, process=of_three)),
+        r"write def process\(self, key, context, elements\)",
+    ),
+    "an aggregation": (
+        lambda s: windows(s).aggregate(
+            class_with(AggregateFunction, create_accumulator=of_one, add=of_two, get_result=of_two, merge=of_three)
+        ),
+        r"write def add\(self, value, accumulator\)",
+    ),
+    "a function": (lambda s: s.map(of_two), r"^of_two\(value, other\) \(.*write a function of \(value\)\n  at "),
+    "a lambda": (lambda s: s.filter(lambda: True), r"write a function of \(value\)"),
+    "a reduction": (lambda s: keyed(s).reduce(lambda a: a), r"write a function of \(value1, value2\)"),
+    "a key": (lambda s: s.key_by(of_two), r"what get_key is called with: write a function of \(value\)"),
+    "a timestamp": (
+        lambda s: TIMES.with_timestamp_assigner(of_one),
+        r"write a function of \(value, record_timestamp\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_parameters_are_refused_with_the_right_ones(case: str) -> None:
+    build, said = WRONG[case]
+    with pytest.raises(InvalidTypeError, match=said):
+        built(build)
+
+
+FINE: dict[str, Build] = {
+    "more parameters, with defaults": lambda s: s.map(lambda value, more=1: value + more),
+    "any parameters": lambda s: s.map(lambda *values: values[0]),
+    "a partial": lambda s: s.map(functools.partial(of_two, 1)),
+    "written in C": lambda s: s.map(json.dumps).map(int).map(operator.neg),
+    "a class": lambda s: s.map(str),
+    "a reduction written in C": lambda s: keyed(s).reduce(max),
+    "an assigner": lambda s: s.assign_timestamps_and_watermarks(TIMES.with_timestamp_assigner(of_two)),
+}
+
+
+@pytest.mark.parametrize("case", FINE)
+def test_whatever_takes_the_call_is_taken(case: str) -> None:
+    built(FINE[case])
+
+
+def test_a_flat_map_without_results_is_refused() -> None:
+    def forgets(value: int) -> None:
+        _ = [value]
+
+    for function in (forgets, class_with(FlatMapFunction, flat_map=silent)):
+        with pytest.raises(InvalidProgramError, match=r"neither yields nor returns anything.*return a list of them"):
+            built(lambda s, function=function: s.flat_map(function))  # type: ignore[misc]
+    assert built(lambda s: s.flat_map(lambda value: None), 1) == []
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda s: s.process(class_with(ProcessFunction, process_element=silent)),
+        lambda s: keyed(s).process(class_with(KeyedProcessFunction, process_element=silent)),
+        lambda s: keyed(s).process(class_with(KeyedProcessFunction, process_element=silent, on_timer=silent)),
+        lambda s: windows(s).process(class_with(ProcessWindowFunction, process=silent)),
+        lambda s: windows(s).reduce(of_two, class_with(ProcessWindowFunction, process=silent)),
+    ],
+)
+def test_a_process_function_without_results_is_warned_of(build: Build) -> None:
+    with pytest.warns(UserWarning, match=rf"^silent \({__file__}:\d+\) neither yields nor returns anything") as warned:
+        built(build)
+    assert [warning.filename for warning in warned] == [__file__]
+
+
+def test_results_by_timers_or_a_list_are_results() -> None:
+    def timed(self: Any, timestamp: int, ctx: Any) -> Any:
+        yield timestamp
+
+    built(lambda s: keyed(s).process(class_with(KeyedProcessFunction, process_element=silent, on_timer=timed)))
+    built(lambda s: s.process(class_with(ProcessFunction, process_element=lambda self, value, ctx: [])))
+
+
+@pytest.mark.parametrize(("returned", "parts"), [("text", "characters"), (b"bytes", "bytes"), (Row(1, 2), "fields")])
+@pytest.mark.parametrize("kind", ["flat map", "process", "keyed process", "timer", "window"])
+def test_one_record_is_not_taken_apart(returned: Any, parts: str, kind: str) -> None:
+    def give(*_: Any) -> Any:
+        return returned
+
+    def later(self: Any, value: Any, ctx: Any) -> Any:
+        ctx.timer_service().register_event_time_timer(5)
+        return []
+
+    builds: dict[str, Build] = {
+        "flat map": lambda s: s.flat_map(lambda value: returned),
+        "process": lambda s: s.process(class_with(ProcessFunction, process_element=give)),
+        "keyed process": lambda s: keyed(s).process(class_with(KeyedProcessFunction, process_element=give)),
+        "timer": lambda s: keyed(s).process(class_with(KeyedProcessFunction, process_element=later, on_timer=give)),
+        "window": lambda s: windows(
+            s.assign_timestamps_and_watermarks(TIMES.with_timestamp_assigner(lambda value, before: value))
+        ).apply(lambda key, window, values: returned),
+    }
+    with pytest.raises(
+        FunctionRefusedError, match=rf"returned for the results, and its {parts} are none: yield"
+    ) as told:
+        built(builds[kind], 7)
+    assert f"  returned by {__file__}:" in str(told.value) or kind == "window"
+    assert "  record: 7\n" in str(told.value) or kind in ("timer", "window")
+
+
+def test_a_calculation_without_timestamps_says_how_to_get_some() -> None:
+    def later(self: Any, value: Any, ctx: Any) -> Any:
+        yield ctx.timestamp() + 1
+
+    def timed(self: Any, value: Any, ctx: Any) -> Any:
+        ctx.timer_service().register_event_time_timer(ctx.timestamp())
+        return []
+
+    builds: list[Build] = [
+        lambda s: s.process(class_with(ProcessFunction, process_element=later)),
+        lambda s: keyed(s).process(class_with(KeyedProcessFunction, process_element=later)),
+        lambda s: keyed(s).process(class_with(KeyedProcessFunction, process_element=timed)),
+    ]
+    for build in builds:
+        with pytest.raises(UserFunctionError, match=r"no timestamps; call assign_timestamps_and_watermarks"):
+            built(build, 7)
+
+
+def test_another_none_is_not_taken_for_a_timestamp() -> None:
+    def wrong(self: Any, value: Any, ctx: Any) -> Any:
+        yield None + value  # type: ignore[operator]
+
+    with pytest.raises(UserFunctionError, match="NoneType") as told:
+        built(lambda s: s.process(class_with(ProcessFunction, process_element=wrong)), 7)
+    assert "timestamps" not in str(told.value)

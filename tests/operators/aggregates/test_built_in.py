@@ -1,0 +1,224 @@
+"""Every built-in aggregate against plain Python: whatever the cut, and with values that are taken back."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from folding import Folding
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.common.errors import InvalidProgramError, InvalidTypeError
+from headrace.common.typeinfo import Types
+from headrace.datastream import aggregates as agg
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.common.typeinfo import TypeInformation
+
+LONGS = st.one_of(
+    st.integers(-5, 5), st.integers(-(2**63), 2**63 - 1), st.sampled_from([2**63 - 1, -(2**63), 2**53 + 1])
+)
+SMALL = st.integers(-5, 5)
+DOUBLES = st.one_of(
+    st.floats(),
+    st.floats(-10, 10),
+    st.sampled_from([0.0, -0.0, math.nan, math.inf, -math.inf, 1e308, -1e308, 1e16, 0.1, 5e-324, 1e-200, 1e150]),
+)
+TAME = st.one_of(st.floats(-1e6, 1e6), st.sampled_from([1e9, 1e9 + 1, 1e9 + 2, 1e-9, 0.1]))
+TEXTS = st.text(max_size=2)
+BOOLEANS = st.booleans()
+
+
+def ordered(value: Any) -> Any:
+    """What values are ordered by: NaN is the largest."""
+    return (math.isnan(value), value) if isinstance(value, float) else (False, value)
+
+
+def smallest(values: list[Any]) -> Any:
+    return min(map(_one_zero, values), key=ordered, default=None)
+
+
+def largest(values: list[Any]) -> Any:
+    return max(map(_one_zero, values), key=ordered, default=None)
+
+
+def exact_sum(values: list[Any]) -> Any:
+    if not values or isinstance(values[0], int):
+        return sum(values) if values else None
+    if not all(map(math.isfinite, values)):
+        found = {value for value in values if not math.isfinite(value)}
+        return found.pop() if len(found) == 1 else math.nan
+    return _rounded(sum(map(Fraction, values), Fraction(0)))
+
+
+def average(values: list[Any]) -> Any:
+    if not values:
+        return None
+    return float(exact_sum(values)) / len(values)
+
+
+def distinct(values: list[Any]) -> list[Any]:
+    by_identity = {repr(value): value for value in map(_one_zero, values)}
+    return sorted(by_identity.values(), key=ordered)
+
+
+def multiset(values: list[Any]) -> dict[Any, int] | None:
+    return dict(Counter(values)) or None
+
+
+def variance(values: list[Any], fewest: int) -> Any:
+    if len(values) < fewest:
+        return None
+    if not all(abs(value) < 2.0**500 for value in values):
+        return math.nan
+    exact = [Fraction(value) for value in values]
+    mean = sum(exact) / len(exact)
+    return _rounded(sum((value - mean) ** 2 for value in exact)) / (len(exact) - fewest + 1)
+
+
+def deviation(values: list[Any], fewest: int) -> Any:
+    found = variance(values, fewest)
+    return None if found is None else math.sqrt(found)
+
+
+CASES: dict[str, tuple[Callable[..., agg.Aggregate], TypeInformation, Any, Callable[[list[Any]], Any]]] = {
+    "count": (agg.count, Types.DOUBLE(), DOUBLES, len),
+    "sum of integers": (agg.sum, Types.INT(), st.integers(-(2**31), 2**31 - 1), exact_sum),
+    "sum of floats": (agg.sum, Types.DOUBLE(), DOUBLES, exact_sum),
+    "avg of integers": (agg.avg, Types.LONG(), LONGS, average),
+    "avg of floats": (agg.avg, Types.DOUBLE(), TAME, average),
+    "min of integers": (agg.min, Types.LONG(), LONGS, smallest),
+    "min of floats": (agg.min, Types.DOUBLE(), DOUBLES, smallest),
+    "min of text": (agg.min, Types.STRING(), TEXTS, smallest),
+    "max of integers": (agg.max, Types.LONG(), LONGS, largest),
+    "max of floats": (agg.max, Types.DOUBLE(), DOUBLES, largest),
+    "max of booleans": (agg.max, Types.BOOLEAN(), BOOLEANS, largest),
+    "var_pop of integers": (agg.var_pop, Types.LONG(), LONGS, lambda values: variance(values, 1)),
+    "var_pop of floats": (agg.var_pop, Types.DOUBLE(), TAME, lambda values: variance(values, 1)),
+    "var_samp of integers": (agg.var_samp, Types.INT(), SMALL, lambda values: variance(values, 2)),
+    "var_samp of floats": (agg.var_samp, Types.DOUBLE(), TAME, lambda values: variance(values, 2)),
+    "stddev_pop": (agg.stddev_pop, Types.DOUBLE(), TAME, lambda values: deviation(values, 1)),
+    "stddev_samp": (agg.stddev_samp, Types.DOUBLE(), TAME, lambda values: deviation(values, 2)),
+    "bool_and": (agg.bool_and, Types.BOOLEAN(), BOOLEANS, lambda values: all(values) if values else None),
+    "bool_or": (agg.bool_or, Types.BOOLEAN(), BOOLEANS, lambda values: any(values) if values else None),
+    "count_distinct": (agg.count_distinct, Types.DOUBLE(), DOUBLES, lambda values: len(distinct(values))),
+    "collect_set of floats": (agg.collect_set, Types.DOUBLE(), DOUBLES, lambda values: distinct(values) or None),
+    "collect_set of text": (agg.collect_set, Types.STRING(), TEXTS, lambda values: distinct(values) or None),
+    "collect_multiset": (agg.collect_multiset, Types.STRING(), TEXTS, multiset),
+    "first": (agg.first, Types.STRING(), TEXTS, lambda values: values[0] if values else None),
+    "last": (agg.last, Types.STRING(), TEXTS, lambda values: values[-1] if values else None),
+}
+RETRACTABLE = [name for name, (make, *_) in CASES.items() if not make("v").why_not_retractable]
+ONLY_ONE_LAST_BIT = {"var", "std"}
+"""Of these it is only said that they are right but for the last bit."""
+
+
+@pytest.mark.parametrize("name", CASES)
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_the_result_is_that_of_plain_python_whatever_the_cut(name: str, data: st.DataObject) -> None:
+    make, value_type, values, expected = CASES[name]
+    records = data.draw(st.lists(st.tuples(st.integers(0, 3), st.one_of(st.none(), values)), min_size=1, max_size=20))
+    whole = Folding(make("v"), [value_type]).add(*records)
+    results = whole.results()
+    for group in {group for group, _ in records}:
+        check(name, results[group], expected([v for g, v in records if g == group and v is not None]))
+    cut = Folding(make("v"), [value_type])
+    for piece in pieces(records, data):
+        cut.add(*piece)
+        if cut.pieces and data.draw(st.booleans()):
+            cut.merge(data.draw(st.integers(0, len(cut.pieces) - 1)))
+    assert same(cut.results(), results)
+    assert same(data_of(cut), data_of(whole))
+
+
+@pytest.mark.parametrize("name", RETRACTABLE)
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_what_is_taken_back_was_never_there(name: str, data: st.DataObject) -> None:
+    make, value_type, values, expected = CASES[name]
+    record = st.tuples(st.integers(0, 2), st.one_of(st.none(), values))
+    kept, gone = (data.draw(st.lists(record, max_size=10)) for _ in range(2))
+    folding = Folding(make("v"), [value_type], retracts=True)
+    changes = [(r, False) for r in kept + gone] + [(r, True) for r in gone]
+    for piece in pieces(data.draw(st.permutations(changes)), data):
+        folding.add(*(r for r, is_gone in piece if not is_gone))
+        folding.add(*(r for r, is_gone in piece if is_gone), takes_back=True)
+        if folding.pieces and data.draw(st.booleans()):
+            folding.merge(data.draw(st.integers(0, len(folding.pieces) - 1)))
+    results = folding.results()
+    for group in results:
+        check(name, results[group], expected([v for g, v in kept if g == group and v is not None]))
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in RETRACTABLE])
+def test_aggregates_that_forget_refuse_to_take_back(name: str) -> None:
+    make, value_type, *_ = CASES[name]
+    with pytest.raises(InvalidProgramError, match=rf"{name}\(\) cannot take records back.*"):
+        Folding(make("v"), [value_type], retracts=True)
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "value_type", "wanted"),
+    [
+        (agg.var_pop("v"), Types.STRING(), "var_pop.*'v'.*numbers"),
+        (agg.bool_and("v"), Types.LONG(), "bool_and.*'v'.*booleans"),
+        (agg.count_distinct("v"), Types.BIG_DEC(), "count_distinct.*'v'.*numbers, text.*BigDecimal"),
+        (agg.collect_set("v"), Types.LIST(Types.LONG()), "collect_set.*'v'"),
+    ],
+)
+def test_what_does_not_fit_is_refused_at_once(aggregate: agg.Aggregate, value_type: Any, wanted: str) -> None:
+    with pytest.raises(InvalidTypeError, match=wanted):
+        Folding(aggregate, [value_type])
+
+
+def test_variance_keeps_its_digits_where_sums_of_squares_lose_them() -> None:
+    values = [1e9 + i * 1e-3 for i in range(1000)]
+    found = Folding(agg.var_samp("v"), [Types.DOUBLE()]).add(*((0, v) for v in values)).results()[0]
+    assert found == pytest.approx(statistics.variance(map(Fraction, values)), rel=1e-15)
+
+
+def test_variance_of_what_has_no_square() -> None:
+    for value in (math.nan, math.inf, 1e200):
+        found = Folding(agg.var_pop("v"), [Types.DOUBLE()]).add((0, 1.0), (0, value)).results()[0]
+        assert math.isnan(found)
+
+
+def check(name: str, found: Any, expected: Any) -> None:
+    if name[:3] in ONLY_ONE_LAST_BIT and found is not None and expected is not None and not math.isnan(expected):
+        assert abs(found - expected) <= 2 * math.ulp(expected)
+    else:
+        assert same(found, expected), (found, expected)
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equal to the sign of zero; NaN is NaN."""
+    return repr(a) == repr(b) or (isinstance(a, dict) and sorted(map(repr, a.items())) == sorted(map(repr, b.items())))
+
+
+def data_of(folding: Folding) -> list[Any]:
+    """What is stored of all groups: the same to the last bit, however it came about; the arrival is the order's."""
+    return [column.to_pylist() for column in folding.pieces[0]]
+
+
+def pieces(items: list[Any], data: st.DataObject) -> list[list[Any]]:
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(items)), max_size=4)))
+    return [items[a:b] for a, b in zip([0, *cuts], [*cuts, len(items)], strict=True)]
+
+
+def _rounded(value: Fraction) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def _one_zero(value: Any) -> Any:
+    return value + 0.0 if isinstance(value, float) else value
