@@ -17,7 +17,6 @@ from headrace.common.constants import MIN_WATERMARK
 from headrace.datastream import aggregates as agg
 from headrace.operators.aggregates.choices import Extreme
 from headrace.operators.window import local as local_module
-from headrace.operators.window.columnar import ColumnarWindowOperator
 from headrace.operators.window.layout import WindowLayout
 from headrace.operators.window.local import (
     ACCUMULATORS_INPUT,
@@ -26,6 +25,7 @@ from headrace.operators.window.local import (
     LocalWindowAggregate,
     expected_groups,
 )
+from headrace.operators.window.paned import columnar_window
 from headrace.windowing.intervals import AlignedWindows
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ LOWEST = -(2**62)
 def test_with_and_without_the_sender(scenario: Any, lag: int, copies: int) -> None:
     windows, _, records, cuts, kinds = scenario
     records = [record for record in records for _ in range(copies)]
-    alone, both = (Driver(lambda: ColumnarWindowOperator(LAYOUT, windows)) for _ in range(2))
+    alone, both = (Driver(lambda: columnar_window(LAYOUT, windows)) for _ in range(2))
     local = LocalWindowAggregate(LAYOUT, windows)
     for epoch in epochs_of(records, [cut * copies for cut in cuts], kinds):
         run_epoch(alone, epoch, lag, None)
@@ -125,7 +125,7 @@ def emitted(records: list[Record], windows: AlignedWindows | None = None) -> Col
 
 def test_late_partial_results_are_counted_by_their_records() -> None:
     sent = emitted([Record(1, 1.0, 3)] * 6).sides[ACCUMULATORS_TAG][0]
-    receiver = ColumnarWindowOperator(LAYOUT, AlignedWindows(100, 100))
+    receiver = columnar_window(LAYOUT, AlignedWindows(100, 100))
     driver = Driver(lambda: receiver)
     driver.run([], upto=99)
     driver.fresh = False
