@@ -11,6 +11,7 @@ from headrace.common.typeinfo import Types
 from headrace.operators.aggregates.arrived import ArrivedValues
 from headrace.operators.aggregates.choices import Extreme, FirstOrLast
 from headrace.operators.aggregates.counts import CountRows, CountValues, KeyField
+from headrace.operators.aggregates.decimal_sums import SumDecimals
 from headrace.operators.aggregates.deviations import SquaredDeviations
 from headrace.operators.aggregates.multisets import Multiset
 from headrace.operators.aggregates.sums import SumFiniteFloats, SumFloats, SumIntegers
@@ -100,6 +101,7 @@ _OF_STORED_NAME: Final[dict[str, type[Aggregator]]] = {
         KeyField,
         Multiset,
         SquaredDeviations,
+        SumDecimals,
         SumFiniteFloats,
         SumFloats,
         SumIntegers,

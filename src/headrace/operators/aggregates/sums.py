@@ -11,12 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.tracebacks import hides_engine
-from headrace.common.typeinfo import Types
+from headrace.common.typeinfo import BasicType, Types
 from headrace.common.typeinfo.basic import FLOATS, WHOLE_NUMBERS
 from headrace.operators.aggregates import exact_sum
 from headrace.operators.aggregates.aggregate import Aggregate, BoundAggregate, is_one_of
 from headrace.operators.aggregates.aggregator import ColumnAggregator, any_valid, filled, merged_pairs
 from headrace.operators.aggregates.counts import CountValues
+from headrace.operators.aggregates.decimal_sums import SumDecimals, quotients
 from headrace.operators.aggregates.exact_sum import IntegerOverflowError
 from headrace.operators.arrays import fixed_width, of_fixed_width, validity
 
@@ -166,7 +167,10 @@ class SumFiniteFloats(SumFloats):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sum(Aggregate):
-    """The sum: of integers as ``LONG``, an error when it does not fit; of floats as ``DOUBLE``, rounded once."""
+    """The sum: of integers as ``LONG``, an error when it does not fit; of floats as ``DOUBLE``, rounded once.
+
+    That of decimals is a decimal.
+    """
 
     function = "sum"
 
@@ -175,6 +179,8 @@ class Sum(Aggregate):
         if isinstance(aggregator, SumFloats):
             return BoundAggregate(name, Types.DOUBLE(), (aggregator,))
         counted = (CountValues(column.source, column.name),) if retracts else ()
+        if isinstance(aggregator, SumDecimals):
+            return BoundAggregate(name, Types.BIG_DEC(), (aggregator, *counted), _where_counted)
         return BoundAggregate(name, Types.LONG(), (aggregator, *counted), partial(_fitting, column.name))
 
     def _aggregator(self, column: InputColumn, *others: InputColumn, retracts: bool) -> Aggregator:
@@ -182,17 +188,22 @@ class Sum(Aggregate):
             return SumIntegers(column.source, column.name)
         if is_one_of(column.type, FLOATS):
             return (SumFiniteFloats if retracts else SumFloats)(column.source, column.name)
-        raise self._refuse(column, "numbers of up to 64 bits")
+        if is_one_of(column.type, {BasicType.BIG_DEC}):
+            return SumDecimals(column.source, column.name)
+        raise self._refuse(column, "numbers of up to 64 bits, or decimals")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Average(Sum):
-    """The exact sum, rounded, divided by the number of values: a ``DOUBLE``."""
+    """The exact sum, rounded, divided by the number of values: a ``DOUBLE``; of decimals a decimal of 38 digits."""
 
     function = "avg"
 
     def _bound(self, name: str, column: InputColumn, *others: InputColumn, retracts: bool) -> BoundAggregate:
-        aggregators = (self._aggregator(column, retracts=retracts), CountValues(column.source, column.name))
+        total = self._aggregator(column, retracts=retracts)
+        aggregators = total, CountValues(column.source, column.name)
+        if isinstance(total, SumDecimals):
+            return BoundAggregate(name, Types.BIG_DEC(), aggregators, quotients)
         return BoundAggregate(name, Types.DOUBLE(), aggregators, _divided)
 
 
@@ -223,8 +234,13 @@ def avg(column: str | int | Expression | None = None) -> Average:
     return Average(column)
 
 
+def _where_counted(results: Sequence[pa.Array]) -> pa.Array:
+    """Sums, null where all values were taken back, which only a count beside them tells."""
+    return results[0] if len(results) == 1 else pc.if_else(pc.greater(results[1], 0), results[0], None)
+
+
 def _fitting(field: str, results: Sequence[pa.Array]) -> pa.Array:
-    """Sums that fit into 64 bits; null where all values were taken back, which only a count beside them tells.
+    """The same of integers, all of which have to fit into 64 bits.
 
     Raises:
         IntegerOverflowError: when one does not fit.
@@ -233,7 +249,7 @@ def _fitting(field: str, results: Sequence[pa.Array]) -> pa.Array:
         raise IntegerOverflowError(
             f"the sum of {field!r} does not fit into 64 bits: sum it as double, or the column cast to double"
         )
-    return results[0] if len(results) == 1 else pc.if_else(pc.greater(results[1], 0), results[0], None)
+    return _where_counted(results)
 
 
 def _divided(results: Sequence[pa.Array]) -> pa.Array:
