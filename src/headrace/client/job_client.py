@@ -90,9 +90,17 @@ class JobClient:
             threading.Thread(target=self._leave_behind, name=f"{self._thread.name}-cancel", daemon=True).start()
         return self._when_ended()
 
-    def stop(self) -> CompletableFuture[None]:
-        """End the job at the end of the epoch that runs; it can go on from there."""
-        self._manager.stop()
+    def stop(self, *, drain: bool = False) -> CompletableFuture[None]:
+        """End the job at the end of the epoch that runs; it can go on from there.
+
+        Args:
+            drain: whether all sources are to end where they are. One more epoch then brings event time to its end, so
+                that all its windows and timers fire, and the job has finished: it does not go on from there.
+        """
+        if drain:
+            self._manager.drain()
+        else:
+            self._manager.stop()
         return self._when_ended()
 
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:

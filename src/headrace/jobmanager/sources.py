@@ -91,6 +91,10 @@ class SourceCoordinator:
                 records, size = records - planned.read.records, size - planned.read.bytes
         return plans
 
+    def ending(self) -> list[SplitPlan]:
+        """What an epoch does with the splits when nothing is read of them any more."""
+        return [SplitPlan(split, None, ends=True, idle=frozenset()) for split in self.unfinished()]
+
     def shortened(self, planned: SplitPlan, records: int, now: int) -> SplitPlan:
         """What is planned for a split, with so many records at most."""
         assert planned.read is not None

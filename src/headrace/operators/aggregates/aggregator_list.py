@@ -11,6 +11,7 @@ from headrace.common.typeinfo import Types
 from headrace.operators.aggregates.arrived import ArrivedValues
 from headrace.operators.aggregates.choices import Extreme, FirstOrLast
 from headrace.operators.aggregates.counts import CountRows, CountValues, KeyField
+from headrace.operators.aggregates.decimal_sums import SumDecimals
 from headrace.operators.aggregates.deviations import SquaredDeviations
 from headrace.operators.aggregates.multisets import Multiset
 from headrace.operators.aggregates.sums import SumFiniteFloats, SumFloats, SumIntegers
@@ -50,6 +51,11 @@ class AggregatorList:
         pairs = zip(self.members, self._split(columns), strict=True)
         return [column for aggregator, own in pairs for column in aggregator.merge(own, segments)]
 
+    def combine(self, older: Sequence[pa.Array], newer: Sequence[pa.Array]) -> list[pa.Array]:
+        """The columns of two tables row by row, of which both have all groups, in the same order."""
+        parts = zip(self.members, self._split(older), self._split(newer), strict=True)
+        return [column for aggregator, a, b in parts for column in aggregator.combine(a, b)]
+
     def results(self, columns: Sequence[pa.Array]) -> dict[Aggregator, pa.Array]:
         """The value of each aggregator."""
         pairs = zip(self.members, self._split(columns), strict=True)
@@ -59,6 +65,11 @@ class AggregatorList:
     def inputs(self) -> tuple[Input, ...]:
         """What the aggregators look at, each once."""
         return tuple(dict.fromkeys(source for aggregator in self.members for source in aggregator.inputs))
+
+    @property
+    def are_scatterable(self) -> bool:
+        """Whether all of them are: see :class:`Aggregator`."""
+        return all(aggregator.is_scatterable for aggregator in self.members)
 
     def to_json(self) -> list[dict[str, Any]]:
         """What has to be known to merge accumulators, without the program that made them."""
@@ -90,6 +101,7 @@ _OF_STORED_NAME: Final[dict[str, type[Aggregator]]] = {
         KeyField,
         Multiset,
         SquaredDeviations,
+        SumDecimals,
         SumFiniteFloats,
         SumFloats,
         SumIntegers,
