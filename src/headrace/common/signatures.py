@@ -73,17 +73,11 @@ def check_parameters(function: Any, base: type, method: str) -> None:
     for name, usual in _PARAMETERS.items():
         if name != method and not hasattr(base, name):
             continue
-<<<<<<< HEAD
         # Functions over windows of all records are not told a key.
-        own = getattr(base, name, None)
-        parameters = usual if own is None else tuple(inspect.signature(own).parameters)[1:]
-        called = getattr(function, name, None)
-        is_method = callable(called)
-        called = called if is_method else function if name == method else None
-=======
+        declared = getattr(base, name, None)
+        parameters = usual if declared is None else tuple(inspect.signature(declared).parameters)[1:]
         own = method_of_object(function, name)
         called = own or (function if name == method else None)
->>>>>>> main
         if callable(called) and not _takes(called, len(parameters)):
             named = ", ".join(parameters)
             wanted = f"def {name}(self{', ' if named else ''}{named})" if own else f"a function of ({named})"
