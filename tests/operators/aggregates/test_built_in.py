@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
+from decimal import ROUND_HALF_UP, Context, Decimal, localcontext
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
+from headrace.common.row import Row
 from headrace.common.typeinfo import Types
 from headrace.datastream import aggregates as agg
+from headrace.operators.aggregates.decimal_sums import NotFiniteError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +37,11 @@ DOUBLES = st.one_of(
 TAME = st.one_of(st.floats(-1e6, 1e6), st.sampled_from([1e9, 1e9 + 1, 1e9 + 2, 1e-9, 0.1]))
 TEXTS = st.text(max_size=2)
 BOOLEANS = st.booleans()
+DECIMALS = st.one_of(
+    st.decimals(-1000, 1000, places=2),
+    st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**45), max_value=10**45, places=30),
+    st.sampled_from([Decimal(text) for text in ("0", "-0.00", "1E+3", "1E-12", "0.00000001", "9" * 70, "-0.5")]),
+)
 
 
 def ordered(value: Any) -> Any:
@@ -56,6 +64,20 @@ def exact_sum(values: list[Any]) -> Any:
         found = {value for value in values if not math.isfinite(value)}
         return found.pop() if len(found) == 1 else math.nan
     return _rounded(sum(map(Fraction, values), Fraction(0)))
+
+
+def three_largest(values: list[Any]) -> Any:
+    return sorted(map(_one_zero, values), key=ordered, reverse=True)[:3] or None
+
+
+def decimal_sum(values: list[Decimal]) -> Decimal | None:
+    with localcontext(prec=200):
+        return sum(values) if values else None
+
+
+def decimal_average(values: list[Decimal]) -> Decimal | None:
+    total = decimal_sum(values)
+    return None if total is None else Context(prec=38, rounding=ROUND_HALF_UP).divide(total, Decimal(len(values)))
 
 
 def average(values: list[Any]) -> Any:
@@ -94,6 +116,8 @@ CASES: dict[str, tuple[Callable[..., agg.Aggregate], TypeInformation, Any, Calla
     "sum of floats": (agg.sum, Types.DOUBLE(), DOUBLES, exact_sum),
     "avg of integers": (agg.avg, Types.LONG(), LONGS, average),
     "avg of floats": (agg.avg, Types.DOUBLE(), TAME, average),
+    "sum of decimals": (agg.sum, Types.BIG_DEC(), DECIMALS, decimal_sum),
+    "avg of decimals": (agg.avg, Types.BIG_DEC(), DECIMALS, decimal_average),
     "min of integers": (agg.min, Types.LONG(), LONGS, smallest),
     "min of floats": (agg.min, Types.DOUBLE(), DOUBLES, smallest),
     "min of text": (agg.min, Types.STRING(), TEXTS, smallest),
@@ -112,6 +136,9 @@ CASES: dict[str, tuple[Callable[..., agg.Aggregate], TypeInformation, Any, Calla
     "collect_set of floats": (agg.collect_set, Types.DOUBLE(), DOUBLES, lambda values: distinct(values) or None),
     "collect_set of text": (agg.collect_set, Types.STRING(), TEXTS, lambda values: distinct(values) or None),
     "collect_multiset": (agg.collect_multiset, Types.STRING(), TEXTS, multiset),
+    "collect_list": (agg.collect_list, Types.DOUBLE(), DOUBLES, lambda values: values or None),
+    "listagg": (agg.listagg, Types.STRING(), TEXTS, lambda values: ",".join(values) if values else None),
+    "top_n": (lambda column: agg.top_n(column, 3), Types.DOUBLE(), DOUBLES, three_largest),
     "first": (agg.first, Types.STRING(), TEXTS, lambda values: values[0] if values else None),
     "last": (agg.last, Types.STRING(), TEXTS, lambda values: values[-1] if values else None),
 }
@@ -171,12 +198,58 @@ def test_aggregates_that_forget_refuse_to_take_back(name: str) -> None:
         (agg.var_pop("v"), Types.STRING(), "var_pop.*'v'.*numbers"),
         (agg.bool_and("v"), Types.LONG(), "bool_and.*'v'.*booleans"),
         (agg.count_distinct("v"), Types.BIG_DEC(), "count_distinct.*'v'.*numbers, text.*BigDecimal"),
+        (agg.listagg("v"), Types.LONG(), "listagg.*'v'.*text"),
+        (agg.top_n("v", 2, by="w"), Types.LONG(), "top_n.*'w'.*numbers, text"),
         (agg.collect_set("v"), Types.LIST(Types.LONG()), "collect_set.*'v'"),
     ],
 )
 def test_what_does_not_fit_is_refused_at_once(aggregate: agg.Aggregate, value_type: Any, wanted: str) -> None:
     with pytest.raises(InvalidTypeError, match=wanted):
-        Folding(aggregate, [value_type])
+        Folding(aggregate, [value_type, Types.BIG_DEC()])
+
+
+def test_values_of_the_largest_records() -> None:
+    folding = Folding(agg.top_n("v", 3, by="w"), [Types.STRING(), Types.INT()])
+    folding.add((0, "a", 5), (0, "c", 7), (0, "z", None), (1, "x", 1), (2, "y", None))
+    folding.add((0, None, 9), (0, "b", 7), (0, "b", 7), (1, "w", 1))
+    assert folding.results() == {0: ["b", "b", "c"], 1: ["w", "x"], 2: None}
+    assert folding.bound.name == "top_n_v"
+
+
+@pytest.mark.parametrize("n", [0, -1, True, 2.0])
+def test_top_none_is_refused(n: Any) -> None:
+    with pytest.raises(InvalidProgramError, match=f"from 1 on, not {n}"):
+        agg.top_n("v", n)
+
+
+def test_lists_of_rows_in_the_order_of_arrival() -> None:
+    folding = Folding(agg.collect_list("v"), [Types.ROW_NAMED(["a"], [Types.LONG()])])
+    folding.add((1, Row(a=1)), (0, Row(a=2)), (1, None)).add((1, Row(a=3)), (0, Row(a=4)))
+    folding.groups.reverse()
+    folding.pieces.reverse()
+    assert folding.results() == {0: [Row(a=2), Row(a=4)], 1: [Row(a=1), Row(a=3)]}
+
+
+def test_texts_with_another_separator() -> None:
+    folding = Folding(agg.listagg("v", " > ").alias("path"), [Types.STRING()])
+    assert folding.add((0, "a"), (0, None), (0, "b"), (1, None)).results() == {0: "a > b", 1: None}
+    assert folding.bound.name == "path"
+
+
+def test_sums_of_decimals_have_the_most_places_and_no_exponent() -> None:
+    groups = [["1.50", "2.5"], ["1E+3", "1"], ["0.00000001", "-0.00000001"], ["-0.00"], ["9" * 70, "1"], ["1E-12", "0"]]
+    folding = Folding(agg.sum("v"), [Types.BIG_DEC()])
+    results = folding.add(*((i, Decimal(text)) for i, texts in enumerate(groups) for text in texts)).results()
+    shown = ["4.00", "1001", "0.00000000", "0.00", "1" + "0" * 70, "0.000000000001"]
+    assert [f"{value:f}" for value in results.values()] == shown
+    for columns in zip(*folding.pieces[0], strict=True):
+        assert [column.as_py() for column in columns] == [shown.pop(0)]
+
+
+@pytest.mark.parametrize("text", ["NaN", "Infinity", "sNaN"])
+def test_a_sum_of_decimals_that_are_no_numbers_is_refused(text: str) -> None:
+    with pytest.raises(NotFiniteError, match=f"the sum of 'v' has met {text}"):
+        Folding(agg.sum("v"), [Types.BIG_DEC()]).add((0, Decimal("1.5")), (0, Decimal(text)))
 
 
 def test_variance_keeps_its_digits_where_sums_of_squares_lose_them() -> None:
@@ -194,6 +267,8 @@ def test_variance_of_what_has_no_square() -> None:
 def check(name: str, found: Any, expected: Any) -> None:
     if name[:3] in ONLY_ONE_LAST_BIT and found is not None and expected is not None and not math.isnan(expected):
         assert abs(found - expected) <= 2 * math.ulp(expected)
+    elif isinstance(expected, Decimal):
+        assert found == expected
     else:
         assert same(found, expected), (found, expected)
 

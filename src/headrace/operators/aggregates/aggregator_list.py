@@ -8,12 +8,16 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.typeinfo import Types
+from headrace.operators.aggregates.arrived import ArrivedValues
 from headrace.operators.aggregates.choices import Extreme, FirstOrLast
 from headrace.operators.aggregates.counts import CountRows, CountValues, KeyField
+from headrace.operators.aggregates.decimal_sums import SumDecimals
 from headrace.operators.aggregates.deviations import SquaredDeviations
 from headrace.operators.aggregates.multisets import Multiset
 from headrace.operators.aggregates.sums import SumFiniteFloats, SumFloats, SumIntegers
+from headrace.operators.aggregates.top import TopValues
 from headrace.operators.aggregates.truths import CountTrue
+from headrace.operators.aggregates.user_defined import UserParts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,6 +51,11 @@ class AggregatorList:
         pairs = zip(self.members, self._split(columns), strict=True)
         return [column for aggregator, own in pairs for column in aggregator.merge(own, segments)]
 
+    def combine(self, older: Sequence[pa.Array], newer: Sequence[pa.Array]) -> list[pa.Array]:
+        """The columns of two tables row by row, of which both have all groups, in the same order."""
+        parts = zip(self.members, self._split(older), self._split(newer), strict=True)
+        return [column for aggregator, a, b in parts for column in aggregator.combine(a, b)]
+
     def results(self, columns: Sequence[pa.Array]) -> dict[Aggregator, pa.Array]:
         """The value of each aggregator."""
         pairs = zip(self.members, self._split(columns), strict=True)
@@ -56,6 +65,11 @@ class AggregatorList:
     def inputs(self) -> tuple[Input, ...]:
         """What the aggregators look at, each once."""
         return tuple(dict.fromkeys(source for aggregator in self.members for source in aggregator.inputs))
+
+    @property
+    def are_scatterable(self) -> bool:
+        """Whether all of them are: see :class:`Aggregator`."""
+        return all(aggregator.is_scatterable for aggregator in self.members)
 
     def to_json(self) -> list[dict[str, Any]]:
         """What has to be known to merge accumulators, without the program that made them."""
@@ -78,6 +92,7 @@ class AggregatorList:
 _OF_STORED_NAME: Final[dict[str, type[Aggregator]]] = {
     kind.stored_name: kind
     for kind in (
+        ArrivedValues,
         CountRows,
         CountTrue,
         CountValues,
@@ -86,14 +101,17 @@ _OF_STORED_NAME: Final[dict[str, type[Aggregator]]] = {
         KeyField,
         Multiset,
         SquaredDeviations,
+        SumDecimals,
         SumFiniteFloats,
         SumFloats,
         SumIntegers,
+        TopValues,
+        UserParts,
     )
 }
 
 
 def _for_merging(entry: dict[str, Any]) -> Aggregator:
     kind = _OF_STORED_NAME[entry.pop("kind")]
-    unknown: dict[str, Any] = {"column": -1, "type": Types.PICKLED_BYTE_ARRAY()}
+    unknown: dict[str, Any] = {"column": -1, "by": -1} | dict.fromkeys(("type", "by_type"), Types.PICKLED_BYTE_ARRAY())
     return kind(**entry, **{name: value for name, value in unknown.items() if name in kind.__dataclass_fields__})

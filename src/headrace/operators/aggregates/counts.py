@@ -27,16 +27,20 @@ class CountRows(Aggregator):
     """How many records there were."""
 
     stored_name: ClassVar[str] = "CountRows"
+    is_scatterable: ClassVar[bool] = True
 
     @property
     def fields(self) -> Fields:
         return (("records", Types.LONG()),)
 
     def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
-        return [pa.array(rows.groups.segments.counts)]
+        return [pa.array(rows.segments.counts)]
 
     def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
         return [pa.array(segments.reduce(np.add, fixed_width(columns[0])))]
+
+    def combine(self, older: list[pa.Array], newer: list[pa.Array]) -> list[pa.Array]:
+        return [pa.array(fixed_width(older[0]) + fixed_width(newer[0]))]
 
     def negate(self, columns: list[pa.Array]) -> list[pa.Array]:
         return [pa.array(-fixed_width(columns[0]))]
@@ -47,6 +51,7 @@ class CountValues(ColumnAggregator):
     """How many values there were that are not null."""
 
     stored_name: ClassVar[str] = "CountValues"
+    is_scatterable: ClassVar[bool] = True
 
     @property
     def fields(self) -> Fields:
@@ -54,11 +59,14 @@ class CountValues(ColumnAggregator):
 
     def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
         valid = validity(rows.column(self.column))
-        segments = rows.groups.segments
+        segments = rows.segments
         return [pa.array(segments.counts if valid is None else segments.reduce(np.add, valid.astype(np.int64)))]
 
     def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
         return [pa.array(segments.reduce(np.add, fixed_width(columns[0])))]
+
+    def combine(self, older: list[pa.Array], newer: list[pa.Array]) -> list[pa.Array]:
+        return [pa.array(fixed_width(older[0]) + fixed_width(newer[0]))]
 
     def negate(self, columns: list[pa.Array]) -> list[pa.Array]:
         return [pa.array(-fixed_width(columns[0]))]
@@ -70,6 +78,7 @@ class KeyField(Aggregator):
 
     stored_name: ClassVar[str] = "KeyField"
     parameters: ClassVar[tuple[str, ...]] = ("name",)
+    is_scatterable: ClassVar[bool] = True
     column: int
     name: str
     type: TypeInformation
@@ -88,6 +97,9 @@ class KeyField(Aggregator):
     def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
         return [columns[0] if segments.are_single else gather(columns[0], segments.starts)]
 
+    def combine(self, older: list[pa.Array], newer: list[pa.Array]) -> list[pa.Array]:
+        return older
+
     def negate(self, columns: list[pa.Array]) -> list[pa.Array]:
         return columns
 
@@ -103,7 +115,7 @@ class Count(Aggregate):
             return BoundAggregate(self.name or "count", Types.LONG(), (CountRows(),))
         return Aggregate.bind(self, input_type, retracts=retracts)
 
-    def _bound(self, name: str, column: InputColumn, *, retracts: bool) -> BoundAggregate:
+    def _bound(self, name: str, column: InputColumn, *others: InputColumn, retracts: bool) -> BoundAggregate:
         return BoundAggregate(name, Types.LONG(), (CountValues(column.source, column.name),))
 
 

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from headrace.state.runs.grouping import RowGroups
+
     Doubles = npt.NDArray[np.float64]
     Longs = npt.NDArray[np.int64]
 
@@ -63,21 +65,28 @@ class Expansion(NamedTuple):
     rest: pa.ListArray | None = None
 
 
-def sum_values(values: Doubles, segments: Segments) -> Expansion:
+def sum_values(values: Doubles, segments: RowGroups) -> Expansion:
     """The exact sum of the values of each group."""
     return sum_terms([values], segments)
 
 
-def merge_sums(partial: Expansion, segments: Segments) -> Expansion:
+def merge_sums(partial: Expansion, segments: RowGroups) -> Expansion:
     """The exact sum of the partial sums of each group."""
     terms: list[tuple[Doubles, Longs | None]] = [(partial.hi, None), (partial.lo, None)]
-    if partial.rest is not None and partial.rest.null_count < len(partial.rest):
+    if partial.rest is not None and _has_rest(partial):
         lengths = np.diff(partial.rest.offsets.to_numpy())
         terms.append((partial.rest.flatten().to_numpy(), np.repeat(segments.ids, lengths)))
     return _sum(terms, segments)
 
 
-def sum_terms(terms: Sequence[Doubles], segments: Segments) -> Expansion:
+def add_sums(a: Expansion, b: Expansion) -> Expansion | None:
+    """The exact sums of the sums of two tables, group by group; None where that is for :func:`merge_sums` to do."""
+    if _has_rest(a) or _has_rest(b) or _needs_care(a.hi) or _needs_care(b.hi):
+        return None
+    return _packed(distilled([a.hi, b.hi, a.lo, b.lo]), len(a.hi))
+
+
+def sum_terms(terms: Sequence[Doubles], segments: RowGroups) -> Expansion:
     """The exact sum of each group, of values that are the sums of several terms each."""
     return _sum([(term, None) for term in terms], segments)
 
@@ -94,14 +103,14 @@ def round_sums(sums: Expansion) -> Doubles:
     """The doubles nearest to the exact sums."""
     with np.errstate(over="ignore", invalid="ignore"):
         nearest = sums.hi + sums.lo
-    if sums.rest is not None and sums.rest.null_count < len(sums.rest):
+    if sums.rest is not None and _has_rest(sums):
         for group in np.flatnonzero(sums.rest.is_valid().to_numpy(zero_copy_only=False)).tolist():
             parts = [float(sums.hi[group]), float(sums.lo[group]), *sums.rest[group].as_py()]
             nearest[group] = rounded(_exact(parts))
     return nearest
 
 
-def sum_integers(values: Longs, segments: Segments) -> tuple[Longs, Longs | None]:
+def sum_integers(values: Longs, segments: RowGroups) -> tuple[Longs, Longs | None]:
     """The sum of the values of each group: its low 64 bits, and how often 2**64 has to be added; None for never."""
     sums: Longs = segments.reduce(np.add, values)
     if segments.are_single:
@@ -113,7 +122,7 @@ def sum_integers(values: Longs, segments: Segments) -> tuple[Longs, Longs | None
     return sums, carries if carries.any() else None
 
 
-def _carries(values: Longs, segments: Segments) -> Longs:
+def _carries(values: Longs, segments: RowGroups) -> Longs:
     """Sums the upper and the lower halves separately, which cannot overflow, and looks at the carry."""
     half = 32
     low = segments.reduce(np.add, values & (2**half - 1))
@@ -122,12 +131,16 @@ def _carries(values: Longs, segments: Segments) -> Longs:
     return carries
 
 
+def _has_rest(sums: Expansion) -> bool:
+    return sums.rest is not None and sums.rest.null_count < len(sums.rest)
+
+
 def _needs_care(values: Doubles) -> bool:
     """Whether a value is huge, infinite or NaN."""
     return bool(len(values)) and not float(np.abs(values).max()) < _HUGE
 
 
-def _sum(terms: list[tuple[Doubles, Longs | None]], segments: Segments) -> Expansion:
+def _sum(terms: list[tuple[Doubles, Longs | None]], segments: RowGroups) -> Expansion:
     """Sums all terms group by group; a term without group ids is laid out as ``segments`` says."""
     if any(_needs_care(values) for values, _ in terms):
         return _sum_with_care(terms, segments)
@@ -150,7 +163,7 @@ def _scattered_sums(values: Doubles, ids: Longs, groups: int) -> list[Doubles]:
     return found
 
 
-def _segment_sums(values: Doubles, segments: Segments) -> list[Doubles]:
+def _segment_sums(values: Doubles, segments: RowGroups) -> list[Doubles]:
     """Arrays with a number a group, whose sum, taken without rounding, is the exact sum of each group."""
     if segments.are_single:
         return [values]
@@ -160,7 +173,7 @@ def _segment_sums(values: Doubles, segments: Segments) -> list[Doubles]:
     while top:
         sigma = math.ldexp(1.0, math.frexp(top)[1] + headroom)
         rounded_values = (values + sigma) - sigma
-        sums.append(np.add.reduceat(rounded_values, segments.starts))
+        sums.append(segments.reduce(np.add, rounded_values))
         values = values - rounded_values
         top = float(np.abs(values).max())
     return sums
@@ -222,13 +235,16 @@ def _lists(rest: npt.NDArray[np.float64]) -> pa.ListArray:
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(rest[used]), mask=pa.array(lengths == 0))
 
 
-def _sum_with_care(terms: list[tuple[Doubles, Longs | None]], segments: Segments) -> Expansion:
+def _sum_with_care(terms: list[tuple[Doubles, Longs | None]], segments: RowGroups) -> Expansion:
     """Sums groups that hold huge, infinite or NaN values one by one with Python's integers, the others as usual."""
     placed = [(values, segments.ids if ids is None else ids) for values, ids in terms]
     is_special = np.zeros(len(segments), np.bool_)
     for values, ids in placed:
         is_special[ids[~(np.abs(values) < _HUGE)]] = True
-    plain: list[tuple[Doubles, Longs | None]] = [(np.where(is_special[i], 0.0, v), i) for v, i in placed]
+    plain: list[tuple[Doubles, Longs | None]] = [
+        (np.where(is_special[placed_ids], 0.0, values), ids)
+        for (values, placed_ids), (_, ids) in zip(placed, terms, strict=True)
+    ]
     usual = _sum(plain, segments)
     hi, lo = usual.hi.copy(), usual.lo.copy()
     rest: list[list[float] | None] = [None] * len(segments) if usual.rest is None else usual.rest.to_pylist()

@@ -33,7 +33,7 @@ class CountTrue(CountValues):
         return ((f"true({self.name})", Types.LONG()),)
 
     def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
-        return [pa.array(rows.groups.segments.reduce(np.add, fixed_width(rows.column(self.column)).astype(np.int64)))]
+        return [pa.array(rows.segments.reduce(np.add, fixed_width(rows.column(self.column)).astype(np.int64)))]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,7 +42,7 @@ class BoolAnd(Aggregate):
 
     function = "bool_and"
 
-    def _bound(self, name: str, column: InputColumn, *, retracts: bool) -> BoundAggregate:
+    def _bound(self, name: str, column: InputColumn, *others: InputColumn, retracts: bool) -> BoundAggregate:
         if not is_one_of(column.type, {BasicType.BOOLEAN}):
             raise self._refuse(column, "booleans")
         aggregators = CountTrue(column.source, column.name), CountValues(column.source, column.name)

@@ -11,17 +11,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from headrace.common.errors import StateMigrationError
 from headrace.operators.aggregates.aggregator_list import AggregatorList
 from headrace.operators.window.accumulators import Accumulators
 from headrace.state.ordered_table import OrderedLayout
 from headrace.state.runs.merging import register_ordered_merger
 from headrace.state.runs.ordered import all_rows, newest
+from headrace.state.timers import NO_TIMER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
+    from headrace.operators.base import OperatorContext
+    from headrace.operators.window.layout import WindowLayout
     from headrace.state.keys import KeyCodec
     from headrace.windowing.intervals import AlignedWindows
 
@@ -31,6 +35,11 @@ VALUES_KIND: Final = "window-values"
 """The kind of runs that hold folded values: the newest of a key and window counts."""
 ELEMENTS_KIND: Final = "window-elements"
 """The kind of runs that hold all elements."""
+PANE: Final = "pane"
+"""What runs say about themselves when their rows are those of panes: the length of one."""
+
+STORE: Final = "windows"
+"""The store of an operator that ordered tables of windows are in."""
 
 _ROWS = 1 << 16
 """About so many rows are merged at a time."""
@@ -50,7 +59,7 @@ def merge_blocks(tables: Sequence[Accumulators], rows: int = _ROWS) -> Iterator[
         return
     gathered: list[list[Accumulators]] = []
     for end in np.unique(np.concatenate([table.windows[0] for table in tables])).tolist():
-        window = [piece for table in tables if len(piece := _window(table, end))]
+        window = [piece for table in tables if len(piece := rows_at(table, end))]
         if gathered and _total(gathered) + sum(map(len, window)) > rows:
             yield _flat(gathered)
             gathered = []
@@ -62,7 +71,8 @@ def merge_blocks(tables: Sequence[Accumulators], rows: int = _ROWS) -> Iterator[
         yield _flat(gathered)
 
 
-def _window(table: Accumulators, end: int) -> Accumulators:
+def rows_at(table: Accumulators, end: int) -> Accumulators:
+    """The rows of a sorted table that have an end."""
     ends, offsets = table.windows
     place = int(np.searchsorted(ends, end))
     if place == len(ends) or ends[place] != end:
@@ -89,6 +99,35 @@ def _flat(windows: Sequence[Sequence[Accumulators]]) -> list[Accumulators]:
     return [piece for window in windows for piece in window]
 
 
+def check_has_no_tables(context: OperatorContext) -> None:
+    """Whether the windows of a trigger, assigner or evictor of one's own may begin with what is stored.
+
+    Raises:
+        StateMigrationError: when it was stored by windows that fire at their ends alone.
+    """
+    assert context.state is not None
+    if context.state.store(STORE).runs:
+        raise _of_others(context, "fire at their ends alone", "have another trigger, assigner or evictor")
+
+
+def check_has_no_timers(context: OperatorContext) -> None:
+    """The same for windows that fire at their ends alone, which have no timers.
+
+    Raises:
+        StateMigrationError: when others have stored some.
+    """
+    assert context.state is not None
+    if context.state.timers.event.next_due != NO_TIMER:
+        raise _of_others(context, "have a trigger, assigner or evictor of their own", "fire at their ends alone")
+
+
+def _of_others(context: OperatorContext, stored: str, declared: str) -> StateMigrationError:
+    return StateMigrationError(
+        f"operator {context.name!r} (uid {context.uid}) has state of windows that {stored}, and now its windows "
+        f"{declared}: give it another uid, or restore the old declaration\n  operator defined at {context.call_site}"
+    )
+
+
 def contents_layout(
     kind: str, schema: pa.Schema, codec: KeyCodec, windows: AlignedWindows, **about: Any
 ) -> OrderedLayout:
@@ -106,6 +145,12 @@ def contents_layout(
     return OrderedLayout("the contents of windows", kind, schema, 3, about, _WORDS)
 
 
+def accumulators_layout(layout: WindowLayout, windows: AlignedWindows, pane: int | None = None) -> OrderedLayout:
+    """How the accumulators of windows are kept, or of panes of a length."""
+    about = {"parts": layout.aggregators.to_json()} | ({} if pane is None else {PANE: pane})
+    return contents_layout(ACCUMULATORS_KIND, layout.state_schema, layout.codec, windows, **about)
+
+
 def combined(aggregators: AggregatorList, batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """One row a key and window, of batches in the order of a run; earlier ones came earlier."""
     pieces = [Accumulators.of_batch(batch) for batch in batches]
@@ -118,6 +163,7 @@ _WORDS: Final = {
     "size": "size in milliseconds",
     "slide": "slide in milliseconds (that of tumbling windows is their size)",
     "offset": "offset in milliseconds",
+    PANE: "length of panes in milliseconds",
     "parts": "set of aggregates",
     "types": "type of contents",
 }
