@@ -236,6 +236,7 @@ class ProcessFunction(Function, Generic[T_contra, OUT_co]):
         ``yield value`` emits a record, ``yield tag, value`` emits one to the side output of an ``OutputTag``.
         """
 
+    @does_nothing
     def on_timer(
         self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext
     ) -> Iterable[OUT_co | ToSideOutput] | None:
@@ -303,6 +304,7 @@ class KeyedProcessFunction(Function, Generic[K_contra, T_contra, OUT_co]):
         ``yield value`` emits a record, ``yield tag, value`` emits one to the side output of an ``OutputTag``.
         """
 
+    @does_nothing
     def on_timer(
         self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext[K_contra]
     ) -> Iterable[OUT_co | ToSideOutput] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, overload
 
 from headrace.common.arguments import expect, refused
 from headrace.common.errors import InvalidTypeError
@@ -65,6 +65,8 @@ if TYPE_CHECKING:
     from headrace.graph.specs import OperatorSpec
     from headrace.time.watermark_strategy import WatermarkStrategy
     from headrace.windowing.assigner import WindowAssigner
+
+_CONDITION: Final = ', or a condition such as col("amount") > 10 with col of headrace.expressions'
 
 
 @hides_engine_of_methods
@@ -184,7 +186,7 @@ class DataStream(OperatorHandle, Generic[T_co]):
         if isinstance(func, Expression):
             condition = bound_condition(func, self._type, "filter")
             return self._apply(specs.ColumnFilterSpec(condition), titled("Filter", func))
-        check_function(func, FilterFunction, "filter")
+        check_function(func, FilterFunction, "filter", otherwise=_CONDITION)
         check_returns(func, "filter")
         return self._apply(specs.FilterSpec(func), "Filter")
 
