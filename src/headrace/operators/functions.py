@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from headrace.common.archives import DistributedCache
 from headrace.common.errors import InvalidProgramError
 from headrace.common.other_names import other_names
+from headrace.common.signatures import method_of_object
 from headrace.operators.base import Operator, OperatorContext, Output
 from headrace.operators.user_code import calling_user_code
 from headrace.state.interfaces import KeyedStateStore
@@ -20,6 +21,17 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 _DOES_NOTHING: Final = "__headrace_does_nothing__"
 
+_STATE_IN_OPEN: Final = "declare state in open(self, runtime_context), and keep what get_state(...) gives in self"
+
+OTHER_NAMES_OF_CONTEXTS: Final = {
+    **dict.fromkeys(("output", "emit"), "yield the tag and the record for a side output: yield tag, value"),
+    "collect": "yield the record",
+    **dict.fromkeys(
+        ("get_state", "get_map_state", "get_list_state", "get_reducing_state", "get_aggregating_state"), _STATE_IN_OPEN
+    ),
+}
+"""What the context of a process function has in Java, or where state is declared; and what to write instead."""
+
 
 def does_nothing(method: F) -> F:
     """Marks a method that a base class has only so that it can be overridden: as it is, nobody needs to call it."""
@@ -29,17 +41,14 @@ def does_nothing(method: F) -> F:
 
 def has_own(function: Any, name: str) -> bool:
     """Whether calling the method ``name`` of a function object does anything."""
-    method = getattr(function, name, None)
-    return callable(method) and not getattr(method, _DOES_NOTHING, False)
+    method = method_of_object(function, name)
+    return method is not None and not getattr(method, _DOES_NOTHING, False)
 
 
 def method_of(function: Any, name: str) -> Callable[..., Any]:
     """The method ``name`` of a function object (``MapFunction.map``), or the callable itself."""
-    method: Callable[..., Any] | None = getattr(function, name, None)
-    if callable(method):
-        return method
-    plain: Callable[..., Any] = function
-    return plain
+    called: Callable[..., Any] = method_of_object(function, name) or function
+    return called
 
 
 @other_names()
@@ -117,11 +126,11 @@ class FunctionOperator(Operator):
         super().open(context, output)
         with calling_user_code(context):
             for function in self._functions:
-                if callable(getattr(function, "open", None)):
-                    function.open(RuntimeContext(context))
+                if (opened := method_of_object(function, "open")) is not None:
+                    opened(RuntimeContext(context))
 
     def close(self) -> None:
         with calling_user_code(self.context):
             for function in self._functions:
-                if callable(getattr(function, "close", None)):
-                    function.close()
+                if (closed := method_of_object(function, "close")) is not None:
+                    closed()
