@@ -300,6 +300,7 @@ class JobManager:
             settings.restart.begin(clock, random.Random(manifest.job_id)),
             self._listener,
             self._stop,
+            cancelled=self._cancelled,
             restarts_functions=settings.restarts_functions,
         )
         self._runtime.start(self._blob)

@@ -262,7 +262,11 @@ class SourceCoordinator:
 
     def _restore(self, snapshot: SplitSnapshot, now: int) -> None:
         watermarks = {node: snapshot.watermarks[uid] for node, uid in self._uids.items() if uid in snapshot.watermarks}
-        generators = {node: snapshot.generators[uid] for node, uid in self._uids.items() if uid in snapshot.generators}
+        generators = {
+            node: snapshot.generators[uid]
+            for node, uid in self._uids.items()
+            if uid in snapshot.generators and self._timestamps[node].has_memory
+        }
         split = Split(snapshot.split_id, snapshot.channel, snapshot.position, watermarks, generators)
         split.finished = snapshot.finished
         self._add(split, now)

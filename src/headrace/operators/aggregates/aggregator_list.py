@@ -68,6 +68,11 @@ class AggregatorList:
         """What the aggregators look at, each once."""
         return tuple(dict.fromkeys(source for aggregator in self.members for source in aggregator.inputs))
 
+    @property
+    def are_scatterable(self) -> bool:
+        """Whether all of them are: see :class:`Aggregator`."""
+        return all(aggregator.is_scatterable for aggregator in self.members)
+
     def to_json(self) -> list[dict[str, Any]]:
         """What has to be known to merge accumulators, without the program that made them."""
         return [

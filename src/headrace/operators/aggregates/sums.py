@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from headrace.expressions import Expression
     from headrace.operators.aggregates.aggregate import InputColumn
     from headrace.operators.aggregates.aggregator import Aggregator, Fields, GroupedRows, Longs, Mask
-    from headrace.state.runs.grouping import Segments
+    from headrace.state.runs.grouping import RowGroups, Segments
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,14 @@ class SumIntegers(ColumnAggregator):
     """
 
     stored_name: ClassVar[str] = "SumIntegers"
+    is_scatterable: ClassVar[bool] = True
 
     @property
     def fields(self) -> Fields:
         return (f"sum({self.name})", Types.LONG()), (f"sum({self.name}).carry", Types.INT())
 
     def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
-        return self._summed(rows.column(self.column), None, rows.groups.segments)
+        return self._summed(rows.column(self.column), None, rows.segments)
 
     def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
         if segments.are_single:
@@ -65,7 +66,7 @@ class SumIntegers(ColumnAggregator):
         carries = (low == np.iinfo(np.int64).min).astype(np.int64) - filled(columns[1], np.int64)[0]
         return [of_fixed_width(-low, valid, pa.int64()), _carry_column(carries, len(low))]
 
-    def _summed(self, array: pa.Array, carried: pa.Array | None, segments: Segments) -> list[pa.Array]:
+    def _summed(self, array: pa.Array, carried: pa.Array | None, segments: RowGroups) -> list[pa.Array]:
         values, valid = filled(array, np.int64)
         sums, carries = exact_sum.sum_integers(values, segments)
         if carried is not None and carried.null_count < len(carried):
@@ -95,13 +96,14 @@ class SumFloats(ColumnAggregator):
     """The exact sum of floats: see :mod:`headrace.operators.aggregates.exact_sum`."""
 
     stored_name: ClassVar[str] = "SumFloats"
+    is_scatterable: ClassVar[bool] = True
 
     @property
     def fields(self) -> Fields:
         return expansion_fields(f"sum({self.name})")
 
     def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
-        segments = rows.groups.segments
+        segments = rows.segments
         values, valid = filled(rows.column(self.column), np.float64)
         return expansion_columns(exact_sum.sum_values(values, segments), any_valid(valid, segments))
 
@@ -134,7 +136,7 @@ class SumFiniteFloats(SumFloats):
         return *expansion_fields(f"sum({self.name})"), *counts
 
     def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
-        segments = rows.groups.segments
+        segments = rows.segments
         values, valid = filled(rows.column(self.column), np.float64)
         is_value = np.ones(len(values), np.bool_) if valid is None else valid
         kinds = (is_value, np.isnan(values), values == np.inf, values == -np.inf)
