@@ -24,6 +24,7 @@ from headrace.windowing.assigners.count import CountSlidingWindowAssigner, Count
 from headrace.windowing.evictor import Evictor
 from headrace.windowing.trigger import Trigger
 from headrace.windowing.triggers.count import CountTrigger
+from headrace.windowing.triggers.end_of_window import EventTimeTrigger
 from headrace.windowing.triggers.purging import PurgingTrigger
 
 if TYPE_CHECKING:
@@ -300,14 +301,21 @@ class WindowedStream(Generic[T_co, K_co]):
         for aggregate in aggregates:
             if not isinstance(aggregate, Aggregate):
                 raise refused(f"built-in aggregates go with others such as count(), sum('field'), not {aggregate!r}")
-        if self._trigger is not None or self._evictor is not None or self._assigner.aligned is None:
+        windows = self._assigner.regular
+        if windows is None or self._evictor is not None or self._trigger not in (None, EventTimeTrigger()):
             raise refused(
-                f"built-in aggregates take tumbling and sliding windows of event time without trigger and evictor, not "
-                f"{self._assigner}: give an AggregateFunction to aggregate(...)",
+                "built-in aggregates take tumbling, sliding and cumulating windows of event time that fire at their "
+                f"ends, not {self._with_parts()}: give an AggregateFunction to aggregate(...)",
                 UnsupportedOperationError,
             )
-        spec = ColumnarWindowSpec(self._assigner.aligned, aggregates, self._lateness, self._late_tag)
+        spec = ColumnarWindowSpec(windows, aggregates, self._lateness, self._late_tag)
         return self._keyed_stream._apply(spec, "Window", origin=TypeOrigin.DECLARED)
+
+    def _with_parts(self) -> str:
+        """The assigner, and what is set besides, in words."""
+        parts = {"trigger": self._trigger, "evictor": self._evictor}
+        told = (f"the {name} {type(part).__name__}" for name, part in parts.items() if part is not None)
+        return " with ".join((str(self._assigner), *told))
 
     def _aggregate_rows(
         self, function: AggregateFunction, window_function: Any, accumulator_type: Any, output_type: Any
