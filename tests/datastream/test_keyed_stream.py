@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.common import Types
-from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
+from headrace.common.errors import InvalidTypeError
 from headrace.datastream import (
     FilterFunction,
     FlatMapFunction,
@@ -22,7 +22,6 @@ from headrace.datastream import (
 )
 from headrace.datastream.data_stream import DataStream, KeyedStream
 from headrace.graph import specs
-from headrace.windowing.assigner import WindowAssigner
 
 if TYPE_CHECKING:
     from headrace.graph.stream_graph import StreamGraph
@@ -208,11 +207,5 @@ def test_opened_functions_without_keys_stay_as_they_are(env: StreamExecutionEnvi
 
 
 def test_window_wants_an_assigner(keyed: KeyedStream) -> None:
-    class Own(WindowAssigner):
-        def is_event_time(self) -> bool:
-            return True
-
     with pytest.raises(InvalidTypeError, match=r"window takes TumblingEventTimeWindows\.of"):
         keyed.window(5)  # type: ignore[arg-type]
-    with pytest.raises(UnsupportedOperationError, match="Own is not supported"):
-        keyed.window(Own())

@@ -22,6 +22,7 @@ from headrace.datastream.aggregates import avg, count, sum
 from headrace.datastream.window import TimeWindow, TumblingEventTimeWindows
 from headrace.expressions import coalesce, col
 from headrace.graph.window_specs import ColumnarWindowSpec, RowWindowSpec
+from headrace.windowing.triggers.end_of_window import EventTimeTrigger
 
 if TYPE_CHECKING:
     from headrace.datastream.data_stream import KeyedStream, WindowedStream
@@ -76,7 +77,7 @@ def windows(keyed: KeyedStream) -> WindowedStream:
 def test_built_in_aggregates(windows: WindowedStream, graph: StreamGraph) -> None:
     aggregates = count(), sum("amount").alias("total"), avg("amount")
     stream = windows.aggregate(*aggregates)
-    assert graph[1].spec == ColumnarWindowSpec(SECOND, aggregates)
+    assert graph[1].spec == ColumnarWindowSpec(SECOND.aligned, aggregates)
     assert graph[1].name == "Window"
     assert stream.get_type() == graph[1].type_of(None)
     assert stream.get_type() == Types.ROW_NAMED(
@@ -169,7 +170,7 @@ def test_late_records(windows: WindowedStream, graph: StreamGraph) -> None:
     assert windows.allowed_lateness(2000) is windows
     windows.side_output_late_data(LATE)
     stream = windows.aggregate(count())
-    assert graph[1].spec == ColumnarWindowSpec(SECOND, (count(),), 2000, LATE)
+    assert graph[1].spec == ColumnarWindowSpec(SECOND.aligned, (count(),), 2000, LATE)
     assert stream.get_side_output(OutputTag("late")).get_type() == ROW
     assert graph[1].outputs.side_types == {"late": ROW}
     with pytest.raises(InvalidProgramError, match="never writes to the side output 'other'"):
@@ -198,7 +199,7 @@ def test_process(windows: WindowedStream, graph: StreamGraph) -> None:
     stream = windows.allowed_lateness(5).side_output_late_data(LATE).process(function)
     assert stream.get_type() == Types.STRING()
     assert graph[1].spec == RowWindowSpec(
-        SECOND, Types.STRING(), window_function=function, allowed_lateness=5, late_tag=LATE
+        SECOND, EventTimeTrigger(), Types.STRING(), window_function=function, allowed_lateness=5, late_tag=LATE
     )
     assert windows.process(function, Types.CHAR()).get_type() == Types.CHAR()
 
@@ -212,20 +213,22 @@ def test_window_functions_have_side_outputs(windows: WindowedStream) -> None:
 def test_apply(windows: WindowedStream, graph: StreamGraph, function: Any) -> None:
     found = windows.apply(function).get_type()
     assert found == (Types.LONG() if isinstance(function, Size) else Types.PICKLED_BYTE_ARRAY())
-    assert graph[1].spec == RowWindowSpec(SECOND, found, window_function=function)
+    assert graph[1].spec == RowWindowSpec(SECOND, EventTimeTrigger(), found, window_function=function)
     assert windows.apply(function, Types.INT()).get_type() == Types.INT()
 
 
 @pytest.mark.parametrize("function", [Larger(), max])
 def test_reduce(windows: WindowedStream, graph: StreamGraph, function: Any) -> None:
     assert windows.reduce(function).get_type() == ROW
-    assert graph[1].spec == RowWindowSpec(SECOND, ROW, reduce_function=function)
+    assert graph[1].spec == RowWindowSpec(SECOND, EventTimeTrigger(), ROW, reduce_function=function)
 
 
 def test_reduce_with_a_window_function(windows: WindowedStream, graph: StreamGraph) -> None:
     describe = Describe()
     assert windows.reduce(max, describe).get_type() == Types.STRING()
-    assert graph[1].spec == RowWindowSpec(SECOND, Types.STRING(), reduce_function=max, window_function=describe)
+    assert graph[1].spec == RowWindowSpec(
+        SECOND, EventTimeTrigger(), Types.STRING(), reduce_function=max, window_function=describe
+    )
     assert windows.reduce(max, describe, Types.CHAR()).get_type() == Types.CHAR()
     assert windows.reduce(max, output_type=Types.INT()).get_type() == Types.INT()
 
@@ -233,7 +236,7 @@ def test_reduce_with_a_window_function(windows: WindowedStream, graph: StreamGra
 def test_aggregate_function(windows: WindowedStream, graph: StreamGraph) -> None:
     average = Average()
     assert windows.aggregate(average).get_type() == Types.DOUBLE()
-    assert graph[1].spec == RowWindowSpec(SECOND, Types.DOUBLE(), aggregate_function=average)
+    assert graph[1].spec == RowWindowSpec(SECOND, EventTimeTrigger(), Types.DOUBLE(), aggregate_function=average)
 
 
 def test_aggregate_function_with_everything(windows: WindowedStream, graph: StreamGraph) -> None:
@@ -245,7 +248,12 @@ def test_aggregate_function_with_everything(windows: WindowedStream, graph: Stre
     )
     assert graph[1].spec == graph[2].spec
     assert graph[1].spec == RowWindowSpec(
-        SECOND, Types.CHAR(), aggregate_function=average, window_function=describe, accumulator_type=accumulators
+        SECOND,
+        EventTimeTrigger(),
+        Types.CHAR(),
+        aggregate_function=average,
+        window_function=describe,
+        accumulator_type=accumulators,
     )
     assert by_position.get_type() == by_name.get_type() == Types.CHAR()
     assert windows.aggregate(average, describe).get_type() == Types.STRING()

@@ -16,6 +16,7 @@ import pyarrow as pa
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import InvalidProgramError, StateCorruptedError, StateError, StateMigrationError
 from headrace.state.backend import OperatorStates, StateBackend, StateOwner, TaskStates
+from headrace.state.interfaces import MergingState
 from headrace.state.keyed.namespaces import Namespace, ordered_bytes
 from headrace.state.keyed.scope import KeyScope
 from headrace.state.keys import KeyCodec, KeyColumn
@@ -319,6 +320,18 @@ class DictionaryKeyed(KeyScope):
 
     def enter_namespace(self, namespace: Namespace, keys: Iterable[AnyKeyEntry]) -> None:
         self.namespace = namespace
+
+    def merge_namespaces(self, descriptor: d.StateDescriptor, sources: Iterable[Namespace]) -> None:
+        state, target = self.namespaced_state(descriptor), self.namespace
+        if not isinstance(state, MergingState):
+            raise InvalidProgramError(f"two states of {descriptor.label} cannot be made one")
+        table, cells = self._tables[descriptor.name, True].cells, []
+        for self.namespace in sources:
+            cells.append(table.pop(self._key_and_namespace(), None))
+        self.namespace = target
+        for cell in cells:
+            if cell is not None:
+                state.absorb(cell)
 
     def begin_epoch(self, clock: int) -> None:
         self.clock = clock

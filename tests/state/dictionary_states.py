@@ -115,6 +115,9 @@ class DictionaryReducingState(ReducingState[Any]):
         held = self._value.alive()
         self._value.update(value if held is None else self._reduce(held, copy_value(value)))
 
+    def absorb(self, cell: Element) -> None:
+        self.add(cell[0])
+
     def clear(self) -> None:
         self._value.clear()
 
@@ -132,6 +135,10 @@ class DictionaryAggregatingState(AggregatingState[Any, Any]):
         held = self._value.alive()
         accumulator = self._function.create_accumulator() if held is None else held
         self._value.update(self._function.add(copy_value(value), accumulator))
+
+    def absorb(self, cell: Element) -> None:
+        held = self._value.alive()
+        self._value.update(cell[0] if held is None else self._function.merge(held, cell[0]))
 
     def clear(self) -> None:
         self._value.clear()
@@ -154,6 +161,9 @@ class DictionaryListState(ListState[Any]):
 
     def add_all(self, values: Iterable[Any]) -> None:
         self._cells.put([*(self._cells.get() or ()), *map(self._element, values)])
+
+    def absorb(self, cell: list[Element]) -> None:
+        self._cells.put([*(self._cells.get() or ()), *cell])
 
     def update(self, values: Iterable[Any]) -> None:
         self._cells.put([*map(self._element, values)])

@@ -31,6 +31,7 @@ from headrace.state.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
+    StateDescriptor,
     StateTtlConfig,
     ValueStateDescriptor,
 )
@@ -107,6 +108,75 @@ def test_states_of_a_key_and_a_namespace_are_kept_apart(backend: StateBackend) -
             job.on_keys(job.begin(), list(range(-9, 9)), touch)
             job.end()
     assert len(model) == 18 * 8
+
+
+class Longest:
+    """Keeps the words of the greatest length, in a list that it changes in place."""
+
+    def create_accumulator(self) -> list[str]:
+        return []
+
+    def add(self, value: str, accumulator: list[str]) -> list[str]:
+        return self.merge(accumulator, [value])
+
+    def merge(self, a: list[str], b: list[str]) -> list[str]:
+        a.extend(b)
+        a[:] = [word for word in a if len(word) == max(map(len, a))]
+        return a
+
+    def get_result(self, accumulator: list[str]) -> list[str]:
+        return accumulator
+
+
+MERGING: list[tuple[StateDescriptor, Any]] = [
+    (ListStateDescriptor("words", Types.STRING()), ["be", "tea", "egg"]),
+    (ReducingStateDescriptor("joined", lambda a, b: f"{a}+{b}", Types.STRING()), "be+tea+egg"),
+    (AggregatingStateDescriptor("longest", Longest(), Types.LIST(Types.STRING())), ["tea", "egg"]),
+]
+
+
+@pytest.mark.parametrize(("descriptor", "merged"), MERGING, ids=lambda given: getattr(given, "name", ""))
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_what_namespaces_hold_is_made_one(
+    descriptor: StateDescriptor, merged: Any, is_stored: bool, backend: StateBackend
+) -> None:
+    job, pieces = Job(backend=backend), {(0, 5): ["be"], (5, 9): ["tea"], (9, 12): ["egg"]}
+
+    def fill(operator: Any, key: int, _: int) -> None:
+        for operator.keyed.namespace, words in pieces.items():
+            for word in words:
+                operator.keyed.namespaced_state(descriptor).add(word)
+
+    def merge(operator: Any, key: int, _: int) -> None:
+        operator.keyed.expect([(operator.keyed.current, namespace) for namespace in pieces])
+        operator.keyed.namespace = (0, 5)
+        operator.keyed.merge_namespaces(descriptor, [(5, 9), (9, 12), (12, 13)])
+        assert operator.keyed.namespace == (0, 5)
+
+    def check(operator: Any, key: int, _: int) -> None:
+        state = operator.keyed.namespaced_state(descriptor)
+        found = []
+        for operator.keyed.namespace in [(0, 5), (5, 9), (9, 12), (12, 13)]:
+            found.append(state.get() or None)
+        assert found == [merged, None, None, None]
+
+    for use in (fill, merge, check):
+        if is_stored or not job.tasks:
+            operators = job.begin()
+        job.on_keys(operators, [1, 2], use)
+        if is_stored:
+            job.end()
+
+
+@pytest.mark.parametrize("descriptor", [ValueStateDescriptor("last"), MapStateDescriptor("seen")], ids=["value", "map"])
+def test_state_that_cannot_be_merged_is_refused(descriptor: StateDescriptor, backend: StateBackend) -> None:
+    def merge(operator: Any, key: int, _: int) -> None:
+        operator.keyed.namespace = 1
+        with pytest.raises(InvalidProgramError, match=descriptor.name):
+            operator.keyed.merge_namespaces(descriptor, [2])
+
+    job = Job(backend=backend)
+    job.on_keys(job.begin(), [1], merge)
 
 
 TIMES = st.one_of(st.integers(0, 20), st.sampled_from([-(1 << 63) + 1, -1, (1 << 63) - 1]))

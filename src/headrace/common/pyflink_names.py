@@ -244,10 +244,6 @@ MEMBERS: Final[dict[str, dict[str, Missing]]] = {
             "DS-49", "union() both streams, and match records in a KeyedProcessFunction with MapState and timers"
         ),
     },
-    "WindowedStream": {
-        "trigger": _of("WI-25", _TRIGGERS),
-        "evictor": Missing("WI-26", "leave elements out in the function given to process(...)"),
-    },
     "DataStreamSink": {
         "set_uid_hash": Missing("DS-29", "give the sink a uid() instead"),
     },

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from headrace.common.output_tag import ToSideOutput
     from headrace.datastream.time_domain import TimeDomain
+    from headrace.windowing.trigger import Firing
 
 __all__ = [
     "AggregateFunction",
@@ -370,8 +371,15 @@ class ProcessWindowFunction(Function, Generic[T_contra, OUT_co, K_contra, W_cont
             """The event time that has been reached, in milliseconds."""
 
         @abstractmethod
+        def firing(self) -> Firing:
+            """Whether the window fires before its end, at its end, or after it for a late record; not in PyFlink."""
+
+        @abstractmethod
         def window_state(self) -> KeyedStateStore:
-            """State of this key and this window; ``clear`` has to clear it."""
+            """State of this key and this window; ``clear`` has to clear it.
+
+            Windows that merge have none: declaring a state in it raises an ``InvalidProgramError``.
+            """
 
         @abstractmethod
         def global_state(self) -> KeyedStateStore:

@@ -9,6 +9,7 @@ from headrace.graph.specs import InputKind, OperatorSpec, PassingSpec
 from headrace.operators.window.layout import WindowLayout
 from headrace.operators.window.local import ACCUMULATORS_TAG
 from headrace.state.kinds import KEYED
+from headrace.windowing.triggers.end_of_window import EventTimeTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
     from headrace.graph.specs import InputSchema
     from headrace.operators.aggregates.aggregate import Aggregate
     from headrace.state.kinds import StateKinds
+    from headrace.windowing.assigner import WindowAssigner
+    from headrace.windowing.evictor import Evictor
     from headrace.windowing.intervals import AlignedWindows
+    from headrace.windowing.trigger import Trigger
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +103,9 @@ class RowWindowSpec(OperatorSpec):
 
     Attributes:
         assigner: puts records into windows.
+        trigger: says when the contents of windows are shown, and when they go.
         result_type: the type of what is emitted.
+        evictor: removes records from a window that fires; None removes none.
         reduce_function: folds two records into one, if the window is reduced.
         aggregate_function: an ``AggregateFunction``, if the window is aggregated.
         window_function: a ``WindowFunction`` or ``ProcessWindowFunction`` over the contents, if there is one.
@@ -111,8 +117,10 @@ class RowWindowSpec(OperatorSpec):
     kind: ClassVar[str] = "Window"
     inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED,)
     state_kinds: ClassVar[StateKinds] = KEYED
-    assigner: AlignedWindows
+    assigner: WindowAssigner[Any, Any]
+    trigger: Trigger[Any, Any]
     result_type: TypeInformation
+    evictor: Evictor[Any, Any] | None = None
     reduce_function: Any = None
     aggregate_function: Any = None
     window_function: Any = None
@@ -129,6 +137,13 @@ class RowWindowSpec(OperatorSpec):
     @property
     def emits_to_tags(self) -> bool:
         return self.window_function is not None
+
+    @property
+    def aligned(self) -> AlignedWindows | None:
+        """The windows as arithmetic, where they fire at their ends and for late records alone; None for all others."""
+        if self.evictor is not None or self.trigger != EventTimeTrigger():
+            return None
+        return self.assigner.aligned
 
 
 def _late_type(tag: OutputTag | None, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:

@@ -38,10 +38,12 @@ class KeyedStates(Protocol):
     Attributes:
         codec: how keys are stored.
         current: the key that is being processed; the operator sets it, and sets it to ``NO_KEY`` afterwards.
+        namespace: the namespace that state of a key and namespace is used in.
     """
 
     codec: KeyCodec
     current: AnyKeyEntry | NoKey
+    namespace: Namespace
 
     def bind(self, keys: KeyColumn) -> list[AnyKeyEntry]:
         """The entry of each key; equal keys have the same entry throughout an epoch."""
@@ -62,6 +64,19 @@ class KeyedStates(Protocol):
 
     def enter_namespace(self, namespace: Namespace, keys: Iterable[AnyKeyEntry]) -> None:
         """Sets the current namespace. ``keys`` are those that will be current in it: their state may be read ahead."""
+
+    def expect(self, pairs: Iterable[tuple[AnyKeyEntry, Namespace]]) -> None:
+        """Says which keys will be current in which namespaces: their state may be read ahead."""
+
+    def merge_namespaces(self, descriptor: d.StateDescriptor, sources: Iterable[Namespace]) -> None:
+        """Moves what the current key has in other namespaces into what it has in the current one, in that order.
+
+        Elements of lists are added at the end; values that are reduced are combined by the reduce function,
+        accumulators by the ``merge`` of the aggregate function.
+
+        Raises:
+            InvalidProgramError: when the state is none of which two can be made one (a value or a map).
+        """
 
 
 class DomainTimers(Protocol):

@@ -163,7 +163,10 @@ class TimerQueue:
         due = due.filter(due.column(LIVE))
         keys = KeyColumn(due.column(KEY), due.column(HASH).to_numpy())
         entries = self._scope.bind(keys) if len(keys) else []
-        return _Stored(due.column(_TIME).to_pylist(), entries, due.column(_NAMESPACE).to_pylist())
+        namespaces = due.column(_NAMESPACE).to_pylist()
+        # Whoever set a timer for a namespace will want what it holds.
+        self._scope.expect((entry, namespace_of(data)) for entry, data in zip(entries, namespaces, strict=True) if data)
+        return _Stored(due.column(_TIME).to_pylist(), entries, namespaces)
 
     def _new_rows(self) -> pa.RecordBatch | None:
         keep_deleted = self._table.first != NO_TIME

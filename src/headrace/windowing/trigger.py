@@ -41,6 +41,23 @@ class TriggerResult(Enum):
         return self.value[1]
 
 
+class Firing(Enum):
+    """When a window fires, seen from its end in its own time; a window function learns it from its context.
+
+    Examples:
+        >>> from headrace.windowing.trigger import Firing
+        >>> Firing.LATE.value
+        'late'
+    """
+
+    EARLY = "early"
+    """Before its end: more elements may come. Windows without an end fire early, but for the end of the input."""
+    ON_TIME = "on time"
+    """At its end."""
+    LATE = "late"
+    """After its end, as records that are late but allowed make it fire."""
+
+
 class Trigger(ABC, Generic[T_contra, W_contra]):
     """Says when the contents of a key's window are shown.
 

@@ -14,6 +14,7 @@ from headrace.testing import JobHarness
 from headrace.windowing.assigner import WindowAssigner
 from headrace.windowing.assigners.sliding import SlidingEventTimeWindows
 from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
+from headrace.windowing.triggers.end_of_window import EventTimeTrigger
 
 EVENT = Types.TUPLE([Types.STRING(), Types.LONG()])
 
@@ -119,3 +120,30 @@ def test_the_same_holds_for_what_was_merged_in_the_background() -> None:
         harness.push("events", ("a", 7), 4)
         with pytest.raises(StateMigrationError, match="another slide"):
             harness.run_epoch()
+
+
+class OwnTrigger(EventTimeTrigger):
+    """Another class, which the operator for all triggers takes."""
+
+
+@pytest.mark.parametrize("before", [EventTimeTrigger(), OwnTrigger()])
+@pytest.mark.parametrize("after", [EventTimeTrigger(), OwnTrigger()])
+def test_what_windows_with_another_trigger_hold_is_not_forgotten_but_refused(before: Any, after: Any) -> None:
+    def with_trigger(trigger: Any) -> Callable[[JobHarness], None]:
+        def build(harness: JobHarness) -> None:
+            windows = harness.add_source("events", EVENT).key_by("f0").window(TumblingEventTimeWindows.of(10))
+            harness.add_sink("out", windows.trigger(trigger).reduce(larger).uid("windows"))
+
+        return build
+
+    with JobHarness(with_trigger(before)) as harness:
+        harness.push("events", ("a", 7), 4)
+        checkpoint = harness.checkpoint()
+    with JobHarness(with_trigger(after), restore=checkpoint) as harness:
+        harness.push("events", ("a", 1), 4)
+        if type(before) is type(after):
+            harness.finish()
+            assert harness.results("out") == [("a", 7)]
+        else:
+            with pytest.raises(StateMigrationError, match="give it another uid, or restore the old declaration"):
+                harness.run_epoch()

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, overload
 
 from headrace.common.arguments import refused
-from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
+from headrace.common.errors import InvalidTypeError
 from headrace.common.other_names import other_names
 from headrace.common.signatures import check_returns, warn_without_results
 from headrace.common.tracebacks import hides_engine_of_methods
@@ -123,16 +123,10 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
 
         Raises:
             InvalidTypeError: when it is no window assigner.
-            UnsupportedOperationError: when it is one of one's own.
         """
-        offered = "TumblingEventTimeWindows.of(...) or SlidingEventTimeWindows.of(...)"
         if not isinstance(window_assigner, WindowAssigner):
+            offered = "TumblingEventTimeWindows.of(...) or another WindowAssigner"
             raise refused(f"window takes {offered}, not {window_assigner!r}", InvalidTypeError)
-        if window_assigner.aligned is None:
-            raise refused(
-                f"{type(window_assigner).__name__} is not supported: use {offered}, or a KeyedProcessFunction",
-                UnsupportedOperationError,
-            )
         return WindowedStream(self, window_assigner)
 
     # --- for the classes of this package -----------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, Self, overload
 
 from headrace.common.arguments import expect, refused
-from headrace.common.errors import InvalidTypeError
+from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
 from headrace.common.function_types import Role
 from headrace.common.other_names import other_names
 from headrace.common.output_tag import OutputTag
@@ -19,6 +19,9 @@ from headrace.datastream.streams.other_names import OTHER_NAMES_OF_WINDOWED_STRE
 from headrace.datastream.streams.types import TypeOrigin, declared_type, origin_of, result_type
 from headrace.graph.window_specs import ColumnarWindowSpec, RowWindowSpec
 from headrace.operators.aggregates.aggregate import Aggregate
+from headrace.windowing.assigner import MergingWindowAssigner
+from headrace.windowing.evictor import Evictor
+from headrace.windowing.trigger import Trigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -32,7 +35,6 @@ if TYPE_CHECKING:
     from headrace.datastream.streams.keyed_stream import KeyedStream
     from headrace.datastream.streams.process_protocols import SupportsApply, SupportsProcessWindow
     from headrace.windowing.assigner import WindowAssigner
-    from headrace.windowing.intervals import AlignedWindows
     from headrace.windowing.windows import TimeWindow
 
 
@@ -66,6 +68,8 @@ class WindowedStream(Generic[T_co, K_co]):
     def __init__(self, keyed_stream: KeyedStream[T_co, K_co], window_assigner: WindowAssigner[Any, Any]) -> None:
         self._keyed_stream = keyed_stream
         self._assigner = window_assigner
+        self._trigger: Trigger[Any, Any] | None = None
+        self._evictor: Evictor[Any, Any] | None = None
         self._lateness = 0
         self._late_tag: OutputTag | None = None
 
@@ -84,6 +88,32 @@ class WindowedStream(Generic[T_co, K_co]):
         stream = self._keyed_stream
         facts = {**stream._facts(), "windows": self._assigner}
         return stream_html(type(self).__name__, facts, stream._transformations.graph, stream._operator_ids())
+
+    def trigger(self, trigger: Trigger[Any, Any]) -> Self:
+        """Says when the contents of windows are shown, in the place of the assigner's own trigger.
+
+        So a ``CountTrigger`` on windows of time shows them at each count, and no more at their end.
+
+        Raises:
+            InvalidTypeError: when it is no trigger.
+            InvalidProgramError: when the windows merge and the trigger cannot.
+        """
+        expect(trigger, Trigger, "trigger")
+        self._check_merges(trigger)
+        self._trigger = trigger
+        return self
+
+    def evictor(self, evictor: Evictor[Any, Any]) -> Self:
+        """Removes records from a window when it fires, before or after its function is called; not in PyFlink.
+
+        All records of the window are kept for it, also where they are reduced or aggregated.
+
+        Raises:
+            InvalidTypeError: when it is no evictor.
+        """
+        expect(evictor, Evictor, "evictor")
+        self._evictor = evictor
+        return self
 
     def allowed_lateness(self, time_ms: int | Time | Duration | timedelta) -> Self:
         """Keeps windows for some time after the watermark has passed them; each late record fires its window again.
@@ -265,7 +295,13 @@ class WindowedStream(Generic[T_co, K_co]):
         for aggregate in aggregates:
             if not isinstance(aggregate, Aggregate):
                 raise refused(f"built-in aggregates go with others such as count(), sum('field'), not {aggregate!r}")
-        spec = ColumnarWindowSpec(self._aligned(), aggregates, self._lateness, self._late_tag)
+        if self._trigger is not None or self._evictor is not None or self._assigner.aligned is None:
+            raise refused(
+                f"built-in aggregates take tumbling and sliding windows of event time without trigger and evictor, not "
+                f"{self._assigner}: give an AggregateFunction to aggregate(...)",
+                UnsupportedOperationError,
+            )
+        spec = ColumnarWindowSpec(self._assigner.aligned, aggregates, self._lateness, self._late_tag)
         return self._keyed_stream._apply(spec, "Window", origin=TypeOrigin.DECLARED)
 
     def _aggregate_rows(
@@ -295,14 +331,25 @@ class WindowedStream(Generic[T_co, K_co]):
         return self._row_spec(found, window_function=window_function)
 
     def _row_spec(self, found: TypeInformation, **functions: Any) -> RowWindowSpec:
+        trigger = self._trigger
+        if trigger is None:
+            trigger = self._assigner.get_default_trigger(self.get_execution_environment())
+            self._check_merges(trigger)
         return RowWindowSpec(
-            self._aligned(), found, allowed_lateness=self._lateness, late_tag=self._late_tag, **functions
+            self._assigner,
+            trigger,
+            found,
+            self._evictor,
+            allowed_lateness=self._lateness,
+            late_tag=self._late_tag,
+            **functions,
         )
 
-    def _aligned(self) -> AlignedWindows:
-        aligned = self._assigner.aligned
-        assert aligned is not None, "KeyedStream.window takes no others"
-        return aligned
+    def _check_merges(self, trigger: Trigger[Any, Any]) -> None:
+        if isinstance(self._assigner, MergingWindowAssigner) and not trigger.can_merge():
+            raise refused(
+                f"{trigger} cannot be used with windows that merge ({self._assigner}): its can_merge() is False"
+            )
 
 
 def _by_position(values: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:

@@ -11,17 +11,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from headrace.common.errors import StateMigrationError
 from headrace.operators.aggregates.aggregator_list import AggregatorList
 from headrace.operators.window.accumulators import Accumulators
 from headrace.state.ordered_table import OrderedLayout
 from headrace.state.runs.merging import register_ordered_merger
 from headrace.state.runs.ordered import all_rows, newest
+from headrace.state.timers import NO_TIMER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
+    from headrace.operators.base import OperatorContext
     from headrace.state.keys import KeyCodec
     from headrace.windowing.intervals import AlignedWindows
 
@@ -31,6 +34,9 @@ VALUES_KIND: Final = "window-values"
 """The kind of runs that hold folded values: the newest of a key and window counts."""
 ELEMENTS_KIND: Final = "window-elements"
 """The kind of runs that hold all elements."""
+
+STORE: Final = "windows"
+"""The store of an operator that ordered tables of windows are in."""
 
 _ROWS = 1 << 16
 """About so many rows are merged at a time."""
@@ -87,6 +93,35 @@ def _total(windows: Sequence[Sequence[Accumulators]]) -> int:
 
 def _flat(windows: Sequence[Sequence[Accumulators]]) -> list[Accumulators]:
     return [piece for window in windows for piece in window]
+
+
+def check_has_no_tables(context: OperatorContext) -> None:
+    """Whether the windows of a trigger, assigner or evictor of one's own may begin with what is stored.
+
+    Raises:
+        StateMigrationError: when it was stored by windows that fire at their ends alone.
+    """
+    assert context.state is not None
+    if context.state.store(STORE).runs:
+        raise _of_others(context, "fire at their ends alone", "have another trigger, assigner or evictor")
+
+
+def check_has_no_timers(context: OperatorContext) -> None:
+    """The same for windows that fire at their ends alone, which have no timers.
+
+    Raises:
+        StateMigrationError: when others have stored some.
+    """
+    assert context.state is not None
+    if context.state.timers.event.next_due != NO_TIMER:
+        raise _of_others(context, "have a trigger, assigner or evictor of their own", "fire at their ends alone")
+
+
+def _of_others(context: OperatorContext, stored: str, declared: str) -> StateMigrationError:
+    return StateMigrationError(
+        f"operator {context.name!r} (uid {context.uid}) has state of windows that {stored}, and now its windows "
+        f"{declared}: give it another uid, or restore the old declaration\n  operator defined at {context.call_site}"
+    )
 
 
 def contents_layout(

@@ -17,10 +17,12 @@ from headrace.operators.collector import RowCollector
 from headrace.operators.functions import FunctionOperator
 from headrace.operators.user_code import calling_user_code, user_error
 from headrace.operators.window.lateness import LateRecords, check_timestamps, cleanup_times
+from headrace.operators.window.merging import STORE, check_has_no_timers
 from headrace.operators.window.row_contents import RowContents
 from headrace.operators.window.window_functions import PassContents, WindowContext
 from headrace.state.copying import copy_value
 from headrace.state.keys.entries import NO_KEY
+from headrace.windowing.trigger import Firing
 from headrace.windowing.windows import TimeWindow
 
 if TYPE_CHECKING:
@@ -78,7 +80,7 @@ class RowWindowOperator(FunctionOperator):
 
     def open(self, context: OperatorContext, output: Output) -> None:
         assert context.state is not None
-        self._contents = RowContents(self._layout, self._fold, context.state.store("windows"))
+        self._contents = RowContents(self._layout, self._fold, context.state.store(STORE))
         self._late = LateRecords(self, self._lateness, self._layout.late_tag)
         self._keyed = context.state.keyed
         self._window = WindowContext(self._keyed)
@@ -87,6 +89,7 @@ class RowWindowOperator(FunctionOperator):
     def begin_epoch(self, scope: EpochScope) -> None:
         self._watermark = scope.watermark
         self._processing_time = scope.processing_time
+        check_has_no_timers(self.context)
         self._contents.begin_epoch()
 
     def process(self, input_index: int, batch: Batch) -> None:
@@ -168,7 +171,7 @@ class RowWindowOperator(FunctionOperator):
         entries = self._keyed.bind(keys)
         self._keyed.enter_namespace(end, entries)
         for entry, held in zip(entries, contents, strict=True):
-            self._enter(entry, end, after)
+            self._enter(entry, end, after, Firing.ON_TIME)
             self._emit(entry, end, held, before)
             if clears:
                 self._call_clear()
@@ -191,7 +194,7 @@ class RowWindowOperator(FunctionOperator):
         except BaseException as error:
             raise user_error(error, self.context, element) from error
         self._keyed.enter_namespace(event.end, (entry,))
-        self._enter(entry, event.end, watermark)
+        self._enter(entry, event.end, watermark, Firing.LATE)
         self._emit(entry, event.end, self._contents.held(event.end, entry.raw), watermark)
         self._keyed.current = NO_KEY
 
@@ -200,14 +203,14 @@ class RowWindowOperator(FunctionOperator):
         entries = self._keyed.bind(keys)
         self._keyed.enter_namespace(end, entries)
         for entry in entries:
-            self._enter(entry, end, watermark)
+            self._enter(entry, end, watermark, Firing.LATE)
             self._call_clear()
         self._keyed.current = NO_KEY
 
-    def _enter(self, entry: AnyKeyEntry, end: int, watermark: int) -> None:
+    def _enter(self, entry: AnyKeyEntry, end: int, watermark: int, firing: Firing) -> None:
         """What the user's function is to see from now on."""
         self._keyed.current = entry
-        self._window.enter(TimeWindow(end - self._assigner.size, end), watermark, self._processing_time)
+        self._window.enter(TimeWindow(end - self._assigner.size, end), watermark, self._processing_time, firing)
 
     def _emit(self, entry: AnyKeyEntry, end: int, held: Any, watermark: int) -> None:
         """Calls the user's function over what the window holds; what it gives is stamped with ``watermark``."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from headrace.common.errors import InvalidProgramError
 from headrace.operators.functions import has_own, method_of
 from headrace.state.interfaces import KeyedStateStore
+from headrace.windowing.trigger import Firing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -36,25 +38,31 @@ class WindowContext:
 
     Args:
         keyed: the state of the key, and of the key in the namespace of the window.
+        is_merging: whether windows may become one; then there is no state of a window.
     """
 
-    def __init__(self, keyed: KeyedStates) -> None:
+    def __init__(self, keyed: KeyedStates, *, is_merging: bool = False) -> None:
         self._of_key = WindowStateStore(keyed.state)
-        self._of_window = WindowStateStore(keyed.namespaced_state)
-        self._window: TimeWindow | None = None
+        self._of_window = WindowStateStore(_no_window_state if is_merging else keyed.namespaced_state)
+        self._window: Any = None
+        self._firing = Firing.ON_TIME
         self._watermark = 0
         self._processing_time = 0
 
-    def enter(self, window: TimeWindow, watermark: int, processing_time: int) -> None:
+    def enter(self, window: Any, watermark: int, processing_time: int, firing: Firing) -> None:
         """Called before the user's function is."""
         self._window = window
+        self._firing = firing
         self._watermark = watermark
         self._processing_time = processing_time
 
-    def window(self) -> TimeWindow:
+    def window(self) -> Any:
         """The window that is being processed."""
-        assert self._window is not None
         return self._window
+
+    def firing(self) -> Firing:
+        """Whether the window fires before its end, at its end or after it."""
+        return self._firing
 
     def current_watermark(self) -> int:
         """The operator's event time: the watermark that makes the window fire, or that a late element met."""
@@ -71,6 +79,13 @@ class WindowContext:
     def global_state(self) -> KeyedStateStore:
         """State of this key, shared by all its windows and never cleared by itself."""
         return self._of_key
+
+
+def _no_window_state(descriptor: StateDescriptor) -> NoReturn:
+    raise InvalidProgramError(
+        f"window_state() cannot be used with windows that merge, as the {descriptor.label}: a window that was merged "
+        "into another one would lose it; use global_state()"
+    )
 
 
 class WindowCall(ABC):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from headrace.common.errors import InvalidProgramError
+from headrace.state.interfaces import MergingState
 from headrace.state.keyed.folding_state import FoldedAggregatingState, FoldedReducingState
 from headrace.state.keyed.list_state import ColumnarListState
 from headrace.state.keyed.map_state import ColumnarMapState
@@ -41,6 +42,14 @@ class _Cells(Protocol):
     def forget_keys(self) -> None: ...
 
     def end_epoch(self) -> None: ...
+
+
+class _Mergeable(Protocol):
+    """What merging states have besides."""
+
+    def take(self) -> Any: ...
+
+    def absorb(self, content: Any) -> None: ...
 
 
 def _value(scope: StateScope, table: StateTable, descriptor: d.ValueStateDescriptor) -> tuple[Any, _Cells]:
@@ -149,6 +158,30 @@ class KeyedStateBackend(KeyScope):
         """Sets the current namespace. The state that ``keys`` have in it is read together, once one of them asks."""
         self.namespace = namespace
         self._pairs.upcoming = keys
+
+    def expect(self, pairs: Iterable[tuple[AnyKeyEntry, Namespace]]) -> None:
+        """Says which keys and namespaces will be used: their state is read together, once one of them asks."""
+        self._pairs.expect(pairs)
+
+    def merge_namespaces(self, descriptor: d.StateDescriptor, sources: Iterable[Namespace]) -> None:
+        """Moves what the current key has in other namespaces into what it has in the current one.
+
+        Raises:
+            InvalidProgramError: when the state is none of which two can be made one.
+        """
+        state, target = self.namespaced_state(descriptor), self.namespace
+        if not isinstance(state, MergingState):
+            raise InvalidProgramError(
+                f"two states of {descriptor.label} cannot be made one: use reducing, aggregating or list state"
+            )
+        mergeable = cast("_Mergeable", state)
+        taken = []
+        for self.namespace in sources:
+            taken.append(mergeable.take())
+        self.namespace = target
+        for content in taken:
+            if content is not None:
+                mergeable.absorb(content)
 
     def begin_epoch(self, clock: int) -> None:
         """Starts an epoch without any keys."""

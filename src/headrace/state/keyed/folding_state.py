@@ -68,6 +68,12 @@ class _Folded:
             self._cells.grow()
         self._cells.now[ordinal] = None
 
+    def take(self) -> Any:
+        """The element, which is removed; None when there is none."""
+        value = self.live()
+        self.clear()
+        return value
+
     def copy(self, value: Any) -> Any:
         """``value``, or a copy of it if it can be changed in place."""
         return value if self._is_immutable else copy_value(value)
@@ -96,6 +102,15 @@ class FoldedReducingState(ReducingState[Any]):
     def clear(self) -> None:
         self._folded.clear()
 
+    def take(self) -> Any:
+        """The reduced value, which is removed; None when there is none."""
+        return self._folded.take()
+
+    def absorb(self, value: Any) -> None:
+        """Folds in what :meth:`take` has given."""
+        old = self._folded.live()
+        self._folded.write(value if old is None else self._reduce(old, value))
+
 
 class FoldedAggregatingState(AggregatingState[Any, Any]):
     """The values added so far, folded into an accumulator."""
@@ -119,3 +134,12 @@ class FoldedAggregatingState(AggregatingState[Any, Any]):
 
     def clear(self) -> None:
         self._folded.clear()
+
+    def take(self) -> Any:
+        """The accumulator, which is removed; None when there is none."""
+        return self._folded.take()
+
+    def absorb(self, accumulator: Any) -> None:
+        """Merges what :meth:`take` has given."""
+        old = self._folded.live()
+        self._folded.write(accumulator if old is None else self._function.merge(old, accumulator))

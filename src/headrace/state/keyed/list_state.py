@@ -82,6 +82,17 @@ class ColumnarListState(ListState[Any]):
     def clear(self) -> None:
         self._cells.current().replace([])
 
+    def take(self) -> list[Any] | None:
+        """The elements as they are stored, which are removed; None when there are none."""
+        cell: _ListCell = self._cells.read()
+        elements = cell.added if cell.cleared else cell.stored + cell.added
+        cell.replace([])
+        return elements or None
+
+    def absorb(self, elements: list[Any]) -> None:
+        """Adds what :meth:`take` has given, at the end."""
+        self._cells.current().added.extend(elements)
+
     def _all_stored(self, values: Iterable[Any]) -> list[Any]:
         return [self._stored(value) for value in values]
 

@@ -135,6 +135,12 @@ class NamespaceScope:
         """The processing time of the epoch, in milliseconds."""
         return self._keys.clock
 
+    def expect(self, pairs: Iterable[tuple[AnyKeyEntry, Namespace]]) -> None:
+        """Numbers pairs that will be asked for, so that their state is read together."""
+        pair = self.entries.pair
+        for key, namespace in pairs:
+            pair(key, namespace)
+
     def forget_keys(self) -> None:
         """Lets go of the pairs of the epoch."""
         self._last = None

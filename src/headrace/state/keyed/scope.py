@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from headrace.state.keys.entries import NO_KEY, KeyEntries
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import numpy.typing as npt
 
@@ -68,6 +68,9 @@ class KeyScope:
     def bind(self, keys: KeyColumn) -> list[AnyKeyEntry]:
         """The entry of each key; equal keys have the same entry throughout an epoch."""
         return self.entries.bind(keys)
+
+    def expect(self, pairs: Iterable[tuple[AnyKeyEntry, Namespace]]) -> None:
+        """Says which keys will be current in which namespaces; nothing has to come of it."""
 
     def forget_keys(self) -> None:
         """Lets go of the keys of the epoch.

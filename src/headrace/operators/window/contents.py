@@ -1,0 +1,217 @@
+"""What windows hold of their elements, in state of the key and window: one value that they are folded into, or all."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.common.constants import NO_TIMESTAMP
+from headrace.common.typeinfo import Types
+from headrace.operators.functions import method_of
+from headrace.state.descriptors import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    ReducingStateDescriptor,
+    StateDescriptor,
+)
+from headrace.windowing.evictor import TimestampedValue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.operators.window.trigger_context import OperatorTime
+    from headrace.state.backend import KeyedStates
+    from headrace.state.keyed.namespaces import GivenNamespace
+    from headrace.windowing.evictor import Evictor
+
+    Emit = Callable[[Sequence[Any]], None]
+    Folding = Callable[[Sequence[Any]], Sequence[Any] | None]
+
+_NAME: Final = "window-contents"
+
+
+class WindowContents(ABC):
+    """What windows hold. Every call is about the current key and a namespace.
+
+    Args:
+        keyed: the state.
+        descriptor: how it is kept.
+    """
+
+    def __init__(self, keyed: KeyedStates, descriptor: StateDescriptor) -> None:
+        self._keyed = keyed
+        self._descriptor = descriptor
+        self._state = keyed.namespaced_state(descriptor)
+
+    @abstractmethod
+    def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
+        """Adds an element."""
+
+    @abstractmethod
+    def show(self, namespace: GivenNamespace, window: Any, emit: Emit) -> None:
+        """Has ``emit`` called with what a window function is to see, unless there is nothing."""
+
+    def clear(self, namespace: GivenNamespace) -> None:
+        """Drops everything."""
+        self._keyed.namespace = namespace
+        self._state.clear()
+
+    def merge(self, namespace: GivenNamespace, sources: Sequence[GivenNamespace]) -> None:
+        """Moves what other namespaces hold into this one."""
+        self._keyed.namespace = namespace
+        self._keyed.merge_namespaces(self._descriptor, sources)
+
+
+class ReducedContents(WindowContents):
+    """The elements, combined by a ``ReduceFunction`` as they come.
+
+    Args:
+        keyed: the state.
+        function: the function.
+        type_: the type of the elements.
+    """
+
+    def __init__(self, keyed: KeyedStates, function: Any, type_: TypeInformation) -> None:
+        super().__init__(keyed, ReducingStateDescriptor(_NAME, function, type_))
+
+    def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
+        self._keyed.namespace = namespace
+        self._state.add(element)
+
+    def show(self, namespace: GivenNamespace, window: Any, emit: Emit) -> None:
+        self._keyed.namespace = namespace
+        value = self._state.get()
+        if value is not None:
+            emit((value,))
+
+
+class AggregatedContents(WindowContents):
+    """An accumulator that an ``AggregateFunction`` folds the elements into as they come.
+
+    Args:
+        keyed: the state.
+        function: the function.
+        type_: the type of the accumulators.
+    """
+
+    def __init__(self, keyed: KeyedStates, function: Any, type_: TypeInformation) -> None:
+        super().__init__(keyed, AggregatingStateDescriptor(_NAME, _Boxed(function), type_))
+
+    def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
+        self._keyed.namespace = namespace
+        self._state.add(element)
+
+    def show(self, namespace: GivenNamespace, window: Any, emit: Emit) -> None:
+        self._keyed.namespace = namespace
+        result = self._state.get()
+        if result is not None:
+            emit(result)
+
+
+class _Boxed:
+    """An ``AggregateFunction`` with its result in a tuple: a result of None is one, no elements are none.
+
+    Args:
+        function: the function.
+    """
+
+    def __init__(self, function: Any) -> None:
+        self._get_result = function.get_result
+        self.create_accumulator = function.create_accumulator
+        self.add = function.add
+        self.merge = getattr(function, "merge", None)
+
+    def get_result(self, accumulator: Any) -> tuple[Any]:
+        return (self._get_result(accumulator),)
+
+
+class ListedContents(WindowContents):
+    """All elements, in the order in which they came.
+
+    Args:
+        keyed: the state.
+        type_: the type of the elements.
+    """
+
+    def __init__(self, keyed: KeyedStates, type_: TypeInformation) -> None:
+        super().__init__(keyed, ListStateDescriptor(_NAME, type_))
+
+    def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
+        self._keyed.namespace = namespace
+        self._state.add(element)
+
+    def show(self, namespace: GivenNamespace, window: Any, emit: Emit) -> None:
+        self._keyed.namespace = namespace
+        elements = self._state.get()
+        if elements:
+            emit(elements)
+
+
+class EvictedContents(WindowContents):
+    """All elements with their timestamps, some of which an evictor removes when they are shown.
+
+    Args:
+        keyed: the state.
+        type_: the type of the elements.
+        evictor: the evictor.
+        time: what the evictor sees.
+        fold: what the window function sees of the elements that are left; None, and it is not called.
+    """
+
+    def __init__(
+        self, keyed: KeyedStates, type_: TypeInformation, evictor: Evictor[Any, Any], time: OperatorTime, fold: Folding
+    ) -> None:
+        super().__init__(keyed, ListStateDescriptor(_NAME, Types.TUPLE([type_, Types.LONG()])))
+        self._evictor = evictor
+        self._time = time
+        self._fold = fold
+
+    def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
+        self._keyed.namespace = namespace
+        self._state.add((element, timestamp))
+
+    def show(self, namespace: GivenNamespace, window: Any, emit: Emit) -> None:
+        self._keyed.namespace = namespace
+        stored = [
+            TimestampedValue(value, None if timestamp == NO_TIMESTAMP else timestamp)
+            for value, timestamp in self._state.get()
+        ]
+        if not stored:
+            return
+        kept = list(self._evictor.evict_before(stored.copy(), len(stored), window, self._time))
+        shown = self._fold([element.value for element in kept])
+        if shown is not None:
+            emit(shown)
+        kept = list(self._evictor.evict_after(kept, len(kept), window, self._time))
+        if len(kept) < len(stored):
+            self._keep(namespace, kept)
+
+    def _keep(self, namespace: GivenNamespace, kept: Sequence[TimestampedValue[Any]]) -> None:
+        self._keyed.namespace = namespace
+        pairs = [(value.value, NO_TIMESTAMP if value.timestamp is None else value.timestamp) for value in kept]
+        self._state.update(pairs)
+
+
+def all_of(elements: Sequence[Any]) -> Sequence[Any]:
+    """The elements themselves."""
+    return elements
+
+
+def reducing(function: Any) -> Folding:
+    """What a ``ReduceFunction`` makes of elements; nothing of none."""
+    combine = method_of(function, "reduce")
+    return lambda elements: (reduce(combine, elements),) if elements else None
+
+
+def aggregating(function: Any) -> Folding:
+    """What an ``AggregateFunction`` makes of elements, in a tuple; of none as well."""
+
+    def fold(elements: Sequence[Any]) -> Sequence[Any]:
+        accumulator = function.create_accumulator()
+        for element in elements:
+            accumulator = function.add(element, accumulator)
+        return (function.get_result(accumulator),)
+
+    return fold

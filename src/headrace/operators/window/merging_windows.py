@@ -1,0 +1,156 @@
+"""Windows that merge: which windows a key has, and under which of the merged ones the state of each is kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol
+
+from headrace.common.type_variables import W
+from headrace.common.typeinfo import Types
+from headrace.state.descriptors import ValueStateDescriptor
+from headrace.state.keyed.namespaces import namespace_of, ordered_bytes
+from headrace.state.keys.entries import NO_KEY
+from headrace.windowing.windows import MergeCallback
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from headrace.state.backend import KeyedStates
+    from headrace.state.keys.entries import AnyKeyEntry
+    from headrace.windowing.assigner import MergingWindowAssigner
+    from headrace.windowing.serializers import WindowSerializer
+
+_BYTES: Final = Types.PRIMITIVE_ARRAY(Types.BYTE())
+_WINDOWS: Final = ValueStateDescriptor("merging-window-set", Types.LIST(Types.TUPLE([_BYTES, _BYTES])))
+"""Pairs of a window and the one that its state is kept under, as bytes, in the order in which they came to be."""
+
+
+class Merge(Protocol):
+    """What is done when windows become one."""
+
+    def __call__(self, result: Any, merged: Sequence[Any], state_window: Any, merged_states: Sequence[Any]) -> None:
+        """Windows have become one.
+
+        Args:
+            result: what they have become.
+            merged: those of them that were there before, and are not what they have become.
+            state_window: the window that the state of ``result`` is kept under.
+            merged_states: the others that state of the merged ones is kept under.
+        """
+
+
+class MergingWindowSet(Generic[W]):
+    """The windows of one key.
+
+    Attributes:
+        entry: the key.
+        has_changed: whether it has to be written.
+
+    Args:
+        entry: the key.
+        assigner: says which windows become one.
+        mapping: from each window to the one that its state is kept under.
+    """
+
+    def __init__(self, entry: AnyKeyEntry, assigner: MergingWindowAssigner[Any, W], mapping: dict[W, W]) -> None:
+        self.entry = entry
+        self.has_changed = False
+        self._assigner = assigner
+        self._mapping = mapping
+
+    @property
+    def mapping(self) -> dict[W, W]:
+        """From each window to the one that its state is kept under."""
+        return self._mapping
+
+    def state_window(self, window: W) -> W | None:
+        """The window that the state of a window is kept under; None when there is no such window."""
+        return self._mapping.get(window)
+
+    def retire(self, window: W) -> None:
+        """Forgets a window."""
+        del self._mapping[window]
+        self.has_changed = True
+
+    def add(self, new: W, merge: Merge) -> W:
+        """Adds a window, and merges what it brings together; gives the window that it is, or is part of, then."""
+        if new in self._mapping:
+            return new
+        groups = _Groups()
+        self._assigner.merge_windows([*self._mapping, new], groups)
+        actual = new
+        for merged, result in groups.found:
+            if new in merged:
+                actual = result
+            self._merge([window for window in merged if window != new], result, merge)
+        if actual not in self._mapping:
+            self._mapping[actual] = actual
+            self.has_changed = True
+        return actual
+
+    def _merge(self, merged: Sequence[W], result: W, merge: Merge) -> None:
+        if not merged or list(merged) == [result]:
+            return
+        states = [self._mapping.pop(window) for window in merged]
+        self._mapping[result] = states[0]
+        self.has_changed = True
+        merge(result, [window for window in merged if window != result], states[0], states[1:])
+
+
+class _Groups(MergeCallback[Any]):
+    """Notes down which windows become one."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[list[Any], Any]] = []
+
+    def merge(self, to_be_merged: Iterable[Any], merge_result: Any) -> None:
+        self.found.append((list(dict.fromkeys(to_be_merged)), merge_result))
+
+
+class MergingWindows(Generic[W]):
+    """The windows of all keys of an operator: as objects during an epoch, in state between epochs.
+
+    Args:
+        assigner: says which windows become one.
+        serializer: makes namespaces of windows.
+        keyed: the state.
+    """
+
+    def __init__(
+        self, assigner: MergingWindowAssigner[Any, W], serializer: WindowSerializer[W], keyed: KeyedStates
+    ) -> None:
+        self._assigner = assigner
+        self._serializer = serializer
+        self._keyed = keyed
+        self._state = keyed.state(_WINDOWS)
+        self._sets: dict[int, MergingWindowSet[W]] = {}
+
+    def begin_epoch(self) -> None:
+        """Starts an epoch, which knows no keys yet."""
+        self._sets = {}
+
+    def of_current_key(self) -> MergingWindowSet[W]:
+        """The windows of the current key."""
+        key: Any = self._keyed.current
+        found = self._sets.get(key.ordinal)
+        if found is None:
+            found = self._sets[key.ordinal] = MergingWindowSet(key, self._assigner, self._stored())
+        return found
+
+    def end_epoch(self) -> None:
+        """Puts what has changed into state."""
+        for windows in self._sets.values():
+            if windows.has_changed:
+                self._keyed.current = windows.entry
+                self._state.update([(self._bytes(a), self._bytes(b)) for a, b in windows.mapping.items()] or None)
+        self._keyed.current = NO_KEY
+
+    def _stored(self) -> dict[W, W]:
+        return {self._window(a): self._window(b) for a, b in self._state.value() or ()}
+
+    def _bytes(self, window: W) -> bytes:
+        return ordered_bytes(self._serializer.namespace_of(window))
+
+    def _window(self, data: bytes) -> W:
+        namespace = namespace_of(data)
+        assert namespace is not None, "windows are stored with a namespace"
+        return self._serializer.window_of(namespace)

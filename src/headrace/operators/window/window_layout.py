@@ -1,0 +1,89 @@
+"""What a window of any kind consists of; put together when the job is planned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from headrace.common.typeinfo import Types
+from headrace.operators.window.contents import (
+    AggregatedContents,
+    EvictedContents,
+    ListedContents,
+    ReducedContents,
+    aggregating,
+    all_of,
+    reducing,
+)
+from headrace.operators.window.window_functions import window_call
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.operators.window.contents import Folding, WindowContents
+    from headrace.operators.window.trigger_context import OperatorTime
+    from headrace.operators.window.window_functions import WindowCall
+    from headrace.state.backend import KeyedStates
+    from headrace.windowing.assigner import WindowAssigner
+    from headrace.windowing.evictor import Evictor
+    from headrace.windowing.trigger import Trigger
+
+
+@dataclass(frozen=True)
+class WindowOperatorLayout:
+    """Functions of the user over windows.
+
+    Attributes:
+        assigner: puts records into windows.
+        trigger: says when the contents of windows are shown, and when they go.
+        evictor: removes elements before or after they are shown; None removes none.
+        input_type: the type of the elements.
+        output_type: the type of what is emitted.
+        reduce_function: combines two elements, if the window is reduced.
+        aggregate_function: an ``AggregateFunction``, if the window is aggregated.
+        window_function: a ``WindowFunction`` or ``ProcessWindowFunction`` over the contents, if there is one.
+        accumulator_type: the type of the accumulators of ``aggregate_function``; None pickles them.
+        lateness: how long after its end a window of event time still takes records, in milliseconds.
+        late_tag: the id of the side output for records that come too late; without one they are dropped and counted.
+        side_types: the types of the side outputs that are read, by tag id.
+    """
+
+    assigner: WindowAssigner[Any, Any]
+    trigger: Trigger[Any, Any]
+    input_type: TypeInformation
+    output_type: TypeInformation
+    evictor: Evictor[Any, Any] | None = None
+    reduce_function: Any = None
+    aggregate_function: Any = None
+    window_function: Any = None
+    accumulator_type: TypeInformation | None = None
+    lateness: int = 0
+    late_tag: str | None = None
+    side_types: Mapping[str, TypeInformation] = field(default_factory=dict)
+
+    @property
+    def functions(self) -> tuple[Any, ...]:
+        """The functions of the user that are opened and closed."""
+        return self.reduce_function, self.aggregate_function, self.window_function
+
+    def new_call(self) -> WindowCall:
+        """Calls the window function."""
+        return window_call(self.window_function)
+
+    def new_contents(self, keyed: KeyedStates, time: OperatorTime) -> WindowContents:
+        """What windows hold."""
+        if self.evictor is not None:
+            return EvictedContents(keyed, self.input_type, self.evictor, time, self._folding)
+        if self.reduce_function is not None:
+            return ReducedContents(keyed, self.reduce_function, self.input_type)
+        if self.aggregate_function is not None:
+            accumulators = self.accumulator_type or Types.PICKLED_BYTE_ARRAY()
+            return AggregatedContents(keyed, self.aggregate_function, accumulators)
+        return ListedContents(keyed, self.input_type)
+
+    @property
+    def _folding(self) -> Folding:
+        if self.reduce_function is not None:
+            return reducing(self.reduce_function)
+        return all_of if self.aggregate_function is None else aggregating(self.aggregate_function)
