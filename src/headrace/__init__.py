@@ -24,10 +24,11 @@ class _MissingModules:
         from headrace.common.public_module import check_module
         from headrace.common.tracebacks import leave_the_program
 
+        handled = sys.exception()
         try:
             check_module(name)
         except ImportError as error:
-            leave_the_program(error)
+            leave_the_program(error, handled)
             raise
 
 
@@ -47,8 +48,9 @@ if not TYPE_CHECKING:  # a name that is not there is an error to type checkers
         from headrace.common.public_module import answer
         from headrace.common.tracebacks import leave_the_program
 
+        handled = sys.exception()
         try:
             raise answer(sys.modules[__name__], name, sys._getframe(1))
         except (AttributeError, ImportError) as error:
-            leave_the_program(error)
+            leave_the_program(error, handled)
             raise

@@ -101,6 +101,14 @@ def test_a_progress_line_says_where_the_job_is(job: JobProgress, clock: ManualCl
     )
 
 
+def test_late_records_are_told_by_operator_where_several_drop_them(job: JobProgress) -> None:
+    job.completed(epoch(15))
+    assert job.facts["late, dropped"] == "7"
+    counters = {"numLateRecordsDropped": 1007, "a.numLateRecordsDropped": 1000, "b.numLateRecordsDropped": 7}
+    job.completed(epoch(16, counters={**counters, "c.numLateRecordsDropped": 0}))
+    assert job.facts["late, dropped"] == "1,007 (a 1,000, b 7)"
+
+
 def test_the_last_line_sums_up(job: JobProgress, clock: ManualClock) -> None:
     clock.now += 4
     job.completed(epoch(15, 1000))

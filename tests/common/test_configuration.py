@@ -252,6 +252,21 @@ def test_an_option_by_the_name_of_a_group_is_unknown() -> None:
         Configuration.from_dict({"restart-strategy.fixed-delay": "3"}).validate()
 
 
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("off", "none"),
+        ("Disable", "none"),
+        ("fixeddelay", "fixed-delay"),
+        ("FAILURE_RATE", "failure-rate"),
+        ("failurerate", "failure-rate"),
+        ("exponentialdelay", "exponential-delay"),
+    ],
+)
+def test_restart_strategies_have_all_the_names_that_flink_knows(text: str, name: str) -> None:
+    assert Configuration.from_dict({"restart-strategy": text}).get(options.RESTART_STRATEGY) == name
+
+
 def test_flinks_older_keys_are_heard() -> None:
     config = Configuration.from_dict({"restart-strategy": "fixed-delay", "state.backend": "hashmap"})
     config.validate()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import traceback
 from typing import Any
 
@@ -127,6 +128,26 @@ def test_causes_are_trimmed_as_well() -> None:
         commit()
     assert isinstance(refused.value.__cause__, OSError)
     assert [frame.name for frame in refused.traceback][-1:] == ["commit"]
+
+
+OWN = (
+    lambda: environment().set_parallelism(0),
+    lambda: headrace.nonsense,  # type: ignore[attr-defined]
+    lambda: exec("import headrace.table"),
+)
+
+
+@pytest.mark.parametrize("mistake", OWN)
+def test_what_the_program_was_handling_keeps_every_line(mistake: Any) -> None:
+    own, told = None, []
+    try:
+        json.loads("{")
+    except ValueError as error:
+        own, told = error, traceback.format_exception(error)
+        with pytest.raises(HeadraceError):
+            mistake()
+    assert traceback.format_exception(own) == told
+    assert any("json" in line for line in told)
 
 
 MISTAKES = [

@@ -173,7 +173,7 @@ def test_the_error_names_row_field_and_value() -> None:
         layout_of(info).rows_to_columns(rows)
     assert str(caught.value) == (
         "row 1, field 'f2'[1], field 'f1': got 'x' (str), expected an int from -9223372036854775808 to"
-        " 9223372036854775807"
+        " 9223372036854775807 (Types.BIG_INT() takes larger ones)"
     )
 
 

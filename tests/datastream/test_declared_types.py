@@ -83,10 +83,8 @@ def test_a_wrong_field_is_shown_with_its_record() -> None:
     with pytest.raises(FunctionRefusedError) as refused:
         env.execute()
     lines = str(refused.value).splitlines()
-    assert (
-        lines[1]
-        == "  InvalidTypeError: row 0, field 'f1': got 'a' (str), expected an int from -2147483648 to 2147483647"
-    )
+    wanted = "an int from -2147483648 to 2147483647 (Types.LONG() takes larger ones)"
+    assert lines[1] == f"  InvalidTypeError: row 0, field 'f1': got 'a' (str), expected {wanted}"
     assert lines[2] == "  record: ('a', 'a')"
 
 

@@ -46,6 +46,17 @@ def test_a_name_of_another_library_is_answered(ask: Callable[[], Any], said: str
     assert f"at {__file__}" in str(caught.value)
 
 
+def test_a_property_that_fails_keeps_its_error() -> None:
+    class Stream(type(STREAM)):  # type: ignore[misc]
+        @property
+        def amount(self) -> Any:
+            return object().amout  # type: ignore[attr-defined]
+
+    with pytest.raises(AttributeError, match="'object' object has no attribute 'amout'") as caught:
+        _ = Stream.__new__(Stream).amount
+    assert not isinstance(caught.value, HeadraceError)
+
+
 @pytest.mark.parametrize("owner", [col("n"), when(col("n") > 1), STREAM, WINDOWS, ENV], ids=lambda o: type(o).__name__)
 def test_a_name_that_nobody_has_is_an_attribute_error(owner: Any) -> None:
     assert not hasattr(owner, "isNull")

@@ -8,10 +8,11 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import pytest
 
 from headrace.common import Time, Types, WatermarkStrategy
-from headrace.common.errors import FunctionRefusedError, InvalidProgramError, InvalidTypeError
+from headrace.common.errors import FunctionRefusedError, InvalidProgramError, InvalidTypeError, UserFunctionError
 from headrace.common.row import Row
 from headrace.datastream import (
     AggregateFunction,
@@ -127,20 +128,90 @@ def test_wrong_parameters_are_refused_with_the_right_ones(case: str) -> None:
         built(build)
 
 
+def with_another(function: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
+    @functools.wraps(function)
+    def call(value: Any) -> Any:
+        return function(value, 7)
+
+    return call
+
+
+class Cached:
+    @functools.cache  # noqa: B019
+    def map(self, value: Any) -> Any:
+        return value
+
+
+class Dispatching:
+    @functools.singledispatchmethod
+    def map(self, value: Any) -> Any:
+        return value
+
+
+class Door:
+    """Its methods are of its instances, which are the results."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def open(self, key: Any, by: Any) -> None:
+        raise AssertionError
+
+    def close(self) -> None:
+        raise AssertionError
+
+    def map(self) -> None:
+        raise AssertionError
+
+
+class Anything:
+    """Answers for whatever is asked, as objects that stand for remote ones do."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__reduce"):
+            raise AttributeError(name)
+        return str
+
+
 FINE: dict[str, Build] = {
     "more parameters, with defaults": lambda s: s.map(lambda value, more=1: value + more),
     "any parameters": lambda s: s.map(lambda *values: values[0]),
     "a partial": lambda s: s.map(functools.partial(of_two, 1)),
     "written in C": lambda s: s.map(json.dumps).map(int).map(operator.neg),
     "a class": lambda s: s.map(str),
+    "a class with methods of these names": lambda s: s.map(Door).map(lambda door: door.value),
+    "a decorator that adds a parameter": lambda s: s.map(with_another(of_two)),
+    "a method with a cache": lambda s: s.map(Cached()),
+    "a method for each type": lambda s: s.map(Dispatching()),
+    "what answers for something else": lambda s: s.map(Anything()),
     "a reduction written in C": lambda s: keyed(s).reduce(max),
-    "an assigner": lambda s: s.assign_timestamps_and_watermarks(TIMES.with_timestamp_assigner(of_two)),
+    "a reduction of numpy": lambda s: keyed(s).reduce(numpy.maximum),
+    "an assigner": lambda s: s.assign_timestamps_and_watermarks(TIMES.with_timestamp_assigner(max)),
 }
 
 
 @pytest.mark.parametrize("case", FINE)
 def test_whatever_takes_the_call_is_taken(case: str) -> None:
-    built(FINE[case])
+    assert len(built(FINE[case], 1)) == 1
+
+
+def one_or_none(value: Any) -> Any:
+    return value or None
+
+
+def none_or_one(value: Any) -> Any:
+    return value and None
+
+
+def one_if(value: Any) -> Any:
+    return [value] if value > 3 else None
+
+
+@pytest.mark.parametrize("function", [one_or_none, none_or_one, one_if])
+def test_a_value_or_none_is_a_result(function: Callable[[Any], Any]) -> None:
+    built(lambda s: s.flat_map(function))
+    built(lambda s: s.filter(function), 1, 7)
+    built(lambda s: s.key_by(function))
 
 
 def test_a_flat_map_without_results_is_refused() -> None:
@@ -202,3 +273,30 @@ def test_one_record_is_not_taken_apart(returned: Any, parts: str, kind: str) -> 
         built(builds[kind], 7)
     assert f"  returned by {__file__}:" in str(told.value) or kind == "window"
     assert "  record: 7\n" in str(told.value) or kind in ("timer", "window")
+
+
+def test_a_calculation_without_timestamps_says_how_to_get_some() -> None:
+    def later(self: Any, value: Any, ctx: Any) -> Any:
+        yield ctx.timestamp() + 1
+
+    def timed(self: Any, value: Any, ctx: Any) -> Any:
+        ctx.timer_service().register_event_time_timer(ctx.timestamp())
+        return []
+
+    builds: list[Build] = [
+        lambda s: s.process(class_with(ProcessFunction, process_element=later)),
+        lambda s: keyed(s).process(class_with(KeyedProcessFunction, process_element=later)),
+        lambda s: keyed(s).process(class_with(KeyedProcessFunction, process_element=timed)),
+    ]
+    for build in builds:
+        with pytest.raises(UserFunctionError, match=r"no timestamps; call assign_timestamps_and_watermarks"):
+            built(build, 7)
+
+
+def test_another_none_is_not_taken_for_a_timestamp() -> None:
+    def wrong(self: Any, value: Any, ctx: Any) -> Any:
+        yield None + value  # type: ignore[operator]
+
+    with pytest.raises(UserFunctionError, match="NoneType") as told:
+        built(lambda s: s.process(class_with(ProcessFunction, process_element=wrong)), 7)
+    assert "timestamps" not in str(told.value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from headrace.cli.main import app
@@ -14,12 +15,14 @@ from tests.docs.documents import DOCS, example
 PAGE = DOCS / "aggregates.md"
 
 
-def test_the_example_prints_what_it_says(tmp_path: Path) -> None:
-    program = tmp_path / "orders.py"
-    program.write_text(example(PAGE, "aggregates"))
+@pytest.mark.parametrize("name", ["aggregates", "own-aggregate"])
+def test_the_example_prints_what_it_says(name: str, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(example(PAGE, name))
     ran = CliRunner().invoke(app, ["run", "--runtime", "local", "--no-progress", "-p", "1", str(program)])
     assert ran.exit_code == 0, ran.output
-    shown = re.search(r"```\n(\+I.*?)```", PAGE.read_text(), re.DOTALL)
+    text = PAGE.read_text()
+    shown = re.search(r"```\n(\+I.*?)```", text[text.index(f"example: {name} ") :], re.DOTALL)
     assert shown is not None
     assert sorted(ran.stdout.splitlines()) == sorted(shown[1].splitlines())
 

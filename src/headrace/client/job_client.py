@@ -100,6 +100,21 @@ class JobClient:
         manifest = self._manager.manifest
         return CompletableFuture.completed({} if manifest is None else dict(manifest.counters))
 
+    def get_metrics(self) -> CompletableFuture[dict[str, int]]:
+        """The job's counters, and where event time is, as of the last epoch; all times are milliseconds.
+
+        Counters of an operator are ``<operator>.numRecordsIn``, ``<operator>.numLateRecordsDropped`` and so on. Event
+        time is told by ``<operator>.currentInputWatermark``, ``<operator>.currentOutputWatermark`` (of the slowest
+        subtask), ``<operator>.watermarkLag`` (how far that is behind the job's clock),
+        ``<operator>.watermarkAlignmentDrift`` (how far its fastest split is ahead of the slowest one of its group), and
+        ``<source>.<split>.currentWatermark``. The lowest number stands for no watermark yet, the highest one for the
+        end of input.
+        """
+        manifest, latest = self._manager.manifest, self._manager.latest
+        counters = {} if manifest is None else dict(manifest.counters)
+        gauges = {} if latest is None or latest.event_time is None else latest.event_time.gauges()
+        return CompletableFuture.completed(counters | gauges)
+
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
         """The result, when the job has ended; the error, when it has failed; a ``JobCancelledError`` when cancelled."""
         return self._result

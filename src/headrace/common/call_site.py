@@ -59,10 +59,15 @@ def of_traceback(traceback: TracebackType | None) -> CallSite | None:
     found: CallSite | None = None
     while traceback is not None:
         code = traceback.tb_frame.f_code
-        if not is_of_headrace(code.co_filename) and "site-packages" not in code.co_filename:
+        if not is_of_headrace(code.co_filename) and not _is_of_library(code.co_filename):
             found = CallSite(code.co_filename, traceback.tb_lineno, code.co_name)
         traceback = traceback.tb_next
     return found
+
+
+def _is_of_library(file: str) -> bool:
+    """Whether a file is of an installed library; what Cython made of one says where its source was once."""
+    return "site-packages" in file or file.endswith((".pxi", ".pyx"))
 
 
 def of_function(function: Any) -> CallSite | None:

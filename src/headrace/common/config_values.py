@@ -6,13 +6,15 @@ Each reader takes the text and returns the value, or raises ``ValueError`` sayin
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Final, TypeVar
 
 from headrace.common.time import NANOS_PER_MILLI
 
 E = TypeVar("E", bound=Enum)
+
+_NONE: Final[Mapping[str, str]] = {}
 
 _QUANTITY: Final = re.compile(r"\s*(\d+)\s*([^\W\d_]*)\s*", re.UNICODE)
 
@@ -118,9 +120,14 @@ def share(text: str) -> float:
     return value
 
 
-def choice(*names: str) -> Callable[[str], str]:
-    """Reads one of some names, in any case and with ``_`` for ``-``; gives it as it is listed."""
-    known = {_folded(name): name for name in names}
+def choice(*names: str, others: Mapping[str, str] = _NONE) -> Callable[[str], str]:
+    """Reads one of some names, in any case and with ``_`` for ``-``; gives it as it is listed.
+
+    Args:
+        names: the names.
+        others: more spellings, and the names that they stand for.
+    """
+    known = {_folded(name): name for name in names} | dict(others)
 
     def read(text: str) -> str:
         try:

@@ -327,6 +327,7 @@ FAMILIES: Final[dict[str, str]] = {
     "metrics.latency.": LATENCY_INTERVAL.reason,
     "slotmanager.": _SIZED_BY_SPARK,
     "state.backend.forst.": "state lies in files that are mapped into memory",
+    "state.backend.latency-track.": "nothing of single accesses to state is measured",
     "state.backend.rocksdb.": "state lies in files that are mapped into memory",
     "state.latency-track.": "nothing of single accesses to state is measured",
     "state.size-track.": "nothing of single accesses to state is measured",

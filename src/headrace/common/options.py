@@ -129,7 +129,19 @@ STATE_BACKEND: Final = ConfigOption(
 )
 RESTART_STRATEGY: Final = ConfigOption[str | None](
     "restart-strategy.type",
-    choice("none", "fixed-delay", "failure-rate", "exponential-delay"),
+    choice(
+        "none",
+        "fixed-delay",
+        "failure-rate",
+        "exponential-delay",
+        others={
+            "off": "none",
+            "disable": "none",
+            "fixeddelay": "fixed-delay",
+            "failurerate": "failure-rate",
+            "exponentialdelay": "exponential-delay",
+        },
+    ),
     None,
     "What happens after a failure that may pass. Set, it covers what functions of the program raise as well. When not "
     "set, exponential-delay, and a function that raises ends the job; a job without a checkpoint "

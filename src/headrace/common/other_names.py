@@ -39,6 +39,8 @@ def other_names(names: Mapping[str, str] = _NOTHING) -> Callable[[C], C]:
         owner_name = type(self).__name__
         if name.startswith("_"):  # Python's own protocols ask for these
             raise AttributeError(f"{owner_name!r} object has no attribute {name!r}", name=name, obj=self)
+        if hasattr(type(self), name):  # a property or the like, which has raised an AttributeError of its own
+            return object.__getattribute__(self, name)
         for owner in type(self).__mro__:
             missing = MEMBERS.get(owner.__name__, {}).get(name)
             if missing is not None:

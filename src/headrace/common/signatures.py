@@ -5,9 +5,9 @@ from __future__ import annotations
 import dis
 import functools
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
-from types import CodeType
+from types import BuiltinMethodType, CodeType
 from typing import Any, Final
 
 from headrace.common.arguments import refused
@@ -40,6 +40,25 @@ _YIELDING: Final = frozenset({"flat_map", "process_element", "on_timer", "apply"
 _IS_NO_FUNCTION: Final = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
+def method_of_object(function: Any, name: str) -> Callable[..., Any] | None:
+    """The method of a function object that stands for a call; None where there is none, or the object is called itself.
+
+    A class that is given for a function makes its instances: their methods are another matter. And what is callable may
+    have a method written in C that only happens to have the name, as ``numpy.maximum.reduce``.
+
+    Args:
+        function: what the user gave.
+        name: the name of the method.
+    """
+    method = getattr(function, name, None)
+    if not callable(method) or isinstance(function, type):
+        return None
+    if callable(function) and isinstance(method, BuiltinMethodType):
+        return None
+    found: Callable[..., Any] = method
+    return found
+
+
 def check_parameters(function: Any, base: type, method: str) -> None:
     """Refuse a function that would fail at each call, as it does not take what it is called with.
 
@@ -54,12 +73,11 @@ def check_parameters(function: Any, base: type, method: str) -> None:
     for name, parameters in _PARAMETERS.items():
         if name != method and not hasattr(base, name):
             continue
-        called = getattr(function, name, None)
-        is_method = callable(called)
-        called = called if is_method else function if name == method else None
+        own = method_of_object(function, name)
+        called = own or (function if name == method else None)
         if callable(called) and not _takes(called, len(parameters)):
             named = ", ".join(parameters)
-            wanted = f"def {name}(self{', ' if named else ''}{named})" if is_method else f"a function of ({named})"
+            wanted = f"def {name}(self{', ' if named else ''}{named})" if own else f"a function of ({named})"
             hint = ", and yield the results: there is no collector" if name in _YIELDING else ""
             text = f"{_spelled(called)} does not take what {name} is called with: write {wanted}{hint}"
             raise refused(text, InvalidTypeError)
@@ -114,12 +132,16 @@ def _is_of_the_user(method: Any) -> bool:
 
 
 def _takes(called: Any, count: int) -> bool:
+    is_method = inspect.ismethod(called)
     try:
-        inspect.signature(called).bind(*range(count))
+        # Of what is called: a decorator may hand on more, or less, to the function below it than it takes itself.
+        signature = inspect.signature(called.__func__ if is_method else called, follow_wrapped=False)
+    except (TypeError, ValueError):  # it is written in C, or answers for something else: nobody knows
+        return True
+    try:
+        signature.bind(*range(count + is_method))  # of a method the first is self
     except TypeError:
         return False
-    except ValueError:  # written in C; but of a method it says that there is no place for self
-        return not inspect.ismethod(called)
     return True
 
 
@@ -129,7 +151,10 @@ def _spelled(called: Any) -> str:
     function = getattr(called, "__func__", called)  # a method with its self
     code = getattr(function, "__code__", None)
     place = f" ({code.co_filename}:{code.co_firstlineno})" if isinstance(code, CodeType) else ""
-    taken = [one.replace(annotation=one.empty) for one in inspect.signature(function).parameters.values()]
+    taken = [
+        one.replace(annotation=one.empty)
+        for one in inspect.signature(function, follow_wrapped=False).parameters.values()
+    ]
     return f"{name}{inspect.Signature(taken)}{place}"
 
 
@@ -137,7 +162,7 @@ def _code_without_results(function: Any, method: str) -> CodeType | None:
     """The code of what is called, if it never gives anything but None."""
     while isinstance(function, functools.partial):
         function = function.func
-    called = getattr(function, method, function)
+    called = method_of_object(function, method) or function
     code = getattr(called, "__code__", None)  # of what is called: a decorator may return what the function does not
     if not isinstance(code, CodeType) or code.co_name == "<lambda>" or code.co_flags & _IS_NO_FUNCTION:
         return None
@@ -151,7 +176,8 @@ def _returned_constants(code: CodeType) -> Iterator[bool]:
         if now.opname == "RETURN_CONST":  # Python 3.12 and 3.13
             yield now.argval is None
         elif now.opname == "RETURN_VALUE":
-            yield before.opname == "LOAD_CONST" and before.argval is None
+            # What jumps here brings its own value: `return value or None`.
+            yield before.opname == "LOAD_CONST" and before.argval is None and not now.is_jump_target
 
 
 def _place(code: CodeType) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
@@ -52,22 +53,27 @@ def hides_engine(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        handled = sys.exception()
         try:
             return function(*args, **kwargs)
         except (HeadraceError, KeyboardInterrupt, TypeError) as error:
-            leave_the_program(error)
+            leave_the_program(error, handled)
             raise
 
     return call
 
 
-def leave_the_program(error: BaseException) -> None:
+def leave_the_program(error: BaseException, handled: BaseException | None) -> None:
     """Take the lines of headrace out of the traceback of an error that the author of a program is told.
 
     Unless all is wanted. In an ``except`` clause, before a bare ``raise``, which adds no line.
+
+    Args:
+        error: the error; what it comes of is trimmed as well.
+        handled: what the program was handling when it called headrace, ``sys.exception()`` then: that is its own.
     """
     if _is_for_the_author(error) and not shows_all():
-        _trim(error)
+        _trim(error, handled)
 
 
 def hides_engine_of_methods(cls: C) -> C:
@@ -116,10 +122,10 @@ def _is_for_the_author(error: BaseException) -> bool:
     return error.__traceback__ is not None and error.__traceback__.tb_next is None
 
 
-def _trim(error: BaseException) -> None:
+def _trim(error: BaseException, handled: BaseException | None) -> None:
     current: BaseException | None = error
     seen: set[int] = set()
-    while current is not None and id(current) not in seen:
+    while current is not None and current is not handled and id(current) not in seen:
         seen.add(id(current))
         current.__traceback__ = _of_the_program(current.__traceback__)
         current = current.__cause__ or current.__context__

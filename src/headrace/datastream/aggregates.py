@@ -11,29 +11,36 @@ from __future__ import annotations
 
 from headrace.common.public_module import public_module
 from headrace.operators.aggregates.aggregate import Aggregate
+from headrace.operators.aggregates.arrived import collect_list, listagg
 from headrace.operators.aggregates.choices import first, last, max, min
 from headrace.operators.aggregates.counts import count
 from headrace.operators.aggregates.deviations import stddev_pop, stddev_samp, var_pop, var_samp
 from headrace.operators.aggregates.multisets import collect_multiset, collect_set, count_distinct
 from headrace.operators.aggregates.sums import avg, sum
+from headrace.operators.aggregates.top import top_n
 from headrace.operators.aggregates.truths import bool_and, bool_or
+from headrace.operators.aggregates.user_defined import ArrowAggregateFunction
 
 __all__ = [
     "Aggregate",
+    "ArrowAggregateFunction",
     "avg",
     "bool_and",
     "bool_or",
+    "collect_list",
     "collect_multiset",
     "collect_set",
     "count",
     "count_distinct",
     "first",
     "last",
+    "listagg",
     "max",
     "min",
     "stddev_pop",
     "stddev_samp",
     "sum",
+    "top_n",
     "var_pop",
     "var_samp",
 ]

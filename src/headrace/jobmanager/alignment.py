@@ -15,27 +15,11 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from headrace.jobmanager.sources import Split, SplitPlan
+    from headrace.jobmanager.splits import Split, SplitPlan
     from headrace.time.watermark_strategy import WatermarkAlignment
 
 FIRST_RECORDS: Final = 100
 """So many records an epoch are read at most of a split of a group as long as its pace is not known: in two epochs."""
-
-
-@dataclass(slots=True)
-class Pace:
-    """How much event time a split has in a record, in milliseconds, as its last shares tell.
-
-    Attributes:
-        millis: milliseconds a record; None before two watermarks are known.
-    """
-
-    millis: float | None = None
-
-    def learn(self, before: int, after: int, records: int) -> None:
-        """So many records brought the watermark from ``before`` to ``after``; a slow stretch counts half."""
-        if records > 0 and before > MIN_WATERMARK and after < MAX_WATERMARK:
-            self.millis = max((after - before) / records, (self.millis or 0.0) / 2)
 
 
 @dataclass(frozen=True, slots=True)

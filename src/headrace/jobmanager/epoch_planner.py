@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from headrace.jobmanager.compaction import CompactionCoordinator
     from headrace.jobmanager.epoch_size import EpochSizer
     from headrace.jobmanager.sinks import JobSinks
-    from headrace.jobmanager.sources import SourceCoordinator, SplitPlan
+    from headrace.jobmanager.sources import SourceCoordinator
+    from headrace.jobmanager.splits import SplitPlan
     from headrace.plan.job_plan import JobPlan
     from headrace.runtime.task.messages import SplitAssignment
 

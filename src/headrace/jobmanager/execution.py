@@ -15,6 +15,7 @@ from headrace.jobmanager.epoch_run import EpochRun
 from headrace.jobmanager.outcome import committables_by_sink, next_manifest, raise_reported, records_read
 from headrace.jobmanager.progress import EpochStatistics
 from headrace.jobmanager.sources import SourceCoordinator, restore_sources
+from headrace.jobmanager.watermark_progress import WatermarkProgress
 
 if TYPE_CHECKING:
     import threading
@@ -166,7 +167,15 @@ class JobExecution:
             state_bytes=manifest.state_bytes or 0,
             counters=manifest.counters,
             pending_commits=len(manifest.pending),
+            event_time=self._event_time(manifest),
         )
+
+    def _event_time(self, manifest: Manifest) -> WatermarkProgress:
+        splits = tuple(split for source in self.sources for split in source.progress())
+        waiting = {node for split in splits for node in split.watermarks}
+        going_on = {node for source in self.sources if not source.is_complete() for node in source.watermark_operators}
+        made = {node for source in self.sources for node in source.watermark_operators}
+        return WatermarkProgress(self._job.plan, manifest, splits, frozenset(made - waiting - going_on))
 
     def _checkpoint(self, planned: EpochPlan, reports: list[TaskReport], read: int) -> Manifest:
         """The first phase is over: the manifest is the one commit point; then the second phase begins."""

@@ -101,6 +101,12 @@ class JobManager:
         self._transient: list[PendingCommit] = []
         self._has_unseen_state = False
         self._active_at = 0.0
+        self._latest: EpochStatistics | None = None
+
+    @property
+    def latest(self) -> EpochStatistics | None:
+        """The last epoch that this run has completed; None before the first one."""
+        return self._latest
 
     @property
     def manifest(self) -> Manifest | None:
@@ -258,6 +264,7 @@ class JobManager:
         self._log_fields.epoch = planned.context.epoch
         statistics = execution.run(planned)
         self._has_unseen_state = False
+        self._latest = statistics
         self._listener.epoch_completed(statistics)
         return statistics
 

@@ -12,6 +12,8 @@ from headrace.common.logs import get_logger
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from headrace.jobmanager.watermark_progress import WatermarkProgress
+
 logger = get_logger(__name__)
 
 
@@ -58,6 +60,7 @@ class EpochStatistics:
         counters: totals since the job's first start.
         pending_commits: what the manifest of the epoch has to be committed, of earlier epochs too; the epoch's own
             commits begin when it exists.
+        event_time: where event time is, split by split and operator by operator; None where nobody has looked.
     """
 
     epoch: int
@@ -70,6 +73,7 @@ class EpochStatistics:
     state_bytes: int
     counters: Mapping[str, int] = field(default_factory=dict)
     pending_commits: int = 0
+    event_time: WatermarkProgress | None = field(default=None, repr=False)
 
     @property
     def seconds(self) -> float:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from headrace.checkpoint.manifest import SourceSnapshot, SplitSnapshot
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
-from headrace.connectors.source import EnumeratorContext, ReadBudget, SplitRead
+from headrace.connectors.source import EnumeratorContext, ReadBudget
 from headrace.graph.specs import SourceSpec, TimestampsSpec
-from headrace.jobmanager.alignment import FIRST_RECORDS, Pace
+from headrace.jobmanager.alignment import FIRST_RECORDS
 from headrace.jobmanager.source_identity import identity_of
+from headrace.jobmanager.splits import Pace, Split, SplitPlan
+from headrace.jobmanager.watermark_progress import SplitProgress
 from headrace.plan.forks import forks_of
 from headrace.runtime.task.messages import SplitAssignment
 
@@ -24,63 +26,6 @@ if TYPE_CHECKING:
     from headrace.plan.job_plan import JobPlan, PlannedOperator
     from headrace.runtime.task.messages import ChannelReport
     from headrace.time.watermark_strategy import WatermarkAlignment, WatermarkStrategy
-
-
-@dataclass(slots=True)
-class Split:
-    """One split of one source.
-
-    Attributes:
-        split_id: the enumerator's id for it.
-        channel: its number within the job.
-        position: where the next epoch goes on.
-        watermarks: by node id of the operator that makes them.
-        generators: by node id of the operator, the memory of its generator, if that has one.
-        active_since: by node id, when that operator last saw a record, in milliseconds of the job's clock.
-        paces: by node id of the operators whose watermarks are aligned.
-        idle: the operators whose idleness the tasks have been told of.
-        finished: whether the tasks have been told that nothing will come any more.
-    """
-
-    split_id: str
-    channel: int
-    position: Any
-    watermarks: dict[int, int] = field(default_factory=dict)
-    generators: dict[int, Any] = field(default_factory=dict)
-    active_since: dict[int, int] = field(default_factory=dict)
-    paces: dict[int, Pace] = field(default_factory=dict)
-    idle: frozenset[int] = frozenset()
-    finished: bool = False
-
-    @property
-    def watermark(self) -> int:
-        """The lowest watermark that was made of its records."""
-        return min(self.watermarks.values(), default=MIN_WATERMARK)
-
-    def reaches(self, operator: int, watermark: int) -> None:
-        """An operator has come so far with its records; it never goes back."""
-        self.watermarks[operator] = max(watermark, self.watermarks.get(operator, MIN_WATERMARK))
-
-    def has_read(self, records: int, before: Mapping[int, int]) -> None:
-        """So many records have brought the watermarks of aligned operators from ``before`` to where they are now."""
-        for node, pace in self.paces.items():
-            pace.learn(before.get(node, MIN_WATERMARK), self.watermarks.get(node, MIN_WATERMARK), records)
-
-
-@dataclass(frozen=True, slots=True)
-class SplitPlan:
-    """What an epoch does with one split."""
-
-    split: Split
-    read: SplitRead | None
-    ends: bool
-    idle: frozenset[int]
-    is_held_back: bool = False
-
-    @property
-    def changes_something(self) -> bool:
-        """Whether the split alone is a reason to run an epoch."""
-        return self.read is not None or self.ends or self.idle != self.split.idle
 
 
 class SourceCoordinator:
@@ -175,6 +120,7 @@ class SourceCoordinator:
                 planned.split.position = planned.read.end
             planned.split.finished = planned.ends
             planned.split.idle = planned.idle
+            planned.split.is_held_back = planned.is_held_back
         for report in reports:
             split = by_channel.get(report.channel)
             if split is not None and report.operator in self._timestamps:
@@ -186,6 +132,19 @@ class SourceCoordinator:
         for planned in plans:
             if planned.read is not None and planned.split.paces:
                 planned.split.has_read(planned.read.records, before[planned.split.channel])
+
+    def progress(self) -> Iterator[SplitProgress]:
+        """How far each split has come."""
+        for split in self.unfinished():
+            watermarks = {node: split.watermarks.get(node, MIN_WATERMARK) for node in self._timestamps}
+            yield SplitProgress(
+                self.planned.node.name, split.split_id, watermarks, split.idle, is_held_back=split.is_held_back
+            )
+
+    @property
+    def watermark_operators(self) -> Set[int]:
+        """The node ids of the operators that make watermarks of its records, before the first shuffle."""
+        return self._timestamps.keys()
 
     def snapshot(self) -> SourceSnapshot:
         """For the manifest."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from headrace.common.archives import DistributedCache
 from headrace.common.errors import InvalidProgramError
 from headrace.common.other_names import other_names
+from headrace.common.signatures import method_of_object
 from headrace.operators.base import Operator, OperatorContext, Output
 from headrace.operators.user_code import calling_user_code
 from headrace.state.interfaces import KeyedStateStore
@@ -29,17 +30,14 @@ def does_nothing(method: F) -> F:
 
 def has_own(function: Any, name: str) -> bool:
     """Whether calling the method ``name`` of a function object does anything."""
-    method = getattr(function, name, None)
-    return callable(method) and not getattr(method, _DOES_NOTHING, False)
+    method = method_of_object(function, name)
+    return method is not None and not getattr(method, _DOES_NOTHING, False)
 
 
 def method_of(function: Any, name: str) -> Callable[..., Any]:
     """The method ``name`` of a function object (``MapFunction.map``), or the callable itself."""
-    method: Callable[..., Any] | None = getattr(function, name, None)
-    if callable(method):
-        return method
-    plain: Callable[..., Any] = function
-    return plain
+    called: Callable[..., Any] = method_of_object(function, name) or function
+    return called
 
 
 @other_names()
@@ -117,11 +115,11 @@ class FunctionOperator(Operator):
         super().open(context, output)
         with calling_user_code(context):
             for function in self._functions:
-                if callable(getattr(function, "open", None)):
-                    function.open(RuntimeContext(context))
+                if (opened := method_of_object(function, "open")) is not None:
+                    opened(RuntimeContext(context))
 
     def close(self) -> None:
         with calling_user_code(self.context):
             for function in self._functions:
-                if callable(getattr(function, "close", None)):
-                    function.close()
+                if (closed := method_of_object(function, "close")) is not None:
+                    closed()

@@ -117,7 +117,7 @@ class KeyedProcessOperator(FunctionOperator):
                             row_timestamps.append(timestamp)
                             row_watermarks.append(watermark)
         except BaseException as error:
-            raise user_error(error, self.context, row, function=process) from error
+            raise user_error(error, self.context, row, function=process, timestamp=context._timestamp) from error
         finally:
             backend.current = NO_KEY
         self._watermark = current

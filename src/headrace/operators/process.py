@@ -70,7 +70,8 @@ class ProcessOperator(FunctionOperator):
                 timers.watermark = watermark
                 collector.collect(self._process(row, context), element)
         except BaseException as error:
-            raise user_error(error, self.context, row, function=self._process) from error
+            asked = context._timestamp
+            raise user_error(error, self.context, row, function=self._process, timestamp=asked) from error
         collector.flush(batch, self.output)
 
     def advance_watermark(self, watermark: int) -> None:

@@ -7,9 +7,11 @@ names the operator, the user's line and the record, whatever was raised: ``sys.e
 from __future__ import annotations
 
 import reprlib
+import traceback
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.common.call_site import of_function, of_traceback
+from headrace.common.call_site import is_of_headrace, of_function, of_traceback
+from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import (
     FunctionRefusedError,
     HeadraceError,
@@ -20,7 +22,7 @@ from headrace.common.errors import (
 from headrace.operators.interruption import is_interruption
 
 if TYPE_CHECKING:
-    from types import TracebackType
+    from types import FrameType, TracebackType
 
     from headrace.common.call_site import CallSite
     from headrace.operators.base import OperatorContext
@@ -35,6 +37,11 @@ NO_RECORD: Final = object()
 _NO_EXIT: Final = "a function cannot end the process, which is not its own: raise an exception instead"
 
 _NO_RESULTS: Final = "the function has to yield its results, or return a list of them or None"
+
+
+_NO_TIMESTAMP: Final = (
+    "ctx.timestamp() is None: the records have no timestamps; call assign_timestamps_and_watermarks(...) before"
+)
 
 
 class RecordError(Exception):
@@ -52,7 +59,13 @@ class RecordError(Exception):
 
 
 def user_error(
-    error: BaseException, context: OperatorContext, record: Any = NO_RECORD, *, function: Any = None, timer: str = ""
+    error: BaseException,
+    context: OperatorContext,
+    record: Any = NO_RECORD,
+    *,
+    function: Any = None,
+    timer: str = "",
+    timestamp: int | None = None,
 ) -> BaseException:
     """The failure of a user function, told so that its author can mend it; what is none is given back as it is.
 
@@ -62,6 +75,7 @@ def user_error(
         record: the record that it was called with, if there was one.
         function: the function; pointed to when what it returned was wrong, which no line of it has raised.
         timer: the timer that it was called for, if there was one.
+        timestamp: that of the record, where the function can ask for it.
     """
     key_by = None
     if isinstance(error, RecordError):
@@ -79,6 +93,7 @@ def user_error(
         f"{who} (uid {context.uid}, subtask {context.subtask}) failed",
         f"  {type(error).__name__}: {text}",
         f"  {_NO_EXIT}" if isinstance(error, SystemExit) else "",
+        f"  {_NO_TIMESTAMP}" if timestamp == NO_TIMESTAMP and _is_of_no_timestamp(error, text) else "",
         f"  {_NO_RESULTS}" if not site and _is_not_iterable(error) else "",
         f"  at {site}" if site and not text.endswith(f"at {site}") else "",
         f"  returned by {returned_by}" if returned_by else "",
@@ -88,6 +103,17 @@ def user_error(
     ]
     kind = FunctionRefusedError if isinstance(error, HeadraceError) else UserFunctionError
     return kind("\n".join(line for line in lines if line))
+
+
+def _is_of_no_timestamp(error: BaseException, text: str) -> bool:
+    """Whether code that asks for a timestamp has calculated with None, or set a timer to it."""
+    trace = error.__traceback__
+    asks = any("timestamp" in frame.f_code.co_names for frame, _ in traceback.walk_tb(trace) if _is_of_the_user(frame))
+    return asks and isinstance(error, TypeError) and "None" in text
+
+
+def _is_of_the_user(frame: FrameType) -> bool:
+    return not is_of_headrace(frame.f_code.co_filename)
 
 
 def _is_not_iterable(error: BaseException) -> bool:

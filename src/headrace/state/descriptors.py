@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
 
 from headrace.common.errors import InvalidProgramError, StateMigrationError
+from headrace.common.signatures import method_of_object
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import ACC, OUT, K, T, V
 from headrace.common.typeinfo import Types, type_from_json
@@ -251,9 +252,7 @@ def _type_of(kind: Any) -> TypeInformation:
 
 
 def _method_or_function(function: Any, name: str) -> Callable[[Any, Any], Any]:
-    method = getattr(function, name, None)
-    if callable(method):
-        return method  # type: ignore[no-any-return]
-    if callable(function):
-        return function  # type: ignore[no-any-return]
+    called: Callable[[Any, Any], Any] = method_of_object(function, name) or function
+    if callable(called):
+        return called
     raise InvalidProgramError(f"expected a function or an object with a method {name}(), got {function!r}")

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
+from headrace.common.row import Row
 from headrace.common.typeinfo import Types
 from headrace.datastream import aggregates as agg
 
@@ -56,6 +57,10 @@ def exact_sum(values: list[Any]) -> Any:
         found = {value for value in values if not math.isfinite(value)}
         return found.pop() if len(found) == 1 else math.nan
     return _rounded(sum(map(Fraction, values), Fraction(0)))
+
+
+def three_largest(values: list[Any]) -> Any:
+    return sorted(map(_one_zero, values), key=ordered, reverse=True)[:3] or None
 
 
 def average(values: list[Any]) -> Any:
@@ -112,6 +117,9 @@ CASES: dict[str, tuple[Callable[..., agg.Aggregate], TypeInformation, Any, Calla
     "collect_set of floats": (agg.collect_set, Types.DOUBLE(), DOUBLES, lambda values: distinct(values) or None),
     "collect_set of text": (agg.collect_set, Types.STRING(), TEXTS, lambda values: distinct(values) or None),
     "collect_multiset": (agg.collect_multiset, Types.STRING(), TEXTS, multiset),
+    "collect_list": (agg.collect_list, Types.DOUBLE(), DOUBLES, lambda values: values or None),
+    "listagg": (agg.listagg, Types.STRING(), TEXTS, lambda values: ",".join(values) if values else None),
+    "top_n": (lambda column: agg.top_n(column, 3), Types.DOUBLE(), DOUBLES, three_largest),
     "first": (agg.first, Types.STRING(), TEXTS, lambda values: values[0] if values else None),
     "last": (agg.last, Types.STRING(), TEXTS, lambda values: values[-1] if values else None),
 }
@@ -171,12 +179,42 @@ def test_aggregates_that_forget_refuse_to_take_back(name: str) -> None:
         (agg.var_pop("v"), Types.STRING(), "var_pop.*'v'.*numbers"),
         (agg.bool_and("v"), Types.LONG(), "bool_and.*'v'.*booleans"),
         (agg.count_distinct("v"), Types.BIG_DEC(), "count_distinct.*'v'.*numbers, text.*BigDecimal"),
+        (agg.listagg("v"), Types.LONG(), "listagg.*'v'.*text"),
+        (agg.top_n("v", 2, by="w"), Types.LONG(), "top_n.*'w'.*numbers, text"),
         (agg.collect_set("v"), Types.LIST(Types.LONG()), "collect_set.*'v'"),
     ],
 )
 def test_what_does_not_fit_is_refused_at_once(aggregate: agg.Aggregate, value_type: Any, wanted: str) -> None:
     with pytest.raises(InvalidTypeError, match=wanted):
-        Folding(aggregate, [value_type])
+        Folding(aggregate, [value_type, Types.BIG_DEC()])
+
+
+def test_values_of_the_largest_records() -> None:
+    folding = Folding(agg.top_n("v", 3, by="w"), [Types.STRING(), Types.INT()])
+    folding.add((0, "a", 5), (0, "c", 7), (0, "z", None), (1, "x", 1), (2, "y", None))
+    folding.add((0, None, 9), (0, "b", 7), (0, "b", 7), (1, "w", 1))
+    assert folding.results() == {0: ["b", "b", "c"], 1: ["w", "x"], 2: None}
+    assert folding.bound.name == "top_n_v"
+
+
+@pytest.mark.parametrize("n", [0, -1, True, 2.0])
+def test_top_none_is_refused(n: Any) -> None:
+    with pytest.raises(InvalidProgramError, match=f"from 1 on, not {n}"):
+        agg.top_n("v", n)
+
+
+def test_lists_of_rows_in_the_order_of_arrival() -> None:
+    folding = Folding(agg.collect_list("v"), [Types.ROW_NAMED(["a"], [Types.LONG()])])
+    folding.add((1, Row(a=1)), (0, Row(a=2)), (1, None)).add((1, Row(a=3)), (0, Row(a=4)))
+    folding.groups.reverse()
+    folding.pieces.reverse()
+    assert folding.results() == {0: [Row(a=2), Row(a=4)], 1: [Row(a=1), Row(a=3)]}
+
+
+def test_texts_with_another_separator() -> None:
+    folding = Folding(agg.listagg("v", " > ").alias("path"), [Types.STRING()])
+    assert folding.add((0, "a"), (0, None), (0, "b"), (1, None)).results() == {0: "a > b", 1: None}
+    assert folding.bound.name == "path"
 
 
 def test_variance_keeps_its_digits_where_sums_of_squares_lose_them() -> None:

@@ -17,6 +17,7 @@ from headrace.common.typeinfo import Types
 from headrace.datastream import aggregates as agg
 from headrace.operators.window.columnar import ColumnarWindowOperator
 from headrace.operators.window.layout import WindowLayout
+from headrace.operators.window.paned import columnar_window
 from headrace.operators.window.row_layout import RowWindowLayout
 from headrace.operators.window.row_window import RowWindowOperator
 from headrace.state.keys import KeyCodec
@@ -87,7 +88,7 @@ def described(key: int, start: int, end: int, values: Any) -> Row:
 
 
 def columnar(windows: AlignedWindows, lateness: int, tag: str | None) -> ColumnarWindowOperator:
-    return ColumnarWindowOperator(COLUMNAR, windows, lateness, tag)
+    return columnar_window(COLUMNAR, windows, lateness, tag)
 
 
 def row_apply(windows: AlignedWindows, lateness: int, tag: str | None) -> RowWindowOperator:

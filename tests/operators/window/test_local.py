@@ -14,7 +14,6 @@ from window_harness import INPUT, Collected, Driver, context
 from window_model import MAX, Record
 
 from headrace.datastream import aggregates as agg
-from headrace.operators.window.columnar import ColumnarWindowOperator
 from headrace.operators.window.layout import WindowLayout
 from headrace.operators.window.local import (
     ACCUMULATORS_INPUT,
@@ -22,6 +21,7 @@ from headrace.operators.window.local import (
     RECORDS_INPUT,
     LocalWindowAggregate,
 )
+from headrace.operators.window.paned import columnar_window
 from headrace.windowing.intervals import AlignedWindows
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ LOWEST = -(2**62)
 def test_with_and_without_the_sender(scenario: Any, lag: int, copies: int) -> None:
     windows, _, records, cuts, kinds = scenario
     records = [record for record in records for _ in range(copies)]
-    alone, both = (Driver(lambda: ColumnarWindowOperator(LAYOUT, windows)) for _ in range(2))
+    alone, both = (Driver(lambda: columnar_window(LAYOUT, windows)) for _ in range(2))
     local = LocalWindowAggregate(LAYOUT, windows)
     for epoch in epochs_of(records, [cut * copies for cut in cuts], kinds):
         run_epoch(alone, epoch, lag, None)
@@ -119,7 +119,7 @@ def emitted(records: list[Record], windows: AlignedWindows | None = None) -> Col
 
 def test_late_partial_results_are_counted_by_their_records() -> None:
     sent = emitted([Record(1, 1.0, 3)] * 6).sides[ACCUMULATORS_TAG][0]
-    receiver = ColumnarWindowOperator(LAYOUT, AlignedWindows(100, 100))
+    receiver = columnar_window(LAYOUT, AlignedWindows(100, 100))
     driver = Driver(lambda: receiver)
     driver.run([], upto=99)
     driver.fresh = False

@@ -12,6 +12,7 @@ from headrace.common.typeinfo import Types
 from headrace.datastream import aggregates as agg
 from headrace.operators.window.columnar import ColumnarWindowOperator
 from headrace.operators.window.layout import WindowLayout
+from headrace.operators.window.paned import columnar_window
 from headrace.operators.window.row_layout import RowWindowLayout
 from headrace.operators.window.row_window import RowWindowOperator
 from headrace.state.keys import KeyCodec
@@ -34,7 +35,7 @@ class CountElements:
 
 
 def columnar(windows: AlignedWindows, lateness: int = 0, tag: str | None = None) -> ColumnarWindowOperator:
-    return ColumnarWindowOperator(LAYOUT, windows, lateness, tag)
+    return columnar_window(LAYOUT, windows, lateness, tag)
 
 
 def by_row(windows: AlignedWindows, lateness: int = 0, tag: str | None = None) -> RowWindowOperator:

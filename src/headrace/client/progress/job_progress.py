@@ -113,6 +113,29 @@ class JobProgress:
         return 0 if self.latest is None else self.latest.counters.get(LATE_DROPPED, 0)
 
     @property
+    def late_text(self) -> str:
+        """How many late records were dropped, and by which operators where there are several that did."""
+        counters = {} if self.latest is None else self.latest.counters
+        suffix = f".{LATE_DROPPED}"
+        by = {name.removesuffix(suffix): late for name, late in counters.items() if name.endswith(suffix) and late}
+        told = ", ".join(f"{name} {wording.number(late)}" for name, late in by.items()) if len(by) > 1 else ""
+        return f"{wording.number(self.late_records)} ({told})" if told else wording.number(self.late_records)
+
+    @property
+    def slowest_split(self) -> str:
+        """The split that holds event time."""
+        progress = None if self.latest is None else self.latest.event_time
+        slowest = None if progress is None else progress.slowest()
+        return "-" if slowest is None else str(slowest)
+
+    @property
+    def waiting_splits(self) -> str:
+        """How many splits are idle, and how many wait for others that they are aligned with."""
+        splits = () if self.latest is None or self.latest.event_time is None else self.latest.event_time.splits
+        counts = {"idle": sum(s.is_idle for s in splits), "held back": sum(s.is_held_back for s in splits)}
+        return ", ".join(f"{number} {what}" for what, number in counts.items() if number) or "-"
+
+    @property
     def skipped_files(self) -> str:
         """How many files the job has gone on without over its life; empty when there are none."""
         return "" if self.latest is None else skipped_files(self.latest.counters)
@@ -130,16 +153,19 @@ class JobProgress:
         latest = self.latest
         if latest is None:
             return {}
-        return {
+        facts = {
             "records": wording.number(self.records),
             RATE: wording.number(self.meter.rate()),
             "watermark": wording.watermark(latest.watermark),
             "its lag": "-" if latest.watermark_lag is None else wording.behind(latest.watermark_lag),
             "epoch": f"{latest.epoch} ({latest.seconds:.2f} s)",
             "state": wording.size(latest.state_bytes),
-            "late, dropped": wording.number(self.late_records),
+            "late, dropped": self.late_text,
             "pending commits": str(latest.pending_commits),
         }
+        if latest.event_time is not None and len(latest.event_time.splits) > 1:
+            facts |= {"slowest split": self.slowest_split, "waiting splits": self.waiting_splits}
+        return facts
 
     def completed(self, statistics: EpochStatistics) -> None:
         """An epoch is complete."""

@@ -87,7 +87,8 @@ class IntegerHandler(_NumpyHandler):
     def __init__(self, info: BasicTypeInfo) -> None:
         bits = _BITS[info.basic_type]
         self._low, self._high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
-        self.expected = f"an int from {self._low} to {self._high}"
+        wider = "Types.LONG()" if bits < _BITS[BasicType.LONG] else "Types.BIG_INT()"
+        self.expected = f"an int from {self._low} to {self._high} ({wider} takes larger ones)"
         super().__init__(info)
 
     def convert(self, value: Any) -> int:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.common.arguments import refused, with_article
 from headrace.common.errors import InvalidTypeError
-from headrace.common.signatures import check_parameters
+from headrace.common.signatures import check_parameters, method_of_object
 
 if TYPE_CHECKING:
     from headrace.datastream.functions import Function
@@ -24,7 +24,7 @@ def check_function(function: Any, base: type[Function], method: str) -> None:
         InvalidTypeError: when it is neither, or takes other parameters.
     """
     check_instance(function, base)
-    if not callable(getattr(function, method, None)) and not callable(function):
+    if method_of_object(function, method) is None and not callable(function):
         raise refused(f"expected {with_article(base)} or a function, got {function!r}", InvalidTypeError)
     check_parameters(function, base, method)
 
@@ -36,7 +36,7 @@ def check_object(function: Any, base: type[Function], method: str) -> None:
         InvalidTypeError: when the method is missing, or takes other parameters.
     """
     check_instance(function, base)
-    if not callable(getattr(function, method, None)):
+    if method_of_object(function, method) is None:
         raise refused(f"expected {with_article(base)}, got {function!r}", InvalidTypeError)
     check_parameters(function, base, method)
 

@@ -8,7 +8,7 @@ from headrace.common.arguments import refused
 from headrace.common.call_site import caller
 from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
 from headrace.common.function_types import infer_from_hint
-from headrace.common.signatures import check_returns
+from headrace.common.signatures import check_returns, method_of_object
 from headrace.common.typeinfo import DataclassTypeInfo, DictTypeInfo, TypeInformation, Types
 from headrace.datastream.functions import KeySelector
 from headrace.datastream.streams.checks import check_function
@@ -186,7 +186,7 @@ def _codec_of(key_type: TypeInformation) -> KeyCodec:
 
 
 def _function_of(key_selector: Any) -> Callable[[Any], Any]:
-    function: Callable[[Any], Any] = getattr(key_selector, "get_key", key_selector)
+    function: Callable[[Any], Any] = method_of_object(key_selector, "get_key") or key_selector
     return function
 
 

@@ -107,6 +107,11 @@ class Aggregate(ABC):
     def _identity(self) -> tuple[str, ...]:
         return self.function, *(repr(getattr(self, field.name)) for field in fields(self))
 
+    @property
+    def columns(self) -> tuple[str | int | Expression | None, ...]:
+        """All that it looks at, as the program says it."""
+        return (self.column,)
+
     def alias(self, name: str) -> Self:
         """The same aggregate under another name in the output."""
         return replace(self, name=name)
@@ -122,10 +127,10 @@ class Aggregate(ABC):
             InvalidTypeError: when there is no such field, or the aggregate does not take values of its type.
             InvalidProgramError: when records may be taken back and the aggregate cannot do that.
         """
-        column = resolved(input_type, self, self.column)
+        column, *others = (self._resolved(input_type, column) for column in self.columns)
         if retracts:
             self._check_retractable()
-        return self._bound(self.name or self._made_name(column.name), column, retracts=retracts)
+        return self._bound(self.name or self._made_name(column.name), column, *others, retracts=retracts)
 
     def _check_retractable(self) -> None:
         if self.why_not_retractable:
@@ -143,39 +148,36 @@ class Aggregate(ABC):
         return f"{self.function}_{field}"
 
     @abstractmethod
-    def _bound(self, name: str, column: InputColumn, *, retracts: bool) -> BoundAggregate:
-        """The aggregate of a column, called ``name`` in the output."""
+    def _bound(self, name: str, column: InputColumn, *others: InputColumn, retracts: bool) -> BoundAggregate:
+        """The aggregate of its columns, called ``name`` in the output."""
+
+    def _resolved(self, input_type: TypeInformation, column: str | int | Expression | None) -> InputColumn:
+        """The column of the input that is meant: a field, or what an expression computes of fields.
+
+        Raises:
+            InvalidTypeError: when there is no such field.
+        """
+        if isinstance(column, Expression):
+            value = bind(column, input_type)
+            if isinstance(value, BoundColumn):
+                names = input_type.field_names if input_type.is_composite else ("value",)
+                return InputColumn(value.index, names[value.index], value.type)
+            return InputColumn(value, value.text, value.type)
+        if input_type.is_composite and column is not None:
+            index = input_type.field_index(column)
+            return InputColumn(index, input_type.field_names[index], input_type.field_types[index])
+        if input_type.is_composite:
+            known = ", ".join(map(repr, input_type.field_names))
+            raise InvalidTypeError(f"{self.function}() needs a field of {input_type}: one of {known}")
+        if column not in (None, 0):
+            raise InvalidTypeError(f"{self.function}({column!r}): records of type {input_type} have no fields")
+        return InputColumn(0, "value", input_type)
 
     def _refuse(self, column: InputColumn, wanted: str) -> InvalidTypeError:
-        if isinstance(self.column, Expression):
-            return InvalidTypeError(
-                f"{self.function}({self.column!r}) takes {wanted}, but that is of type {column.type}"
-            )
-        field = repr(column.name)
-        return InvalidTypeError(f"{self.function}({field}) takes {wanted}, but field {field} is of type {column.type}")
-
-
-def resolved(input_type: TypeInformation, aggregate: Aggregate, column: str | int | Expression | None) -> InputColumn:
-    """The column of the input that an aggregate means: a field, or what an expression computes of fields.
-
-    Raises:
-        InvalidTypeError: when there is no such field.
-    """
-    if isinstance(column, Expression):
-        value = bind(column, input_type)
-        if isinstance(value, BoundColumn):
-            names = input_type.field_names if input_type.is_composite else ("value",)
-            return InputColumn(value.index, names[value.index], value.type)
-        return InputColumn(value, value.text, value.type)
-    if input_type.is_composite and column is not None:
-        index = input_type.field_index(column)
-        return InputColumn(index, input_type.field_names[index], input_type.field_types[index])
-    if input_type.is_composite:
-        known = ", ".join(map(repr, input_type.field_names))
-        raise InvalidTypeError(f"{aggregate.function}() needs a field of {input_type}: one of {known}")
-    if column not in (None, 0):
-        raise InvalidTypeError(f"{aggregate.function}({column!r}): records of type {input_type} have no fields")
-    return InputColumn(0, "value", input_type)
+        is_field = isinstance(column.source, int)
+        name = repr(column.name) if is_field else column.name
+        found = f"field {name}" if is_field else "that"
+        return InvalidTypeError(f"{self.function}({name}) takes {wanted}, but {found} is of type {column.type}")
 
 
 def is_one_of(type_: TypeInformation, kinds: Set[BasicType]) -> bool:

@@ -15,19 +15,21 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from headrace.expressions import Bound
-from headrace.operators.arrays import fixed_width, gather, validity
+from headrace.operators.arrays import concat, fixed_width, gather, validity
+from headrace.state.runs.grouping import Segments
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import numpy.typing as npt
     import pyarrow as pa
 
     from headrace.common.typeinfo import TypeInformation
-    from headrace.state.runs.grouping import Groups, Segments
+    from headrace.state.runs.grouping import Groups
 
     Longs = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
+    Merge = Callable[[list[pa.Array], Segments], list[pa.Array]]
     Fields = tuple[tuple[str, TypeInformation], ...]
 
 Input = int | Bound
@@ -92,6 +94,10 @@ class Aggregator(ABC):
     def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
         """The accumulator of each group of accumulators, which lie group after group in order of arrival."""
 
+    def combine(self, older: list[pa.Array], newer: list[pa.Array]) -> list[pa.Array]:
+        """The accumulators of two tables row by row, of which both have all groups, in the same order."""
+        return merged_pairs(self.merge, older, newer)
+
     def negate(self, columns: list[pa.Array]) -> list[pa.Array]:
         """Accumulators that take away what these add, once they are merged; only where the aggregate can retract."""
         raise NotImplementedError(f"{type(self).__name__} cannot take values back")
@@ -121,6 +127,14 @@ class ColumnAggregator(Aggregator):
     @property
     def inputs(self) -> tuple[Input, ...]:
         return (self.column,)
+
+
+def merged_pairs(merge: Merge, older: list[pa.Array], newer: list[pa.Array]) -> list[pa.Array]:
+    """The rows of two tables merged in pairs, by a function that merges groups of rows."""
+    count = len(older[0])
+    pairs = np.arange(2 * count).reshape(2, count).T.ravel()
+    columns = [gather(concat([a, b]), pairs) for a, b in zip(older, newer, strict=True)]
+    return merge(columns, Segments(np.arange(0, 2 * count, 2), 2 * count))
 
 
 def any_valid(valid: Mask | None, segments: Segments) -> Mask | None:

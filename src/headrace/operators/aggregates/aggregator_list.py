@@ -8,12 +8,15 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.typeinfo import Types
+from headrace.operators.aggregates.arrived import ArrivedValues
 from headrace.operators.aggregates.choices import Extreme, FirstOrLast
 from headrace.operators.aggregates.counts import CountRows, CountValues, KeyField
 from headrace.operators.aggregates.deviations import SquaredDeviations
 from headrace.operators.aggregates.multisets import Multiset
 from headrace.operators.aggregates.sums import SumFiniteFloats, SumFloats, SumIntegers
+from headrace.operators.aggregates.top import TopValues
 from headrace.operators.aggregates.truths import CountTrue
+from headrace.operators.aggregates.user_defined import UserParts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,6 +50,11 @@ class AggregatorList:
         pairs = zip(self.members, self._split(columns), strict=True)
         return [column for aggregator, own in pairs for column in aggregator.merge(own, segments)]
 
+    def combine(self, older: Sequence[pa.Array], newer: Sequence[pa.Array]) -> list[pa.Array]:
+        """The columns of two tables row by row, of which both have all groups, in the same order."""
+        parts = zip(self.members, self._split(older), self._split(newer), strict=True)
+        return [column for aggregator, a, b in parts for column in aggregator.combine(a, b)]
+
     def results(self, columns: Sequence[pa.Array]) -> dict[Aggregator, pa.Array]:
         """The value of each aggregator."""
         pairs = zip(self.members, self._split(columns), strict=True)
@@ -78,6 +86,7 @@ class AggregatorList:
 _OF_STORED_NAME: Final[dict[str, type[Aggregator]]] = {
     kind.stored_name: kind
     for kind in (
+        ArrivedValues,
         CountRows,
         CountTrue,
         CountValues,
@@ -89,11 +98,13 @@ _OF_STORED_NAME: Final[dict[str, type[Aggregator]]] = {
         SumFiniteFloats,
         SumFloats,
         SumIntegers,
+        TopValues,
+        UserParts,
     )
 }
 
 
 def _for_merging(entry: dict[str, Any]) -> Aggregator:
     kind = _OF_STORED_NAME[entry.pop("kind")]
-    unknown: dict[str, Any] = {"column": -1, "type": Types.PICKLED_BYTE_ARRAY()}
+    unknown: dict[str, Any] = {"column": -1, "by": -1} | dict.fromkeys(("type", "by_type"), Types.PICKLED_BYTE_ARRAY())
     return kind(**entry, **{name: value for name, value in unknown.items() if name in kind.__dataclass_fields__})

@@ -123,7 +123,7 @@ class Minimum(Aggregate):
     function = "min"
     is_largest: ClassVar[bool] = False
 
-    def _bound(self, name: str, column: InputColumn, *, retracts: bool) -> BoundAggregate:
+    def _bound(self, name: str, column: InputColumn, *others: InputColumn, retracts: bool) -> BoundAggregate:
         if not has_order(column.type):
             raise self._refuse(column, "numbers, text, booleans, dates and times")
         if retracts:  # the next one counts once the smallest is taken back, so all are remembered
@@ -149,7 +149,7 @@ class First(Aggregate):
     why_not_retractable = "of the values it remembers one, and not which would be next"
     is_last: ClassVar[bool] = False
 
-    def _bound(self, name: str, column: InputColumn, *, retracts: bool) -> BoundAggregate:
+    def _bound(self, name: str, column: InputColumn, *others: InputColumn, retracts: bool) -> BoundAggregate:
         chosen = FirstOrLast(column.source, column.name, column.type, self.is_last)
         return BoundAggregate(name, column.type, (chosen,), is_ordered=True)
 

@@ -38,6 +38,9 @@ class CountRows(Aggregator):
     def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
         return [pa.array(segments.reduce(np.add, fixed_width(columns[0])))]
 
+    def combine(self, older: list[pa.Array], newer: list[pa.Array]) -> list[pa.Array]:
+        return [pa.array(fixed_width(older[0]) + fixed_width(newer[0]))]
+
     def negate(self, columns: list[pa.Array]) -> list[pa.Array]:
         return [pa.array(-fixed_width(columns[0]))]
 
@@ -59,6 +62,9 @@ class CountValues(ColumnAggregator):
 
     def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
         return [pa.array(segments.reduce(np.add, fixed_width(columns[0])))]
+
+    def combine(self, older: list[pa.Array], newer: list[pa.Array]) -> list[pa.Array]:
+        return [pa.array(fixed_width(older[0]) + fixed_width(newer[0]))]
 
     def negate(self, columns: list[pa.Array]) -> list[pa.Array]:
         return [pa.array(-fixed_width(columns[0]))]
@@ -88,6 +94,9 @@ class KeyField(Aggregator):
     def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
         return [columns[0] if segments.are_single else gather(columns[0], segments.starts)]
 
+    def combine(self, older: list[pa.Array], newer: list[pa.Array]) -> list[pa.Array]:
+        return older
+
     def negate(self, columns: list[pa.Array]) -> list[pa.Array]:
         return columns
 
@@ -103,7 +112,7 @@ class Count(Aggregate):
             return BoundAggregate(self.name or "count", Types.LONG(), (CountRows(),))
         return Aggregate.bind(self, input_type, retracts=retracts)
 
-    def _bound(self, name: str, column: InputColumn, *, retracts: bool) -> BoundAggregate:
+    def _bound(self, name: str, column: InputColumn, *others: InputColumn, retracts: bool) -> BoundAggregate:
         return BoundAggregate(name, Types.LONG(), (CountValues(column.source, column.name),))
 
 

@@ -100,7 +100,7 @@ class PopulationVariance(Aggregate):
     fewest: ClassVar[int] = 1
     is_root: ClassVar[bool] = False
 
-    def _bound(self, name: str, column: InputColumn, *, retracts: bool) -> BoundAggregate:
+    def _bound(self, name: str, column: InputColumn, *others: InputColumn, retracts: bool) -> BoundAggregate:
         if not is_one_of(column.type, WHOLE_NUMBERS | FLOATS):
             raise self._refuse(column, "numbers of up to 64 bits")
         return BoundAggregate(name, Types.DOUBLE(), (SquaredDeviations(column.source, column.name),), self._emitted)

@@ -71,10 +71,17 @@ def sum_values(values: Doubles, segments: Segments) -> Expansion:
 def merge_sums(partial: Expansion, segments: Segments) -> Expansion:
     """The exact sum of the partial sums of each group."""
     terms: list[tuple[Doubles, Longs | None]] = [(partial.hi, None), (partial.lo, None)]
-    if partial.rest is not None and partial.rest.null_count < len(partial.rest):
+    if partial.rest is not None and _has_rest(partial):
         lengths = np.diff(partial.rest.offsets.to_numpy())
         terms.append((partial.rest.flatten().to_numpy(), np.repeat(segments.ids, lengths)))
     return _sum(terms, segments)
+
+
+def add_sums(a: Expansion, b: Expansion) -> Expansion | None:
+    """The exact sums of the sums of two tables, group by group; None where that is for :func:`merge_sums` to do."""
+    if _has_rest(a) or _has_rest(b) or _needs_care(a.hi) or _needs_care(b.hi):
+        return None
+    return _packed(distilled([a.hi, b.hi, a.lo, b.lo]), len(a.hi))
 
 
 def sum_terms(terms: Sequence[Doubles], segments: Segments) -> Expansion:
@@ -94,7 +101,7 @@ def round_sums(sums: Expansion) -> Doubles:
     """The doubles nearest to the exact sums."""
     with np.errstate(over="ignore", invalid="ignore"):
         nearest = sums.hi + sums.lo
-    if sums.rest is not None and sums.rest.null_count < len(sums.rest):
+    if sums.rest is not None and _has_rest(sums):
         for group in np.flatnonzero(sums.rest.is_valid().to_numpy(zero_copy_only=False)).tolist():
             parts = [float(sums.hi[group]), float(sums.lo[group]), *sums.rest[group].as_py()]
             nearest[group] = rounded(_exact(parts))
@@ -120,6 +127,10 @@ def _carries(values: Longs, segments: Segments) -> Longs:
     high: Longs = segments.reduce(np.add, values >> half) + (low >> half)
     carries: Longs = (high + 2 ** (half - 1)) >> half
     return carries
+
+
+def _has_rest(sums: Expansion) -> bool:
+    return sums.rest is not None and sums.rest.null_count < len(sums.rest)
 
 
 def _needs_care(values: Doubles) -> bool:

@@ -78,7 +78,7 @@ class _OfDistinctValues(Aggregate):
 
     __slots__ = ()
 
-    def _bound(self, name: str, column: InputColumn, *, retracts: bool) -> BoundAggregate:
+    def _bound(self, name: str, column: InputColumn, *others: InputColumn, retracts: bool) -> BoundAggregate:
         if not has_order(column.type):
             raise self._refuse(column, "numbers, text, booleans, dates and times")
         values = Multiset(column.source, column.name, column.type)

@@ -15,7 +15,7 @@ from headrace.common.typeinfo import Types
 from headrace.common.typeinfo.basic import FLOATS, WHOLE_NUMBERS
 from headrace.operators.aggregates import exact_sum
 from headrace.operators.aggregates.aggregate import Aggregate, BoundAggregate, is_one_of
-from headrace.operators.aggregates.aggregator import ColumnAggregator, any_valid, filled
+from headrace.operators.aggregates.aggregator import ColumnAggregator, any_valid, filled, merged_pairs
 from headrace.operators.aggregates.counts import CountValues
 from headrace.operators.aggregates.exact_sum import IntegerOverflowError
 from headrace.operators.arrays import fixed_width, of_fixed_width, validity
@@ -110,6 +110,13 @@ class SumFloats(ColumnAggregator):
         valid = validity(columns[0])
         return expansion_columns(exact_sum.merge_sums(expansion_of(columns), segments), any_valid(valid, segments))
 
+    def combine(self, older: list[pa.Array], newer: list[pa.Array]) -> list[pa.Array]:
+        sums = exact_sum.add_sums(expansion_of(older), expansion_of(newer))
+        if sums is None:
+            return merged_pairs(partial(SumFloats.merge, self), older, newer)
+        one, other = validity(older[0]), validity(newer[0])
+        return expansion_columns(sums, None if one is None or other is None else one | other)
+
     def result(self, columns: list[pa.Array]) -> pa.Array:
         return of_fixed_width(exact_sum.round_sums(expansion_of(columns)), validity(columns[0]), pa.float64())
 
@@ -138,6 +145,10 @@ class SumFiniteFloats(SumFloats):
         counts = [pa.array(segments.reduce(np.add, fixed_width(column))) for column in columns[3:]]
         return [*SumFloats.merge(self, columns[:3], segments), *counts]
 
+    def combine(self, older: list[pa.Array], newer: list[pa.Array]) -> list[pa.Array]:
+        counts = [pa.array(fixed_width(a) + fixed_width(b)) for a, b in zip(older[3:], newer[3:], strict=True)]
+        return [*SumFloats.combine(self, older[:3], newer[:3]), *counts]
+
     def negate(self, columns: list[pa.Array]) -> list[pa.Array]:
         hi, lo, rest, *counts = columns
         sums = exact_sum.negated(expansion_of([hi, lo, rest]))
@@ -157,14 +168,14 @@ class Sum(Aggregate):
 
     function = "sum"
 
-    def _bound(self, name: str, column: InputColumn, *, retracts: bool) -> BoundAggregate:
+    def _bound(self, name: str, column: InputColumn, *others: InputColumn, retracts: bool) -> BoundAggregate:
         aggregator = self._aggregator(column, retracts=retracts)
         if isinstance(aggregator, SumFloats):
             return BoundAggregate(name, Types.DOUBLE(), (aggregator,))
         counted = (CountValues(column.source, column.name),) if retracts else ()
         return BoundAggregate(name, Types.LONG(), (aggregator, *counted), partial(_fitting, column.name))
 
-    def _aggregator(self, column: InputColumn, *, retracts: bool) -> Aggregator:
+    def _aggregator(self, column: InputColumn, *others: InputColumn, retracts: bool) -> Aggregator:
         if is_one_of(column.type, WHOLE_NUMBERS):
             return SumIntegers(column.source, column.name)
         if is_one_of(column.type, FLOATS):
@@ -178,7 +189,7 @@ class Average(Sum):
 
     function = "avg"
 
-    def _bound(self, name: str, column: InputColumn, *, retracts: bool) -> BoundAggregate:
+    def _bound(self, name: str, column: InputColumn, *others: InputColumn, retracts: bool) -> BoundAggregate:
         aggregators = (self._aggregator(column, retracts=retracts), CountValues(column.source, column.name))
         return BoundAggregate(name, Types.DOUBLE(), aggregators, _divided)
 

@@ -42,7 +42,7 @@ class BoolAnd(Aggregate):
 
     function = "bool_and"
 
-    def _bound(self, name: str, column: InputColumn, *, retracts: bool) -> BoundAggregate:
+    def _bound(self, name: str, column: InputColumn, *others: InputColumn, retracts: bool) -> BoundAggregate:
         if not is_one_of(column.type, {BasicType.BOOLEAN}):
             raise self._refuse(column, "booleans")
         aggregators = CountTrue(column.source, column.name), CountValues(column.source, column.name)

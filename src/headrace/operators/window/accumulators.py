@@ -47,19 +47,6 @@ class Chunk:
     def __len__(self) -> int:
         return len(self.ends)
 
-    def slice(self, start: int, stop: int) -> Chunk:
-        """The pairs from ``start`` up to ``stop``."""
-        length = stop - start
-        columns = {index: column.slice(start, length) for index, column in self.columns.items()}
-        keys = self.keys.slice(start, length)
-        return Chunk(self.ends[start:stop], self.hashes[start:stop], keys, columns, self.arrivals[start:stop])
-
-    def spread(self, pairs: Assignment) -> Chunk:
-        """Pairs of a record and a pane as pairs of a record and a window."""
-        rows = pairs.records
-        columns = {index: gather(column, rows) for index, column in self.columns.items()}
-        return Chunk(pairs.ends, self.hashes[rows], gather(self.keys, rows), columns, self.arrivals[rows])
-
     @staticmethod
     def concat(chunks: Sequence[Chunk]) -> Chunk:
         """The pairs of all chunks, of which there is at least one."""
@@ -113,6 +100,10 @@ class Accumulators:
         """Rows of panes as rows of windows."""
         rows = self.take(pairs.records)
         return Accumulators(pairs.ends, rows.hashes, rows.keys, rows.columns)
+
+    def at(self, end: int) -> Accumulators:
+        """The same rows as those of one window."""
+        return Accumulators(np.full(len(self), end, np.int64), self.hashes, self.keys, self.columns)
 
     @staticmethod
     def concat(pieces: Sequence[Accumulators]) -> Accumulators:

@@ -9,7 +9,7 @@ one gives: by moment of firing, and within one moment by (window end, hash of ke
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
@@ -19,12 +19,11 @@ from headrace.operators.base import Operator
 from headrace.operators.keyed import KeyedBatch
 from headrace.operators.window.accumulators import Accumulators, Chunk
 from headrace.operators.window.firing import Emission, result_batch, running_accumulators
-from headrace.operators.window.lateness import LateRecords, check_timestamps, cleanup_times
+from headrace.operators.window.lateness import LateRecords, check_timestamps, cleaned_end, cleanup_times, passed_end
 from headrace.operators.window.local import ACCUMULATORS_INPUT
-from headrace.operators.window.panes import Panes
+from headrace.operators.window.merging import STORE, accumulators_layout
 from headrace.operators.window.window_store import WindowStore
 from headrace.state.keys.hashing import hash_array
-from headrace.windowing.intervals import Assignment
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -32,7 +31,9 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.operators.base import EpochScope, OperatorContext, Output
     from headrace.operators.window.layout import WindowLayout
-    from headrace.windowing.intervals import AlignedWindows
+    from headrace.operators.window.pane_store import PaneStore
+    from headrace.state.backend import OperatorStates
+    from headrace.windowing.intervals import AlignedWindows, Assignment
 
     Longs = npt.NDArray[np.int64]
 
@@ -58,16 +59,17 @@ class ColumnarWindowOperator(Operator):
         self._assigner = assigner
         self._lateness = lateness
         self._late_tag = late_tag
-        self._panes = Panes.of(assigner)
         self._watermark = MIN_WATERMARK
 
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
         assert context.state is not None
-        self._store = WindowStore(
-            self._layout, self._assigner, self._lateness, context.state.store("windows"), self._panes
-        )
+        self._store = self._open_store(context.state)
         self._late = LateRecords(self, self._lateness, self._late_tag)
+
+    def _open_store(self, state: OperatorStates) -> WindowStore | PaneStore:
+        kept_as = accumulators_layout(self._layout, self._assigner)
+        return WindowStore(self._layout, kept_as, state.store(STORE))
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._watermark = scope.watermark
@@ -78,8 +80,7 @@ class ColumnarWindowOperator(Operator):
         if not len(batch):
             return
         if input_index == ACCUMULATORS_INPUT:
-            self._add_accumulators(batch)
-            self._advance(batch.watermarks)
+            self._add_accumulators(_accumulators_of(batch), batch.watermarks)
             return
         check_timestamps(batch, self.context)
         # A record of a sliding window becomes several rows; how a batch is cut changes nothing but memory.
@@ -93,62 +94,38 @@ class ColumnarWindowOperator(Operator):
         super().advance_watermark(self._watermark)
 
     def end_epoch(self) -> None:
-        self._store.end_epoch(self._watermark)
+        self._store.end_epoch(cleaned_end(self._watermark, self._lateness))
 
     def _add_records(self, batch: KeyedBatch) -> None:
+        """Adds records to those of their windows that have not fired, and fires what is due until the last of them."""
         arrivals = self._arrivals.next(len(batch))
-        if self._panes is None:
-            again, late = self._add_to_windows(batch, arrivals)
-        else:
-            rest = self._add_to_panes(self._panes, batch, arrivals)
-            again, late = self._add_to_windows(batch.take(rest), arrivals[rest]) if len(rest) else (None, None)
-            if again is not None:
-                again = Assignment(rest[again.records], again.ends, False)
-        self._advance(batch.watermarks, again, late)
+        judged = self._judged(batch)
+        self._store.add(self._chunk(batch, judged.on_time, arrivals))
+        late = self._chunk(batch, judged.again, arrivals) if len(judged.again.ends) else None
+        self._advance(batch.watermarks, judged.again, late)
+        if late is not None:
+            self._store.add_accumulators(Accumulators.of_chunk(self._layout.aggregators, late))
 
-    def _add_to_panes(self, panes: Panes, batch: KeyedBatch, arrivals: Longs) -> Longs:
-        """Adds the records that are on time for all their windows; gives the positions of the others."""
-        pairs = panes.of_timestamps(batch.timestamps)
-        is_on_time = panes.are_on_time(batch.timestamps, batch.watermarks)
-        self._store.add_to_panes(self._chunk(batch, pairs if is_on_time.all() else pairs.where(is_on_time), arrivals))
-        return np.flatnonzero(~is_on_time)
-
-    def _add_to_windows(self, batch: KeyedBatch, arrivals: Longs) -> tuple[Assignment | None, Chunk | None]:
-        """Adds records to those of their windows that have not fired; late ones without any window are sent away.
-
-        Returns:
-            The pairs of a late but allowed record and a window that fires again for it, without and with the records'
-            values; None when there are none.
-        """
+    def _judged(self, batch: KeyedBatch) -> Judged:
+        """The windows of records, by whether they have fired; late records without any window are sent away."""
         pairs = self._assigner.assign(batch.timestamps)
         watermarks = batch.watermarks if pairs.is_identity else batch.watermarks[pairs.records]
         has_fired = pairs.ends - 1 <= watermarks
         if not has_fired.any():
             self._late.refuse(batch, pairs)
-            self._store.add(self._chunk(batch, pairs, arrivals))
-            return None, None
+            return Judged(pairs, pairs.where(has_fired))
         is_open = cleanup_times(pairs.ends, self._lateness) > watermarks
         self._late.refuse(batch, pairs.where(is_open))
-        self._store.add(self._chunk(batch, pairs.where(~has_fired), arrivals))
-        again = pairs.where(has_fired & is_open)
-        return again, self._chunk(batch, again, arrivals)
+        return Judged(pairs.where(~has_fired), pairs.where(has_fired & is_open))
 
-    def _add_accumulators(self, batch: Batch) -> None:
-        """Partial results come from records that were on time at the sender, as a rule; see there."""
-        ends, keys, *columns = batch.columns.columns
-        hashes = batch.keys.hashes if isinstance(batch, KeyedBatch) else hash_array(keys)
-        accumulators, watermarks = Accumulators(fixed_width(ends), hashes, keys, columns), batch.watermarks
-        if self._panes is not None:
-            if self._panes.are_on_time(accumulators.ends - 1, watermarks).all():
-                self._store.add_accumulators_of_panes(accumulators)
-                return
-            pairs = self._panes.windows_of(accumulators.ends)
-            accumulators, watermarks = accumulators.spread(pairs), watermarks[pairs.records]
+    def _add_accumulators(self, accumulators: Accumulators, watermarks: Longs) -> None:
+        """Adds partial results, of records that were on time at the sender as a rule; fires what is due."""
         is_late = accumulators.ends - 1 <= watermarks
         if is_late.any():
-            self._late.drop(int(fixed_width(accumulators.columns[0])[is_late].sum()))
+            self._late.drop(records_of(accumulators, is_late))
             accumulators = accumulators.take(np.flatnonzero(~is_late))
         self._store.add_accumulators(accumulators)
+        self._advance(watermarks)
 
     def _chunk(self, batch: KeyedBatch, pairs: Assignment, arrivals: Longs) -> Chunk:
         """The pairs with what the aggregates need of the records."""
@@ -169,8 +146,9 @@ class ColumnarWindowOperator(Operator):
             late: the same pairs with the records' values.
         """
         last = int(watermarks[-1])
-        due = (Emission.of_due(block, self._watermark, watermarks) for block in self._store.due(self._watermark, last))
-        if late is None or again is None or not len(late):
+        blocks = self._store.due(passed_end(self._watermark), passed_end(last))
+        due = (Emission.of_due(block, self._watermark, watermarks) for block in blocks)
+        if late is None or again is None:
             for emission in due:
                 self.output.emit(result_batch(self._layout, self._assigner.size, [emission]))
         else:
@@ -178,10 +156,32 @@ class ColumnarWindowOperator(Operator):
             held = self._store.find(late.ends, late.hashes)
             contents = running_accumulators(self._layout.aggregators, held, late)
             refired = Emission.of_late(contents, again.records, watermarks)
-            self._store.add_accumulators(Accumulators.of_chunk(self._layout.aggregators, late))
             self.output.emit(result_batch(self._layout, self._assigner.size, [*fired, refired]))
         self._watermark = last
-        self._store.forget(last)
+        self._store.forget(cleaned_end(last, self._lateness))
+
+
+class Judged(NamedTuple):
+    """Pairs of a record and a window that takes it.
+
+    Attributes:
+        on_time: those whose window has not fired.
+        again: those whose window fires again for the record, which is late but allowed.
+    """
+
+    on_time: Assignment
+    again: Assignment
+
+
+def _accumulators_of(batch: Batch) -> Accumulators:
+    ends, keys, *columns = batch.columns.columns
+    hashes = batch.keys.hashes if isinstance(batch, KeyedBatch) else hash_array(keys)
+    return Accumulators(fixed_width(ends), hashes, keys, columns)
+
+
+def records_of(accumulators: Accumulators, mask: npt.NDArray[np.bool_]) -> int:
+    """How many records some accumulators stand for."""
+    return int(fixed_width(accumulators.columns[0])[mask].sum())
 
 
 class Arrivals:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.operators.base import OperatorContext
+    from headrace.operators.window.layout import WindowLayout
     from headrace.state.keys import KeyCodec
     from headrace.windowing.intervals import AlignedWindows
 
@@ -34,6 +35,8 @@ VALUES_KIND: Final = "window-values"
 """The kind of runs that hold folded values: the newest of a key and window counts."""
 ELEMENTS_KIND: Final = "window-elements"
 """The kind of runs that hold all elements."""
+PANE: Final = "pane"
+"""What runs say about themselves when their rows are those of panes: the length of one."""
 
 STORE: Final = "windows"
 """The store of an operator that ordered tables of windows are in."""
@@ -56,7 +59,7 @@ def merge_blocks(tables: Sequence[Accumulators], rows: int = _ROWS) -> Iterator[
         return
     gathered: list[list[Accumulators]] = []
     for end in np.unique(np.concatenate([table.windows[0] for table in tables])).tolist():
-        window = [piece for table in tables if len(piece := _window(table, end))]
+        window = [piece for table in tables if len(piece := rows_at(table, end))]
         if gathered and _total(gathered) + sum(map(len, window)) > rows:
             yield _flat(gathered)
             gathered = []
@@ -68,7 +71,8 @@ def merge_blocks(tables: Sequence[Accumulators], rows: int = _ROWS) -> Iterator[
         yield _flat(gathered)
 
 
-def _window(table: Accumulators, end: int) -> Accumulators:
+def rows_at(table: Accumulators, end: int) -> Accumulators:
+    """The rows of a sorted table that have an end."""
     ends, offsets = table.windows
     place = int(np.searchsorted(ends, end))
     if place == len(ends) or ends[place] != end:
@@ -141,6 +145,12 @@ def contents_layout(
     return OrderedLayout("the contents of windows", kind, schema, 3, about, _WORDS)
 
 
+def accumulators_layout(layout: WindowLayout, windows: AlignedWindows, pane: int | None = None) -> OrderedLayout:
+    """How the accumulators of windows are kept, or of panes of a length."""
+    about = {"parts": layout.aggregators.to_json()} | ({} if pane is None else {PANE: pane})
+    return contents_layout(ACCUMULATORS_KIND, layout.state_schema, layout.codec, windows, **about)
+
+
 def combined(aggregators: AggregatorList, batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """One row a key and window, of batches in the order of a run; earlier ones came earlier."""
     pieces = [Accumulators.of_batch(batch) for batch in batches]
@@ -153,6 +163,7 @@ _WORDS: Final = {
     "size": "size in milliseconds",
     "slide": "slide in milliseconds (that of tumbling windows is their size)",
     "offset": "offset in milliseconds",
+    PANE: "length of panes in milliseconds",
     "parts": "set of aggregates",
     "types": "type of contents",
 }

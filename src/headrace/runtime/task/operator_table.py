@@ -16,8 +16,8 @@ from headrace.operators.rolling import RollingOperator, rolling_aggregate, rolli
 from headrace.operators.sink import SinkOperator
 from headrace.operators.stateless import FilterOperator, FlatMapOperator, MapBatchesOperator, MapOperator
 from headrace.operators.timestamps import TimestampsOperator
-from headrace.operators.window.columnar import ColumnarWindowOperator
 from headrace.operators.window.local import LocalWindowAggregate
+from headrace.operators.window.paned import columnar_window
 from headrace.operators.window.row_layout import RowWindowLayout
 from headrace.operators.window.row_window import RowWindowOperator
 from headrace.operators.window.window_layout import WindowOperatorLayout
@@ -105,7 +105,7 @@ class OperatorMaker:
     def _columnar_window(self, planned: PlannedOperator, spec: ColumnarWindowSpec) -> Operator:
         tag = None if spec.late_tag is None else spec.late_tag.tag_id
         layout = spec.layout(planned.input_schema(0))
-        return ColumnarWindowOperator(layout, spec.assigner, spec.allowed_lateness, tag)
+        return columnar_window(layout, spec.assigner, spec.allowed_lateness, tag)
 
     def _local_window(self, planned: PlannedOperator, spec: LocalWindowSpec) -> Operator:
         return LocalWindowAggregate(spec.window.layout(planned.input_schema(0)), spec.window.assigner)

@@ -1,0 +1,143 @@
+"""Where event time is, split by split and operator by operator, under the names of Flink's metrics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headrace.checkpoint.manifest import OperatorProgress
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
+from headrace.graph.specs import TimestampsSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from headrace.checkpoint.manifest import Manifest
+    from headrace.plan.job_plan import JobPlan, PlannedOperator
+
+
+@dataclass(frozen=True, slots=True)
+class SplitProgress:
+    """One split at the end of an epoch.
+
+    Attributes:
+        source: the name of its source.
+        split_id: the enumerator's id for it.
+        watermarks: by node id of the operators that make them.
+        idle: those of these operators that do not wait for it.
+        is_held_back: whether it waits for others that it is aligned with.
+    """
+
+    source: str
+    split_id: str
+    watermarks: Mapping[int, int]
+    idle: frozenset[int] = frozenset()
+    is_held_back: bool = False
+
+    @property
+    def watermark(self) -> int:
+        """The lowest one."""
+        return min(self.watermarks.values(), default=MIN_WATERMARK)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits for it."""
+        return bool(self.watermarks) and self.idle >= self.watermarks.keys()
+
+    def __str__(self) -> str:
+        """``orders[3]``."""
+        return f"{self.source}[{self.split_id}]"
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkProgress:
+    """Event time in all of a job at the end of an epoch.
+
+    Attributes:
+        plan: the job.
+        manifest: of the epoch.
+        splits: those from which something may still come.
+        ended: by node id, the operators that make watermarks of sources that have ended.
+    """
+
+    plan: JobPlan
+    manifest: Manifest
+    splits: tuple[SplitProgress, ...] = ()
+    ended: frozenset[int] = frozenset()
+
+    def slowest(self) -> SplitProgress | None:
+        """The split that holds event time; None where there is no split with event time that counts."""
+        counting = (split for split in self.splits if split.watermarks and not split.is_idle)
+        return min(counting, key=lambda split: split.watermark, default=None)
+
+    def gauges(self) -> dict[str, int]:
+        """Milliseconds by name.
+
+        ``<operator>.currentInputWatermark`` and ``<operator>.currentOutputWatermark``: of the slowest subtask.
+        ``<operator>.watermarkLag``: how far the output is behind the job's clock, where there is a watermark.
+        ``<source>.<split>.currentWatermark``. ``<operator>.watermarkAlignmentDrift``: how far the fastest split is
+        ahead of the slowest one of its group.
+        """
+        found: dict[str, int] = {}
+        for name, operator in self._operators():
+            found[f"{name}.currentInputWatermark"] = operator.watermark
+            found[f"{name}.currentOutputWatermark"] = operator.output
+            if operator.output not in (MIN_WATERMARK, MAX_WATERMARK):
+                found[f"{name}.watermarkLag"] = self.manifest.processing_time - operator.output
+        for split in self.splits:
+            if split.watermarks:
+                found[f"{split.source}.{split.split_id}.currentWatermark"] = split.watermark
+        return found | dict(self._drifts())
+
+    def _operators(self) -> Iterator[tuple[str, OperatorProgress]]:
+        """Name and progress, in topological order; none of what is behind a source that waits for its next split."""
+        reached: dict[int, OperatorProgress] = {}
+        for planned in self.plan.operators():
+            found = self._of_later_stage(planned) if planned.stage else self._of_first_stage(planned, reached)
+            if found is not None:
+                reached[planned.node.id] = found
+                if planned.inputs:
+                    yield planned.node.name, found
+
+    def _of_first_stage(
+        self, planned: PlannedOperator, reached: Mapping[int, OperatorProgress]
+    ) -> OperatorProgress | None:
+        """Event time is kept by split there."""
+        if not planned.inputs:
+            return OperatorProgress()
+        if any(edge.source not in reached for edge in planned.inputs):
+            return None
+        entered = min(reached[edge.source].output for edge in planned.inputs)
+        if not isinstance(planned.node.spec, TimestampsSpec):
+            return OperatorProgress(entered, entered)
+        made = self._made(planned.node.id)
+        return None if made is None else OperatorProgress(entered, made)
+
+    def _made(self, node: int) -> int | None:
+        """The watermark that an operator makes of all its splits; that of the fastest one where all are idle."""
+        splits = [split for split in self.splits if node in split.watermarks]
+        if not splits:
+            return MAX_WATERMARK if node in self.ended else None
+        counting = [split.watermarks[node] for split in splits if node not in split.idle]
+        return min(counting) if counting else max(split.watermarks[node] for split in splits)
+
+    def _of_later_stage(self, planned: PlannedOperator) -> OperatorProgress | None:
+        partitions = self.manifest.stages[planned.stage].partitions
+        known = [reached for each in partitions if (reached := each.progress.get(planned.uid)) is not None]
+        if not known:
+            return None
+        return OperatorProgress(min(reached.watermark for reached in known), min(reached.output for reached in known))
+
+    def _drifts(self) -> Iterator[tuple[str, int]]:
+        groups: dict[str, dict[int, list[int]]] = {}
+        for planned in self.plan.stages[0].operators:
+            spec, node = planned.node.spec, planned.node.id
+            if isinstance(spec, TimestampsSpec) and spec.strategy.alignment is not None:
+                counting = [s.watermarks[node] for s in self.splits if node in s.watermarks and node not in s.idle]
+                if counting:
+                    groups.setdefault(spec.strategy.alignment.group, {})[node] = counting
+        for members in groups.values():
+            slowest = min(map(min, members.values()))
+            if slowest > MIN_WATERMARK:
+                for node, reached in members.items():
+                    yield f"{self.plan.operator(node).node.name}.watermarkAlignmentDrift", max(reached) - slowest

@@ -1,0 +1,133 @@
+"""``top_n``, and the aggregator that keeps the values of the records that are largest by another column."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.errors import InvalidProgramError
+from headrace.common.tracebacks import hides_engine
+from headrace.common.typeinfo import Types
+from headrace.operators.aggregates.aggregate import Aggregate, BoundAggregate, has_order
+from headrace.operators.aggregates.aggregator import ColumnAggregator
+from headrace.operators.aggregates.arrived import present_lists
+from headrace.operators.aggregates.multisets import coded
+from headrace.operators.arrays import list_lengths, lists_of
+
+if TYPE_CHECKING:
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.expressions import Expression
+    from headrace.operators.aggregates.aggregate import InputColumn
+    from headrace.operators.aggregates.aggregator import Fields, GroupedRows, Input, Longs
+    from headrace.state.runs.grouping import Segments
+
+
+@dataclass(frozen=True, slots=True)
+class TopValues(ColumnAggregator):
+    """The values of a column, and of another one that they are chosen by: the largest first, then the smaller value.
+
+    Attributes:
+        by: the other column.
+        n: how many are kept.
+        type: the type of the values.
+        by_type: the type of the other column.
+    """
+
+    stored_name: ClassVar[str] = "TopValues"
+    parameters: ClassVar[tuple[str, ...]] = ("name", "n")
+    by: Input
+    n: int
+    type: TypeInformation
+    by_type: TypeInformation
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        return self.column, self.by
+
+    @property
+    def fields(self) -> Fields:
+        name = f"top({self.name})"
+        return (name, Types.LIST(self.type)), (f"{name}.by", Types.LIST(self.by_type))
+
+    def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
+        values, by, groups = rows.column(self.column), rows.column(self.by), rows.groups.segments.ids
+        if values.null_count or by.null_count:
+            kept = np.asarray(values.is_valid()) & np.asarray(by.is_valid())
+            groups, values, by = groups[kept], values.filter(pa.array(kept)), by.filter(pa.array(kept))
+        return self._largest(groups, values, by, len(rows.groups.segments))
+
+    def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
+        if segments.are_single:
+            return columns
+        groups = np.repeat(segments.ids, list_lengths(columns[0]))
+        return self._largest(groups, columns[0].flatten(), columns[1].flatten(), len(segments))
+
+    def _largest(self, groups: Longs, values: pa.Array, by: pa.Array, total: int) -> list[pa.Array]:
+        value_codes, distinct_values = coded(values)
+        by_codes, distinct_by = coded(by)
+        order = np.lexsort((value_codes, -by_codes, groups))
+        groups = groups[order]
+        first = np.searchsorted(groups, groups)  # where each one's group begins
+        kept = np.arange(len(groups)) - first < self.n
+        order = order[kept]
+        lengths = np.bincount(groups[kept], minlength=total)
+        chosen = (distinct_values, value_codes), (distinct_by, by_codes)
+        return [lists_of(distinct.take(pa.array(codes[order])), lengths) for distinct, codes in chosen]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TopN(Aggregate):
+    """The values of the records that are largest by a column, from the largest down.
+
+    Attributes:
+        n: how many at most.
+        by: the column that they are chosen by; None for the values themselves.
+    """
+
+    n: int = 1
+    by: str | int | Expression | None = None
+
+    function = "top_n"
+    why_not_retractable = "what comes next after the values that it remembers is forgotten"
+
+    def __post_init__(self) -> None:
+        if type(self.n) is not int or self.n < 1:
+            raise InvalidProgramError(f"top_n() takes a number of values from 1 on, not {self.n!r}")
+
+    @property
+    def columns(self) -> tuple[str | int | Expression | None, ...]:
+        return (self.column,) if self.by is None else (self.column, self.by)
+
+    def _bound(self, name: str, column: InputColumn, *others: InputColumn, retracts: bool) -> BoundAggregate:
+        by = others[0] if others else column
+        for each in (column, by):
+            if not has_order(each.type):
+                raise self._refuse(each, "numbers, text, booleans, dates and times")
+        values = TopValues(column.source, f"{column.name} by {by.name}", by.source, self.n, column.type, by.type)
+        return BoundAggregate(name, Types.LIST(column.type), (values,), present_lists)
+
+
+@hides_engine
+def top_n(column: str | int | Expression | None = None, n: int = 1, by: str | int | Expression | None = None) -> TopN:
+    """The values of the records that are largest by a column, as a list from the largest down.
+
+    Among records that are equal there, those with the smaller value come first. Records without a value in either
+    column are passed over.
+
+    Args:
+        column: what is listed.
+        n: how many values at most.
+        by: the column that they are chosen by; None for the values themselves.
+
+    Raises:
+        InvalidProgramError: when ``n`` is not a number from 1 on.
+
+    Examples:
+        >>> from headrace.datastream.aggregates import top_n
+        >>> top_n("product", 3, by="price").alias("dearest")
+        TopN(column='product', name='dearest', n=3, by='price')
+    """
+    return TopN(column, n=n, by=by)
