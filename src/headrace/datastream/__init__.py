@@ -37,13 +37,23 @@ from headrace.datastream.state_backend import (
 from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
 from headrace.datastream.time_domain import TimeDomain
 from headrace.datastream.timerservice import TimerService
-from headrace.datastream.window import TimeWindow, WindowAssigner
+from headrace.datastream.window import (
+    CountWindow,
+    GlobalWindow,
+    MergingWindowAssigner,
+    TimeWindow,
+    Trigger,
+    TriggerResult,
+    Window,
+    WindowAssigner,
+)
 
 __all__ = [
     "AggregateFunction",
     "CheckpointConfig",
     "CheckpointStorage",
     "CheckpointingMode",
+    "CountWindow",
     "DataStream",
     "DataStreamSink",
     "EmbeddedRocksDBStateBackend",
@@ -51,6 +61,7 @@ __all__ = [
     "FileSystemCheckpointStorage",
     "FilterFunction",
     "FlatMapFunction",
+    "GlobalWindow",
     "HashMapStateBackend",
     "JobManagerCheckpointStorage",
     "KeySelector",
@@ -58,6 +69,7 @@ __all__ = [
     "KeyedStream",
     "MapFunction",
     "MemorySize",
+    "MergingWindowAssigner",
     "OutputTag",
     "PredefinedOptions",
     "ProcessFunction",
@@ -71,6 +83,9 @@ __all__ = [
     "TimeDomain",
     "TimeWindow",
     "TimerService",
+    "Trigger",
+    "TriggerResult",
+    "Window",
     "WindowAssigner",
     "WindowFunction",
     "WindowedStream",
