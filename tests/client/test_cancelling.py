@@ -86,13 +86,15 @@ class Blocked(LocalRuntime):
         self._given_up.set()
 
 
-def test_during_an_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_during_an_epoch(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr("headrace.client.submission.LocalRuntime", Blocked)
     client = endless()
     assert Blocked.began.wait(60)
     client.cancel().result(timeout=60)
     assert_cancelled(client, "after epoch 0")
     assert isinstance(client.get_job_execution_result().exception(), JobCancelledError)
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert not [message for message in warnings if "epoch" in message], "that an epoch was given up is no news"
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.common.errors import CommitRefusedError, InvalidProgramError, UnsupportedOperationError
+from headrace.common.errors import CommitRefusedError, InvalidProgramError, InvalidTypeError, UnsupportedOperationError
 from headrace.common.serialization import Encoder
 from headrace.common.typeinfo import Types
 from headrace.connectors.file_system import (
@@ -30,6 +30,24 @@ from tests.connectors.harness import SinkRun, batch_of
 
 EVERY_EPOCH = RollingPolicy.on_checkpoint_rolling_policy()
 BY_TIME = RollingPolicy.default_rolling_policy(part_size=10_000, rollover_interval=3000, inactivity_interval=2000)
+
+
+ROWS = FileSink.for_row_format("out", Encoder.simple_string_encoder())
+
+
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        (lambda: FileSink.for_row_format("out", 3), "FileSink.for_row_format takes an Encoder, not 3"),
+        (lambda: FileSink.for_bulk_format("out", 3), "FileSink.for_bulk_format takes a BulkWriterFactory, not 3"),
+        (lambda: ROWS.with_bucket_assigner("day"), "with_bucket_assigner takes a BucketAssigner, not 'day'"),
+        (lambda: ROWS.with_rolling_policy(60_000), "with_rolling_policy takes a RollingPolicy, not 60000"),
+        (lambda: ROWS.with_output_file_config(OutputFileConfig.builder()), "takes an OutputFileConfig, .*its build"),
+    ],
+)
+def test_arguments_of_another_kind(build: Callable[[], Any], said: str) -> None:
+    with pytest.raises(InvalidTypeError, match=f"{said}.*\n  at {__file__}"):
+        build()
 
 
 class FirstLetter(BucketAssigner):

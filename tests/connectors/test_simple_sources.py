@@ -179,3 +179,9 @@ def test_a_batch_generator_has_to_keep_its_word(function: Any, message: str) -> 
     source = DataGeneratorSource(batch_generator=function, count=5, type_info=Types.LONG())
     with pytest.raises(InvalidTypeError, match=message):
         read_all(source, NOWHERE)
+
+
+@pytest.mark.parametrize("elements", [3, None])
+def test_a_collection_can_be_iterated(elements: Any) -> None:
+    with pytest.raises(InvalidTypeError, match=f"^from_collection takes an Iterable, not {elements}\n  at {__file__}"):
+        CollectionSource(elements)

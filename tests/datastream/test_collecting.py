@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 
 from headrace.common import Configuration, Types
-from headrace.common.errors import InvalidProgramError, JobExecutionError, UnsupportedOperationError
+from headrace.common.errors import InvalidProgramError, InvalidTypeError, JobExecutionError, UnsupportedOperationError
 from headrace.connectors.collect import CollectSink
 from headrace.connectors.print_sink import PrintSink
 from headrace.connectors.sink import CommitterContext
@@ -114,6 +114,12 @@ def test_limit_gives_a_list_and_cancels(env: StreamExecutionEnvironment, running
 def test_limit_above_what_there_is(env: StreamExecutionEnvironment, jobs: Submissions) -> None:
     assert env.from_sequence(1, 4).execute_and_collect("numbers", 5) == []
     assert not jobs[0].is_cancelled
+
+
+@pytest.mark.parametrize("limit", ["a", 2.0, True])
+def test_limit_has_to_be_a_number(env: StreamExecutionEnvironment, limit: Any) -> None:
+    with pytest.raises(InvalidTypeError, match=rf"^limit takes an int, not {limit!r}\n  at {__file__}"):
+        env.from_sequence(1, 4).execute_and_collect(limit=limit)
 
 
 def test_limit_has_to_be_positive(env: StreamExecutionEnvironment, jobs: Submissions) -> None:

@@ -69,7 +69,7 @@ from pyflink.datastream.window import SlidingEventTimeWindows
 from pyflink.datastream import Window, TimeWindow, CountWindow, GlobalWindow, WindowAssigner, MergingWindowAssigner
 from pyflink.datastream import Trigger, TriggerResult
 from pyflink.datastream.window import EventTimeSessionWindows, SessionWindowTimeGapExtractor, GlobalWindows
-from pyflink.datastream.window import CountSlidingWindowAssigner, CountTumblingWindowAssigner, CountTrigger, PurgingTrigger
+from pyflink.datastream.window import CountSlidingWindowAssigner, CountTumblingWindowAssigner, CountTrigger
 from pyflink.datastream.window import TimeWindowSerializer, CountWindowSerializer, GlobalWindowSerializer
 """
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace.common import Configuration, Row, Time, Types
-from headrace.common.errors import HeadraceError, InvalidProgramError, UnknownNameError
+from headrace.common.errors import HeadraceError, InvalidProgramError, InvalidTypeError, UnknownNameError
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.window import TumblingEventTimeWindows
 from headrace.expressions import coalesce, col, concat, lit, when
@@ -44,6 +44,27 @@ def test_a_name_of_another_library_is_answered(ask: Callable[[], Any], said: str
     assert isinstance(caught.value, AttributeError)
     assert isinstance(caught.value, HeadraceError)
     assert f"at {__file__}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("result", r"use get_job_execution_result\(\)\.result\(\)"),
+        ("awaitTermination", r"use get_job_execution_result\(\)\.result\(\)"),
+        ("status", r"use get_job_status\(\)\.result\(\)"),
+        ("exception", r"get_job_execution_result\(\)\.exception\(\) is what"),
+    ],
+)
+def test_a_client_is_no_future_and_no_query(name: str, said: str) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict({"headrace.runtime": "local"}))
+    with env.from_collection([1]).execute_and_collect() as records, pytest.raises(UnknownNameError, match=said):
+        getattr(records.get_job_client(), name)
+
+
+def test_a_condition_in_words_is_answered_by_an_expression() -> None:
+    said = r"or a function, or a condition such as col\(\"amount\"\) > 10 .*, got 'n > 1'\n  at "
+    with pytest.raises(InvalidTypeError, match=said):
+        STREAM.filter("n > 1")  # type: ignore[arg-type]
 
 
 def test_a_property_that_fails_keeps_its_error() -> None:

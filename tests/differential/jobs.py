@@ -25,8 +25,11 @@ from headrace.datastream.state import ListStateDescriptor, MapStateDescriptor, V
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.expressions import col, concat, when
 from headrace.time.watermark_strategy import WatermarkStrategy
+from headrace.windowing.assigners.sessions import EventTimeSessionWindows
 from headrace.windowing.assigners.sliding import SlidingEventTimeWindows
 from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
+from headrace.windowing.evictors.count import CountEvictor
+from headrace.windowing.triggers.continuous import ContinuousEventTimeTrigger
 
 RECORDS = 2000
 
@@ -256,6 +259,34 @@ def row_windows(env: StreamExecutionEnvironment) -> Streams:
     return {"contents": processed, "late": processed.get_side_output(LATE), "averages": averages, "reduced": reduced}
 
 
+class Closing(ProcessWindowFunction):
+    """The amounts in a window of any kind, and why they are shown."""
+
+    def process(
+        self, key: str, context: ProcessWindowFunction.Context[Any], elements: Iterable[Event]
+    ) -> Iterator[tuple[str, str, int]]:
+        numbers = [event[1] for event in elements]
+        yield key, f"{context.window()} {context.firing().value} {numbers}", len(numbers)
+
+
+def any_windows(env: StreamExecutionEnvironment) -> Streams:
+    """Windows for which the operator goes element by element."""
+    stream = events(env, bound=20)
+    keyed = stream.key_by(lambda event: event[0])
+    sessions = keyed.window(EventTimeSessionWindows.with_gap(40)).allowed_lateness(30).side_output_late_data(LATE)
+    shown = sessions.process(Closing(), RESULT).uid("sessions")
+    early = keyed.window(TumblingEventTimeWindows.of(200)).trigger(ContinuousEventTimeTrigger.of(50))
+    evicted = keyed.window(SlidingEventTimeWindows.of(200, 100)).evictor(CountEvictor.of(3))
+    return {
+        "sessions": shown,
+        "late": shown.get_side_output(LATE),
+        "early": early.process(Closing(), RESULT).uid("early"),
+        "evicted": evicted.process(Closing(), RESULT).uid("evicted"),
+        "counted": keyed.count_window(7, 3).process(Closing(), RESULT).uid("counted"),
+        "of all": stream.window_all(TumblingEventTimeWindows.of(100)).reduce(max_of).uid("of all"),
+    }
+
+
 def max_of(one: Event, other: Event) -> Event:
     return other if other[3] > one[3] else one
 
@@ -337,6 +368,7 @@ JOBS = {
         rolling,
         columnar_windows,
         row_windows,
+        any_windows,
         unions,
         branches,
         three_shuffles,

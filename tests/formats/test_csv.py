@@ -282,3 +282,8 @@ def test_a_slice_is_written_as_such() -> None:
     kind = Types.ROW_NAMED(["name", "numbers"], [str, Types.LIST(int)])
     batch = batch_of(kind, [(name, [index]) for index, name in enumerate("abcd")], columnar=True).slice(1, 3)
     assert CsvEncoder().encode_batch(batch) == b"b,1\nc,2\n"
+
+
+def test_a_schema_is_asked_for() -> None:
+    with pytest.raises(InvalidTypeError, match=f"^a CsvReaderFormat takes a CsvSchema, not 'a'\n  at {__file__}"):
+        CsvReaderFormat.for_schema("a")  # type: ignore[arg-type]

@@ -94,4 +94,5 @@ def test_the_client_tells_it_of_every_operator() -> None:
     assert metrics["times.currentOutputWatermark"] == MAX_WATERMARK
     assert metrics["total.currentInputWatermark"] == MAX_WATERMARK
     assert metrics["total.currentOutputWatermark"] == MAX_WATERMARK
+    assert metrics["Print to Std. Out.currentOutputWatermark"] == MAX_WATERMARK
     assert "total.watermarkLag" not in metrics

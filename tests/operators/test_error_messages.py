@@ -81,6 +81,95 @@ def test_a_wrong_result_points_to_the_function(env: StreamExecutionEnvironment, 
     assert f"\n  returned by {line_of(function)} in {function.__name__}\n" in message
 
 
+class WrongProcessed(ProcessFunction):
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterator[Any]:
+        yield "text"
+
+
+class WrongKeyed(KeyedProcessFunction):
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        yield "text"
+
+
+def text_for(value: Any, *_: Any) -> Any:
+    return "text"
+
+
+def texts_for(value: Any) -> Any:
+    return ["text"]
+
+
+@pytest.mark.parametrize(
+    ("build", "function"),
+    [
+        (lambda stream: stream.map(text_for, Types.LONG()), text_for),
+        (lambda stream: stream.map(partial(text_for, 7), Types.LONG()), text_for),
+        (lambda stream: stream.flat_map(texts_for, Types.LONG()), texts_for),
+        (lambda stream: stream.process(WrongProcessed(), Types.LONG()), WrongProcessed.process_element),
+        (lambda stream: stream.key_by(lambda v: v).process(WrongKeyed(), Types.LONG()), WrongKeyed.process_element),
+        (lambda stream: stream.key_by(lambda v: v).reduce(text_for), text_for),
+    ],
+    ids=["map", "partial", "flat map", "process", "keyed", "reduce"],
+)
+def test_a_result_of_another_type_points_to_the_function(
+    env: StreamExecutionEnvironment, build: Any, function: Any
+) -> None:
+    message = failure_of(build(env.from_collection([7, 7], Types.LONG())))
+    assert "got 'text' (str), expected an int" in message
+    assert f"\n  returned by {line_of(function)} in {function.__name__}\n" in message
+
+
+def test_a_row_that_does_not_fit_is_shown_as_what_the_function_gave(env: StreamExecutionEnvironment) -> None:
+    pair = Types.TUPLE([Types.LONG(), Types.STRING()])
+    message = failure_of(env.from_collection([7], Types.LONG()).map(lambda v: ("a", v), pair))
+    assert "\n  result: ('a', 7)\n" in message
+    assert "record:" not in message
+
+
+def test_what_came_of_a_filter_is_not_blamed_on_it(env: StreamExecutionEnvironment) -> None:
+    numbers = env.from_collection([7], Types.LONG()).map(text_for, Types.LONG())
+    message = failure_of(numbers.filter(one_result))
+    assert f"returned by {line_of(text_for)}" in message
+
+
+class WrongOfTimers(OneOfATimer):
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Any:
+        return ["text"]
+
+
+def test_with_timers_it_is_not_known_which_method_has_made_a_result(env: StreamExecutionEnvironment) -> None:
+    message = failure_of(
+        env.from_collection([7], Types.LONG()).key_by(one_result).process(WrongOfTimers(), Types.INT())
+    )
+    assert "got 'text' (str)" in message
+    assert "returned by" not in message
+
+
+class AsksForWhatIsNotThere(ProcessFunction):
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterator[Any]:
+        yield getattr(ctx, self.name)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("output", "yield the tag and the record"),
+        ("collect", "yield the record"),
+        ("get_state", r"declare state in open\(self, runtime_context\)"),
+        ("timestmp", r"did you mean timestamp\?"),
+    ],
+)
+@pytest.mark.parametrize("is_keyed", [True, False])
+def test_what_a_context_does_not_have(env: StreamExecutionEnvironment, name: str, said: str, is_keyed: bool) -> None:
+    numbers = env.from_collection([7], Types.LONG())
+    message = failure_of((numbers.key_by(one_result) if is_keyed else numbers).process(AsksForWhatIsNotThere(name)))
+    assert re.search(f"ProcessContext has no '{name}': {said}", message)
+    assert message.count(f"{__file__}:{AsksForWhatIsNotThere.process_element.__code__.co_firstlineno + 1}") == 1
+
+
 def test_a_builtin_has_no_line_to_point_to(env: StreamExecutionEnvironment) -> None:
     assert "returned by" not in failure_of(env.from_collection(["ab"]).flat_map(len))
 

@@ -93,7 +93,9 @@ ANY = Types.PICKLED_BYTE_ARRAY()
         ),
         (lambda windows: windows.aggregate(Largest(), output_type=INT), [9, 15]),
         (
-            lambda windows: windows.aggregate(Largest(), window_function=Shown(), accumulator_type=INT, output_type=ANY),
+            lambda windows: windows.aggregate(
+                Largest(), window_function=Shown(), accumulator_type=INT, output_type=ANY
+            ),
             [("hi", 1, 14, 9), ("hi", 15, 20, 15)],
         ),
         (

@@ -95,3 +95,40 @@ def test_manifests_keep_the_memory_of_generators() -> None:
     read = Manifest.from_bytes(known.to_bytes(), "1")
     assert read.sources == known.sources
     assert read.stages == known.stages
+
+
+class Seconds(WatermarkGenerator):
+    """Emits every second timestamp; fields under ``fields``."""
+
+    def __init__(self, **fields: Any) -> None:
+        self.seen = 0
+        vars(self).update(fields)
+
+    def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
+        self.seen += 1
+        if self.seen % 2 == 0:
+            output.emit_watermark(event)
+
+
+def test_a_job_goes_on_with_the_memory_of_its_generators_and_without_when_they_are_gone() -> None:
+    def of(strategy: WatermarkStrategy) -> Any:
+        return lambda job: job.add_sink("out", job.add_source("in", int, watermarks=strategy))
+
+    with JobHarness(of(WatermarkStrategy.for_generator(Seconds))) as job:
+        job.push("in", 10)
+        checkpoint = job.checkpoint()
+    with JobHarness(of(WatermarkStrategy.for_generator(Seconds)), restore=checkpoint) as job:
+        job.push("in", 20)
+        job.run_epoch()
+        assert job.watermark("in") == 20
+        checkpoint = job.checkpoint()
+    columnar = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value, _: value)
+    with JobHarness(of(columnar), restore=checkpoint) as job:
+        job.push("in", 31)
+        job.run_epoch()
+        assert job.watermark("in") == 30
+        checkpoint = job.checkpoint()
+    with JobHarness(of(WatermarkStrategy.for_generator(lambda: Seconds(seen=1))), restore=checkpoint) as job:
+        job.push("in", 40)
+        job.run_epoch()
+        assert job.watermark("in") == 40, "it begins afresh"

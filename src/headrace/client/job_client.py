@@ -28,8 +28,18 @@ CANCEL_SECONDS: Final = 15.0
 """So long a job has to end after it was cancelled; then its thread is left behind, whatever it is at."""
 
 
+_RESULT: Final = "use get_job_execution_result().result(), which waits for the job's end"
+
+_OTHER_NAMES: Final = {
+    **dict.fromkeys(("result", "wait", "join", "await_termination", "awaitTermination"), _RESULT),
+    **dict.fromkeys(("status", "isActive", "is_active", "lastProgress"), "use get_job_status().result()"),
+    **dict.fromkeys(("exception", "error"), "get_job_execution_result().exception() is what the job failed with"),
+}
+"""Those of futures, and of a query of Structured Streaming."""
+
+
 @hides_engine_of_methods
-@other_names()
+@other_names(_OTHER_NAMES)
 class JobClient:
     """Runs a job manager on a thread of its own and tells how it fares; names as in PyFlink.
 
@@ -90,9 +100,17 @@ class JobClient:
             threading.Thread(target=self._leave_behind, name=f"{self._thread.name}-cancel", daemon=True).start()
         return self._when_ended()
 
-    def stop(self) -> CompletableFuture[None]:
-        """End the job at the end of the epoch that runs; it can go on from there."""
-        self._manager.stop()
+    def stop(self, *, drain: bool = False) -> CompletableFuture[None]:
+        """End the job at the end of the epoch that runs; it can go on from there.
+
+        Args:
+            drain: whether all sources are to end where they are. One more epoch then brings event time to its end, so
+                that all its windows and timers fire, and the job has finished: it does not go on from there.
+        """
+        if drain:
+            self._manager.drain()
+        else:
+            self._manager.stop()
         return self._when_ended()
 
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:

@@ -60,10 +60,6 @@ _CONNECT: Final = Missing(
 _BROADCAST: Final = Missing(
     "ST-08", "give the shared data to the function itself, or key both sides alike and union() them"
 )
-_COUNTS: Final = Missing(
-    "WI-13", "use window(CountTumblingWindowAssigner.of(size)) or CountSlidingWindowAssigner.of(size, slide)"
-)
-_ALL: Final = Missing("DS-23", "use key_by(lambda _: 0) before window(...); it has one subtask in Flink, too")
 _OLD_SOURCE: Final = _never("DS-64", "Flink has given it up: use from_source(source, watermark_strategy, name)")
 _OLD_SINK: Final = _never("DS-64", "Flink has given it up: use sink_to(sink)")
 _INTERNAL: Final = _never("DS-14", "PyFlink has it for itself, between Python and Java")
@@ -149,7 +145,6 @@ NAMES: Final[dict[str, dict[str, Missing]]] = {
         "StreamingFileSink": _never("DS-64", "Flink has given it up: use FileSink"),
     },
     "datastream.data_stream": {
-        "AllWindowedStream": _ALL,
         "ConnectedStreams": _of("DS-52", _CONNECT),
         **_each("BroadcastStream BroadcastConnectedStream", _of("DS-34", _BROADCAST)),
         "CachedDataStream": Missing("DS-27", "write the stream to files and read those in the next job"),
@@ -157,7 +152,7 @@ NAMES: Final[dict[str, dict[str, Missing]]] = {
     "datastream.formats.csv": _each("CsvRowDeserializationSchema CsvRowSerializationSchema", _CSV_MESSAGES),
     "datastream.formats.parquet": _each("AvroParquetReaders AvroParquetWriters", _FORMAT),
     "datastream.functions": {
-        **_each("AllWindowFunction ProcessAllWindowFunction PassThroughAllWindowFunction", _of("WI-14", _ALL)),
+        "PassThroughAllWindowFunction": _never("WI-14", "use apply(lambda window, inputs: inputs)"),
         "AsyncFunction": _of("DS-58", _ASYNC),
         **_each("AsyncRetryPredicate AsyncRetryStrategy", _of("DS-57", _ASYNC)),
         **_each("CoFlatMapFunction CoMapFunction", _CONNECT),
@@ -202,13 +197,11 @@ MEMBERS: Final[dict[str, dict[str, Missing]]] = {
         "connect": _CONNECT,
         "partition_custom": Missing("DS-35", "use key_by(...) with a function that gives the partition as the key"),
         **_each("global_ force_non_parallel", Missing("DS-36", "use set_parallelism(1) on the operator")),
-        "window_all": _ALL,
         "cache": Missing("DS-27", "write the stream to files and read those in the next job"),
         "add_sink": _OLD_SINK,
         "set_uid_hash": _UID,
     },
     "KeyedStream": {
-        "count_window": _COUNTS,
         "interval_join": Missing(
             "DS-49", "union() both streams, and match records in a KeyedProcessFunction with MapState and timers"
         ),

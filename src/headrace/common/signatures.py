@@ -70,9 +70,12 @@ def check_parameters(function: Any, base: type, method: str) -> None:
     Raises:
         InvalidTypeError: naming the method, with the way to write it.
     """
-    for name, parameters in _PARAMETERS.items():
+    for name, usual in _PARAMETERS.items():
         if name != method and not hasattr(base, name):
             continue
+        # Functions over windows of all records are not told a key.
+        declared = getattr(base, name, None)
+        parameters = usual if declared is None else tuple(inspect.signature(declared).parameters)[1:]
         own = method_of_object(function, name)
         called = own or (function if name == method else None)
         if callable(called) and not _takes(called, len(parameters)):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from headrace.common.arguments import expect
 from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidTypeError
 from headrace.common.type_variables import T_co
@@ -14,7 +15,7 @@ from headrace.connectors.ranges import RangeEnumerator, runs
 from headrace.connectors.source import Boundedness, Source, SourceReader, SourceRecords
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     import pyarrow as pa
 
@@ -85,6 +86,7 @@ def _check_rows(elements: Any) -> None:
             "list(frame.itertuples(index=False, name=None)) of pandas, frame.rows() of Polars, table.to_pylist() of "
             "Arrow, or env.from_dataframe(frame) of Spark"
         )
+    expect(elements, Iterable, "from_collection")
 
 
 class _CollectionReader(SourceReader):

@@ -10,16 +10,18 @@ from headrace.datastream.checkpoint_storage import (
     JobManagerCheckpointStorage,
 )
 from headrace.datastream.checkpointing_mode import CheckpointingMode
-from headrace.datastream.data_stream import DataStream, DataStreamSink, KeyedStream, WindowedStream
+from headrace.datastream.data_stream import AllWindowedStream, DataStream, DataStreamSink, KeyedStream, WindowedStream
 from headrace.datastream.execution_mode import RuntimeExecutionMode
 from headrace.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
 from headrace.datastream.functions import (
     AggregateFunction,
+    AllWindowFunction,
     FilterFunction,
     FlatMapFunction,
     KeyedProcessFunction,
     KeySelector,
     MapFunction,
+    ProcessAllWindowFunction,
     ProcessFunction,
     ProcessWindowFunction,
     ReduceFunction,
@@ -50,6 +52,8 @@ from headrace.datastream.window import (
 
 __all__ = [
     "AggregateFunction",
+    "AllWindowFunction",
+    "AllWindowedStream",
     "CheckpointConfig",
     "CheckpointStorage",
     "CheckpointingMode",
@@ -72,6 +76,7 @@ __all__ = [
     "MergingWindowAssigner",
     "OutputTag",
     "PredefinedOptions",
+    "ProcessAllWindowFunction",
     "ProcessFunction",
     "ProcessWindowFunction",
     "ReduceFunction",

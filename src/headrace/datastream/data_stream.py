@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.common.public_module import public_module
+from headrace.datastream.streams.all_windowed_stream import AllWindowedStream
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.datastream.streams.handle import DataStreamSink
 from headrace.datastream.streams.keyed_stream import KeyedStream
@@ -10,6 +11,14 @@ from headrace.datastream.streams.results import CloseableIterator
 from headrace.datastream.streams.source_stream import DataStreamSource
 from headrace.datastream.streams.windowed_stream import WindowedStream
 
-__all__ = ["CloseableIterator", "DataStream", "DataStreamSink", "DataStreamSource", "KeyedStream", "WindowedStream"]
+__all__ = [
+    "AllWindowedStream",
+    "CloseableIterator",
+    "DataStream",
+    "DataStreamSink",
+    "DataStreamSource",
+    "KeyedStream",
+    "WindowedStream",
+]
 
 public_module(__name__)

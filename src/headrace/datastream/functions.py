@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AggregateFunction",
+    "AllWindowFunction",
     "FilterFunction",
     "FlatMapFunction",
     "Function",
@@ -31,6 +32,7 @@ __all__ = [
     "KeyedProcessFunction",
     "KeyedStateStore",
     "MapFunction",
+    "ProcessAllWindowFunction",
     "ProcessFunction",
     "ProcessWindowFunction",
     "ReduceFunction",
@@ -234,6 +236,7 @@ class ProcessFunction(Function, Generic[T_contra, OUT_co]):
         ``yield value`` emits a record, ``yield tag, value`` emits one to the side output of an ``OutputTag``.
         """
 
+    @does_nothing
     def on_timer(
         self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext
     ) -> Iterable[OUT_co | ToSideOutput] | None:
@@ -301,6 +304,7 @@ class KeyedProcessFunction(Function, Generic[K_contra, T_contra, OUT_co]):
         ``yield value`` emits a record, ``yield tag, value`` emits one to the side output of an ``OutputTag``.
         """
 
+    @does_nothing
     def on_timer(
         self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext[K_contra]
     ) -> Iterable[OUT_co | ToSideOutput] | None:
@@ -390,6 +394,60 @@ class ProcessWindowFunction(Function, Generic[T_contra, OUT_co, K_contra, W_cont
         self, key: K_contra, context: ProcessWindowFunction.Context[W_contra], elements: Iterable[T_contra]
     ) -> Iterable[OUT_co | ToSideOutput] | None:
         """Called when a window of a key fires; yields results, or returns something to iterate over."""
+
+    @does_nothing
+    def clear(self, context: ProcessWindowFunction.Context[W_contra]) -> None:
+        """Called when the window's contents are dropped for good; clears what ``window_state()`` holds."""
+
+
+class AllWindowFunction(Function, Generic[T_contra, OUT_co, W_contra]):
+    """Works on the contents of a window of all records.
+
+    Examples:
+        >>> from headrace.datastream import AllWindowFunction
+        >>> from headrace.datastream.window import TimeWindow
+        >>> class Report(AllWindowFunction):
+        ...     def apply(self, window, inputs):
+        ...         yield f"until {window.end}: {sorted(inputs)}"
+        >>> list(Report().apply(TimeWindow(0, 60_000), [2, 1]))
+        ['until 60000: [1, 2]']
+
+        ``stream.window_all(...).apply(Report(), output_type=str)`` gives a report for each window.
+    """
+
+    @abstractmethod
+    def apply(self, window: W_contra, inputs: Iterable[T_contra]) -> Iterable[OUT_co | ToSideOutput] | None:
+        """Called when a window fires; yields results, or returns something to iterate over."""
+
+
+class ProcessAllWindowFunction(Function, Generic[T_contra, OUT_co, W_contra]):
+    """Works on the contents of a window of all records, and sees the window and state.
+
+    Examples:
+        >>> from headrace.datastream import ProcessAllWindowFunction
+        >>> from headrace.datastream.window import TumblingEventTimeWindows
+        >>> from headrace.testing import JobHarness
+        >>> class Busy(ProcessAllWindowFunction):
+        ...     def process(self, context, elements):
+        ...         yield f"{len(list(elements))} until {context.window().end}"
+        >>> def job(harness):
+        ...     windows = harness.add_source("clicks", str).window_all(TumblingEventTimeWindows.of(60_000))
+        ...     harness.add_sink("busy", windows.process(Busy(), output_type=str))
+        >>> with JobHarness(job) as harness:
+        ...     harness.push_all("clicks", ["ann", "ann", "bob"], [1_000, 2_000, 3_000])
+        ...     harness.finish()
+        ...     print(harness.results("busy"))
+        ['3 until 60000']
+    """
+
+    Context = ProcessWindowFunction.Context
+    """As that of a ``ProcessWindowFunction``; its state is that of all records."""
+
+    @abstractmethod
+    def process(
+        self, context: ProcessWindowFunction.Context[W_contra], elements: Iterable[T_contra]
+    ) -> Iterable[OUT_co | ToSideOutput] | None:
+        """Called when a window fires; yields results, or returns something to iterate over."""
 
     @does_nothing
     def clear(self, context: ProcessWindowFunction.Context[W_contra]) -> None:

@@ -82,6 +82,16 @@ class EpochPlanner:
         is_due = any(time <= now for time in self._times(manifest))
         if not (force or is_last or is_due or any(planned.changes_something for planned in every)):
             return None
+        return self._planned(manifest, now, splits, started, is_last=is_last)
+
+    def last(self, manifest: Manifest, now: int) -> EpochPlan:
+        """The epoch after ``manifest`` when all sources are to end where they are."""
+        splits = {source.planned.node.id: source.ending() for source in self._sources}
+        return self._planned(manifest, now, splits, time.monotonic(), is_last=True)
+
+    def _planned(
+        self, manifest: Manifest, now: int, splits: dict[int, list[SplitPlan]], started: float, *, is_last: bool
+    ) -> EpochPlan:
         context = EpochContext(
             job_id=manifest.job_id,
             epoch=manifest.epoch + 1,
@@ -92,11 +102,11 @@ class EpochPlanner:
             partitions=partition_contexts(
                 manifest, self._plan, self._compaction.adoptions(), is_start=self._previous == _NO_EPOCH
             ),
-            stalled=self._stalled(splits),
+            stalled=frozenset() if is_last else self._stalled(splits),
             is_last=is_last,
         )
-        records = sum(planned.read.records for planned in every if planned.read is not None)
-        return EpochPlan(context, splits, records, time.monotonic() - started)
+        reads = (planned.read for plans in splits.values() for planned in plans if planned.read is not None)
+        return EpochPlan(context, splits, sum(read.records for read in reads), time.monotonic() - started)
 
     def _splits(self, budget: ReadBudget, now: int) -> dict[int, list[SplitPlan]]:
         """By node id of the source, what is read of each split; none runs away from others that it is aligned with."""

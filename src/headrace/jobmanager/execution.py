@@ -139,9 +139,15 @@ class JobExecution:
 
     # --- an epoch ----------------------------------------------------------------------------------------------------
 
-    def plan(self, *, force: bool = False) -> EpochPlan | None:
-        """The next epoch; None when there is no reason for one, unless ``force`` wants it all the same."""
-        return self._planner.plan(self._job.checkpoints.known(), self._job.now(), force=force)
+    def plan(self, *, force: bool = False, drains: bool = False) -> EpochPlan | None:
+        """The next epoch; None when there is no reason for one.
+
+        Args:
+            force: whether there is to be one all the same.
+            drains: whether it is the last one, in which all sources end where they are.
+        """
+        known, now = self._job.checkpoints.known(), self._job.now()
+        return self._planner.last(known, now) if drains else self._planner.plan(known, now, force=force)
 
     def run(self, planned: EpochPlan) -> EpochStatistics:
         """Run an epoch, write its manifest, and have its sinks commit.

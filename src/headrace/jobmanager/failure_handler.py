@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import FunctionRefusedError, HeadraceError, InfrastructureError, UserFunctionError
@@ -26,6 +27,7 @@ class FailureHandler:
         restarts: how often the job may begin again, and after which delay.
         listener: is told of failures.
         stop: set when the job is to end.
+        cancelled: set when it is to end at once; then epochs fail because of that.
         restarts_functions: whether failures of user functions may pass as well.
 
     Attributes:
@@ -33,12 +35,19 @@ class FailureHandler:
     """
 
     def __init__(
-        self, restarts: Restarts, listener: JobListener, stop: threading.Event, *, restarts_functions: bool
+        self,
+        restarts: Restarts,
+        listener: JobListener,
+        stop: threading.Event,
+        *,
+        cancelled: threading.Event,
+        restarts_functions: bool,
     ) -> None:
         self.is_begun = False
         self._restarts = restarts
         self._listener = listener
         self._stop = stop
+        self._cancelled = cancelled
         self._restarts_functions = restarts_functions
         self._restarted = 0
 
@@ -64,8 +73,9 @@ class FailureHandler:
             )
             raise error
         if self._stop.is_set():
-            logger.warning(
-                "epoch %d failed while the job was being stopped, it is run when it goes on: %s", epoch, error
+            level = logging.DEBUG if self._cancelled.is_set() else logging.WARNING
+            logger.log(
+                level, "epoch %d failed while the job was being stopped, it is run when it goes on: %s", epoch, error
             )
             return False
         self._restarted += 1

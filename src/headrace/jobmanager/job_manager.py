@@ -89,6 +89,7 @@ class JobManager:
         self._log_fields = LogFields(plan.name)
         self._clock = clock
         self._stop = threading.Event()
+        self._drains = threading.Event()
         self._cancelled = threading.Event()
         self._wake = threading.Event()
         self._is_identified = threading.Event()
@@ -132,6 +133,11 @@ class JobManager:
     def stop(self) -> None:
         """Stop at the end of the epoch that runs; from any thread."""
         self._stop.set()
+        self._wake.set()
+
+    def drain(self) -> None:
+        """End all sources where they are, and so the job, after the epoch that runs; from any thread."""
+        self._drains.set()
         self._wake.set()
 
     def cancel(self) -> None:
@@ -257,7 +263,7 @@ class JobManager:
         execution = self._running()
         # Only functions that are opened in tasks declare their state, so one epoch shows whether they take what is
         # stored. Else a program that does not would seem to run until there is input.
-        planned = execution.plan(force=force or self._has_unseen_state)
+        planned = execution.plan(force=force or self._has_unseen_state, drains=self._drains.is_set())
         self._failures.is_begun = True
         if planned is None:
             return None
@@ -276,7 +282,7 @@ class JobManager:
     def _rest(self, seconds: float) -> None:
         """Wait; meanwhile do what is asked for."""
         until = time.monotonic() + seconds
-        while not self._stop.is_set() and (left := until - time.monotonic()) > 0:
+        while not (self._stop.is_set() or self._drains.is_set()) and (left := until - time.monotonic()) > 0:
             if self._wake.wait(left):
                 self._wake.clear()
                 self._commands.run_all(self)
@@ -294,6 +300,7 @@ class JobManager:
             settings.restart.begin(clock, random.Random(manifest.job_id)),
             self._listener,
             self._stop,
+            cancelled=self._cancelled,
             restarts_functions=settings.restarts_functions,
         )
         self._runtime.start(self._blob)

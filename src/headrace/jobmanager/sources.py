@@ -91,6 +91,10 @@ class SourceCoordinator:
                 records, size = records - planned.read.records, size - planned.read.bytes
         return plans
 
+    def ending(self) -> list[SplitPlan]:
+        """What an epoch does with the splits when nothing is read of them any more."""
+        return [SplitPlan(split, None, ends=True, idle=frozenset()) for split in self.unfinished()]
+
     def shortened(self, planned: SplitPlan, records: int, now: int) -> SplitPlan:
         """What is planned for a split, with so many records at most."""
         assert planned.read is not None
@@ -258,7 +262,11 @@ class SourceCoordinator:
 
     def _restore(self, snapshot: SplitSnapshot, now: int) -> None:
         watermarks = {node: snapshot.watermarks[uid] for node, uid in self._uids.items() if uid in snapshot.watermarks}
-        generators = {node: snapshot.generators[uid] for node, uid in self._uids.items() if uid in snapshot.generators}
+        generators = {
+            node: snapshot.generators[uid]
+            for node, uid in self._uids.items()
+            if uid in snapshot.generators and self._timestamps[node].has_memory
+        }
         split = Split(snapshot.split_id, snapshot.channel, snapshot.position, watermarks, generators)
         split.finished = snapshot.finished
         self._add(split, now)

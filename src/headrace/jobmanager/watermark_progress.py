@@ -126,7 +126,10 @@ class WatermarkProgress:
         known = [reached for each in partitions if (reached := each.progress.get(planned.uid)) is not None]
         if not known:
             return None
-        return OperatorProgress(min(reached.watermark for reached in known), min(reached.output for reached in known))
+        watermark = min(reached.watermark for reached in known)
+        return OperatorProgress(
+            watermark, watermark if planned.node.is_sink else min(reached.output for reached in known)
+        )
 
     def _drifts(self) -> Iterator[tuple[str, int]]:
         groups: dict[str, dict[int, list[int]]] = {}

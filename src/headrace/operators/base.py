@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.common.constants import MIN_WATERMARK
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from headrace.common.batch import Batch
     from headrace.common.call_site import CallSite
@@ -79,11 +79,15 @@ class Operator(ABC):
     The task calls, in this order: ``open`` once; then per epoch ``begin_epoch``, any number of ``process`` and
     ``advance_watermark``, ``finish`` in the epoch in which the last input ended, ``end_epoch``; and ``close`` once.
     A batch may carry rising watermarks: the operator advances its own event time before the record that meets them.
+
+    Attributes:
+        maker: the user's function whose results are the records that are emitted, if there is one alone.
     """
 
     context: OperatorContext
     output: Output
     counters: dict[str, int]
+    maker: Callable[..., Any] | None = None
 
     def __init__(self) -> None:
         self.counters = {}

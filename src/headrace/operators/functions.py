@@ -21,6 +21,17 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 _DOES_NOTHING: Final = "__headrace_does_nothing__"
 
+_STATE_IN_OPEN: Final = "declare state in open(self, runtime_context), and keep what get_state(...) gives in self"
+
+OTHER_NAMES_OF_CONTEXTS: Final = {
+    **dict.fromkeys(("output", "emit"), "yield the tag and the record for a side output: yield tag, value"),
+    "collect": "yield the record",
+    **dict.fromkeys(
+        ("get_state", "get_map_state", "get_list_state", "get_reducing_state", "get_aggregating_state"), _STATE_IN_OPEN
+    ),
+}
+"""What the context of a process function has in Java, or where state is declared; and what to write instead."""
+
 
 def does_nothing(method: F) -> F:
     """Marks a method that a base class has only so that it can be overridden: as it is, nobody needs to call it."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace.common.constants import MIN_WATERMARK, NO_TIMESTAMP
+from headrace.common.other_names import other_names
 from headrace.common.output_tag import OutputTag
 from headrace.operators.collector import ONE_RECORD, RowCollector, refuse_one_record
-from headrace.operators.functions import FunctionOperator
+from headrace.operators.functions import OTHER_NAMES_OF_CONTEXTS, FunctionOperator, has_own
 from headrace.operators.timer_service import KeyedTimerService, TimeDomain
 from headrace.operators.user_code import record_text, user_error
 from headrace.state.keys.entries import NO_KEY
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from headrace.state.timers import Timer
 
 
+@other_names(OTHER_NAMES_OF_CONTEXTS)
 class KeyedProcessContext:
     """What ``process_element`` and ``on_timer`` learn; the same object for all calls."""
 
@@ -66,6 +68,7 @@ class KeyedProcessOperator(FunctionOperator):
     def __init__(self, function: Any, output_type: TypeInformation, side_types: Mapping[str, TypeInformation]) -> None:
         super().__init__(function)
         self._function = function
+        self.maker = None if has_own(function, "on_timer") else function.process_element
         self._collector = RowCollector(output_type, side_types)
         self._watermark = MIN_WATERMARK
 

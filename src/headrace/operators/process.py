@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.constants import NO_TIMESTAMP
+from headrace.common.other_names import other_names
 from headrace.operators.collector import ElementCollector
-from headrace.operators.functions import FunctionOperator, method_of
+from headrace.operators.functions import OTHER_NAMES_OF_CONTEXTS, FunctionOperator, method_of
 from headrace.operators.timer_service import ReadOnlyTimerService
 from headrace.operators.user_code import user_error
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from headrace.operators.base import EpochScope, OperatorContext, Output
 
 
+@other_names(OTHER_NAMES_OF_CONTEXTS)
 class ProcessContext:
     """What ``process_element`` learns about the record at hand."""
 
@@ -45,7 +47,7 @@ class ProcessOperator(FunctionOperator):
 
     def __init__(self, function: Any, output_type: TypeInformation, side_types: Mapping[str, TypeInformation]) -> None:
         super().__init__(function)
-        self._process = method_of(function, "process_element")
+        self._process = self.maker = method_of(function, "process_element")
         self._collector = ElementCollector(output_type, side_types)
 
     def open(self, context: OperatorContext, output: Output) -> None:

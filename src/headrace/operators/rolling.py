@@ -131,7 +131,7 @@ class RollingOperator(FunctionOperator):
 
     def __init__(self, rolling: Rolling, type_: TypeInformation, *, is_batch: bool) -> None:
         super().__init__(rolling.function)
-        self._fold = rolling.fold
+        self._fold = self.maker = rolling.fold
         self._type = type_
         self._is_batch = is_batch
 
@@ -159,7 +159,7 @@ class RollingOperator(FunctionOperator):
                 state.update(value)
                 values.append(value)
         except BaseException as error:
-            raise user_error(error, self.context, row) from error
+            raise user_error(error, self.context, row, function=fold) from error
         if self._is_batch:
             self._remember_keys(keyed)
         else:

@@ -29,9 +29,12 @@ class _StatelessOperator(FunctionOperator):
         output_type: the type of what it gives.
     """
 
+    _makes_records = True
+
     def __init__(self, function: Any, method: str, output_type: TypeInformation) -> None:
         super().__init__(function)
         self._call: Callable[..., Any] = method_of(function, method)
+        self.maker = self._call if self._makes_records else None
         self._output_type = output_type
 
 
@@ -82,6 +85,8 @@ class FlatMapOperator(_StatelessOperator):
 
 class FilterOperator(_StatelessOperator):
     """The records for which the function is true."""
+
+    _makes_records = False
 
     def __init__(self, function: Any, output_type: TypeInformation) -> None:
         super().__init__(function, "filter", output_type)

@@ -77,12 +77,13 @@ def user_error(
         timer: the timer that it was called for, if there was one.
         timestamp: that of the record, where the function can ask for it.
     """
-    key_by = None
+    key_by, label = None, "record"
     if isinstance(error, RecordError):
         record, key_by = error.record, error.key_by
         error = error.__cause__ or error
     elif isinstance(error, InvalidTypeError) and record is NO_RECORD:
         record = getattr(error, "record", NO_RECORD)
+        label = "record" if function is None else "result"
     if isinstance(error, UserFunctionError | StateCorruptedError) or is_interruption(error):
         return error
     site = of_traceback(error.__traceback__)
@@ -97,7 +98,7 @@ def user_error(
         f"  {_NO_RESULTS}" if not site and _is_not_iterable(error) else "",
         f"  at {site}" if site and not text.endswith(f"at {site}") else "",
         f"  returned by {returned_by}" if returned_by else "",
-        "" if record is NO_RECORD else f"  record: {record_text(record)}",
+        "" if record is NO_RECORD else f"  {label}: {record_text(record)}",
         f"  timer: {timer}" if timer else "",
         f"  key_by called at {key_by}" if key_by else f"  operator defined at {context.call_site}",
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
+from decimal import ROUND_HALF_UP, Context, Decimal, localcontext
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.row import Row
 from headrace.common.typeinfo import Types
 from headrace.datastream import aggregates as agg
+from headrace.operators.aggregates.decimal_sums import NotFiniteError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +37,11 @@ DOUBLES = st.one_of(
 TAME = st.one_of(st.floats(-1e6, 1e6), st.sampled_from([1e9, 1e9 + 1, 1e9 + 2, 1e-9, 0.1]))
 TEXTS = st.text(max_size=2)
 BOOLEANS = st.booleans()
+DECIMALS = st.one_of(
+    st.decimals(-1000, 1000, places=2),
+    st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**45), max_value=10**45, places=30),
+    st.sampled_from([Decimal(text) for text in ("0", "-0.00", "1E+3", "1E-12", "0.00000001", "9" * 70, "-0.5")]),
+)
 
 
 def ordered(value: Any) -> Any:
@@ -61,6 +68,16 @@ def exact_sum(values: list[Any]) -> Any:
 
 def three_largest(values: list[Any]) -> Any:
     return sorted(map(_one_zero, values), key=ordered, reverse=True)[:3] or None
+
+
+def decimal_sum(values: list[Decimal]) -> Decimal | None:
+    with localcontext(prec=200):
+        return sum(values) if values else None
+
+
+def decimal_average(values: list[Decimal]) -> Decimal | None:
+    total = decimal_sum(values)
+    return None if total is None else Context(prec=38, rounding=ROUND_HALF_UP).divide(total, Decimal(len(values)))
 
 
 def average(values: list[Any]) -> Any:
@@ -99,6 +116,8 @@ CASES: dict[str, tuple[Callable[..., agg.Aggregate], TypeInformation, Any, Calla
     "sum of floats": (agg.sum, Types.DOUBLE(), DOUBLES, exact_sum),
     "avg of integers": (agg.avg, Types.LONG(), LONGS, average),
     "avg of floats": (agg.avg, Types.DOUBLE(), TAME, average),
+    "sum of decimals": (agg.sum, Types.BIG_DEC(), DECIMALS, decimal_sum),
+    "avg of decimals": (agg.avg, Types.BIG_DEC(), DECIMALS, decimal_average),
     "min of integers": (agg.min, Types.LONG(), LONGS, smallest),
     "min of floats": (agg.min, Types.DOUBLE(), DOUBLES, smallest),
     "min of text": (agg.min, Types.STRING(), TEXTS, smallest),
@@ -217,6 +236,22 @@ def test_texts_with_another_separator() -> None:
     assert folding.bound.name == "path"
 
 
+def test_sums_of_decimals_have_the_most_places_and_no_exponent() -> None:
+    groups = [["1.50", "2.5"], ["1E+3", "1"], ["0.00000001", "-0.00000001"], ["-0.00"], ["9" * 70, "1"], ["1E-12", "0"]]
+    folding = Folding(agg.sum("v"), [Types.BIG_DEC()])
+    results = folding.add(*((i, Decimal(text)) for i, texts in enumerate(groups) for text in texts)).results()
+    shown = ["4.00", "1001", "0.00000000", "0.00", "1" + "0" * 70, "0.000000000001"]
+    assert [f"{value:f}" for value in results.values()] == shown
+    for columns in zip(*folding.pieces[0], strict=True):
+        assert [column.as_py() for column in columns] == [shown.pop(0)]
+
+
+@pytest.mark.parametrize("text", ["NaN", "Infinity", "sNaN"])
+def test_a_sum_of_decimals_that_are_no_numbers_is_refused(text: str) -> None:
+    with pytest.raises(NotFiniteError, match=f"the sum of 'v' has met {text}"):
+        Folding(agg.sum("v"), [Types.BIG_DEC()]).add((0, Decimal("1.5")), (0, Decimal(text)))
+
+
 def test_variance_keeps_its_digits_where_sums_of_squares_lose_them() -> None:
     values = [1e9 + i * 1e-3 for i in range(1000)]
     found = Folding(agg.var_samp("v"), [Types.DOUBLE()]).add(*((0, v) for v in values)).results()[0]
@@ -232,6 +267,8 @@ def test_variance_of_what_has_no_square() -> None:
 def check(name: str, found: Any, expected: Any) -> None:
     if name[:3] in ONLY_ONE_LAST_BIT and found is not None and expected is not None and not math.isnan(expected):
         assert abs(found - expected) <= 2 * math.ulp(expected)
+    elif isinstance(expected, Decimal):
+        assert found == expected
     else:
         assert same(found, expected), (found, expected)
 

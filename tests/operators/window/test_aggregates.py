@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import pickle
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -156,6 +157,41 @@ def test_partial_sums_may_leave_the_range_and_return(values: list[int | None], e
     assert computed(Types.LONG(), values, [agg.sum("v")], epochs) == [total]
 
 
+TEXTS = ["b", "a", None, "b"]
+EVERY_EPOCH = {
+    "variances": (Types.DOUBLE(), [1.0, 4.0, None, 1.0], [agg.var_pop("v"), agg.var_samp("v")], [2.0, 3.0]),
+    "deviations": (Types.LONG(), [1, 4, None, 1], [agg.stddev_pop("v"), agg.stddev_samp("v")], [2**0.5, 3**0.5]),
+    "truth": (Types.BOOLEAN(), [True, None, False, True], [agg.bool_and("v"), agg.bool_or("v")], [False, True]),
+    "distinct": (
+        Types.STRING(),
+        ["b", "a", None, "b"],
+        [agg.count_distinct("v"), agg.collect_set("v")],
+        [2, ["a", "b"]],
+    ),
+    "multiset": (Types.STRING(), TEXTS, [agg.collect_multiset("v")], [{"a": 1, "b": 2}]),
+    "lists": (
+        Types.STRING(),
+        ["b", "a", None, "b"],
+        [agg.collect_list("v"), agg.listagg("v")],
+        [["b", "a", "b"], "b,a,b"],
+    ),
+    "top": (Types.LONG(), [2, 9, None, 5], [agg.top_n("v", 2)], [[9, 5]]),
+    "decimals": (
+        Types.BIG_DEC(),
+        [Decimal("0.10"), Decimal("2"), None, Decimal("-0.1")],
+        [agg.sum("v"), agg.avg("v")],
+        [Decimal("2.00"), Decimal("0." + "6" * 37 + "7")],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EVERY_EPOCH)
+@pytest.mark.parametrize("epochs", [1, 2, 4])
+def test_what_is_kept_from_epoch_to_epoch(name: str, epochs: int) -> None:
+    value_type, values, aggregates, expected = EVERY_EPOCH[name]
+    assert computed(value_type, values, aggregates, epochs) == expected
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.one_of(st.none(), st.text(max_size=3)), min_size=1, max_size=8), st.integers(1, 4))
 def test_text(values: list[Any], epochs: int) -> None:
@@ -170,7 +206,7 @@ def test_text(values: list[Any], epochs: int) -> None:
     [
         (agg.sum("v"), Types.STRING(), "sum.*'v'.*numbers"),
         (agg.avg("v"), Types.SQL_DATE(), "avg.*'v'.*numbers"),
-        (agg.sum("v"), Types.BIG_DEC(), "numbers of up to 64 bits.*BigDecimal"),
+        (agg.sum("v"), Types.BIG_INT(), "numbers of up to 64 bits, or decimals.*BigInteger"),
         (agg.min("v"), Types.LIST(Types.LONG()), "min.*'v'"),
         (agg.max("v"), Types.BIG_INT(), "max.*'v'.*BigInteger"),
         (agg.sum("w"), Types.LONG(), "no field 'w'.*'k', 'v'"),

@@ -19,7 +19,7 @@ from headrace.operators.window.window_layout import WindowOperatorLayout
 from headrace.operators.window.window_operator import WindowOperator
 from headrace.state.keys.hashing import hash_array
 from tests.windowing.model import Fired, WindowModel
-from tests.windowing.scenarios import FIRST_CLOCK, KEYS, Element, Epoch, Windows, inputs, windows
+from tests.windowing.scenarios import FIRST_CLOCK, KEYS, Epoch, Windows, inputs, windows
 
 ELEMENT = Types.ROW_NAMED(["key", "value"], [Types.LONG(), Types.LONG()])
 ANY = Types.PICKLED_BYTE_ARRAY()

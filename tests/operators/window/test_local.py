@@ -13,13 +13,17 @@ from test_against_model import CODEC, scenarios
 from window_harness import INPUT, Collected, Driver, context
 from window_model import MAX, Record
 
+from headrace.common.constants import MIN_WATERMARK
 from headrace.datastream import aggregates as agg
+from headrace.operators.aggregates.choices import Extreme
+from headrace.operators.window import local as local_module
 from headrace.operators.window.layout import WindowLayout
 from headrace.operators.window.local import (
     ACCUMULATORS_INPUT,
     ACCUMULATORS_TAG,
     RECORDS_INPUT,
     LocalWindowAggregate,
+    expected_groups,
 )
 from headrace.operators.window.paned import columnar_window
 from headrace.windowing.intervals import AlignedWindows
@@ -70,7 +74,8 @@ def run_epoch(driver: Driver, batches: list[list[Record]], lag: int, local: Loca
         batch = driver.batch([replace(record, watermark=max(record.watermark, LOWEST)) for record in records])
         batch = batch.with_watermarks(np.maximum.accumulate([max(r.watermark, LOWEST) for r in records]))
         for index, part in sent_by(local, batch) if local else [(RECORDS_INPUT, batch)]:
-            operator.process(index, part.with_watermarks(np.maximum(part.watermarks - lag, driver.watermark)))
+            met = np.maximum(part.watermarks, LOWEST) - lag
+            operator.process(index, part.with_watermarks(np.maximum(met, driver.watermark)))
         driver.watermark = max(driver.watermark, int(batch.watermarks[-1]) - lag)
         operator.advance_watermark(driver.watermark)
     driver._end(operator)
@@ -81,6 +86,7 @@ def sent_by(local: LocalWindowAggregate, batch: KeyedBatch) -> list[tuple[int, K
     out = Collected()
     local.open(context(None), out)
     local.process(0, batch)
+    local.advance_watermark(int(batch.watermarks[-1]))
     return [
         *((ACCUMULATORS_INPUT, b) for b in out.sides.get(ACCUMULATORS_TAG, [])),
         *((RECORDS_INPUT, b) for b in out.batches),
@@ -99,7 +105,7 @@ def test_records_that_become_fewer_are_summed_up() -> None:
     (accumulators,) = out.sides[ACCUMULATORS_TAG]
     assert accumulators.columns.schema == LAYOUT.accumulator_schema
     assert accumulators.columns.column("records").to_pylist() == [5, 5]
-    assert accumulators.watermarks.tolist() == [1, 1]
+    assert accumulators.watermarks.tolist() == [MIN_WATERMARK] * 2  # no other branch can be behind that
     assert sorted(accumulators.keys.values.to_pylist()) == [0, 1]
 
 
@@ -134,3 +140,51 @@ def test_late_partial_results_are_counted_by_their_records() -> None:
 def test_aggregates_that_depend_on_order_say_so(aggregate: Any) -> None:
     assert WindowLayout.of(INPUT, CODEC, [agg.count(), aggregate]).is_ordered
     assert not LAYOUT.is_ordered
+
+
+def test_records_of_several_batches_are_summed_up_together() -> None:
+    driver = Driver(lambda: LocalWindowAggregate(LAYOUT, AlignedWindows(100, 100)))
+    driver.run([[Record(i % 3, 1.0, 3 + 60 * batch) for i in range(30)] for batch in range(4)])
+    (accumulators,) = driver.out.sides[ACCUMULATORS_TAG]
+    assert [(row["window_end"], row["key"], row["records"]) for row in accumulators.rows] == [
+        *((100, key, 20) for key in range(3)),
+        *((200, key, 20) for key in range(3)),
+    ]
+
+
+def test_what_is_held_leaves_before_the_watermark_moves_on() -> None:
+    driver = Driver(lambda: LocalWindowAggregate(LAYOUT, AlignedWindows(100, 100)))
+    operator = driver._begin()
+    operator.process(0, driver.batch([Record(1, 1.0, 3)] * 6))
+    assert not driver.out.sides
+    operator.advance_watermark(2)
+    assert driver.out.watermarks == [2]
+    assert [len(batch) for batch in driver.out.sides[ACCUMULATORS_TAG]] == [1]
+    operator.advance_watermark(3)
+    assert len(driver.out.sides[ACCUMULATORS_TAG]) == 1
+
+
+def test_no_more_than_so_many_records_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_module, "_HELD_ROWS", 50)
+    driver = Driver(lambda: LocalWindowAggregate(LAYOUT, AlignedWindows(100, 100)))
+    driver.run([[Record(i % 2, 1.0, 3) for i in range(20)] for _ in range(4)])
+    counts = [batch.columns.column("records").to_pylist() for batch in driver.out.sides[ACCUMULATORS_TAG]]
+    assert counts == [[30, 30], [10, 10]]
+
+
+def test_aggregates_that_need_sorted_rows_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = [Record(i % 3, float(i), 3) for i in range(30)]
+    scattered = emitted(records).sides[ACCUMULATORS_TAG][0]
+    monkeypatch.setattr(Extreme, "is_scatterable", False)
+    grouped = emitted(records).sides[ACCUMULATORS_TAG][0]
+    assert sorted(grouped.columns.to_pylist(), key=str) == sorted(scattered.columns.to_pylist(), key=str)
+
+
+@given(groups=st.integers(1, 5000), times=st.floats(1, 8))
+@settings(deadline=None)
+def test_the_number_of_groups_is_foretold(groups: int, times: float) -> None:
+    rows = 10_000
+    met = groups * (1 - np.exp(-rows / groups))
+    expected = groups * (1 - np.exp(-times * rows / groups))
+    assert expected_groups(rows, round(met), times) == pytest.approx(expected, rel=0.01, abs=2)
+    assert expected_groups(rows, rows, times) == rows * times

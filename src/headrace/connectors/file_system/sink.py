@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic
 
+from headrace.common.arguments import expect
 from headrace.common.errors import InvalidProgramError
+from headrace.common.serialization import Encoder
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T, T_contra
 from headrace.connectors.file_system.buckets import BucketAssigner
@@ -16,17 +18,15 @@ from headrace.connectors.file_system.rolling import OnCheckpointRollingPolicy, R
 from headrace.connectors.file_system.staging import Staging, sink_digest
 from headrace.connectors.file_system.writer import FileParts, FileSinkWriter
 from headrace.connectors.sink import Sink
-from headrace.formats.encoders import BatchEncoder
+from headrace.formats.encoders import BatchEncoder, BulkWriterFactory
 from headrace.storage.locations import HDFS
 
 if TYPE_CHECKING:
     import os
     from typing import Self
 
-    from headrace.common.serialization import Encoder
     from headrace.common.typeinfo import TypeInformation
     from headrace.connectors.sink import Committer, CommitterContext, PreCommit, SinkWriter, WriterContext
-    from headrace.formats.encoders import BulkWriterFactory
 
 
 @hides_engine_of_methods
@@ -132,6 +132,7 @@ class _Builder:
 
     def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> Self:
         """Choose the folder of every record."""
+        expect(bucket_assigner, BucketAssigner, "with_bucket_assigner")
         self._assigner = bucket_assigner
         return self
 
@@ -143,6 +144,7 @@ class _Builder:
 
     def with_output_file_config(self, output_file_config: OutputFileConfig) -> Self:
         """Choose the names of files."""
+        expect(output_file_config, OutputFileConfig, "with_output_file_config")
         self._config = output_file_config
         return self
 
@@ -153,11 +155,13 @@ class RowFormatBuilder(_Builder, Generic[T]):
 
     def __init__(self, base_path: str | os.PathLike[str], encoder: Encoder[T]) -> None:
         super().__init__(base_path)
+        expect(encoder, Encoder, "FileSink.for_row_format")
         self._encoder = encoder
         self._policy = RollingPolicy.default_rolling_policy()
 
     def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:
         """Choose when a file is complete."""
+        expect(rolling_policy, RollingPolicy, "with_rolling_policy")
         self._policy = rolling_policy
         return self
 
@@ -172,6 +176,7 @@ class BulkFormatBuilder(_Builder):
 
     def __init__(self, base_path: str | os.PathLike[str], writer_factory: BulkWriterFactory) -> None:
         super().__init__(base_path)
+        expect(writer_factory, BulkWriterFactory, "FileSink.for_bulk_format")
         self._factory = writer_factory
 
     def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:

@@ -1,7 +1,8 @@
-"""Functions for single records, as functions with keyed state.
+"""Functions of one kind as functions of another: for single records with keyed state, for all records by key.
 
 On a keyed stream the ``open`` of a ``MapFunction`` may ask for state. What is opened there runs as a
-``KeyedProcessFunction``; plain functions cannot ask for state and need no such thing.
+``KeyedProcessFunction``; plain functions cannot ask for state and need no such thing. Windows of all records are
+windows of one key, which their functions are not told.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.datastream.functions import KeyedProcessFunction, RuntimeContext
+from headrace.datastream.functions import KeyedProcessFunction, ProcessWindowFunction, RuntimeContext, WindowFunction
 from headrace.graph.specs import FilterSpec, FlatMapSpec, FunctionSpec, KeyedProcessSpec, MapSpec, OperatorSpec
-from headrace.operators.functions import has_own
+from headrace.operators.functions import has_own, method_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,19 +20,26 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
 
 
-class _KeyedFunction(KeyedProcessFunction):
+class _Adapter:
     """Opens and closes the function of the user with itself."""
 
     def __init__(self, function: Any) -> None:
         self.function = function
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        self.function.open(runtime_context)
+        self._call("open", runtime_context)
 
     def close(self) -> None:
-        close = getattr(self.function, "close", None)
-        if callable(close):
-            close()
+        self._call("close")
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        method = getattr(self.function, name, None)
+        if callable(method):
+            method(*arguments)
+
+
+class _KeyedFunction(_Adapter, KeyedProcessFunction):
+    """A function for single records."""
 
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[Any] | None:
         del ctx  # these functions see nothing but the record
@@ -62,6 +70,27 @@ class KeyedFilter(_KeyedFunction):
 
     def results(self, value: Any) -> Iterable[Any] | None:
         return (value,) if self.function.filter(value) else None
+
+
+class AllApply(_Adapter, WindowFunction):
+    """Calls an ``AllWindowFunction``, or a function of window and records."""
+
+    def apply(self, key: Any, window: Any, inputs: Iterable[Any]) -> Iterable[Any] | None:
+        results: Iterable[Any] | None = method_of(self.function, "apply")(window, inputs)
+        return results
+
+
+class AllProcess(_Adapter, ProcessWindowFunction):
+    """Calls a ``ProcessAllWindowFunction``."""
+
+    def process(
+        self, key: Any, context: ProcessWindowFunction.Context, elements: Iterable[Any]
+    ) -> Iterable[Any] | None:
+        results: Iterable[Any] | None = self.function.process(context, elements)
+        return results
+
+    def clear(self, context: ProcessWindowFunction.Context) -> None:
+        self._call("clear", context)
 
 
 def with_keyed_state(spec: OperatorSpec, record_type: TypeInformation) -> OperatorSpec:

@@ -12,20 +12,21 @@ if TYPE_CHECKING:
     from headrace.datastream.functions import Function
 
 
-def check_function(function: Any, base: type[Function], method: str) -> None:
+def check_function(function: Any, base: type[Function], method: str, *, otherwise: str = "") -> None:
     """Refuse what cannot be called for a record, or not with what it is called with.
 
     Args:
         function: what the user gave.
         base: the class that it should be of, unless it is callable.
         method: the method that is called for a record.
+        otherwise: what else the caller takes, as it follows in the message.
 
     Raises:
         InvalidTypeError: when it is neither, or takes other parameters.
     """
     check_instance(function, base)
     if method_of_object(function, method) is None and not callable(function):
-        raise refused(f"expected {with_article(base)} or a function, got {function!r}", InvalidTypeError)
+        raise refused(f"expected {with_article(base)} or a function{otherwise}, got {function!r}", InvalidTypeError)
     check_parameters(function, base, method)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, overload
 
 from headrace.common.arguments import expect, refused
 from headrace.common.errors import InvalidTypeError
@@ -17,6 +17,7 @@ from headrace.common.typeinfo import Types
 from headrace.connectors.print_sink import PrintSink
 from headrace.connectors.sink import Sink
 from headrace.datastream.functions import FilterFunction, FlatMapFunction, Function, MapFunction, ProcessFunction
+from headrace.datastream.streams.all_windowed_stream import AllWindowedStream
 from headrace.datastream.streams.checks import check_function, check_object
 from headrace.datastream.streams.columns import (
     as_column,
@@ -36,11 +37,13 @@ from headrace.datastream.streams.types import (
     TypeOrigin,
     declared_type,
     is_untyped,
+    one_key,
     origin_of,
     result_type,
     unchanged,
     weakest,
 )
+from headrace.datastream.streams.windowed_stream import full_windows
 from headrace.expressions import Expression
 from headrace.graph import specs
 from headrace.graph.nodes import Edge
@@ -61,6 +64,9 @@ if TYPE_CHECKING:
     from headrace.graph.nodes import Node
     from headrace.graph.specs import OperatorSpec
     from headrace.time.watermark_strategy import WatermarkStrategy
+    from headrace.windowing.assigner import WindowAssigner
+
+_CONDITION: Final = ', or a condition such as col("amount") > 10 with col of headrace.expressions'
 
 
 @hides_engine_of_methods
@@ -180,7 +186,7 @@ class DataStream(OperatorHandle, Generic[T_co]):
         if isinstance(func, Expression):
             condition = bound_condition(func, self._type, "filter")
             return self._apply(specs.ColumnFilterSpec(condition), titled("Filter", func))
-        check_function(func, FilterFunction, "filter")
+        check_function(func, FilterFunction, "filter", otherwise=_CONDITION)
         check_returns(func, "filter")
         return self._apply(specs.FilterSpec(func), "Filter")
 
@@ -293,6 +299,27 @@ class DataStream(OperatorHandle, Generic[T_co]):
         """
         # The environment makes it: KeyedStream derives from this class, so its module cannot be imported here.
         return self._environment._keyed(self._without_keys(), key_of(self._type, key_selector, more, key_type))
+
+    def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream[T_co]:
+        """Cuts all records into windows, whatever their keys; one subtask works on them.
+
+        Raises:
+            InvalidTypeError: when it is no window assigner.
+        """
+        return AllWindowedStream(self.key_by(one_key, key_type=Types.BYTE()), window_assigner)
+
+    def count_window_all(self, size: int, slide: int = 0) -> AllWindowedStream[T_co]:
+        """Cuts all records into windows of ``size`` records, which fire when they are full; one subtask does it.
+
+        Args:
+            size: how many records a window holds.
+            slide: after how many records the next window begins; 0 has windows follow one another.
+
+        Raises:
+            InvalidProgramError: when ``size`` is not positive, or ``slide`` is negative.
+        """
+        assigner, trigger = full_windows(size, slide)
+        return self.window_all(assigner).trigger(trigger)
 
     def union(self, *streams: DataStream[T_co]) -> DataStream[T_co]:
         """This stream and others of the same type together, in no particular order; a stream may take part twice.

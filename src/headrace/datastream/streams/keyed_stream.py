@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, overload
 
-from headrace.common.arguments import refused
-from headrace.common.errors import InvalidTypeError
 from headrace.common.other_names import other_names
 from headrace.common.signatures import check_returns, warn_without_results
 from headrace.common.tracebacks import hides_engine_of_methods
@@ -19,11 +17,13 @@ from headrace.datastream.streams.handle import not_an_operator
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_KEYED_STREAMS
 from headrace.datastream.streams.rolling import checked_field
 from headrace.datastream.streams.types import TypeOrigin, is_untyped
-from headrace.datastream.streams.windowed_stream import WindowedStream
+from headrace.datastream.streams.windowed_stream import WindowedStream, full_windows
 from headrace.graph import specs
 from headrace.graph.nodes import Edge
 from headrace.graph.partitioning import HASH
-from headrace.windowing.assigner import WindowAssigner
+from headrace.windowing.assigners.global_windows import GlobalWindows
+from headrace.windowing.evictors.count import CountEvictor
+from headrace.windowing.triggers.count import CountTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from headrace.datastream.streams.process_protocols import SupportsKeyedProcess
     from headrace.graph.keys import KeySelection
     from headrace.graph.specs import OperatorSpec
+    from headrace.windowing.assigner import WindowAssigner
 
 
 @hides_engine_of_methods
@@ -124,10 +125,31 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
         Raises:
             InvalidTypeError: when it is no window assigner.
         """
-        if not isinstance(window_assigner, WindowAssigner):
-            offered = "TumblingEventTimeWindows.of(...) or another WindowAssigner"
-            raise refused(f"window takes {offered}, not {window_assigner!r}", InvalidTypeError)
         return WindowedStream(self, window_assigner)
+
+    def count_window(self, size: int, slide: int = 0) -> WindowedStream[T_co, K_co]:
+        """Cuts the records of each key into windows of ``size`` records, which fire when they are full, as in PyFlink.
+
+        Args:
+            size: how many records a window holds.
+            slide: after how many records the next window begins; 0 has windows follow one another.
+
+        Raises:
+            InvalidProgramError: when ``size`` is not positive, or ``slide`` is negative.
+        """
+        assigner, trigger = full_windows(size, slide)
+        return self.window(assigner).trigger(trigger)
+
+    def trailing_count_window(self, size: int, slide: int) -> WindowedStream[T_co, K_co]:
+        """Shows, after each ``slide`` records of a key, the last ``size`` of them, or all while there are fewer.
+
+        That is what ``countWindow(size, slide)`` of Flink's Java API means.
+
+        Raises:
+            InvalidProgramError: when one of the numbers is not positive.
+        """
+        windows = self.window(GlobalWindows.create()).evictor(CountEvictor.of(size))
+        return windows.trigger(CountTrigger.of(slide))
 
     # --- for the classes of this package -----------------------------------------------------------------------------
 

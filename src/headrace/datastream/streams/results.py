@@ -7,7 +7,7 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Generic, Self
 
-from headrace.common.arguments import refused
+from headrace.common.arguments import expect, refused
 from headrace.common.html import framed
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T, T_co
@@ -35,8 +35,10 @@ def collected(stream: DataStream[T], job_name: str | None, limit: int | None) ->
     Returns:
         An iterator over all records, or a list of at most ``limit``; the job is cancelled when these are there.
     """
-    if limit is not None and limit < 1:
-        raise refused(f"limit is a number of records above zero, not {limit!r}")
+    if limit is not None:
+        expect(limit, int, "limit")
+        if limit < 1:
+            raise refused(f"limit is a number of records above zero, not {limit!r}")
     handover = Handover()
     stream._end(CollectSink(handover.put), "Collect")
     records: CloseableIterator[T] = CloseableIterator(

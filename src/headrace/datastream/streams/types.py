@@ -42,6 +42,11 @@ def unchanged(record: Any) -> Any:
     return record
 
 
+def one_key(_record: Any) -> int:
+    """The same key for all records."""
+    return 0
+
+
 def declared_type(declared: Any) -> TypeInformation:
     """The type that a user declared; a list of types stands for a row, as in PyFlink.
 

@@ -19,9 +19,12 @@ from headrace.datastream.streams.other_names import OTHER_NAMES_OF_WINDOWED_STRE
 from headrace.datastream.streams.types import TypeOrigin, declared_type, origin_of, result_type
 from headrace.graph.window_specs import ColumnarWindowSpec, RowWindowSpec
 from headrace.operators.aggregates.aggregate import Aggregate
-from headrace.windowing.assigner import MergingWindowAssigner
+from headrace.windowing.assigner import MergingWindowAssigner, WindowAssigner
+from headrace.windowing.assigners.count import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 from headrace.windowing.evictor import Evictor
 from headrace.windowing.trigger import Trigger
+from headrace.windowing.triggers.count import CountTrigger
+from headrace.windowing.triggers.purging import PurgingTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -34,8 +37,7 @@ if TYPE_CHECKING:
     from headrace.datastream.streams.data_stream import DataStream
     from headrace.datastream.streams.keyed_stream import KeyedStream
     from headrace.datastream.streams.process_protocols import SupportsApply, SupportsProcessWindow
-    from headrace.windowing.assigner import WindowAssigner
-    from headrace.windowing.windows import TimeWindow
+    from headrace.windowing.windows import CountWindow, TimeWindow
 
 
 @hides_engine_of_methods
@@ -66,6 +68,9 @@ class WindowedStream(Generic[T_co, K_co]):
     """
 
     def __init__(self, keyed_stream: KeyedStream[T_co, K_co], window_assigner: WindowAssigner[Any, Any]) -> None:
+        if not isinstance(window_assigner, WindowAssigner):
+            offered = "TumblingEventTimeWindows.of(...) or another WindowAssigner"
+            raise refused(f"window takes {offered}, not {window_assigner!r}", InvalidTypeError)
         self._keyed_stream = keyed_stream
         self._assigner = window_assigner
         self._trigger: Trigger[Any, Any] | None = None
@@ -350,6 +355,13 @@ class WindowedStream(Generic[T_co, K_co]):
             raise refused(
                 f"{trigger} cannot be used with windows that merge ({self._assigner}): its can_merge() is False"
             )
+
+
+def full_windows(size: int, slide: int) -> tuple[WindowAssigner[Any, CountWindow], Trigger[Any, CountWindow]]:
+    """Windows of ``size`` records that fire when they are full; one begins every ``slide`` records, or ``size``."""
+    assigner = CountSlidingWindowAssigner.of(size, slide) if slide else CountTumblingWindowAssigner.of(size)
+    # A window that is full gets no more records, so what it holds may go.
+    return assigner, PurgingTrigger.of(CountTrigger.of(size))
 
 
 def _by_position(values: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:

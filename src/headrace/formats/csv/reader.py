@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 from pyarrow import csv
 
+from headrace.common.arguments import expect
 from headrace.common.columns import layout_of, values_to_array
 from headrace.common.errors import ConfigurationError, CorruptFileError
 from headrace.common.logs import get_logger
@@ -88,6 +89,7 @@ class CsvReaderFormat(LineFormat[T_co]):
         max_line_bytes: int = DEFAULT_MAX_LINE_BYTES,
     ) -> None:
         super().__init__(charset, max_line_bytes)
+        expect(schema, CsvSchema, "a CsvReaderFormat")
         if multiline and (schema.quote is None or schema.escape is not None):
             raise ConfigurationError("multiline CSV needs a quote character and no escape character")
         self._schema = schema

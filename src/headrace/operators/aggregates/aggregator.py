@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.common.typeinfo import TypeInformation
-    from headrace.state.runs.grouping import Groups
+    from headrace.state.runs.grouping import Groups, RowGroups
+    from headrace.state.runs.hash_grouping import HashGroups
 
     Longs = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
@@ -49,6 +50,11 @@ class GroupedRows:
         self._arrivals = arrivals
         self._gathered: dict[Input, pa.Array] = {}
 
+    @property
+    def segments(self) -> RowGroups:
+        """Which rows of a column belong to which group."""
+        return self.groups.segments
+
     def column(self, source: Input) -> pa.Array:
         """One column, group after group."""
         if source not in self._gathered:
@@ -64,6 +70,24 @@ class GroupedRows:
         return self._arrivals[self.groups.order]
 
 
+class ScatteredRows(GroupedRows):
+    """The input columns of a batch as they came, for aggregators that are scatterable; there are no ``groups``."""
+
+    def __init__(self, columns: Mapping[Input, pa.Array], scattered: HashGroups) -> None:
+        self._columns = columns
+        self._scattered = scattered
+
+    @property
+    def segments(self) -> RowGroups:
+        return self._scattered.segments
+
+    def column(self, source: Input) -> pa.Array:
+        return self._columns[source]
+
+    def first_values(self, index: int) -> pa.Array:
+        return gather(self._columns[index], self._scattered.segments.first_rows)
+
+
 @dataclass(frozen=True, slots=True)
 class Aggregator(ABC):
     """Makes and merges accumulators of one kind; equal aggregators are kept once.
@@ -71,10 +95,13 @@ class Aggregator(ABC):
     Class attributes:
         stored_name: the name of the kind in the description of stored runs; it must not change.
         parameters: the attributes that such a description holds as well; JSON knows their values.
+        is_scatterable: whether ``accumulate`` asks nothing but columns, first values and ``segments`` of the rows, so
+            that these need not be sorted by group. Summing up before a shuffle is several times as fast then.
     """
 
     stored_name: ClassVar[str]
     parameters: ClassVar[tuple[str, ...]] = ()
+    is_scatterable: ClassVar[bool] = False
 
     @property
     def inputs(self) -> tuple[Input, ...]:
@@ -137,7 +164,7 @@ def merged_pairs(merge: Merge, older: list[pa.Array], newer: list[pa.Array]) -> 
     return merge(columns, Segments(np.arange(0, 2 * count, 2), 2 * count))
 
 
-def any_valid(valid: Mask | None, segments: Segments) -> Mask | None:
+def any_valid(valid: Mask | None, segments: RowGroups) -> Mask | None:
     """Which groups have a value at all; None when all have."""
     return None if valid is None else np.asarray(segments.reduce(np.logical_or, valid), dtype=np.bool_)
 

@@ -11,6 +11,7 @@ from headrace.common.typeinfo import Types
 from headrace.operators.aggregates.arrived import ArrivedValues
 from headrace.operators.aggregates.choices import Extreme, FirstOrLast
 from headrace.operators.aggregates.counts import CountRows, CountValues, KeyField
+from headrace.operators.aggregates.decimal_sums import SumDecimals
 from headrace.operators.aggregates.deviations import SquaredDeviations
 from headrace.operators.aggregates.multisets import Multiset
 from headrace.operators.aggregates.sums import SumFiniteFloats, SumFloats, SumIntegers
@@ -65,6 +66,11 @@ class AggregatorList:
         """What the aggregators look at, each once."""
         return tuple(dict.fromkeys(source for aggregator in self.members for source in aggregator.inputs))
 
+    @property
+    def are_scatterable(self) -> bool:
+        """Whether all of them are: see :class:`Aggregator`."""
+        return all(aggregator.is_scatterable for aggregator in self.members)
+
     def to_json(self) -> list[dict[str, Any]]:
         """What has to be known to merge accumulators, without the program that made them."""
         return [
@@ -95,6 +101,7 @@ _OF_STORED_NAME: Final[dict[str, type[Aggregator]]] = {
         KeyField,
         Multiset,
         SquaredDeviations,
+        SumDecimals,
         SumFiniteFloats,
         SumFloats,
         SumIntegers,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from headrace.expressions import Expression
     from headrace.operators.aggregates.aggregate import InputColumn
     from headrace.operators.aggregates.aggregator import Fields, GroupedRows, Longs, Mask
-    from headrace.state.runs.grouping import Segments
+    from headrace.state.runs.grouping import RowGroups, Segments
 
 _NEVER = np.iinfo(np.int64).max
 
@@ -38,6 +38,7 @@ class Extreme(ColumnAggregator):
 
     stored_name: ClassVar[str] = "Extreme"
     parameters: ClassVar[tuple[str, ...]] = ("name", "is_largest")
+    is_scatterable: ClassVar[bool] = True
     type: TypeInformation
     is_largest: bool
 
@@ -46,15 +47,17 @@ class Extreme(ColumnAggregator):
         return ((f"{'max' if self.is_largest else 'min'}({self.name})", self.type),)
 
     def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
-        return self.merge([rows.column(self.column)], rows.groups.segments)
+        return [self._best(rows.column(self.column), rows.segments)]
 
     def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
-        array = columns[0]
+        return [self._best(columns[0], segments)]
+
+    def _best(self, array: pa.Array, segments: RowGroups) -> pa.Array:
         if is_fixed_width(array.type):
             values, valid = self._reduced(fixed_width(array), validity(array), segments)
-            return [of_fixed_width(values, valid, array.type)]
+            return of_fixed_width(values, valid, array.type)
         if segments.are_single:
-            return [array]
+            return array
         encoded = array.dictionary_encode()
         order = pc.sort_indices(encoded.dictionary).to_numpy()
         ranks = np.empty(len(order), np.int64)
@@ -64,10 +67,10 @@ class Extreme(ColumnAggregator):
         ranked = ranks[codes if valid is None else np.where(valid, codes, 0)] if len(order) else np.zeros_like(codes)
         best, found = self._reduced(ranked, valid, segments)
         places = pa.array(best, mask=None if found is None else ~found)
-        return [encoded.dictionary.take(pa.array(order)).take(places)]
+        return encoded.dictionary.take(pa.array(order)).take(places)
 
     def _reduced(
-        self, values: npt.NDArray[Any], valid: Mask | None, segments: Segments
+        self, values: npt.NDArray[Any], valid: Mask | None, segments: RowGroups
     ) -> tuple[npt.NDArray[Any], Mask | None]:
         if values.dtype.kind == "f":
             values = values + values.dtype.type(0)

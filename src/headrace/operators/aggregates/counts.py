@@ -27,13 +27,14 @@ class CountRows(Aggregator):
     """How many records there were."""
 
     stored_name: ClassVar[str] = "CountRows"
+    is_scatterable: ClassVar[bool] = True
 
     @property
     def fields(self) -> Fields:
         return (("records", Types.LONG()),)
 
     def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
-        return [pa.array(rows.groups.segments.counts)]
+        return [pa.array(rows.segments.counts)]
 
     def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
         return [pa.array(segments.reduce(np.add, fixed_width(columns[0])))]
@@ -50,6 +51,7 @@ class CountValues(ColumnAggregator):
     """How many values there were that are not null."""
 
     stored_name: ClassVar[str] = "CountValues"
+    is_scatterable: ClassVar[bool] = True
 
     @property
     def fields(self) -> Fields:
@@ -57,7 +59,7 @@ class CountValues(ColumnAggregator):
 
     def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
         valid = validity(rows.column(self.column))
-        segments = rows.groups.segments
+        segments = rows.segments
         return [pa.array(segments.counts if valid is None else segments.reduce(np.add, valid.astype(np.int64)))]
 
     def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
@@ -76,6 +78,7 @@ class KeyField(Aggregator):
 
     stored_name: ClassVar[str] = "KeyField"
     parameters: ClassVar[tuple[str, ...]] = ("name",)
+    is_scatterable: ClassVar[bool] = True
     column: int
     name: str
     type: TypeInformation

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from headrace.state.runs.grouping import RowGroups
+
     Doubles = npt.NDArray[np.float64]
     Longs = npt.NDArray[np.int64]
 
@@ -63,12 +65,12 @@ class Expansion(NamedTuple):
     rest: pa.ListArray | None = None
 
 
-def sum_values(values: Doubles, segments: Segments) -> Expansion:
+def sum_values(values: Doubles, segments: RowGroups) -> Expansion:
     """The exact sum of the values of each group."""
     return sum_terms([values], segments)
 
 
-def merge_sums(partial: Expansion, segments: Segments) -> Expansion:
+def merge_sums(partial: Expansion, segments: RowGroups) -> Expansion:
     """The exact sum of the partial sums of each group."""
     terms: list[tuple[Doubles, Longs | None]] = [(partial.hi, None), (partial.lo, None)]
     if partial.rest is not None and _has_rest(partial):
@@ -84,7 +86,7 @@ def add_sums(a: Expansion, b: Expansion) -> Expansion | None:
     return _packed(distilled([a.hi, b.hi, a.lo, b.lo]), len(a.hi))
 
 
-def sum_terms(terms: Sequence[Doubles], segments: Segments) -> Expansion:
+def sum_terms(terms: Sequence[Doubles], segments: RowGroups) -> Expansion:
     """The exact sum of each group, of values that are the sums of several terms each."""
     return _sum([(term, None) for term in terms], segments)
 
@@ -108,7 +110,7 @@ def round_sums(sums: Expansion) -> Doubles:
     return nearest
 
 
-def sum_integers(values: Longs, segments: Segments) -> tuple[Longs, Longs | None]:
+def sum_integers(values: Longs, segments: RowGroups) -> tuple[Longs, Longs | None]:
     """The sum of the values of each group: its low 64 bits, and how often 2**64 has to be added; None for never."""
     sums: Longs = segments.reduce(np.add, values)
     if segments.are_single:
@@ -120,7 +122,7 @@ def sum_integers(values: Longs, segments: Segments) -> tuple[Longs, Longs | None
     return sums, carries if carries.any() else None
 
 
-def _carries(values: Longs, segments: Segments) -> Longs:
+def _carries(values: Longs, segments: RowGroups) -> Longs:
     """Sums the upper and the lower halves separately, which cannot overflow, and looks at the carry."""
     half = 32
     low = segments.reduce(np.add, values & (2**half - 1))
@@ -138,7 +140,7 @@ def _needs_care(values: Doubles) -> bool:
     return bool(len(values)) and not float(np.abs(values).max()) < _HUGE
 
 
-def _sum(terms: list[tuple[Doubles, Longs | None]], segments: Segments) -> Expansion:
+def _sum(terms: list[tuple[Doubles, Longs | None]], segments: RowGroups) -> Expansion:
     """Sums all terms group by group; a term without group ids is laid out as ``segments`` says."""
     if any(_needs_care(values) for values, _ in terms):
         return _sum_with_care(terms, segments)
@@ -161,7 +163,7 @@ def _scattered_sums(values: Doubles, ids: Longs, groups: int) -> list[Doubles]:
     return found
 
 
-def _segment_sums(values: Doubles, segments: Segments) -> list[Doubles]:
+def _segment_sums(values: Doubles, segments: RowGroups) -> list[Doubles]:
     """Arrays with a number a group, whose sum, taken without rounding, is the exact sum of each group."""
     if segments.are_single:
         return [values]
@@ -171,7 +173,7 @@ def _segment_sums(values: Doubles, segments: Segments) -> list[Doubles]:
     while top:
         sigma = math.ldexp(1.0, math.frexp(top)[1] + headroom)
         rounded_values = (values + sigma) - sigma
-        sums.append(np.add.reduceat(rounded_values, segments.starts))
+        sums.append(segments.reduce(np.add, rounded_values))
         values = values - rounded_values
         top = float(np.abs(values).max())
     return sums
@@ -233,13 +235,16 @@ def _lists(rest: npt.NDArray[np.float64]) -> pa.ListArray:
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(rest[used]), mask=pa.array(lengths == 0))
 
 
-def _sum_with_care(terms: list[tuple[Doubles, Longs | None]], segments: Segments) -> Expansion:
+def _sum_with_care(terms: list[tuple[Doubles, Longs | None]], segments: RowGroups) -> Expansion:
     """Sums groups that hold huge, infinite or NaN values one by one with Python's integers, the others as usual."""
     placed = [(values, segments.ids if ids is None else ids) for values, ids in terms]
     is_special = np.zeros(len(segments), np.bool_)
     for values, ids in placed:
         is_special[ids[~(np.abs(values) < _HUGE)]] = True
-    plain: list[tuple[Doubles, Longs | None]] = [(np.where(is_special[i], 0.0, v), i) for v, i in placed]
+    plain: list[tuple[Doubles, Longs | None]] = [
+        (np.where(is_special[placed_ids], 0.0, values), ids)
+        for (values, placed_ids), (_, ids) in zip(placed, terms, strict=True)
+    ]
     usual = _sum(plain, segments)
     hi, lo = usual.hi.copy(), usual.lo.copy()
     rest: list[list[float] | None] = [None] * len(segments) if usual.rest is None else usual.rest.to_pylist()

@@ -11,12 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.tracebacks import hides_engine
-from headrace.common.typeinfo import Types
+from headrace.common.typeinfo import BasicType, Types
 from headrace.common.typeinfo.basic import FLOATS, WHOLE_NUMBERS
 from headrace.operators.aggregates import exact_sum
 from headrace.operators.aggregates.aggregate import Aggregate, BoundAggregate, is_one_of
 from headrace.operators.aggregates.aggregator import ColumnAggregator, any_valid, filled, merged_pairs
 from headrace.operators.aggregates.counts import CountValues
+from headrace.operators.aggregates.decimal_sums import SumDecimals, quotients
 from headrace.operators.aggregates.exact_sum import IntegerOverflowError
 from headrace.operators.arrays import fixed_width, of_fixed_width, validity
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from headrace.expressions import Expression
     from headrace.operators.aggregates.aggregate import InputColumn
     from headrace.operators.aggregates.aggregator import Aggregator, Fields, GroupedRows, Longs, Mask
-    from headrace.state.runs.grouping import Segments
+    from headrace.state.runs.grouping import RowGroups, Segments
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +38,14 @@ class SumIntegers(ColumnAggregator):
     """
 
     stored_name: ClassVar[str] = "SumIntegers"
+    is_scatterable: ClassVar[bool] = True
 
     @property
     def fields(self) -> Fields:
         return (f"sum({self.name})", Types.LONG()), (f"sum({self.name}).carry", Types.INT())
 
     def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
-        return self._summed(rows.column(self.column), None, rows.groups.segments)
+        return self._summed(rows.column(self.column), None, rows.segments)
 
     def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
         if segments.are_single:
@@ -64,7 +66,7 @@ class SumIntegers(ColumnAggregator):
         carries = (low == np.iinfo(np.int64).min).astype(np.int64) - filled(columns[1], np.int64)[0]
         return [of_fixed_width(-low, valid, pa.int64()), _carry_column(carries, len(low))]
 
-    def _summed(self, array: pa.Array, carried: pa.Array | None, segments: Segments) -> list[pa.Array]:
+    def _summed(self, array: pa.Array, carried: pa.Array | None, segments: RowGroups) -> list[pa.Array]:
         values, valid = filled(array, np.int64)
         sums, carries = exact_sum.sum_integers(values, segments)
         if carried is not None and carried.null_count < len(carried):
@@ -94,13 +96,14 @@ class SumFloats(ColumnAggregator):
     """The exact sum of floats: see :mod:`headrace.operators.aggregates.exact_sum`."""
 
     stored_name: ClassVar[str] = "SumFloats"
+    is_scatterable: ClassVar[bool] = True
 
     @property
     def fields(self) -> Fields:
         return expansion_fields(f"sum({self.name})")
 
     def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
-        segments = rows.groups.segments
+        segments = rows.segments
         values, valid = filled(rows.column(self.column), np.float64)
         return expansion_columns(exact_sum.sum_values(values, segments), any_valid(valid, segments))
 
@@ -133,7 +136,7 @@ class SumFiniteFloats(SumFloats):
         return *expansion_fields(f"sum({self.name})"), *counts
 
     def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
-        segments = rows.groups.segments
+        segments = rows.segments
         values, valid = filled(rows.column(self.column), np.float64)
         is_value = np.ones(len(values), np.bool_) if valid is None else valid
         kinds = (is_value, np.isnan(values), values == np.inf, values == -np.inf)
@@ -164,7 +167,10 @@ class SumFiniteFloats(SumFloats):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sum(Aggregate):
-    """The sum: of integers as ``LONG``, an error when it does not fit; of floats as ``DOUBLE``, rounded once."""
+    """The sum: of integers as ``LONG``, an error when it does not fit; of floats as ``DOUBLE``, rounded once.
+
+    That of decimals is a decimal.
+    """
 
     function = "sum"
 
@@ -173,6 +179,8 @@ class Sum(Aggregate):
         if isinstance(aggregator, SumFloats):
             return BoundAggregate(name, Types.DOUBLE(), (aggregator,))
         counted = (CountValues(column.source, column.name),) if retracts else ()
+        if isinstance(aggregator, SumDecimals):
+            return BoundAggregate(name, Types.BIG_DEC(), (aggregator, *counted), _where_counted)
         return BoundAggregate(name, Types.LONG(), (aggregator, *counted), partial(_fitting, column.name))
 
     def _aggregator(self, column: InputColumn, *others: InputColumn, retracts: bool) -> Aggregator:
@@ -180,17 +188,22 @@ class Sum(Aggregate):
             return SumIntegers(column.source, column.name)
         if is_one_of(column.type, FLOATS):
             return (SumFiniteFloats if retracts else SumFloats)(column.source, column.name)
-        raise self._refuse(column, "numbers of up to 64 bits")
+        if is_one_of(column.type, {BasicType.BIG_DEC}):
+            return SumDecimals(column.source, column.name)
+        raise self._refuse(column, "numbers of up to 64 bits, or decimals")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Average(Sum):
-    """The exact sum, rounded, divided by the number of values: a ``DOUBLE``."""
+    """The exact sum, rounded, divided by the number of values: a ``DOUBLE``; of decimals a decimal of 38 digits."""
 
     function = "avg"
 
     def _bound(self, name: str, column: InputColumn, *others: InputColumn, retracts: bool) -> BoundAggregate:
-        aggregators = (self._aggregator(column, retracts=retracts), CountValues(column.source, column.name))
+        total = self._aggregator(column, retracts=retracts)
+        aggregators = total, CountValues(column.source, column.name)
+        if isinstance(total, SumDecimals):
+            return BoundAggregate(name, Types.BIG_DEC(), aggregators, quotients)
         return BoundAggregate(name, Types.DOUBLE(), aggregators, _divided)
 
 
@@ -221,8 +234,13 @@ def avg(column: str | int | Expression | None = None) -> Average:
     return Average(column)
 
 
+def _where_counted(results: Sequence[pa.Array]) -> pa.Array:
+    """Sums, null where all values were taken back, which only a count beside them tells."""
+    return results[0] if len(results) == 1 else pc.if_else(pc.greater(results[1], 0), results[0], None)
+
+
 def _fitting(field: str, results: Sequence[pa.Array]) -> pa.Array:
-    """Sums that fit into 64 bits; null where all values were taken back, which only a count beside them tells.
+    """The same of integers, all of which have to fit into 64 bits.
 
     Raises:
         IntegerOverflowError: when one does not fit.
@@ -231,7 +249,7 @@ def _fitting(field: str, results: Sequence[pa.Array]) -> pa.Array:
         raise IntegerOverflowError(
             f"the sum of {field!r} does not fit into 64 bits: sum it as double, or the column cast to double"
         )
-    return results[0] if len(results) == 1 else pc.if_else(pc.greater(results[1], 0), results[0], None)
+    return _where_counted(results)
 
 
 def _divided(results: Sequence[pa.Array]) -> pa.Array:

@@ -33,7 +33,7 @@ class CountTrue(CountValues):
         return ((f"true({self.name})", Types.LONG()),)
 
     def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
-        return [pa.array(rows.groups.segments.reduce(np.add, fixed_width(rows.column(self.column)).astype(np.int64)))]
+        return [pa.array(rows.segments.reduce(np.add, fixed_width(rows.column(self.column)).astype(np.int64)))]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -164,7 +164,7 @@ class OperatorChain:
         return ChainedOperator(
             planned=planned,
             context=context,
-            output=BroadcastingOutput(context),
+            output=BroadcastingOutput(context, operator.maker),
             operator=operator,
             valve=WatermarkValve(operator),
         )

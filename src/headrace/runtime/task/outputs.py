@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.exchange.keying import keys_of
@@ -11,7 +11,7 @@ from headrace.operators.keyed import KeyedBatch
 from headrace.operators.user_code import calling_user_code, user_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from headrace.common.batch import Batch
     from headrace.exchange.sender import EdgeSender
@@ -94,6 +94,7 @@ class BroadcastingOutput:
 
     Args:
         context: the operator.
+        maker: the user's function whose results are the records that are emitted, if there is one alone.
 
     Attributes:
         watermark: the last one that was passed on.
@@ -101,8 +102,8 @@ class BroadcastingOutput:
         forks: by side output (None for the main output), the fork that it is.
     """
 
-    def __init__(self, context: OperatorContext) -> None:
-        self._blame = partial(user_error, context=context)
+    def __init__(self, context: OperatorContext, maker: Callable[..., Any] | None = None) -> None:
+        self._blame = partial(user_error, context=context, function=maker)
         self.watermark = MIN_WATERMARK
         self.log: WatermarkLog | None = None
         self.forks: dict[str | None, Fork] = {}

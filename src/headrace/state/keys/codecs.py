@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from array import array as int_array
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -16,7 +15,7 @@ from headrace.common.typeinfo import BasicType, BasicTypeInfo, PickledBytesTypeI
 from headrace.common.typeinfo.basic import STRINGS
 from headrace.state.keys import typed
 from headrace.state.keys.encoding import ClassRegistry, KeyDecoder, KeyEncoder
-from headrace.state.keys.hashing import canonical, hash_array
+from headrace.state.keys.hashing import canonical, check_no_nulls, hash_array
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -28,33 +27,51 @@ if TYPE_CHECKING:
     Classes = Iterable[type]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class KeyColumn:
     """Keys of some records in canonical form.
 
+    Args:
+        hashes: the 64-bit hash of each, where somebody knows them already.
+
     Attributes:
         values: int64, string or binary; no nulls. Two keys are equal when these values are.
-        hashes: the 64-bit hash of each.
     """
 
-    values: pa.Array
-    hashes: npt.NDArray[np.uint64]
+    __slots__ = ("_hashes", "values")
+
+    def __init__(self, values: pa.Array, hashes: npt.NDArray[np.uint64] | None = None) -> None:
+        self.values = values
+        self._hashes = hashes
 
     @staticmethod
     def of(values: pa.Array) -> KeyColumn:
-        """The keys with these canonical values."""
-        return KeyColumn(values, hash_array(values))
+        """The keys with these canonical values.
+
+        Raises:
+            InvalidTypeError: when one of them is null.
+        """
+        check_no_nulls(values)
+        return KeyColumn(values)
+
+    @property
+    def hashes(self) -> npt.NDArray[np.uint64]:
+        """The 64-bit hash of each; computed when it is first asked for, since not everybody needs them."""
+        if self._hashes is None:
+            self._hashes = hash_array(self.values)
+        return self._hashes
 
     def __len__(self) -> int:
-        return len(self.hashes)
+        return len(self.values)
 
     def take(self, indices: npt.NDArray[np.integer[Any]]) -> KeyColumn:
         """The keys at ``indices``, in that order."""
-        return KeyColumn(self.values.take(pa.array(indices)), self.hashes[indices])
+        hashes = None if self._hashes is None else self._hashes[indices]
+        return KeyColumn(self.values.take(pa.array(indices)), hashes)
 
     def slice(self, start: int, stop: int) -> KeyColumn:
         """The keys from ``start`` up to ``stop``."""
-        return KeyColumn(self.values.slice(start, stop - start), self.hashes[start:stop])
+        hashes = None if self._hashes is None else self._hashes[start:stop]
+        return KeyColumn(self.values.slice(start, stop - start), hashes)
 
     @staticmethod
     def concat(columns: Sequence[KeyColumn]) -> KeyColumn:
@@ -62,7 +79,8 @@ class KeyColumn:
         if len(columns) == 1:
             return columns[0]
         values = pa.concat_arrays([column.values for column in columns])
-        return KeyColumn(values, np.concatenate([column.hashes for column in columns]))
+        known = [column._hashes for column in columns if column._hashes is not None]
+        return KeyColumn(values, np.concatenate(known) if len(known) == len(columns) else None)
 
 
 class KeyCodec(ABC):

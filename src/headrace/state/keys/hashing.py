@@ -57,11 +57,20 @@ def hash_array(array: pa.Array) -> Hashes:
         InvalidTypeError: for another type, an integer beyond 64 bits signed, or a null.
     """
     array = canonical(array)
-    if array.null_count:
-        raise InvalidTypeError("a null has no hash: keys must not be null")
+    check_no_nulls(array)
     if pa.types.is_int64(array.type):
         return hash_int64(int64_view(array))
     return _hash_binary(array)
+
+
+def check_no_nulls(array: pa.Array) -> None:
+    """Refuse keys that are missing.
+
+    Raises:
+        InvalidTypeError: when there is a null.
+    """
+    if array.null_count:
+        raise InvalidTypeError("a null has no hash: keys must not be null")
 
 
 def canonical(array: pa.Array) -> pa.Array:

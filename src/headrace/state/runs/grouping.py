@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +35,32 @@ BLOCK_ROWS = 1 << 15
 _WORD = 64
 _FEWEST_HASH_BITS = 20
 """With fewer bits of the hash in a packed word too many keys share them; then a plain sort is faster."""
+
+
+class RowGroups(Protocol):
+    """Rows that fall into groups, wherever these lie: :class:`Segments` for sorted rows, or ``Scattered``."""
+
+    def __len__(self) -> int:
+        """How many groups there are."""
+
+    @property
+    def total(self) -> int:
+        """How many rows there are."""
+
+    @property
+    def are_single(self) -> bool:
+        """Whether every group has exactly one row, in the order of the groups, so that reducing changes nothing."""
+
+    @property
+    def counts(self) -> Longs:
+        """How many rows each group has."""
+
+    @property
+    def ids(self) -> Longs:
+        """The group of each row."""
+
+    def reduce(self, ufunc: np.ufunc, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """``ufunc`` over the values of each group."""
 
 
 @dataclass(frozen=True)

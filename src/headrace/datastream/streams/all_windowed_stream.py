@@ -1,0 +1,163 @@
+"""``AllWindowedStream``: the records of a whole stream in windows, whatever their keys."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, Self
+
+from headrace.common.arguments import refused
+from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
+from headrace.common.function_types import Role
+from headrace.common.tracebacks import hides_engine_of_methods
+from headrace.common.type_variables import T_co
+from headrace.datastream.functions import AllWindowFunction, ProcessAllWindowFunction
+from headrace.datastream.streams.adapters import AllApply, AllProcess
+from headrace.datastream.streams.checks import check_function, check_object
+from headrace.datastream.streams.types import result_type
+from headrace.datastream.streams.windowed_stream import WindowedStream
+from headrace.operators.aggregates.aggregate import Aggregate
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from headrace.common.output_tag import OutputTag
+    from headrace.common.time import Duration, Time
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
+    from headrace.datastream.streams.data_stream import DataStream
+    from headrace.datastream.streams.keyed_stream import KeyedStream
+    from headrace.windowing.assigner import WindowAssigner
+    from headrace.windowing.evictor import Evictor
+    from headrace.windowing.trigger import Trigger
+
+
+@hides_engine_of_methods
+class AllWindowedStream(Generic[T_co]):
+    """A stream after ``window_all``. Its windows are those of one key, so one subtask works on all records.
+
+    The settings change the stream that they are called on, and return it.
+
+    Args:
+        keyed_stream: the records under one key.
+        window_assigner: puts records into windows.
+
+    Examples:
+        >>> from headrace.common import WatermarkStrategy
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> from headrace.datastream.window import TumblingEventTimeWindows
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> times = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value, _: value)
+        >>> numbers = env.from_collection([1, 2, 12]).assign_timestamps_and_watermarks(times)
+        >>> sums = numbers.window_all(TumblingEventTimeWindows.of(10)).reduce(lambda a, b: a + b)
+        >>> sums.execute_and_collect(limit=10)
+        [3, 12]
+    """
+
+    def __init__(self, keyed_stream: KeyedStream[T_co, int], window_assigner: WindowAssigner[Any, Any]) -> None:
+        self._windowed = WindowedStream(keyed_stream, window_assigner)
+
+    def get_execution_environment(self) -> StreamExecutionEnvironment:
+        """The environment that the stream belongs to."""
+        return self._windowed.get_execution_environment()
+
+    def get_input_type(self) -> TypeInformation[T_co]:
+        """The type of the records in the windows."""
+        return self._windowed.get_input_type()
+
+    def trigger(self, trigger: Trigger[Any, Any]) -> Self:
+        """Says when the contents of windows are shown; as ``WindowedStream.trigger``."""
+        self._windowed.trigger(trigger)
+        return self
+
+    def evictor(self, evictor: Evictor[Any, Any]) -> Self:
+        """Removes records from a window when it fires; as ``WindowedStream.evictor``."""
+        self._windowed.evictor(evictor)
+        return self
+
+    def allowed_lateness(self, time_ms: int | Time | Duration | timedelta) -> Self:
+        """Keeps windows for some time after the watermark has passed them; as ``WindowedStream.allowed_lateness``."""
+        self._windowed.allowed_lateness(time_ms)
+        return self
+
+    def side_output_late_data(self, output_tag: OutputTag[Any]) -> Self:
+        """Sends records that are too late for all their windows to a side output; otherwise they are dropped."""
+        self._windowed.side_output_late_data(output_tag)
+        return self
+
+    def reduce(self, reduce_function: Any, window_function: Any = None, output_type: Any = None) -> DataStream[Any]:
+        """Combines the records of a window, as they come, into one of the same type.
+
+        Args:
+            reduce_function: a ``ReduceFunction`` or a function of two records.
+            window_function: an ``AllWindowFunction`` or ``ProcessAllWindowFunction`` that is given the combined record.
+            output_type: the type of the results; taken from the annotations of ``window_function`` when left out.
+        """
+        if window_function is None:
+            return self._alone(self._windowed.reduce(reduce_function, output_type=output_type))
+        function, found = _over_windows(window_function, output_type)
+        return self._alone(self._windowed.reduce(reduce_function, function, found))
+
+    def aggregate(
+        self,
+        aggregate_function: Any,
+        window_function: Any = None,
+        accumulator_type: Any = None,
+        output_type: Any = None,
+    ) -> DataStream[Any]:
+        """Folds the records of a window, as they come.
+
+        Args:
+            aggregate_function: an ``AggregateFunction``.
+            window_function: an ``AllWindowFunction`` or ``ProcessAllWindowFunction`` that is given the result.
+            accumulator_type: the type of the accumulators; pickled objects when left out.
+            output_type: the type of the results; taken from annotations when left out.
+
+        Raises:
+            UnsupportedOperationError: when it is a built-in aggregate.
+        """
+        if isinstance(aggregate_function, Aggregate):
+            raise refused(
+                "built-in aggregates need a key: key_by(lambda record: 0).window(...) has all records under one",
+                UnsupportedOperationError,
+            )
+        types = {"accumulator_type": accumulator_type, "output_type": output_type}
+        if window_function is None:
+            return self._alone(self._windowed.aggregate(aggregate_function, **types))
+        function, types["output_type"] = _over_windows(window_function, output_type)
+        return self._alone(self._windowed.aggregate(aggregate_function, window_function=function, **types))
+
+    def apply(self, window_function: Any, output_type: Any = None) -> DataStream[Any]:
+        """Applies a function to the records of each window, all of which are kept until it fires.
+
+        Args:
+            window_function: an ``AllWindowFunction``, or a function of window and records.
+            output_type: the type of the results; taken from annotations when left out.
+        """
+        check_function(window_function, AllWindowFunction, "apply")
+        found = result_type(output_type, window_function, Role.MANY)
+        return self._alone(self._windowed.apply(AllApply(window_function), found))
+
+    def process(self, process_window_function: Any, output_type: Any = None) -> DataStream[Any]:
+        """Applies a ``ProcessAllWindowFunction`` to the records of each window, all of which are kept until it fires.
+
+        Args:
+            process_window_function: the function.
+            output_type: the type of the results; taken from annotations when left out.
+        """
+        check_object(process_window_function, ProcessAllWindowFunction, "process")
+        found = result_type(output_type, process_window_function, Role.MANY)
+        return self._alone(self._windowed.process(AllProcess(process_window_function), found))
+
+    @staticmethod
+    def _alone(results: DataStream[Any]) -> DataStream[Any]:
+        return results.set_parallelism(1)
+
+
+def _over_windows(function: Any, output_type: Any) -> tuple[AllApply | AllProcess, TypeInformation]:
+    """A function over windows of all records as one over windows of a key, and the type of its results."""
+    found = result_type(output_type, function, Role.MANY)
+    if isinstance(function, AllWindowFunction):
+        return AllApply(function), found
+    if isinstance(function, ProcessAllWindowFunction):
+        return AllProcess(function), found
+    text = f"window_function is an AllWindowFunction or a ProcessAllWindowFunction, not {function!r}"
+    raise refused(text, InvalidTypeError)
