@@ -97,6 +97,28 @@ def test_lines_of_json_have_nothing_plain_between_them(script: Callable[..., Pat
     assert lines[-1]["message"].startswith("job 'doubling' ended at epoch 1: 5 records in ")
 
 
+@pytest.mark.parametrize(
+    ("text", "said", "has_traceback"),
+    [
+        ("execute(StreamGraph())\n", "the job has no operators", False),
+        ("1 / 0\n", "ZeroDivisionError: division by zero", True),
+        ("pass\n", "ended without a job", False),
+    ],
+    ids=["headrace", "program", "no job"],
+)
+def test_the_error_that_ends_the_command_is_a_line_of_json(
+    script: Callable[..., Path], text: str, said: str, has_traceback: bool
+) -> None:
+    program = script(text)
+    arguments = ["run", "--runtime", "local", "-D", "headrace.log.format=json", str(program)]
+    ran = subprocess.run([sys.executable, "-m", "headrace", *arguments], capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    last = [json.loads(line) for line in ran.stderr.splitlines()][-1]
+    assert (last["level"], last["logger"]) == ("ERROR", "headrace.cli.failures")
+    assert said in last["message"]
+    assert (f'File "{program}"' in last.get("exception", "")) == has_traceback
+
+
 def test_an_error_of_headrace_is_one_message(script: Callable[..., Path]) -> None:
     path = script("execute(StreamGraph())\n")
     result = invoke("run", "--runtime", "local", path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import zipfile
@@ -102,6 +103,9 @@ def test_an_archive_in_the_jobs_own_folder_is_not_in_the_next_one(index: Path, j
     first = package_job(job, archive).size
     assert package_job(job, archive).size == first
     assert "rates.zip" not in names(archive)
+    below = job / "tables" / "rates.zip"
+    first = package_job(job, below).size
+    assert package_job(job, below).size == first
 
 
 def test_a_folder_without_modules_is_refused(tmp_path: Path) -> None:
@@ -130,6 +134,48 @@ def test_a_module_with_the_name_of_a_package(index: Path, job: Path, tmp_path: P
     with pytest.raises(InvalidProgramError, match=r"rates/numpy\.py has the name of a package that the job needs"):
         package_job(job, tmp_path / "rates.zip")
     assert not (tmp_path / "rates.zip").exists()
+
+
+def test_a_module_that_a_package_would_hide(index: Path, job: Path, tmp_path: Path) -> None:
+    (job / "headrace.py").touch()
+    with pytest.raises(InvalidProgramError, match=r"rates/headrace\.py has the name of a package that the job needs"):
+        package_job(job, tmp_path / "rates.zip")
+
+
+def test_what_cannot_be_copied_is_named(job: Path, tmp_path: Path) -> None:
+    tables = job / "tables"
+
+    def link(target: str) -> Path:
+        tables.joinpath("link").symlink_to(target)
+        return tables / "link"
+
+    def odd() -> Path:
+        path = Path(os.fsdecode(bytes(tables) + b"/a\xff.csv"))
+        path.touch()
+        return path
+
+    for make, told in (
+        (lambda: link("nowhere"), r"tables/link cannot be put into the archive: .*No such file"),
+        (lambda: link(".."), r"tables/link is a link to a folder that it is in"),
+        (odd, r"tables/a\\xff\.csv' is not UTF-8"),
+    ):
+        path = make()
+        with pytest.raises(InvalidProgramError, match=told):
+            package_job(job, tmp_path / "rates.zip")
+        path.unlink()
+    (job / "requirements.txt").write_bytes("café\n".encode("latin-1"))
+    with pytest.raises(InvalidProgramError, match=r"requirements\.txt is not UTF-8 at byte 3"):
+        package_job(job, tmp_path / "rates.zip")
+    with pytest.raises(InvalidProgramError, match=r"is a folder: give the name of the archive"):
+        package_job(job, tmp_path)
+    assert not (tmp_path / "rates.zip").exists()
+
+
+def test_links_lead_to_what_is_packed(index: Path, job: Path, tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / "common.py").touch()
+    (job / "shared").symlink_to("../shared")
+    assert "shared/common.py" in names(package_job(job, tmp_path / "rates.zip").path)
 
 
 def test_another_python_gets_wheels_of_its_own(index: Path, job: Path, tmp_path: Path) -> None:

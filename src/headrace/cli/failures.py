@@ -20,7 +20,10 @@ from headrace.common.errors import (
     OutputClosedError,
     UnsupportedOperationError,
 )
+from headrace.common.logs import get_logger, prints_json
 from headrace.common.tracebacks import program_line
+
+logger = get_logger(__name__)
 
 OK: Final = 0
 FAILED: Final = 1
@@ -35,7 +38,7 @@ INTERRUPTED: Final = 130
 
 
 def report(error: BaseException, console: Console, script: Path | None = None, *, full: bool = False) -> int:
-    """Say why a program ended.
+    """Say why a program ended; as a record at ERROR where the standard error has lines of JSON.
 
     Args:
         error: what it raised.
@@ -56,7 +59,7 @@ def report(error: BaseException, console: Console, script: Path | None = None, *
     if isinstance(error, HeadraceError) and not full:
         _print_error(console, (str(error) or type(error).__name__) + _place(error))
     else:
-        _print(console, Text(_traceback(error, script, full=full).rstrip("\n")))
+        _print_traceback(console, error, _traceback(error, script, full=full).rstrip("\n"))
     return FAILED
 
 
@@ -102,7 +105,17 @@ def _within(found: TracebackType | None, script: Path) -> TracebackType | None:
 
 
 def _print_error(console: Console, message: str) -> None:
-    _print(console, Text.assemble(("error: ", "bold red"), message))
+    if prints_json():
+        logger.error("%s", message)
+    else:
+        _print(console, Text.assemble(("error: ", "bold red"), message))
+
+
+def _print_traceback(console: Console, error: BaseException, traceback: str) -> None:
+    if prints_json():
+        logger.error("%s: %s", type(error).__name__, error, extra={"exception": traceback})
+    else:
+        _print(console, Text(traceback))
 
 
 def _print(console: Console, text: Text) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import compileall
+import os
 import re
 import shutil
 import zipfile
@@ -86,20 +87,20 @@ def package_job(job: Path, archive: Path, extras: Iterable[str] = (), target: Ta
         target: the Python of the executors; packages have the versions that are installed here, where they are.
 
     Raises:
-        InvalidProgramError: when there is nothing in the folder, headrace has no such extra, a module of the job has
-            the name of a package, or pip cannot install what is required.
+        InvalidProgramError: when there is nothing in the folder, something there cannot be copied, headrace has no
+            such extra, a module of the job has the name of a package, or pip cannot install what is required.
     """
-    if not _modules(job, archive) and not (job / REQUIREMENTS).is_file():
-        raise InvalidProgramError(
-            f"the folder {job.resolve()} is empty, but for hidden files perhaps: give the one with the job's modules"
-        )
+    if archive.is_dir():
+        raise InvalidProgramError(f"{archive} is a folder: give the name of the archive, {archive / job.name}.zip say")
     target = target or TargetPython()
     work = TemporaryFolder("package-")
     try:
-        packages = work.path / "packages"
-        _install(work.path, packages, _required(job, extras), target)
+        packages, modules = work.path / "packages", work.path / "modules"
+        required = _required(job, extras)
+        _copy_modules(job, modules, archive)  # before pip, which takes its time
+        _install(work.path, packages, required, target)
         _copy_headrace(packages)
-        _copy_modules(job, packages, archive)
+        _add_modules(job, modules, packages)
         if target.is_this_one:
             _compile(packages)
         _zip(packages, archive)
@@ -114,13 +115,20 @@ def _required(job: Path, extras: Iterable[str]) -> list[str]:
     wanted = {*_ALWAYS, *extras}
     lines = []
     listing = job / REQUIREMENTS
-    for line in listing.read_text().splitlines() if listing.is_file() else ():
+    for line in _lines(listing) if listing.is_file() else ():
         found = _NAME.match(line)
         if found and found[1].lower() in _OF_THE_CLUSTER:
             wanted |= {extra.strip() for extra in (found[2] or "").split(",") if found[1].lower() == "headrace"} - {""}
         else:
             lines.append(line)
     return [*_requirements_of_headrace(wanted - {"jdk", "dev"}), *lines]
+
+
+def _lines(listing: Path) -> list[str]:
+    try:
+        return listing.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise InvalidProgramError(f"{listing} is not UTF-8 at byte {error.start}: save it as that") from None
 
 
 def _requirements_of_headrace(extras: set[str]) -> Iterator[str]:
@@ -163,21 +171,45 @@ def _copy_headrace(packages: Path) -> None:
         kept.joinpath(name).write_text(about.read_text(name) or "")
 
 
-def _modules(job: Path, archive: Path) -> list[Path]:
-    """What of a job's folder has its place in the archive."""
-    left_out = _LEFT_OUT(str(job), [path.name for path in job.iterdir()])
-    return sorted(path for path in job.iterdir() if path.name not in left_out and path.resolve() != archive.resolve())
+def _copy_modules(job: Path, modules: Path, archive: Path) -> None:
+    """What of a job's folder has its place in the archive; links are followed."""
+
+    def left_out(folder: str, names: list[str]) -> set[str]:
+        ignored = _LEFT_OUT(folder, names)
+        paths = [Path(folder, name) for name in names if name not in ignored]
+        for path in paths:
+            _check_entry(path)
+        return ignored | {path.name for path in paths if path.resolve() == archive.resolve()}
+
+    try:
+        shutil.copytree(job, modules, ignore=left_out)
+    except shutil.Error as error:
+        path, _, why = error.args[0][0]
+        raise InvalidProgramError(f"{path} cannot be put into the archive: {why}") from None
+    if not any(modules.iterdir()) and not (job / REQUIREMENTS).is_file():
+        raise InvalidProgramError(
+            f"the folder {job.resolve()} is empty, but for hidden files perhaps: give the one with the job's modules"
+        )
 
 
-def _copy_modules(job: Path, packages: Path, archive: Path) -> None:
-    for path in _modules(job, archive):
-        copy = packages / path.name
-        if copy.exists():
-            raise InvalidProgramError(f"{path} has the name of a package that the job needs: rename it")
-        if path.is_dir():
-            shutil.copytree(path, copy, ignore=_LEFT_OUT)
-        else:
-            shutil.copy(path, copy)
+def _check_entry(path: Path) -> None:
+    """Refuse what would make a copy without end, and names that cannot be in an archive."""
+    if path.is_symlink() and path.is_dir() and path.parent.resolve().is_relative_to(path.resolve()):
+        raise InvalidProgramError(f"{path} is a link to a folder that it is in: remove it, or move it elsewhere")
+    try:
+        path.name.encode()
+    except UnicodeEncodeError:
+        raise InvalidProgramError(f"the name of the file {os.fsencode(path)!r} is not UTF-8: rename it") from None
+
+
+def _add_modules(job: Path, modules: Path, packages: Path) -> None:
+    """The job's modules beside the packages, of which they must not have the names."""
+    taken = {path.name.partition(".")[0] for path in packages.iterdir()}
+    for path in sorted(modules.iterdir()):
+        is_module = path.is_dir() or path.suffix == ".py"
+        if (packages / path.name).exists() or (is_module and path.stem in taken):
+            raise InvalidProgramError(f"{job / path.name} has the name of a package that the job needs: rename it")
+        path.rename(packages / path.name)
 
 
 def _compile(packages: Path) -> None:

@@ -170,6 +170,6 @@ def test_sliding_batches_are_cut_to_bound_memory(monkeypatch: pytest.MonkeyPatch
     records = [Record(i % 5, 1.0, i % 40, i // 4) for i in range(300)]
     whole, pieces = (driver(columnar, AlignedWindows(30, 3), lateness=4) for _ in range(2))
     whole.run([records], upto=MAX)
-    monkeypatch.setattr("headrace.operators.window.columnar._MOST_PAIRS", 70)
+    monkeypatch.setattr("headrace.operators.window.columnar.MOST_PAIRS", 70)
     pieces.run([records], upto=MAX)
     assert pieces.out.rows == whole.out.rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     Longs = npt.NDArray[np.int64]
     Hashes = npt.NDArray[np.uint64]
+    Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,12 @@ class Chunk:
 
     def __len__(self) -> int:
         return len(self.ends)
+
+    def where(self, mask: Mask) -> Chunk:
+        """The pairs where ``mask`` is true."""
+        chosen = pa.array(mask)
+        columns = {index: column.filter(chosen) for index, column in self.columns.items()}
+        return Chunk(self.ends[mask], self.hashes[mask], self.keys.filter(chosen), columns, self.arrivals[mask])
 
     @staticmethod
     def concat(chunks: Sequence[Chunk]) -> Chunk:
@@ -101,6 +109,10 @@ class Accumulators:
         rows = self.take(pairs.records)
         return Accumulators(pairs.ends, rows.hashes, rows.keys, rows.columns)
 
+    def where(self, mask: Mask) -> Accumulators:
+        """The rows where ``mask`` is true."""
+        return self.take(np.flatnonzero(mask))
+
     def at(self, end: int) -> Accumulators:
         """The same rows as those of one window."""
         return Accumulators(np.full(len(self), end, np.int64), self.hashes, self.keys, self.columns)
@@ -132,7 +144,9 @@ class Accumulators:
     def merged(aggregators: AggregatorList, pieces: Sequence[Accumulators]) -> Accumulators:
         """One row a key and window, of pieces that are sorted and merged each; earlier pieces came earlier."""
         pieces = [piece for piece in pieces if len(piece)] or list(pieces[:1])
-        return pieces[0] if len(pieces) == 1 else Accumulators.regrouped(aggregators, pieces)
+        if all(before.ends[-1] < after.ends[0] for before, after in pairwise(pieces)):
+            return Accumulators.concat(pieces)
+        return Accumulators.regrouped(aggregators, pieces)
 
     @staticmethod
     def regrouped(aggregators: AggregatorList, pieces: Sequence[Accumulators]) -> Accumulators:

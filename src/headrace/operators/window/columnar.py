@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     Longs = npt.NDArray[np.int64]
 
-_MOST_PAIRS = 1 << 19
+MOST_PAIRS = 1 << 19
 """So many pairs of a record and a window are made at a time."""
 
 
@@ -83,10 +83,7 @@ class ColumnarWindowOperator(Operator):
             self._add_accumulators(_accumulators_of(batch), batch.watermarks)
             return
         check_timestamps(batch, self.context)
-        # A record of a sliding window becomes several rows; how a batch is cut changes nothing but memory.
-        rows = max(1, _MOST_PAIRS // self._assigner.per_timestamp)
-        for start in range(0, len(batch), rows):
-            self._add_records(cast("KeyedBatch", batch.slice(start, start + rows) if len(batch) > rows else batch))
+        self._add_all(cast("KeyedBatch", batch))
 
     def advance_watermark(self, watermark: int) -> None:
         if watermark > self._watermark:
@@ -95,6 +92,12 @@ class ColumnarWindowOperator(Operator):
 
     def end_epoch(self) -> None:
         self._store.end_epoch(cleaned_end(self._watermark, self._lateness))
+
+    def _add_all(self, batch: KeyedBatch) -> None:
+        # A record of windows that overlap becomes several rows; how a batch is cut changes nothing but memory.
+        rows = max(1, MOST_PAIRS // self._assigner.per_timestamp)
+        for start in range(0, len(batch), rows):
+            self._add_records(batch.slice(start, start + rows) if len(batch) > rows else batch)
 
     def _add_records(self, batch: KeyedBatch) -> None:
         """Adds records to those of their windows that have not fired, and fires what is due until the last of them."""

@@ -119,6 +119,31 @@ def _union(aggregators: AggregatorList, left: Accumulators, right: Accumulators)
         rows = np.arange(len(left))
         columns = aggregators.combine(left.columns, right.columns)
         return _Union(Accumulators(left.ends, left.hashes, left.keys, columns), rows, rows)
+    large, small = (left, right) if len(left) >= len(right) else (right, left)
+    places = _places(large, small)
+    if places is None:
+        return _union_by_sorting(aggregators, left, right)
+    met = large.take(places)
+    pairs = (met, small) if large is left else (small, met)
+    combined = aggregators.combine(pairs[0].columns, pairs[1].columns)
+    sources = np.arange(len(large))
+    sources[places] = len(large) + np.arange(len(small))
+    columns = [gather(concat([a, b]), sources) for a, b in zip(large.columns, combined, strict=True)]
+    merged, everything = Accumulators(large.ends, large.hashes, large.keys, columns), np.arange(len(large))
+    return _Union(merged, everything, places) if large is left else _Union(merged, places, everything)
+
+
+def _places(large: Accumulators, small: Accumulators) -> Longs | None:
+    """Where the keys of one table are in another one, with all of its own: keys come again from pane to pane."""
+    places = np.searchsorted(large.hashes, small.hashes)
+    if not len(large) or (len(places) and places[-1] == len(large)):
+        return None
+    if not np.array_equal(large.hashes[places], small.hashes) or not gather(large.keys, places).equals(small.keys):
+        return None
+    return places
+
+
+def _union_by_sorting(aggregators: AggregatorList, left: Accumulators, right: Accumulators) -> _Union:
     both = Accumulators.concat([left, right])
     groups = group_rows(both.ends, both.hashes, both.keys)
     order, segments = groups.order, groups.segments

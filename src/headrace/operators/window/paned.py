@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headrace.operators.window.accumulators import Accumulators
-from headrace.operators.window.columnar import ColumnarWindowOperator, records_of
+from headrace.operators.window.columnar import MOST_PAIRS, ColumnarWindowOperator, records_of
 from headrace.operators.window.lateness import cleanup_times, passed_end
 from headrace.operators.window.pane_store import PaneStore
 from headrace.operators.window.panes import Panes
@@ -60,6 +60,15 @@ class PanedWindowOperator(ColumnarWindowOperator):
 
     def _open_store(self, state: OperatorStates) -> PaneStore:
         return PaneStore(self._layout, self._assigner, self._panes, state.store)
+
+    def _add_all(self, batch: KeyedBatch) -> None:
+        late = np.count_nonzero(~self._panes.are_on_time(batch.timestamps, batch.watermarks))
+        if late * self._assigner.per_timestamp > MOST_PAIRS and len(batch) > 1:
+            middle = len(batch) // 2
+            self._add_all(batch.slice(0, middle))
+            self._add_all(batch.slice(middle, len(batch)))
+        else:
+            self._add_records(batch)
 
     def _add_records(self, batch: KeyedBatch) -> None:
         arrivals = self._arrivals.next(len(batch))

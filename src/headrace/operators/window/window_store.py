@@ -5,18 +5,19 @@ Nothing is read from state when records are added.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.common.constants import MAX_WATERMARK
 from headrace.operators.window.accumulators import Accumulators, Chunk
 from headrace.operators.window.merging import combined, merge_blocks
 from headrace.state.ordered_table import OrderedTable
 from headrace.state.runs.ordered import NO_TIME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import numpy.typing as npt
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from headrace.state.runs import RunStore
 
     Longs = npt.NDArray[np.int64]
+
+_Rows = TypeVar("_Rows", Chunk, Accumulators)
 
 _PENDING_ROWS = 1 << 18
 """So many rows wait before they are aggregated: sorting more at once costs no less a row."""
@@ -73,7 +76,7 @@ class WindowStore:
     def between(self, after: int, upto: int) -> list[Accumulators]:
         """The rows with an end above ``after`` and not above ``upto``, in pieces that are in order each."""
         if self._pending_end <= upto:
-            self._aggregate_pending()
+            self._aggregate_pending(upto)
         return [Accumulators.of_batch(batch) for batch in self._table.between(after, upto)]
 
     def due(self, after: int, upto: int) -> Iterator[Accumulators]:
@@ -111,16 +114,28 @@ class WindowStore:
         if self._pending_rows >= _PENDING_ROWS:
             self._aggregate_pending()
 
-    def _aggregate_pending(self) -> None:
-        rows = list(self._accumulators)
-        if self._chunks:
-            rows.append(Accumulators.of_chunk(self._aggregators, Chunk.concat(self._chunks)))
-        if rows:
-            merged = Accumulators.regrouped(self._aggregators, rows) if self._accumulators else rows[0]
-            self._table.append(merged.to_batch(self._schema))
+    def _aggregate_pending(self, upto: int = MAX_WATERMARK) -> None:
+        """Has the rows that wait become accumulators in the table: those with an end that is not above ``upto``."""
+        chunks, accumulators = self._chunks, self._accumulators
         self._forget_pending()
+        due = [_split(rows, upto, self.add) for rows in chunks]
+        rows = [_split(rows, upto, self.add_accumulators) for rows in accumulators]
+        if due:
+            rows.append(Accumulators.of_chunk(self._aggregators, Chunk.concat(due)))
+        if rows:
+            merged = Accumulators.regrouped(self._aggregators, rows) if accumulators else rows[0]
+            self._table.append(merged.to_batch(self._schema))
 
     def _forget_pending(self) -> None:
         self._chunks: list[Chunk] = []
         self._accumulators: list[Accumulators] = []
         self._pending_rows, self._pending_end = 0, NO_TIME
+
+
+def _split(rows: _Rows, upto: int, keep: Callable[[_Rows], None]) -> _Rows:
+    """The rows with an end that is not above ``upto``; the others are kept."""
+    is_due = rows.ends <= upto
+    if is_due.all():
+        return rows
+    keep(rows.where(~is_due))
+    return rows.where(is_due)
