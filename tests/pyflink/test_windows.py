@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from headrace.common import Time, Types
-from headrace.datastream import AggregateFunction, OutputTag, ProcessWindowFunction, WindowedStream, WindowFunction
+from headrace.datastream import (
+    AggregateFunction,
+    OutputTag,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    WindowedStream,
+    WindowFunction,
+)
 from headrace.datastream.window import (
     CountSlidingWindowAssigner,
     CountTrigger,
@@ -17,6 +24,7 @@ from headrace.datastream.window import (
     GlobalWindows,
     PurgingTrigger,
     SessionWindowTimeGapExtractor,
+    TumblingEventTimeWindows,
     WindowAssigner,
 )
 from tests.pyflink.jobs import BY_SECOND, INT, STRING, collected, environment
@@ -118,6 +126,47 @@ def test_sessions_that_a_late_element_merges() -> None:
 def test_sessions_with_a_gap_for_each_element() -> None:
     windows = over(EventTimeSessionWindows.with_dynamic_gap(ByTime()), [1, 2, 3, 4, 9, 9, 15])
     assert collected(windows.process(Bounds(), ANY)) == [("hi", 1, 8, 4), ("hi", 9, 30, 3)]
+
+
+def test_tumbling_count_windows() -> None:
+    pairs = environment().from_collection(
+        [(value, "hi") for value in (1, 3, 5, 7)], type_info=Types.TUPLE([INT, STRING])
+    )
+    windows = pairs.key_by(lambda pair: pair[1], key_type=STRING).count_window(3)
+    assert collected(windows.reduce(lambda left, right: (left[0] + right[0], left[1]))) == [(9, "hi")]
+
+
+class AllBounds(ProcessAllWindowFunction):
+    """The bounds, and what the elements are."""
+
+    def process(self, context: Any, elements: Iterable[Any]) -> Any:
+        return [(context.window().start, context.window().end, list(elements))]
+
+
+@pytest.mark.parametrize(
+    ("define", "results"),
+    [
+        (lambda windows: windows.reduce(added), [("hi", 10), ("hi", 22), ("hi", 15)]),
+        (
+            lambda windows: windows.reduce(added, AllBounds(), ANY),
+            [(0, 5, [("hi", 10)]), (5, 10, [("hi", 22)]), (15, 20, [("hi", 15)])],
+        ),
+        (lambda windows: windows.aggregate(Largest(), output_type=INT), [4, 9, 15]),
+        (
+            lambda windows: windows.aggregate(Largest(), AllBounds(), INT, ANY),
+            [(0, 5, [4]), (5, 10, [9]), (15, 20, [15])],
+        ),
+        (
+            lambda windows: windows.process(AllBounds(), ANY).map(lambda row: len(row[2]), INT),
+            [4, 3, 1],
+        ),
+    ],
+    ids=["reduce", "reduce and process", "aggregate", "aggregate and process", "process"],
+)
+def test_windows_of_all_records(define: Callable[[Any], Any], results: list[Any]) -> None:
+    pairs = environment().from_collection([("hi", time) for time in [1, 2, 3, 4, 5, 8, 9, 15]], type_info=PAIR)
+    windows = pairs.assign_timestamps_and_watermarks(BY_SECOND).window_all(TumblingEventTimeWindows.of(FIVE))
+    assert collected(define(windows)) == results
 
 
 def test_sliding_count_windows() -> None:

@@ -29,7 +29,8 @@ HOLDS: Final[dict[str, dict[str, str]]] = {
         "state_access": EXAMPLES + "test_state_access",
         "word_count": EXAMPLES + "test_word_count",
         **_each(
-            "tumbling_time_window sliding_time_window session_with_gap_window session_with_dynamic_gap_window",
+            "tumbling_time_window sliding_time_window tumbling_count_window "
+            "session_with_gap_window session_with_dynamic_gap_window",
             EXAMPLES + "test_windows",
         ),
     },
@@ -77,6 +78,12 @@ HOLDS: Final[dict[str, dict[str, str]]] = {
         ),
         "test_session_window_late_merge": "tests/operators/window/test_any_window.py::test_wi38_a_late_merge",
         "test_event_time_dynamic_gap_session_window": WINDOWS + "test_sessions_with_a_gap_for_each_element",
+        "test_count_tumbling_window": WINDOWS + "test_tumbling_count_windows",
+        **_each(
+            "test_event_time_tumbling_window_all test_window_all_reduce test_window_all_reduce_process "
+            "test_window_all_aggregate test_window_all_aggregate_process",
+            WINDOWS + "test_windows_of_all_records",
+        ),
         "test_count_sliding_window": WINDOWS + "test_sliding_count_windows",
         "test_global_window_with_purging_trigger": WINDOWS + "test_a_global_window_with_a_purging_trigger",
     },
@@ -155,7 +162,6 @@ NEEDS: Final[dict[str, dict[str, str]]] = {
     "examples": {
         "streaming_word_count": "table",
         "remote_model_inference": "datastream.async_data_stream",
-        "tumbling_count_window": "KeyedStream.count_window",
         **_each(
             "kafka_avro_format kafka_bytearray_format kafka_csv_format kafka_json_format "
             "kafka_row_field_extractor_example",
@@ -181,14 +187,6 @@ NEEDS: Final[dict[str, dict[str, str]]] = {
         "test_rebalance": "DataStream.rebalance",
         "test_rescale": "DataStream.rescale",
         "test_shuffle": "DataStream.shuffle",
-    },
-    "test_window": {
-        "test_count_tumbling_window": "KeyedStream.count_window",
-        **_each(
-            "test_event_time_tumbling_window_all test_window_all_reduce test_window_all_reduce_process "
-            "test_window_all_aggregate test_window_all_aggregate_process",
-            "DataStream.window_all",
-        ),
     },
     "test_stream_execution_environment": {
         **_each("test_execute test_add_python_file test_add_python_file_2", "table"),
