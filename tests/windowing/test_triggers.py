@@ -123,6 +123,13 @@ def test_wi20_sessions_that_merge_keep_the_earliest_time() -> None:
     assert watermark(model, 29) == ["abc"] * 7, "at 8, 12, 16, 20, 24, 28, and at the end"
 
 
+def test_wi20_a_window_without_an_end_fires_once_more_when_the_input_ends() -> None:
+    model = WindowModel(GlobalWindows.create(), ContinuousEventTimeTrigger.of(4))
+    feed(model, ("a", 1))
+    assert watermark(model, 9) == ["a", "a"], "at 4 and 8"
+    assert watermark(model, MAX_WATERMARK) == ["a", "a"], "at 12, which was due next, and at the end"
+
+
 def test_wi20_continuous_processing_time() -> None:
     model = WindowModel(TumblingProcessingTimeWindows.of(10), ContinuousProcessingTimeTrigger.of(Time.milliseconds(4)))
     clock(model, 1)
