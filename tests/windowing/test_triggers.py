@@ -141,6 +141,17 @@ def test_wi20_continuous_processing_time() -> None:
     assert leftovers(model) == NOTHING
 
 
+def test_wi20_windows_of_event_time_that_the_clock_shows() -> None:
+    model = WindowModel(TENS, ContinuousProcessingTimeTrigger.of(4))
+    clock(model, 1001)
+    feed(model, ("a", 1))
+    assert clock(model, 1003) == []
+    assert clock(model, 1009) == ["a", "a"], "at 1004 and 1008"
+    assert watermark(model, 9) == []
+    assert clock(model, 2000) == []
+    assert leftovers(model) == NOTHING
+
+
 def test_wi21_count() -> None:
     model = WindowModel(TENS, CountTrigger.of(2))
     assert feed(model, ("a", 1), ("b", 2), ("c", 3), ("d", 4), ("e", 5)) == ["ab", "abcd"]

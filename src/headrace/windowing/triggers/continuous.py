@@ -102,6 +102,8 @@ class ContinuousEventTimeTrigger(PassiveTrigger[Any, Window]):
 class ContinuousProcessingTimeTrigger(PassiveTrigger[Any, Window]):
     """Fires each time the clock passes a multiple of an interval, and when it reaches the end of the window.
 
+    Windows of event time may have it, to be shown again and again by the clock; it does not show them at their end.
+
     Examples:
         >>> from headrace.common import Time
         >>> from headrace.datastream.window import ContinuousProcessingTimeTrigger
@@ -158,6 +160,8 @@ class ContinuousProcessingTimeTrigger(PassiveTrigger[Any, Window]):
             next_fire.clear()
 
     def _register_next(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> None:
-        next_time = min(time + self.interval, window.max_timestamp())
+        next_time = time + self.interval
+        if time < window.max_timestamp():  # otherwise it is a window of event time, whose end the clock has passed
+            next_time = min(next_time, window.max_timestamp())
         ctx.get_partitioned_state(NEXT_FIRE).add(next_time)
         ctx.register_processing_time_timer(next_time)
