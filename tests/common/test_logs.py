@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -94,6 +95,43 @@ def test_a_line_of_json_has_all_that_is_known(caplog: pytest.LogCaptureFixture) 
         "epoch": 2,
         "path": "/data",
     }
+
+
+def strict(line: str) -> Any:
+    def refuse(constant: str) -> None:
+        raise ValueError(constant)
+
+    return json.loads(line, parse_constant=refuse)
+
+
+def test_whatever_is_logged_makes_a_line_of_json() -> None:
+    itself: list[Any] = []
+    itself.append(itself)
+    extra = {"time": 1.5, "level": 3, "nan": float("nan"), "keys": {(1, 2): 3}, "itself": itself, "odd": "a\ud800"}
+    said = logging.getLogger("the.program").makeRecord(
+        "the.program", logging.WARNING, "", 1, "half \udc80", (), None, extra=extra
+    )
+    line = JsonFormatter().format(said)
+    assert line.encode()
+    document = strict(line)
+    assert document.pop("time").endswith("+00:00")
+    assert document == {
+        "level": "WARNING",
+        "logger": "the.program",
+        "message": "half \udc80",
+        "time_": "1.5",
+        "level_": 3,
+        "nan": "nan",
+        "keys": "{(1, 2): 3}",
+        "itself": "[[...]]",
+        "odd": "a\ud800",
+    }
+
+
+def test_arguments_that_do_not_fit_a_message_are_shown() -> None:
+    record = logging.LogRecord("the.program", logging.ERROR, "", 1, "read %d", ("a",), None)
+    message = strict(JsonFormatter().format(record))["message"]
+    assert message.startswith("read %d ('a',) (TypeError: ")
 
 
 def test_nothing_is_configured_unless_asked_for() -> None:

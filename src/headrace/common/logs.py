@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import asdict, dataclass
@@ -99,25 +99,42 @@ class JsonFormatter(logging.Formatter):
     """Makes a record a line of JSON: ``time`` (UTC), ``level``, ``logger``, ``message``, and what it was given beside.
 
     What is logged where a job is at work, by its own functions too, has ``job``, ``job_id`` and ``epoch``; what is
-    unknown is left out. ``exception`` and ``stack`` are texts. It can be named in ``logging.config``:
-    ``{"()": "headrace.common.logs.JsonFormatter"}``.
+    unknown is left out. ``exception`` and ``stack`` are texts. What was given under one of these names has ``_`` behind
+    it. It can be named in ``logging.config``: ``{"()": "headrace.common.logs.JsonFormatter"}``.
     """
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
-        given = _current() | {key: value for key, value in vars(record).items() if key not in _STANDARD}
         document: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
-            "message": record.getMessage(),
-            **{key: value for key, value in given.items() if value is not None},
+            "message": _message(record),
         }
         if record.exc_info:
             document["exception"] = self.formatException(record.exc_info)
         if record.stack_info:
             document["stack"] = self.formatStack(record.stack_info)
-        return json.dumps(document, ensure_ascii=False, default=str)
+        given = _current() | {key: value for key, value in vars(record).items() if key not in _STANDARD}
+        own = frozenset(document)
+        document |= {f"{key}_" if key in own else key: value for key, value in given.items() if value is not None}
+        return _line(document)
+
+
+def _message(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage()
+    except Exception as error:  # logging would print a traceback, which is no line of JSON, in place of the record
+        return f"{record.msg} {record.args!r} ({type(error).__name__}: {error})"
+
+
+def _line(document: Mapping[str, Any]) -> str:
+    try:
+        line = json.dumps(document, ensure_ascii=False, allow_nan=False, default=str)
+    except (TypeError, ValueError, RecursionError):  # NaN, keys that are no texts, what holds itself
+        texts = {key: value if isinstance(value, str | int) else str(value) for key, value in document.items()}
+        line = json.dumps(texts, ensure_ascii=False)
+    return line.encode(errors="backslashreplace").decode()  # of half a surrogate pair, an escape of JSON
 
 
 class _CurrentStderr(logging.StreamHandler[TextIO]):

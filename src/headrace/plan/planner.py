@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.common.constants import UPPER_BOUND_MAX_PARALLELISM
 from headrace.common.errors import InvalidProgramError
+from headrace.common.logs import get_logger
 from headrace.graph.partitioning import Receivers
 from headrace.graph.specs import SinkSpec, TimestampsSpec
 from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, Stage
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from headrace.graph.nodes import Node
     from headrace.graph.stream_graph import StreamGraph
     from headrace.plan.job_plan import PlanSettings
+
+logger = get_logger(__name__)
+
+_BEFORE: Final = "give the strategy to from_source(...), or call assign_timestamps_and_watermarks() before key_by()"
 
 
 def plan_job(graph: StreamGraph, settings: PlanSettings) -> JobPlan:
@@ -32,7 +37,7 @@ def plan_job(graph: StreamGraph, settings: PlanSettings) -> JobPlan:
     graph = with_two_phase_windows(with_uids(graph))
     graph = with_parallelism(graph, settings.parallelism, settings.max_parallelism)
     stages = _stages(graph, stages_of(graph, is_batch=settings.is_batch), explicit)
-    _check_alignment(stages)
+    _check_strategies(stages)
     return JobPlan(settings, stages)
 
 
@@ -82,21 +87,30 @@ def _stages(graph: StreamGraph, stage_of: Mapping[int, int], explicit: Collectio
     return tuple(Stage(index, max(op.parallelism for op in ops), tuple(ops)) for index, ops in enumerate(stages))
 
 
-def _check_alignment(stages: Iterable[Stage]) -> None:
-    """What is behind a shuffle cannot hold sources back.
+def _check_strategies(stages: Iterable[Stage]) -> None:
+    """Behind a shuffle nobody knows of splits: no watermark strategy holds sources back there, nor finds silent ones.
 
     Raises:
         InvalidProgramError: naming the operator that is to align watermarks there.
     """
-    for stage in stages:
-        for planned in stage.operators if stage.index else ():
-            spec = planned.node.spec
-            if isinstance(spec, TimestampsSpec) and spec.strategy.alignment is not None:
-                raise InvalidProgramError(
-                    f"operator {planned.label}: watermarks can be aligned before the first shuffle only, where it is "
-                    "known which split they come from: give the strategy to from_source(...), or call "
-                    f"assign_timestamps_and_watermarks() before key_by()\n  at {planned.node.call_site}"
-                )
+    later = (planned for stage in stages if stage.index for planned in stage.operators)
+    for planned in later:
+        spec = planned.node.spec
+        if not isinstance(spec, TimestampsSpec):
+            continue
+        if spec.strategy.alignment is not None:
+            raise InvalidProgramError(
+                f"operator {planned.label}: watermarks can be aligned before the first shuffle only, where it is "
+                f"known which split they come from: {_BEFORE}\n  at {planned.node.call_site}"
+            )
+        if spec.strategy.idle_timeout is not None:
+            logger.warning(
+                "operator %s: with_idleness() has no effect behind a shuffle, where it is not known which split is "
+                "silent: %s (at %s)",
+                planned.label,
+                _BEFORE,
+                planned.node.call_site,
+            )
 
 
 def _planned_edges(graph: StreamGraph, stage_of: Mapping[int, int]) -> Iterator[PlannedEdge]:
