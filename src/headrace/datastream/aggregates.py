@@ -15,7 +15,9 @@ from headrace.operators.aggregates.arrived import collect_list, listagg
 from headrace.operators.aggregates.choices import first, last, max, min
 from headrace.operators.aggregates.counts import count
 from headrace.operators.aggregates.deviations import stddev_pop, stddev_samp, var_pop, var_samp
+from headrace.operators.aggregates.distinct_sketch import approx_count_distinct
 from headrace.operators.aggregates.multisets import collect_multiset, collect_set, count_distinct
+from headrace.operators.aggregates.quantiles import approx_quantile, quantile
 from headrace.operators.aggregates.sums import avg, sum
 from headrace.operators.aggregates.top import top_n
 from headrace.operators.aggregates.truths import bool_and, bool_or
@@ -24,6 +26,8 @@ from headrace.operators.aggregates.user_defined import ArrowAggregateFunction
 __all__ = [
     "Aggregate",
     "ArrowAggregateFunction",
+    "approx_count_distinct",
+    "approx_quantile",
     "avg",
     "bool_and",
     "bool_or",
@@ -37,6 +41,7 @@ __all__ = [
     "listagg",
     "max",
     "min",
+    "quantile",
     "stddev_pop",
     "stddev_samp",
     "sum",

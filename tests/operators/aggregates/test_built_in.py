@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import statistics
 from collections import Counter
@@ -80,6 +81,24 @@ def decimal_average(values: list[Decimal]) -> Decimal | None:
     return None if total is None else Context(prec=38, rounding=ROUND_HALF_UP).divide(total, Decimal(len(values)))
 
 
+def part_of(values: list[Any], numerator: int, denominator: int) -> Any:
+    ranked = sorted(map(_one_zero, values), key=ordered)
+    return ranked[max(-(-len(ranked) * numerator // denominator), 1) - 1] if ranked else None
+
+
+def nine_bits(value: float) -> float:
+    """Rounded to 9 significant bits, half away from zero; numbers below the normal ones to as many places."""
+    if not math.isfinite(value) or value == 0:
+        return value
+    exponent = max(math.frexp(value)[1] - 9, -1022 - 8)
+    whole = math.floor(abs(Fraction(value)) / Fraction(2) ** exponent + Fraction(1, 2))
+    try:
+        rounded = float(whole * Fraction(2) ** exponent)
+    except OverflowError:
+        rounded = float(511 * Fraction(2) ** 1015)
+    return math.copysign(rounded, value)
+
+
 def average(values: list[Any]) -> Any:
     if not values:
         return None
@@ -133,6 +152,14 @@ CASES: dict[str, tuple[Callable[..., agg.Aggregate], TypeInformation, Any, Calla
     "bool_and": (agg.bool_and, Types.BOOLEAN(), BOOLEANS, lambda values: all(values) if values else None),
     "bool_or": (agg.bool_or, Types.BOOLEAN(), BOOLEANS, lambda values: any(values) if values else None),
     "count_distinct": (agg.count_distinct, Types.DOUBLE(), DOUBLES, lambda values: len(distinct(values))),
+    "quantile": (lambda column: agg.quantile(column, 0.3), Types.DOUBLE(), DOUBLES, lambda v: part_of(v, 3, 10)),
+    "quantile of text": (agg.quantile, Types.STRING(), TEXTS, lambda values: part_of(values, 1, 2)),
+    "approx_quantile": (
+        lambda column: agg.approx_quantile(column, 0.9),
+        Types.DOUBLE(),
+        DOUBLES,
+        lambda values: part_of([*map(nine_bits, values)], 9, 10),
+    ),
     "collect_set of floats": (agg.collect_set, Types.DOUBLE(), DOUBLES, lambda values: distinct(values) or None),
     "collect_set of text": (agg.collect_set, Types.STRING(), TEXTS, lambda values: distinct(values) or None),
     "collect_multiset": (agg.collect_multiset, Types.STRING(), TEXTS, multiset),
@@ -250,6 +277,58 @@ def test_sums_of_decimals_have_the_most_places_and_no_exponent() -> None:
 def test_a_sum_of_decimals_that_are_no_numbers_is_refused(text: str) -> None:
     with pytest.raises(NotFiniteError, match=f"the sum of 'v' has met {text}"):
         Folding(agg.sum("v"), [Types.BIG_DEC()]).add((0, Decimal("1.5")), (0, Decimal(text)))
+
+
+@pytest.mark.parametrize("part", [-0.1, 1.5, "half", math.nan])
+@pytest.mark.parametrize("make", [agg.quantile, agg.approx_quantile])
+def test_a_part_is_from_0_to_1(make: Any, part: Any) -> None:
+    with pytest.raises(InvalidProgramError, match=f"from 0 to 1.*not {part!r}"):
+        make("v", part)
+
+
+def test_quantiles_from_end_to_end() -> None:
+    values = list(range(101))
+    for part in (0, 0.07, 0.5, 0.99, 1):
+        found = Folding(agg.quantile("v", part), [Types.INT()]).add(*((0, v) for v in values)).results()
+        assert found == {0: values[max(math.ceil(101 * Fraction(str(part))), 1) - 1]}
+
+
+@pytest.mark.parametrize(
+    ("value_type", "make"),
+    [
+        (Types.LONG(), int),
+        (Types.STRING(), str),
+        (Types.DOUBLE(), lambda i: i / 7),
+        (Types.BYTES(), lambda i: str(i).encode()),
+        (Types.SQL_TIMESTAMP(), lambda i: dt.datetime(2024, 1, 1) + dt.timedelta(seconds=i)),
+    ],
+)
+@pytest.mark.parametrize("count", [1, 10, 300, 4000, 20_000, 60_000])
+def test_distinct_values_are_estimated_within_bounds(value_type: Any, make: Any, count: int) -> None:
+    folding = Folding(agg.approx_count_distinct("v"), [value_type])
+    values = [(0, make(i)) for i in range(count)]
+    folding.add(*values[: count // 2], (0, None), (1, None)).add(*values[count // 3 :])
+    results = folding.results()
+    assert results[1] == 0
+    assert abs(results[0] - count) <= max(0.05 * count, 0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.lists(st.tuples(st.integers(0, 3), DOUBLES), max_size=12), min_size=1, max_size=4))
+def test_the_estimate_is_the_same_for_every_cut(parts: list[Any]) -> None:
+    records = [record for part in parts for record in part]
+    whole, cut = (Folding(agg.approx_count_distinct("v"), [Types.DOUBLE()]) for _ in range(2))
+    whole.add(*records)
+    for part in reversed(parts):
+        cut.add(*part)
+    assert cut.results() == whole.results()
+    if records:
+        assert data_of(cut) == data_of(whole)
+
+
+def test_an_estimate_refuses_to_take_back() -> None:
+    with pytest.raises(InvalidProgramError, match=r"approx_count_distinct\(\) cannot take records back.*hashes"):
+        Folding(agg.approx_count_distinct("v"), [Types.LONG()], retracts=True)
 
 
 def test_variance_keeps_its_digits_where_sums_of_squares_lose_them() -> None:

@@ -175,7 +175,9 @@ EVERY_EPOCH = {
         [agg.collect_list("v"), agg.listagg("v")],
         [["b", "a", "b"], "b,a,b"],
     ),
-    "top": (Types.LONG(), [2, 9, None, 5], [agg.top_n("v", 2)], [[9, 5]]),
+    "top": (Types.LONG(), [2, 9, None, 5], [agg.top_n("v", 2), agg.top_n("v", 1).alias("one")], [[9, 5], [9]]),
+    "quantiles": (Types.INT(), [8, 2, None, 4], [agg.quantile("v"), agg.approx_quantile("v", 1)], [4, 8.0]),
+    "estimate": (Types.STRING(), TEXTS, [agg.approx_count_distinct("v")], [2]),
     "decimals": (
         Types.BIG_DEC(),
         [Decimal("0.10"), Decimal("2"), None, Decimal("-0.1")],
@@ -190,6 +192,17 @@ EVERY_EPOCH = {
 def test_what_is_kept_from_epoch_to_epoch(name: str, epochs: int) -> None:
     value_type, values, aggregates, expected = EVERY_EPOCH[name]
     assert computed(value_type, values, aggregates, epochs) == expected
+
+
+def test_all_aggregates_of_one_column_go_together() -> None:
+    functions = [getattr(agg, name) for name in agg.__all__ if name.islower() and name not in ("listagg",)]
+    numeric = [make("v") for make in functions if "bool" not in make.__name__]
+    for retracts in (False, True):
+        chosen = [a for a in numeric if not (retracts and a.why_not_retractable)]
+        bound = [a.bind(record_type(Types.DOUBLE()), retracts=retracts) for a in chosen]
+        kept = dict.fromkeys(aggregator for each in bound for aggregator in each.aggregators)
+        names = [name for aggregator in kept for name, _ in aggregator.fields]
+        assert len(names) == len(set(names))
 
 
 @settings(max_examples=60, deadline=None)

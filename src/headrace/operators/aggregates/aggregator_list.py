@@ -13,7 +13,9 @@ from headrace.operators.aggregates.choices import Extreme, FirstOrLast
 from headrace.operators.aggregates.counts import CountRows, CountValues, KeyField
 from headrace.operators.aggregates.decimal_sums import SumDecimals
 from headrace.operators.aggregates.deviations import SquaredDeviations
+from headrace.operators.aggregates.distinct_sketch import DistinctSketch
 from headrace.operators.aggregates.multisets import Multiset
+from headrace.operators.aggregates.quantiles import RoundedMultiset
 from headrace.operators.aggregates.sums import SumFiniteFloats, SumFloats, SumIntegers
 from headrace.operators.aggregates.top import TopValues
 from headrace.operators.aggregates.truths import CountTrue
@@ -96,10 +98,12 @@ _OF_STORED_NAME: Final[dict[str, type[Aggregator]]] = {
         CountRows,
         CountTrue,
         CountValues,
+        DistinctSketch,
         Extreme,
         FirstOrLast,
         KeyField,
         Multiset,
+        RoundedMultiset,
         SquaredDeviations,
         SumDecimals,
         SumFiniteFloats,

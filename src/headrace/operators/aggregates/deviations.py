@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import combinations
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -21,7 +22,7 @@ from headrace.operators.aggregates import exact_sum
 from headrace.operators.aggregates.aggregate import Aggregate, BoundAggregate, is_one_of
 from headrace.operators.aggregates.aggregator import ColumnAggregator
 from headrace.operators.aggregates.sums import expansion_columns, expansion_fields, expansion_of
-from headrace.operators.arrays import fixed_width, of_fixed_width, validity
+from headrace.operators.arrays import fixed_width, list_lengths, of_fixed_width, validity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,6 +39,8 @@ _LARGEST = 2.0**500
 """The squares of larger values may be no doubles any more."""
 _PLAIN = 2.0**450, 2.0**-450
 """Between these limits no product below overflows, or loses bits at the lower end."""
+_REST = 2
+"""Sums of so many doubles more than two are worked on as arrays."""
 _EXACT_INTEGERS = 2**53
 _LOW_BITS = 32
 
@@ -51,6 +54,7 @@ class SquaredDeviations(ColumnAggregator):
     """
 
     stored_name: ClassVar[str] = "SquaredDeviations"
+    is_scatterable: ClassVar[bool] = True
 
     @property
     def fields(self) -> Fields:
@@ -62,7 +66,7 @@ class SquaredDeviations(ColumnAggregator):
         )
 
     def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
-        array, segments = rows.column(self.column), rows.groups.segments
+        array, segments = rows.column(self.column), rows.segments
         valid = validity(array)
         values = fixed_width(array)
         is_value = np.ones(len(values), np.bool_) if valid is None else valid
@@ -206,12 +210,11 @@ def _squares(parts: Sequence[Doubles]) -> list[Doubles]:
 def _deviations(counts: Longs, total: Expansion, squares: Expansion) -> Doubles:
     """The sums of squared distances from the mean: (n Σx² - (Σx)²) / n, rounded; 0 where there are no values."""
     numbers = np.maximum(counts, 1).astype(np.float64)
+    (sums, has_all), (square_sums, has_all_squares) = _terms(total), _terms(squares)
     sizes = np.maximum(np.abs(total.hi), squares.hi)
-    is_plain = (sizes < _PLAIN[0]) & ((squares.hi > _PLAIN[1]) | (squares.hi == 0))
-    for sums in (total, squares):
-        if sums.rest is not None:
-            is_plain &= np.asarray(sums.rest.is_null())
-    deviations = _plain_deviations(numbers, *(np.where(is_plain, part, 0) for part in (*total[:2], *squares[:2])))
+    is_plain = has_all & has_all_squares & (sizes < _PLAIN[0]) & ((squares.hi > _PLAIN[1]) | (squares.hi == 0))
+    plain = [[np.where(is_plain, term, 0.0) for term in terms] for terms in (sums, square_sums)]
+    deviations = _plain_deviations(numbers, *plain)
     for group in np.flatnonzero(~is_plain).tolist():
         n = int(numbers[group])
         exact = exact_sum.exact_value(squares, group) - exact_sum.exact_value(total, group) ** 2 / Fraction(n)
@@ -219,9 +222,24 @@ def _deviations(counts: Longs, total: Expansion, squares: Expansion) -> Doubles:
     return np.maximum(deviations, 0.0)
 
 
-def _plain_deviations(n: Doubles, hi: Doubles, lo: Doubles, squares_hi: Doubles, squares_lo: Doubles) -> Doubles:
-    """The same where sums are two doubles each, and of a usual size."""
-    products = (n, squares_hi), (n, squares_lo), (-hi, hi), (-2 * hi, lo), (-lo, lo)
+def _terms(sums: Expansion) -> tuple[list[Doubles], npt.NDArray[np.bool_]]:
+    """The first doubles of each expansion, and which expansions have no more than these."""
+    terms = [sums.hi, sums.lo]
+    if sums.rest is None or sums.rest.null_count == len(sums.rest):
+        return terms, np.ones(len(sums.hi), np.bool_)
+    lengths, rest = list_lengths(sums.rest), fixed_width(sums.rest.flatten())
+    starts = np.cumsum(lengths) - lengths
+    for place in range(_REST):
+        has_place = lengths > place
+        terms.append(np.zeros(len(lengths)))
+        terms[-1][has_place] = rest[starts[has_place] + place]
+    return terms, lengths <= _REST
+
+
+def _plain_deviations(n: Doubles, sums: list[Doubles], squares: list[Doubles]) -> Doubles:
+    """The same where sums have few terms, of a usual size."""
+    products = [(n, square) for square in squares] + [(-term, term) for term in sums]
+    products += [(-2 * first, second) for first, second in combinations(sums, 2)]
     terms = exact_sum.distilled([term for pair in products for term in exact_sum.two_product(*pair)])
     if not terms:
         return np.zeros(len(n))

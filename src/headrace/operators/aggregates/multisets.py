@@ -45,11 +45,16 @@ class Multiset(ColumnAggregator):
         return (name, Types.LIST(self.type)), (f"{name}.counts", Types.LIST(Types.LONG()))
 
     def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
-        values, segments = rows.column(self.column), rows.groups.segments
+        column, segments = rows.column(self.column), rows.groups.segments
         groups = segments.ids
-        if values.null_count:
-            groups, values = groups[values.is_valid().to_numpy(zero_copy_only=False)], values.drop_null()
+        if column.null_count:
+            groups, column = groups[column.is_valid().to_numpy(zero_copy_only=False)], column.drop_null()
+        values = self.values(column)
         return _counted(groups, values, np.ones(len(values), np.int64), len(segments))
+
+    def values(self, column: pa.Array) -> pa.Array:
+        """What is counted of a column without nulls."""
+        return column
 
     def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
         if segments.are_single:
@@ -208,7 +213,7 @@ def _counted(groups: Longs, values: pa.Array, counts: Longs, total: int) -> list
 def coded(values: pa.Array) -> tuple[Longs, pa.Array]:
     """Values, none of them null, as places in the ascending list of the different ones, and that list."""
     if pa.types.is_floating(values.type):
-        values = pa.array(_one_nan(fixed_width(values)))
+        values = pa.array(one_nan(fixed_width(values)))
     encoded = values.dictionary_encode()
     order = pc.sort_indices(encoded.dictionary).to_numpy()
     ranks = np.empty(len(order), np.int64)
@@ -216,7 +221,7 @@ def coded(values: pa.Array) -> tuple[Longs, pa.Array]:
     return ranks[fixed_width(encoded.indices)], encoded.dictionary.take(pa.array(order))
 
 
-def _one_nan(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def one_nan(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """The same floats, with one zero and one NaN."""
     one_zero: npt.NDArray[Any] = values + values.dtype.type(0)
     return np.where(np.isnan(values), values.dtype.type(np.nan), one_zero)

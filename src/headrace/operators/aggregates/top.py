@@ -49,7 +49,7 @@ class TopValues(ColumnAggregator):
 
     @property
     def fields(self) -> Fields:
-        name = f"top({self.name})"
+        name = f"top({self.name}, {self.n})"
         return (name, Types.LIST(self.type)), (f"{name}.by", Types.LIST(self.by_type))
 
     def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
