@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import os
 import pickle
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from headrace.common.errors import CommitRefusedError, InvalidProgramError, InvalidTypeError, UnsupportedOperationError
 from headrace.common.serialization import Encoder
+from headrace.common.time import Duration
 from headrace.common.typeinfo import Types
 from headrace.connectors.file_system import (
     BucketAssigner,
@@ -39,6 +41,12 @@ ROWS = FileSink.for_row_format("out", Encoder.simple_string_encoder())
     ("build", "said"),
     [
         (lambda: FileSink.for_row_format("out", 3), "FileSink.for_row_format takes an Encoder, not 3"),
+        (
+            lambda: FileSink.for_row_format(None, CsvEncoder()),
+            "a path is a string or a Path, not None",
+        ),
+        (lambda: RollingPolicy.default_rolling_policy("1MB"), "part_size takes an int, not '1MB'"),
+        (lambda: OutputFileConfig.builder().with_part_prefix(3).build(), "part_prefix takes a str, not 3"),
         (lambda: FileSink.for_bulk_format("out", 3), "FileSink.for_bulk_format takes a BulkWriterFactory, not 3"),
         (lambda: ROWS.with_bucket_assigner("day"), "with_bucket_assigner takes a BucketAssigner, not 'day'"),
         (lambda: ROWS.with_rolling_policy(60_000), "with_rolling_policy takes a RollingPolicy, not 60000"),
@@ -48,6 +56,13 @@ ROWS = FileSink.for_row_format("out", Encoder.simple_string_encoder())
 def test_arguments_of_another_kind(build: Callable[[], Any], said: str) -> None:
     with pytest.raises(InvalidTypeError, match=f"{said}.*\n  at {__file__}"):
         build()
+
+
+def test_intervals_of_rolling_are_durations_too() -> None:
+    policy = RollingPolicy.default_rolling_policy(
+        rollover_interval=Duration.of_minutes(5), inactivity_interval=datetime.timedelta(seconds=1)
+    )
+    assert (policy.rollover_interval, policy.inactivity_interval) == (300_000, 1000)
 
 
 class FirstLetter(BucketAssigner):

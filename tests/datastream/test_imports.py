@@ -66,6 +66,11 @@ from pyflink.datastream.time_domain import TimeDomain
 from pyflink.datastream.timerservice import TimerService
 from pyflink.datastream.window import TumblingEventTimeWindows, TimeWindow
 from pyflink.datastream.window import SlidingEventTimeWindows
+from pyflink.datastream import Window, TimeWindow, CountWindow, GlobalWindow, WindowAssigner, MergingWindowAssigner
+from pyflink.datastream import Trigger, TriggerResult
+from pyflink.datastream.window import EventTimeSessionWindows, SessionWindowTimeGapExtractor, GlobalWindows
+from pyflink.datastream.window import CountSlidingWindowAssigner, CountTumblingWindowAssigner, CountTrigger
+from pyflink.datastream.window import TimeWindowSerializer, CountWindowSerializer, GlobalWindowSerializer
 """
 
 

@@ -300,3 +300,32 @@ def test_another_none_is_not_taken_for_a_timestamp() -> None:
     with pytest.raises(UserFunctionError, match="NoneType") as told:
         built(lambda s: s.process(class_with(ProcessFunction, process_element=wrong)), 7)
     assert "timestamps" not in str(told.value)
+
+
+async def later(value: Any, *_: Any) -> Any:
+    return value
+
+
+async def later_method(self: Any, value: Any, ctx: Any) -> Any:
+    return value
+
+
+async def later_ones(value: Any, *_: Any) -> Any:
+    yield value
+
+
+@pytest.mark.parametrize(
+    ("build", "function"),
+    [
+        (lambda stream: stream.map(later), later),
+        (lambda stream: stream.filter(later), later),
+        (lambda stream: stream.flat_map(later_ones), later_ones),
+        (lambda stream: stream.process(class_with(ProcessFunction, process_element=later_method)), later_method),
+    ],
+    ids=["map", "filter", "flat map", "process"],
+)
+def test_a_coroutine_is_refused(build: Build, function: Any) -> None:
+    line = function.__code__.co_firstlineno
+    said = rf"is called and not awaited: write def instead of async def \({__file__}:{line} in {function.__name__}\)"
+    with pytest.raises(InvalidTypeError, match=said):
+        built(build)

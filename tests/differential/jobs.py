@@ -24,6 +24,7 @@ from headrace.datastream.functions import (
 from headrace.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.expressions import col, concat, when
+from headrace.time.generators import WatermarkGenerator, WatermarkOutput
 from headrace.time.watermark_strategy import WatermarkStrategy
 from headrace.windowing.assigners.sessions import EventTimeSessionWindows
 from headrace.windowing.assigners.sliding import SlidingEventTimeWindows
@@ -287,6 +288,33 @@ def any_windows(env: StreamExecutionEnvironment) -> Streams:
     }
 
 
+class EveryTenth(WatermarkGenerator):
+    """A watermark at every tenth record, 50 ms behind the newest one."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+        self.newest = 0
+
+    def on_event(self, event: Event, event_timestamp: int, output: WatermarkOutput) -> None:
+        self.seen += 1
+        self.newest = event_timestamp if event_timestamp > self.newest else self.newest
+        if self.seen % 10 == 0:
+            output.emit_watermark(self.newest - 50)
+
+
+class Watermarks(KeyedProcessFunction):
+    """Each record's number with the watermark that it meets."""
+
+    def process_element(self, value: Event, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        yield value[0], str(value[1]), ctx.timer_service().current_watermark()
+
+
+def generators(env: StreamExecutionEnvironment) -> Streams:
+    strategy = WatermarkStrategy.for_generator(EveryTenth).with_watermark_alignment("all", 1000)
+    timed = events(env).assign_timestamps_and_watermarks(strategy)
+    return {"told": timed.key_by("f0").process(Watermarks(), RESULT).uid("told")}
+
+
 def max_of(one: Event, other: Event) -> Event:
     return other if other[3] > one[3] else one
 
@@ -369,6 +397,7 @@ JOBS = {
         columnar_windows,
         row_windows,
         any_windows,
+        generators,
         unions,
         branches,
         three_shuffles,
@@ -382,6 +411,7 @@ IN_ORDER = {
     "keys": {"text", "number", "bytes", "tuple", "record", "pickled", "boolean"},
     "expressions": {"keys"},
     "sessions": {"sessions", "small"},
+    "generators": {"told"},
     "branches": {"rolling"},
     "rolling": {"sum", "min", "max", "min_by", "max_by"},
     "pickled_records": {"merged"},

@@ -113,6 +113,18 @@ def test_what_cannot_be_aligned_is_refused() -> None:
         plan_graph(env.transformations.take_next_job(), env.get_configuration(), "late", 1)
 
 
+def test_idleness_behind_a_shuffle_is_told_to_have_no_effect(caplog: pytest.LogCaptureFixture) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration())
+    strategy = TIMES.with_idleness(5)
+    numbers = env.from_source(FAST, strategy, "numbers").key_by(lambda number: number, Types.LONG()).reduce(max)
+    numbers.assign_timestamps_and_watermarks(strategy).uid("behind").sink_to(CollectSink(list))
+    plan_graph(env.transformations.take_next_job(), env.get_configuration(), "late", 1)
+    told = [record.getMessage() for record in caplog.records if "no effect" in record.getMessage()]
+    assert len(told) == 1
+    assert "uid behind" in told[0]
+    assert "test_alignment.py" in told[0]
+
+
 def test_an_update_interval_is_told_to_have_no_effect() -> None:
     with pytest.warns(UserWarning, match="before every epoch"):
         strategy = TIMES.with_timestamp_assigner("f0").with_watermark_alignment("all", 5, Duration.of_seconds(2))

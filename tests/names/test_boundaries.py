@@ -18,7 +18,10 @@ from headrace.formats.csv import schema
 from headrace.formats.json import schemas
 from headrace.state import ttl
 from headrace.windowing.assigner import WindowAssigner
-from headrace.windowing.trigger import Trigger
+from headrace.windowing.assigners.sessions import SessionWindowTimeGapExtractor
+from headrace.windowing.assigners.tumbling import WindowStagger
+from headrace.windowing.evictor import Evictor, TimestampedValue
+from headrace.windowing.trigger import Trigger, TriggerResult
 from headrace.windowing.windows import Window
 from tests.names.test_answers import PUBLIC
 
@@ -76,9 +79,12 @@ def is_type(cls: type) -> bool:
     return cls.__module__.startswith("headrace.common.typeinfo.") and cls.__name__.endswith(("TypeInfo", "Information"))
 
 
+BESIDE_WINDOWS: Final = {TriggerResult, WindowStagger, SessionWindowTimeGapExtractor, TimestampedValue}
+
+
 def is_of_windows(cls: type) -> bool:
     """Of what windows are made: tasks call it for each record; programs call the methods that make it."""
-    return issubclass(cls, Window | WindowAssigner | Trigger | TypeSerializer)
+    return cls in BESIDE_WINDOWS or issubclass(cls, Window | WindowAssigner | Trigger | Evictor | TypeSerializer)
 
 
 BUILDING: Final = {

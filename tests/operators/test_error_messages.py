@@ -14,8 +14,15 @@ import pytest
 
 from headrace.common import Configuration, Types, WatermarkStrategy
 from headrace.common.errors import UserFunctionError
-from headrace.datastream import DataStream, KeyedProcessFunction, ProcessFunction, StreamExecutionEnvironment
+from headrace.datastream import (
+    DataStream,
+    KeyedProcessFunction,
+    ProcessFunction,
+    RuntimeContext,
+    StreamExecutionEnvironment,
+)
 from headrace.datastream.functions import FlatMapFunction
+from headrace.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from headrace.testing import JobHarness
 
 
@@ -166,8 +173,63 @@ class AsksForWhatIsNotThere(ProcessFunction):
 def test_what_a_context_does_not_have(env: StreamExecutionEnvironment, name: str, said: str, is_keyed: bool) -> None:
     numbers = env.from_collection([7], Types.LONG())
     message = failure_of((numbers.key_by(one_result) if is_keyed else numbers).process(AsksForWhatIsNotThere(name)))
-    assert re.search(f"ProcessContext has no '{name}': {said}", message)
+    assert re.search(f"ProcessFunction.Context has no '{name}': {said}", message)
     assert message.count(f"{__file__}:{AsksForWhatIsNotThere.process_element.__code__.co_firstlineno + 1}") == 1
+
+
+class WithStates(KeyedProcessFunction):
+    """Runs one of the expressions below, which are mistakes."""
+
+    def __init__(self, mistake: str) -> None:
+        self.mistake = mistake
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.one = runtime_context.get_state(ValueStateDescriptor("one", Types.LONG()))
+        self.many = runtime_context.get_list_state(ListStateDescriptor("many", Types.LONG()))
+        self.by_name = runtime_context.get_map_state(MapStateDescriptor("by name", Types.STRING(), Types.LONG()))
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        yield eval(self.mistake)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "said"),
+    [
+        ("self.one.get()", r"ValueState has no 'get': use value\(\)"),
+        ("self.one.set(1)", r"ValueState has no 'set': use update\(value\)"),
+        ("self.many.append(1)", r"ListState has no 'append': use add\(value\)"),
+        ("self.by_name.update({})", r"MapState has no 'update': use put_all\(values\)"),
+        ("self.by_name.itms()", r"MapState has no 'itms': did you mean items\?"),
+        (
+            "ctx.timer_service().registerEventTimeTimer(5)",
+            r"TimerService has no .*: did you mean register_event_time_timer",
+        ),
+        (
+            "self.one.value() + 1",
+            r"and 'int'\n  a state without a value gives None: write \(state.value",
+        ),
+    ],
+)
+def test_mistakes_with_states_and_timers(env: StreamExecutionEnvironment, mistake: str, said: str) -> None:
+    numbers = env.from_collection([7], Types.LONG())
+    assert re.search(said, failure_of(numbers.key_by(one_result).process(WithStates(mistake))))
+
+
+def test_none_without_a_state_has_no_hint(env: StreamExecutionEnvironment) -> None:
+    assert "a state without" not in failure_of(env.from_collection([None]).map(lambda value: value + 1))
+
+
+class OfAnotherKind(KeyedProcessFunction):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        runtime_context.get_state(MapStateDescriptor("m", Types.STRING(), Types.LONG()))  # type: ignore[arg-type]
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        yield value
+
+
+def test_a_descriptor_of_another_kind(env: StreamExecutionEnvironment) -> None:
+    message = failure_of(env.from_collection([7]).key_by(one_result).process(OfAnotherKind()))
+    assert "get_state: expected a ValueStateDescriptor, got a MapStateDescriptor\n" in message
 
 
 def test_a_builtin_has_no_line_to_point_to(env: StreamExecutionEnvironment) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+import json
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -467,3 +471,32 @@ def test_ctrl_c_in_the_main_thread_is_nobodys_failure() -> None:
         assert not is_interruption(KeyboardInterrupt()), "no handler of Python's would raise one"
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def failing(function: Any, value: Any) -> str:
+    env = StreamExecutionEnvironment.get_execution_environment(
+        Configuration.from_dict({"headrace.runtime": "local", "parallelism.default": "1"})
+    )
+    env.from_collection([value]).map(function).print()
+    with pytest.raises(UserFunctionError) as failed:
+        env.execute()
+    return str(failed.value)
+
+
+def parsed(value: str) -> Any:
+    return json.loads(value)
+
+
+def test_what_fails_in_the_standard_library_is_at_the_line_that_called_it() -> None:
+    assert f"  at {__file__}:{parsed.__code__.co_firstlineno + 1} in parsed\n" in failing(parsed, "{")
+    assert re.search(r"  at .*json.__init__\.py:\d+ in loads\n", failing(json.loads, "{"))
+
+
+def test_a_program_that_is_installed_has_its_line_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packages = tmp_path / "site-packages"
+    packages.mkdir()
+    module = packages / "installed_rates.py"
+    module.write_text("import json\n\ndef rate(value):\n    return json.loads(value)\n")
+    monkeypatch.syspath_prepend(packages)
+    told = failing(importlib.import_module("installed_rates").rate, "{")
+    assert f"  at {module}:4 in rate\n" in told

@@ -93,6 +93,9 @@ def test_word_count_of_files(run: Run, tmp_path: Path) -> None:
                 *("(hi,12,17,1)", "(hi,14,19,1)"),
             ],
         ),
+        ("tumbling_count_window", ["(hi,4)", "(hello,6)", "(hello,12)"]),
+        ("session_with_gap_window", ["(hi,1,14,6)", "(hi,15,20,1)"]),
+        ("session_with_dynamic_gap_window", ["(hi,1,30,7)"]),
     ],
 )
 def test_windows(run: Run, tmp_path: Path, name: str, windows: list[str]) -> None:

@@ -10,6 +10,7 @@ from typing import Final
 
 STREAMS: Final = "tests/pyflink/test_streams.py::"
 STATE: Final = "tests/pyflink/test_state.py::"
+WINDOWS: Final = "tests/pyflink/test_windows.py::"
 EXAMPLES: Final = "tests/pyflink/test_examples.py::"
 KEPT: Final = "tests/datastream/test_settings_without_effect.py::test_a_setting_is_kept_with_a_warning"
 ENVIRONMENT: Final = "tests/datastream/test_environment.py::"
@@ -27,7 +28,11 @@ HOLDS: Final[dict[str, dict[str, str]]] = {
         "process_json_data": EXAMPLES + "test_process_json_data",
         "state_access": EXAMPLES + "test_state_access",
         "word_count": EXAMPLES + "test_word_count",
-        **_each("tumbling_time_window sliding_time_window", EXAMPLES + "test_windows"),
+        **_each(
+            "tumbling_time_window sliding_time_window tumbling_count_window "
+            "session_with_gap_window session_with_dynamic_gap_window",
+            EXAMPLES + "test_windows",
+        ),
     },
     "test_data_stream": {
         "test_basic_operations": STREAMS + "test_functions_of_classes_and_lambdas_in_a_chain",
@@ -65,6 +70,22 @@ HOLDS: Final[dict[str, dict[str, str]]] = {
         ),
         "test_chained_window": STREAMS + "test_windows_by_a_tuple_and_a_function_behind_them",
         "test_side_output_late_data": STREAMS + "test_late_records_of_windows",
+        **_each(
+            "test_event_time_session_window test_window_reduce_passthrough test_window_reduce_process "
+            "test_window_aggregate_passthrough test_window_aggregate_accumulator_type test_window_aggregate_process "
+            "test_event_time_session_window_with_purging_trigger",
+            WINDOWS + "test_sessions",
+        ),
+        "test_session_window_late_merge": "tests/operators/window/test_any_window.py::test_wi38_a_late_merge",
+        "test_event_time_dynamic_gap_session_window": WINDOWS + "test_sessions_with_a_gap_for_each_element",
+        "test_count_tumbling_window": WINDOWS + "test_tumbling_count_windows",
+        **_each(
+            "test_event_time_tumbling_window_all test_window_all_reduce test_window_all_reduce_process "
+            "test_window_all_aggregate test_window_all_aggregate_process",
+            WINDOWS + "test_windows_of_all_records",
+        ),
+        "test_count_sliding_window": WINDOWS + "test_sliding_count_windows",
+        "test_global_window_with_purging_trigger": WINDOWS + "test_a_global_window_with_a_purging_trigger",
     },
     "test_stream_execution_environment": {
         **_each(
@@ -141,9 +162,6 @@ NEEDS: Final[dict[str, dict[str, str]]] = {
     "examples": {
         "streaming_word_count": "table",
         "remote_model_inference": "datastream.async_data_stream",
-        "tumbling_count_window": "KeyedStream.count_window",
-        "session_with_gap_window": "datastream.window.EventTimeSessionWindows",
-        "session_with_dynamic_gap_window": "datastream.window.SessionWindowTimeGapExtractor",
         **_each(
             "kafka_avro_format kafka_bytearray_format kafka_csv_format kafka_json_format "
             "kafka_row_field_extractor_example",
@@ -169,23 +187,6 @@ NEEDS: Final[dict[str, dict[str, str]]] = {
         "test_rebalance": "DataStream.rebalance",
         "test_rescale": "DataStream.rescale",
         "test_shuffle": "DataStream.shuffle",
-    },
-    "test_window": {
-        "test_count_tumbling_window": "KeyedStream.count_window",
-        "test_count_sliding_window": "datastream.window.CountSlidingWindowAssigner",
-        **_each(
-            "test_event_time_session_window test_session_window_late_merge test_window_reduce_passthrough "
-            "test_window_reduce_process test_window_aggregate_passthrough test_window_aggregate_accumulator_type "
-            "test_window_aggregate_process test_event_time_session_window_with_purging_trigger",
-            "datastream.window.EventTimeSessionWindows",
-        ),
-        "test_event_time_dynamic_gap_session_window": "datastream.window.SessionWindowTimeGapExtractor",
-        "test_global_window_with_purging_trigger": "datastream.window.GlobalWindows",
-        **_each(
-            "test_event_time_tumbling_window_all test_window_all_reduce test_window_all_reduce_process "
-            "test_window_all_aggregate test_window_all_aggregate_process",
-            "DataStream.window_all",
-        ),
     },
     "test_stream_execution_environment": {
         **_each("test_execute test_add_python_file test_add_python_file_2", "table"),

@@ -15,9 +15,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from headrace.common import Row, RowKind
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, StateError, StateMigrationError
 from headrace.common.time import Time
 from headrace.common.typeinfo import Types
+from headrace.state.copying import copy_value
 from headrace.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -387,3 +389,26 @@ def test_none_is_a_key_of_entries_without_a_type_and_none_that_a_typed_map_has()
     sizes = at_key(Job()).state(SIZES)
     assert sizes.get(None) is None
     assert not sizes.contains(None)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        Row(1, "a"),
+        Row(a=[1, [2]], b={"k": [3]}, c=None),
+        Row.of_kind(RowKind.DELETE, Row(x=[1]), (1, [2])),
+    ],
+)
+def test_a_copy_of_a_row_shares_nothing_that_can_be_changed(row: Row) -> None:
+    told, copied = repr(row), copy_value(row)
+    assert (copied, repr(copied), copied.get_row_kind()) == (row, told, row.get_row_kind())
+    for value in copied:
+        nested = value[-1] if isinstance(value, tuple) else value
+        if isinstance(nested, Row):
+            nested["x"].append("changed")
+        elif isinstance(nested, list):
+            nested[-1] = "changed"
+        elif isinstance(nested, dict):
+            nested["k"].append("changed")
+    copied[0] = "changed"
+    assert repr(row) == told

@@ -33,11 +33,13 @@ class Fired:
         key: the key.
         window: the window.
         values: its elements, in the order in which they came.
+        stamp: the watermark under which the result leaves: that of the element, or the one before the timer's.
     """
 
     key: Key
     window: Window
     values: tuple[Any, ...]
+    stamp: int
 
 
 class Cell:
@@ -65,14 +67,19 @@ class Cell:
 
 
 class Timers:
-    """Timers of one time domain; one for each time, key and window."""
+    """Timers of one time domain; one for each time, key and window.
 
-    def __init__(self) -> None:
+    Args:
+        rank: orders the keys whose timers are due at one time, which Flink leaves open.
+    """
+
+    def __init__(self, rank: Callable[[Key], Any]) -> None:
         self.pending: set[tuple[int, Key, Window]] = set()
+        self._rank = rank
 
     def pop_due(self, time: int) -> Iterable[tuple[int, Key, Window]]:
         while due := [timer for timer in self.pending if timer[0] <= time]:
-            first = min(due, key=lambda timer: (timer[0], repr(timer[1]), timer[2]))
+            first = min(due, key=lambda timer: (timer[0], self._rank(timer[1]), timer[2]))
             self.pending.remove(first)
             yield first
 
@@ -84,16 +91,17 @@ class Context(Trigger.OnMergeContext, WindowAssigner.WindowAssignerContext, Evic
         key: the current key.
         window: the current window.
         merged: the windows that have become ``window``, during ``on_merge``.
+        stamp: the watermark under which results leave.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, rank: Callable[[Key], Any] = repr) -> None:
         self.now = 0
-        self.watermark = MIN_WATERMARK
+        self.watermark = self.stamp = MIN_WATERMARK
         self.key: Key = None
         self.window: Any = None
         self.merged: list[Any] = []
-        self.event = Timers()
-        self.processing = Timers()
+        self.event = Timers(rank)
+        self.processing = Timers(rank)
         self.states: dict[str, dict[Any, Any]] = defaultdict(dict)
 
     def get_current_processing_time(self) -> int:
@@ -180,6 +188,7 @@ class WindowModel:
         trigger: says when they fire; that of the assigner when left out.
         evictor: drops elements when they fire.
         lateness: how long windows stay after their end, in milliseconds.
+        rank: orders keys whose timers are due at one time.
         fired: what the window function was called with, in order.
         late: the elements that came too late for all their windows.
         cleared: keys and windows whose contents went for good, in order.
@@ -189,13 +198,14 @@ class WindowModel:
     trigger: Trigger[Any, Any] = None  # type: ignore[assignment]
     evictor: Evictor[Any, Any] | None = None
     lateness: int = 0
+    rank: Callable[[Key], Any] = repr
     fired: list[Fired] = field(default_factory=list)
     late: list[Any] = field(default_factory=list)
     cleared: list[tuple[Key, Window]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.trigger = self.trigger or self.assigner.get_default_trigger(None)
-        self.context = Context()
+        self.context = Context(self.rank)
         self.contents: dict[tuple[Key, Any], list[TimestampedValue[Any]]] = {}
         self._merging: dict[Key, MergingWindows] = {}
         self._serializer = window_serializer(self.assigner.get_window_serializer())
@@ -223,10 +233,13 @@ class WindowModel:
             self.late.append(value)
 
     def advance_watermark(self, time: int) -> None:
-        """Event time goes on."""
-        self.context.watermark = max(time, self.context.watermark)
+        """Event time goes on; a timer for a time that has been passed waits for that, too."""
+        if time <= self.context.watermark:
+            return
+        self.context.watermark = time
         for timer in self.context.event.pop_due(time):
             self._on_timer(timer, self.trigger.on_event_time, of_event_time=True)
+        self.context.stamp = time
 
     def advance_processing_time(self, time: int) -> None:
         """The clock goes on."""
@@ -261,7 +274,7 @@ class WindowModel:
         held = self.contents[place]
         if self.evictor is not None:
             held = list(self.evictor.evict_before(list(held), len(held), window, self.context))
-        self.fired.append(Fired(key, window, tuple(each.value for each in held)))
+        self.fired.append(Fired(key, window, tuple(each.value for each in held), self.context.stamp))
         if self.evictor is not None:
             held = list(self.evictor.evict_after(list(held), len(held), window, self.context))
             self.contents[place] = held

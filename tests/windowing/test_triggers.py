@@ -123,6 +123,13 @@ def test_wi20_sessions_that_merge_keep_the_earliest_time() -> None:
     assert watermark(model, 29) == ["abc"] * 7, "at 8, 12, 16, 20, 24, 28, and at the end"
 
 
+def test_wi20_a_window_without_an_end_fires_once_more_when_the_input_ends() -> None:
+    model = WindowModel(GlobalWindows.create(), ContinuousEventTimeTrigger.of(4))
+    feed(model, ("a", 1))
+    assert watermark(model, 9) == ["a", "a"], "at 4 and 8"
+    assert watermark(model, MAX_WATERMARK) == ["a", "a"], "at 12, which was due next, and at the end"
+
+
 def test_wi20_continuous_processing_time() -> None:
     model = WindowModel(TumblingProcessingTimeWindows.of(10), ContinuousProcessingTimeTrigger.of(Time.milliseconds(4)))
     clock(model, 1)
@@ -131,6 +138,17 @@ def test_wi20_continuous_processing_time() -> None:
     assert feed(model, ("b", 0)) == []
     assert clock(model, 8) == ["ab"]
     assert clock(model, 9) == ["ab"]
+    assert leftovers(model) == NOTHING
+
+
+def test_wi20_windows_of_event_time_that_the_clock_shows() -> None:
+    model = WindowModel(TENS, ContinuousProcessingTimeTrigger.of(4))
+    clock(model, 1001)
+    feed(model, ("a", 1))
+    assert clock(model, 1003) == []
+    assert clock(model, 1009) == ["a", "a"], "at 1004 and 1008"
+    assert watermark(model, 9) == []
+    assert clock(model, 2000) == []
     assert leftovers(model) == NOTHING
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+import sysconfig
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
+_INSTALLED = "site-packages"
+_LIBRARIES = ("numpy", "pandas", "py4j", "pyarrow", "pyspark")
+_STANDARD = (sysconfig.get_path("stdlib"), "<frozen ")
 _MADE = "<string>"
 _PACKAGE_ROOT = str(Path(__file__).resolve().parent.parent)
 
@@ -55,19 +59,22 @@ def innermost(frame: FrameType | None) -> CallSite:
 
 
 def of_traceback(traceback: TracebackType | None) -> CallSite | None:
-    """The innermost line of a traceback that does not belong to headrace, pyarrow or numpy: the user's own."""
-    found: CallSite | None = None
+    """The line of a traceback that is the user's own, the innermost one.
+
+    Where there is none, since the program is installed beside the packages that it needs or has given a function of the
+    standard library, it is the outermost one that could be.
+    """
+    own: CallSite | None = None
+    other: CallSite | None = None
     while traceback is not None:
         code = traceback.tb_frame.f_code
-        if not is_of_headrace(code.co_filename) and not _is_of_library(code.co_filename):
-            found = CallSite(code.co_filename, traceback.tb_lineno, code.co_name)
+        site = CallSite(code.co_filename, traceback.tb_lineno, code.co_name)
+        if is_of_program(site.file):
+            own = site
+        elif other is None and _may_be_of_program(site.file):
+            other = site
         traceback = traceback.tb_next
-    return found
-
-
-def _is_of_library(file: str) -> bool:
-    """Whether a file is of an installed library; what Cython made of one says where its source was once."""
-    return "site-packages" in file or file.endswith((".pxi", ".pyx"))
+    return own or other
 
 
 def of_function(function: Any) -> CallSite | None:
@@ -84,6 +91,17 @@ def _is_inside(frame: FrameType) -> bool:
     """Whether a frame is of headrace's own code; also of what ``dataclass`` has made for one of its classes."""
     file = frame.f_code.co_filename
     return is_of_headrace(file) or (file == _MADE and str(frame.f_globals.get("__name__")).startswith("headrace."))
+
+
+def is_of_program(file: str) -> bool:
+    """Whether a source file is neither headrace's, nor an installed package's, nor of the standard library."""
+    return not (is_of_headrace(file) or _INSTALLED in file or file.startswith(_STANDARD))
+
+
+def _may_be_of_program(file: str) -> bool:
+    """Whether a source file is of a package that headrace does not call on its own account."""
+    package = file.rpartition(_INSTALLED)[2].lstrip("/\\")
+    return not (is_of_headrace(file) or package.startswith(_LIBRARIES))
 
 
 def is_of_headrace(file: str) -> bool:

@@ -20,6 +20,7 @@ C = TypeVar("C", bound=type)
 
 
 _NOTHING: Final[Mapping[str, str]] = {}
+_EXPLAINED: Final = "_headrace_names_explained"
 _LIKENESS: Final = 0.7
 _BEGIN_OF_WORD: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
@@ -53,6 +54,35 @@ def other_names(names: Mapping[str, str] = _NOTHING) -> Callable[[C], C]:
         return cls
 
     return add
+
+
+def names_explained(shown: str, names: Mapping[str, str] = _NOTHING) -> Callable[[C], C]:
+    """Lets :func:`explained` say what to write instead of names that a class does not have.
+
+    For objects that functions use at each record: a ``__getattr__``, which :func:`other_names` adds, makes every use of
+    every attribute several times as slow.
+
+    Args:
+        shown: what programs know the class as.
+        names: as those of :func:`other_names`.
+    """
+
+    def add(cls: C) -> C:
+        setattr(cls, _EXPLAINED, (shown, names))
+        return cls
+
+    return add
+
+
+def explained(error: BaseException) -> str:
+    """What to write instead of an attribute that was asked for in vain; empty where it is not known."""
+    if not isinstance(error, AttributeError) or error.name is None:
+        return ""
+    shown, names = getattr(type(error.obj), _EXPLAINED, (None, _NOTHING))
+    if shown is None:
+        return ""
+    hint = f": {names[error.name]}" if error.name in names else alike(error.name, dir(type(error.obj)))
+    return f"{shown} has no {error.name!r}{hint}"
 
 
 def alike(name: str, known: Iterable[str]) -> str:

@@ -60,19 +60,6 @@ _CONNECT: Final = Missing(
 _BROADCAST: Final = Missing(
     "ST-08", "give the shared data to the function itself, or key both sides alike and union() them"
 )
-_SESSIONS: Final = Missing(
-    "WI-03",
-    "gather the elements in a ListState of a KeyedProcessFunction, with a timer at the last timestamp and the gap",
-)
-_WALL_CLOCK: Final = Missing(
-    "WI-01",
-    "use TumblingEventTimeWindows or SlidingEventTimeWindows, or timers of processing time in a KeyedProcessFunction",
-)
-_COUNTS: Final = Missing("WI-13", "count in a KeyedProcessFunction with a ValueState, and emit when it is reached")
-_TRIGGERS: Final = Missing(
-    "WI-16", "windows fire when the watermark passes their end; otherwise use a KeyedProcessFunction with timers"
-)
-_ASSIGNERS: Final = Missing("WI-07", "tumbling and sliding windows are there; otherwise use a KeyedProcessFunction")
 _OLD_SOURCE: Final = _never("DS-64", "Flink has given it up: use from_source(source, watermark_strategy, name)")
 _OLD_SINK: Final = _never("DS-64", "Flink has given it up: use sink_to(sink)")
 _INTERNAL: Final = _never("DS-14", "PyFlink has it for itself, between Python and Java")
@@ -190,29 +177,8 @@ NAMES: Final[dict[str, dict[str, Missing]]] = {
         "OperatorStateStore": Missing("ST-09", "keep the state by key, in a KeyedProcessFunction"),
     },
     "datastream.window": {
-        **_each("EventTimeSessionWindows ProcessingTimeSessionWindows", _SESSIONS),
         **_each(
-            "DynamicEventTimeSessionWindows DynamicProcessingTimeSessionWindows SessionWindowTimeGapExtractor",
-            _of("WI-04", _SESSIONS),
-        ),
-        "TumblingProcessingTimeWindows": _WALL_CLOCK,
-        "SlidingProcessingTimeWindows": _of("WI-02", _WALL_CLOCK),
-        **_each("CountTumblingWindowAssigner CountSlidingWindowAssigner", _of("WI-06", _COUNTS)),
-        "CountWindow": _of("WI-09", _COUNTS),
-        **_each("GlobalWindow Window", _of("WI-09", _ASSIGNERS)),
-        "GlobalWindows": _of("WI-05", _ASSIGNERS),
-        "MergingWindowAssigner": _of("WI-32", _ASSIGNERS),
-        "Trigger": _TRIGGERS,
-        "TriggerResult": _of("WI-17", _TRIGGERS),
-        "EventTimeTrigger": Missing("WI-18", "leave it out: windows of event time fire as it says"),
-        "ProcessingTimeTrigger": _of("WI-19", _TRIGGERS),
-        **_each("ContinuousEventTimeTrigger ContinuousProcessingTimeTrigger", _of("WI-20", _TRIGGERS)),
-        "CountTrigger": _of("WI-21", _TRIGGERS),
-        "PurgingTrigger": _of("WI-22", _TRIGGERS),
-        "NeverTrigger": _of("WI-23", _TRIGGERS),
-        **_each(
-            "CountWindowSerializer GlobalWindowSerializer TimeWindowSerializer WindowOperationDescriptor Min "
-            "long_to_int_with_bit_mixing mod_inverse",
+            "WindowOperationDescriptor Min long_to_int_with_bit_mixing mod_inverse",
             _INTERNAL,
         ),
     },
@@ -295,6 +261,12 @@ PLAIN: Final[dict[str, Missing]] = {
     **_each(
         "StateTtlConfig.CleanupStrategies.CleanupStrategy StateTtlConfig.CleanupStrategies.EmptyCleanupStrategy "
         "KeyedStream.AccumulateType",
+        _INTERNAL,
+    ),
+    "Trigger.TriggerContext.get_metric_group": _of("DS-45", MODULES["metrics"]),
+    **_each(
+        "ContinuousEventTimeTrigger.register_next_fire_timestamp "
+        "ContinuousProcessingTimeTrigger.register_next_fire_timestamp",
         _INTERNAL,
     ),
 }

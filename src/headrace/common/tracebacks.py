@@ -9,21 +9,18 @@ from __future__ import annotations
 import functools
 import os
 import sys
-import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FunctionType, TracebackType
 from typing import Final, ParamSpec, TypeVar
 
-from headrace.common.call_site import CallSite, is_of_headrace
+from headrace.common.call_site import CallSite, is_of_program
 from headrace.common.errors import TRACEBACK, HeadraceError, shows_all
 
 P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C", bound=type)
-
-_NOT_THE_PROGRAM: Final = (sysconfig.get_path("stdlib"), "<frozen ")
 
 _PUBLIC: Final = ("__init__", "__bool__", "__enter__", "__exit__", "__next__")
 """Methods that programs call by other means than the name, and that may fail."""
@@ -97,7 +94,7 @@ def program_lines(error: BaseException) -> str:
     found: list[traceback.FrameSummary] = []
     part: traceback.TracebackException | None = told
     while part is not None:
-        kept = [frame for frame in part.stack if _is_of_the_program(frame.filename)]
+        kept = [frame for frame in part.stack if is_of_program(frame.filename)]
         part.stack = traceback.StackSummary.from_list(kept)
         found += kept
         part = part.__cause__ or part.__context__
@@ -134,14 +131,10 @@ def _trim(error: BaseException, handled: BaseException | None) -> None:
 def _of_the_program(trace: TracebackType | None) -> TracebackType | None:
     kept: list[TracebackType] = []
     while trace is not None:
-        if _is_of_the_program(trace.tb_frame.f_code.co_filename):
+        if is_of_program(trace.tb_frame.f_code.co_filename):
             kept.append(trace)
         trace = trace.tb_next
     found: TracebackType | None = None
     for one in reversed(kept):
         found = TracebackType(found, one.tb_frame, one.tb_lasti, one.tb_lineno)
     return found
-
-
-def _is_of_the_program(file: str) -> bool:
-    return not (is_of_headrace(file) or "site-packages" in file or file.startswith(_NOT_THE_PROGRAM))

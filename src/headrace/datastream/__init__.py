@@ -39,7 +39,16 @@ from headrace.datastream.state_backend import (
 from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
 from headrace.datastream.time_domain import TimeDomain
 from headrace.datastream.timerservice import TimerService
-from headrace.datastream.window import TimeWindow, WindowAssigner
+from headrace.datastream.window import (
+    CountWindow,
+    GlobalWindow,
+    MergingWindowAssigner,
+    TimeWindow,
+    Trigger,
+    TriggerResult,
+    Window,
+    WindowAssigner,
+)
 
 __all__ = [
     "AggregateFunction",
@@ -48,6 +57,7 @@ __all__ = [
     "CheckpointConfig",
     "CheckpointStorage",
     "CheckpointingMode",
+    "CountWindow",
     "DataStream",
     "DataStreamSink",
     "EmbeddedRocksDBStateBackend",
@@ -55,6 +65,7 @@ __all__ = [
     "FileSystemCheckpointStorage",
     "FilterFunction",
     "FlatMapFunction",
+    "GlobalWindow",
     "HashMapStateBackend",
     "JobManagerCheckpointStorage",
     "KeySelector",
@@ -62,6 +73,7 @@ __all__ = [
     "KeyedStream",
     "MapFunction",
     "MemorySize",
+    "MergingWindowAssigner",
     "OutputTag",
     "PredefinedOptions",
     "ProcessAllWindowFunction",
@@ -76,6 +88,9 @@ __all__ = [
     "TimeDomain",
     "TimeWindow",
     "TimerService",
+    "Trigger",
+    "TriggerResult",
+    "Window",
     "WindowAssigner",
     "WindowFunction",
     "WindowedStream",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace.common.constants import MIN_WATERMARK, NO_TIMESTAMP
-from headrace.common.other_names import other_names
+from headrace.common.other_names import names_explained
 from headrace.common.output_tag import OutputTag
 from headrace.operators.collector import ONE_RECORD, RowCollector, refuse_one_record
 from headrace.operators.functions import OTHER_NAMES_OF_CONTEXTS, FunctionOperator, has_own
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from headrace.state.timers import Timer
 
 
-@other_names(OTHER_NAMES_OF_CONTEXTS)
+@names_explained("KeyedProcessFunction.Context", OTHER_NAMES_OF_CONTEXTS)
 class KeyedProcessContext:
     """What ``process_element`` and ``on_timer`` learn; the same object for all calls."""
 

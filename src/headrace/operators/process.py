@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.constants import NO_TIMESTAMP
-from headrace.common.other_names import other_names
+from headrace.common.other_names import names_explained
 from headrace.operators.collector import ElementCollector
 from headrace.operators.functions import OTHER_NAMES_OF_CONTEXTS, FunctionOperator, method_of
 from headrace.operators.timer_service import ReadOnlyTimerService
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headrace.operators.base import EpochScope, OperatorContext, Output
 
 
-@other_names(OTHER_NAMES_OF_CONTEXTS)
+@names_explained("ProcessFunction.Context", OTHER_NAMES_OF_CONTEXTS)
 class ProcessContext:
     """What ``process_element`` learns about the record at hand."""
 

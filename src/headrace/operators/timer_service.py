@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import InvalidProgramError
+from headrace.common.other_names import names_explained
 
 if TYPE_CHECKING:
     from headrace.state.backend import Timers
@@ -82,6 +83,7 @@ class TimerService(ABC):
         """Takes a timer back; nothing happens when there is none or it has fired."""
 
 
+@names_explained("TimerService")
 class _OperatorTimerService(TimerService):
     """Tells the time of an operator.
 

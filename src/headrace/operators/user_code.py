@@ -19,6 +19,7 @@ from headrace.common.errors import (
     StateCorruptedError,
     UserFunctionError,
 )
+from headrace.common.other_names import explained
 from headrace.operators.interruption import is_interruption
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ _NO_EXIT: Final = "a function cannot end the process, which is not its own: rais
 
 _NO_RESULTS: Final = "the function has to yield its results, or return a list of them or None"
 
+
+_NO_VALUE: Final = "a state without a value gives None: write (state.value() or 0), say, where one is needed"
 
 _NO_TIMESTAMP: Final = (
     "ctx.timestamp() is None: the records have no timestamps; call assign_timestamps_and_watermarks(...) before"
@@ -95,6 +98,8 @@ def user_error(
         f"  {type(error).__name__}: {text}",
         f"  {_NO_EXIT}" if isinstance(error, SystemExit) else "",
         f"  {_NO_TIMESTAMP}" if timestamp == NO_TIMESTAMP and _is_of_no_timestamp(error, text) else "",
+        f"  {names}" if (names := explained(error)) else "",
+        f"  {_NO_VALUE}" if context.state is not None and _is_of_no_value(error, text) else "",
         f"  {_NO_RESULTS}" if not site and _is_not_iterable(error) else "",
         f"  at {site}" if site and not text.endswith(f"at {site}") else "",
         f"  returned by {returned_by}" if returned_by else "",
@@ -111,6 +116,13 @@ def _is_of_no_timestamp(error: BaseException, text: str) -> bool:
     trace = error.__traceback__
     asks = any("timestamp" in frame.f_code.co_names for frame, _ in traceback.walk_tb(trace) if _is_of_the_user(frame))
     return asks and isinstance(error, TypeError) and "None" in text
+
+
+def _is_of_no_value(error: BaseException, text: str) -> bool:
+    """Whether code that asks a state for its value has calculated with None."""
+    trace = error.__traceback__
+    asks = any("value" in frame.f_code.co_names for frame, _ in traceback.walk_tb(trace) if _is_of_the_user(frame))
+    return asks and isinstance(error, TypeError) and "NoneType" in text
 
 
 def _is_of_the_user(frame: FrameType) -> bool:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.common.constants import UPPER_BOUND_MAX_PARALLELISM
 from headrace.common.errors import InvalidProgramError
+from headrace.common.logs import get_logger
 from headrace.graph.partitioning import Receivers
 from headrace.graph.specs import SinkSpec, TimestampsSpec
+from headrace.graph.window_specs import RowWindowSpec
 from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, Stage
 from headrace.plan.rewrites import with_parallelism, with_two_phase_windows, with_uids
 from headrace.plan.stage_cut import stages_of
+from headrace.windowing.assigners.of_time import ProcessingTimeAssigner
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -18,6 +21,10 @@ if TYPE_CHECKING:
     from headrace.graph.nodes import Node
     from headrace.graph.stream_graph import StreamGraph
     from headrace.plan.job_plan import PlanSettings
+
+logger = get_logger(__name__)
+
+_BEFORE: Final = "give the strategy to from_source(...), or call assign_timestamps_and_watermarks() before key_by()"
 
 
 def plan_job(graph: StreamGraph, settings: PlanSettings) -> JobPlan:
@@ -28,11 +35,13 @@ def plan_job(graph: StreamGraph, settings: PlanSettings) -> JobPlan:
         InvalidTypeError: when a sink cannot write what reaches it.
     """
     _validate(graph, settings.max_parallelism)
+    if settings.is_batch:
+        _check_times(graph)
     explicit = frozenset(node.id for node in graph if node.uid is not None)
     graph = with_two_phase_windows(with_uids(graph))
     graph = with_parallelism(graph, settings.parallelism, settings.max_parallelism)
     stages = _stages(graph, stages_of(graph, is_batch=settings.is_batch), explicit)
-    _check_alignment(stages)
+    _check_strategies(stages)
     return JobPlan(settings, stages)
 
 
@@ -49,6 +58,20 @@ def _validate(graph: StreamGraph, max_parallelism: int) -> None:
         if isinstance(node.spec, SinkSpec):
             for edge in node.inputs:
                 node.spec.sink.validate(graph.record_type(edge))
+
+
+def _check_times(graph: StreamGraph) -> None:
+    """Nothing waits for the clock in batch mode: windows of processing time would be left unfired at the end.
+
+    Raises:
+        InvalidProgramError: naming the operator that has such windows.
+    """
+    for node in graph:
+        if isinstance(node.spec, RowWindowSpec) and isinstance(node.spec.assigner, ProcessingTimeAssigner):
+            raise InvalidProgramError(
+                f"operator {node.name!r}: {node.spec.assigner} ends windows by the clock, for which nothing waits in "
+                f"batch mode: use windows of event time, or streaming mode\n  at {node.call_site}"
+            )
 
 
 def _stages(graph: StreamGraph, stage_of: Mapping[int, int], explicit: Collection[int]) -> tuple[Stage, ...]:
@@ -82,21 +105,30 @@ def _stages(graph: StreamGraph, stage_of: Mapping[int, int], explicit: Collectio
     return tuple(Stage(index, max(op.parallelism for op in ops), tuple(ops)) for index, ops in enumerate(stages))
 
 
-def _check_alignment(stages: Iterable[Stage]) -> None:
-    """What is behind a shuffle cannot hold sources back.
+def _check_strategies(stages: Iterable[Stage]) -> None:
+    """Behind a shuffle nobody knows of splits: no watermark strategy holds sources back there, nor finds silent ones.
 
     Raises:
         InvalidProgramError: naming the operator that is to align watermarks there.
     """
-    for stage in stages:
-        for planned in stage.operators if stage.index else ():
-            spec = planned.node.spec
-            if isinstance(spec, TimestampsSpec) and spec.strategy.alignment is not None:
-                raise InvalidProgramError(
-                    f"operator {planned.label}: watermarks can be aligned before the first shuffle only, where it is "
-                    "known which split they come from: give the strategy to from_source(...), or call "
-                    f"assign_timestamps_and_watermarks() before key_by()\n  at {planned.node.call_site}"
-                )
+    later = (planned for stage in stages if stage.index for planned in stage.operators)
+    for planned in later:
+        spec = planned.node.spec
+        if not isinstance(spec, TimestampsSpec):
+            continue
+        if spec.strategy.alignment is not None:
+            raise InvalidProgramError(
+                f"operator {planned.label}: watermarks can be aligned before the first shuffle only, where it is "
+                f"known which split they come from: {_BEFORE}\n  at {planned.node.call_site}"
+            )
+        if spec.strategy.idle_timeout is not None:
+            logger.warning(
+                "operator %s: with_idleness() has no effect behind a shuffle, where it is not known which split is "
+                "silent: %s (at %s)",
+                planned.label,
+                _BEFORE,
+                planned.node.call_site,
+            )
 
 
 def _planned_edges(graph: StreamGraph, stage_of: Mapping[int, int]) -> Iterator[PlannedEdge]:

@@ -9,6 +9,8 @@ from enum import Enum
 from typing import Any, Final
 from uuid import UUID
 
+from headrace.common.row import Row, make_row
+
 ATOMIC: Final = frozenset(
     {
         type(None),
@@ -42,6 +44,7 @@ def copy_value(value: Any) -> Any:
         return {key: item if type(item) in ATOMIC else copy_value(item) for key, item in value.items()}
     if kind is tuple:
         return value if all(type(element) in ATOMIC for element in value) else tuple(map(copy_value, value))
-    if kind is set:
-        return set(value)
-    return value if isinstance(value, Enum) else deepcopy(value)
+    if kind is Row:
+        values = [item if type(item) in ATOMIC else copy_value(item) for item in value._values]
+        return make_row(value._fields, values, value._row_kind)
+    return set(value) if kind is set else value if isinstance(value, Enum) else deepcopy(value)

@@ -309,5 +309,7 @@ class KeyedStateStore(ABC):
 
     def _checked(self, descriptor: Any, expected: type[d.StateDescriptor], method: str) -> Any:
         if not isinstance(descriptor, expected):
-            raise InvalidProgramError(f"{method}: expected a {expected.__name__}, got {descriptor!r}")
+            is_other = isinstance(descriptor, d.StateDescriptor)
+            got = f"a {type(descriptor).__name__}" if is_other else repr(descriptor)
+            raise InvalidProgramError(f"{method}: expected a {expected.__name__}, got {got}")
         return self._state(descriptor, method)

@@ -86,7 +86,7 @@ class MergingWindowAssigner(WindowAssigner[T_contra, W]):
     """An assigner whose windows may become one, as sessions do.
 
     Examples:
-        >>> from headrace.windowing.assigner import MergingWindowAssigner, WindowAssigner
+        >>> from headrace.datastream.window import MergingWindowAssigner, WindowAssigner
         >>> issubclass(MergingWindowAssigner, WindowAssigner)
         True
     """

@@ -18,7 +18,7 @@ class TimestampedValue(Generic[T_co]):
     """An element of a window and its event time.
 
     Examples:
-        >>> from headrace.windowing.evictor import TimestampedValue
+        >>> from headrace.datastream.window import TimestampedValue
         >>> TimestampedValue("tea", 1_000)
         TimestampedValue(value='tea', timestamp=1000)
 
@@ -35,7 +35,7 @@ class Evictor(ABC, Generic[T, W_contra]):
     """Removes elements from a window when it fires, before or after its function is called. They are gone for good.
 
     Examples:
-        >>> from headrace.windowing.evictor import Evictor, TimestampedValue
+        >>> from headrace.datastream.window import Evictor, TimestampedValue
         >>> class NoBlanks(Evictor):
         ...     def evict_before(self, elements, size, window, ctx):
         ...         return [element for element in elements if element.value]

@@ -37,8 +37,7 @@ class TimeWindowSerializer(WindowSerializer[TimeWindow]):
 
     Examples:
         >>> from io import BytesIO
-        >>> from headrace.windowing.serializers import TimeWindowSerializer
-        >>> from headrace.windowing.windows import TimeWindow
+        >>> from headrace.datastream.window import TimeWindow, TimeWindowSerializer
         >>> stream = BytesIO()
         >>> TimeWindowSerializer().serialize(TimeWindow(0, 258), stream)
         >>> stream.getvalue().hex()
@@ -63,7 +62,7 @@ class CountWindowSerializer(WindowSerializer[CountWindow]):
 
     Examples:
         >>> from io import BytesIO
-        >>> from headrace.windowing.serializers import CountWindowSerializer
+        >>> from headrace.datastream.window import CountWindowSerializer
         >>> CountWindowSerializer().deserialize(BytesIO((5).to_bytes(8)))
         CountWindow(id=5)
     """
@@ -86,7 +85,7 @@ class GlobalWindowSerializer(WindowSerializer[GlobalWindow]):
 
     Examples:
         >>> from io import BytesIO
-        >>> from headrace.windowing.serializers import GlobalWindowSerializer
+        >>> from headrace.datastream.window import GlobalWindowSerializer
         >>> GlobalWindowSerializer().deserialize(BytesIO(bytes(1)))
         GlobalWindow()
     """

@@ -18,7 +18,7 @@ class TriggerResult(Enum):
     A window without contents shows nothing, whatever its trigger says.
 
     Examples:
-        >>> from headrace.windowing.trigger import TriggerResult
+        >>> from headrace.datastream.window import TriggerResult
         >>> TriggerResult.FIRE.is_fire(), TriggerResult.FIRE.is_purge()
         (True, False)
     """
@@ -45,7 +45,7 @@ class Firing(Enum):
     """When a window fires, seen from its end in its own time; a window function learns it from its context.
 
     Examples:
-        >>> from headrace.windowing.trigger import Firing
+        >>> from headrace.datastream.window import Firing
         >>> Firing.LATE.value
         'late'
     """
@@ -65,7 +65,7 @@ class Trigger(ABC, Generic[T_contra, W_contra]):
     ``ctx.get_partitioned_state``. What it has registered and remembers it takes back in :meth:`clear`.
 
     Examples:
-        >>> from headrace.windowing.trigger import Trigger, TriggerResult
+        >>> from headrace.datastream.window import Trigger, TriggerResult
         >>> class OnError(Trigger):
         ...     "Shows a window at once when it gets an error."
         ...     def on_element(self, element, timestamp, window, ctx):

@@ -18,7 +18,7 @@ class Window(ABC):
 
     Examples:
         >>> from dataclasses import dataclass
-        >>> from headrace.windowing.windows import Window
+        >>> from headrace.datastream.window import Window
         >>> @dataclass(frozen=True)
         ... class Chapter(Window):
         ...     number: int
@@ -105,7 +105,7 @@ class CountWindow(Window):
     """The window with a number among those of a key; it ends when so many records have come, at no time.
 
     Examples:
-        >>> from headrace.windowing.windows import CountWindow
+        >>> from headrace.datastream.window import CountWindow
         >>> CountWindow(3).id
         3
     """
@@ -122,7 +122,7 @@ class GlobalWindow(Window):
     """The one window that holds all records of a key.
 
     Examples:
-        >>> from headrace.windowing.windows import GlobalWindow
+        >>> from headrace.datastream.window import GlobalWindow
         >>> GlobalWindow.get() == GlobalWindow()
         True
     """

@@ -37,6 +37,7 @@ COLUMNAR = WindowLayout.of(
         agg.max("value"),
         agg.first("value"),
         agg.last("value"),
+        agg.collect_list("value"),
     ],
     ["key"],
 )
@@ -82,6 +83,7 @@ def described(key: int, start: int, end: int, values: Any) -> Row:
         max(present, default=None),
         first,
         last,
+        present or None,
     ]
     names = [a.name for a in COLUMNAR.aggregates]
     return Row(key=key, window_start=start, window_end=end, **dict(zip(names, found, strict=True)))

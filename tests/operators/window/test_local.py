@@ -15,6 +15,7 @@ from window_model import MAX, Record
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.datastream import aggregates as agg
+from headrace.expressions import col
 from headrace.operators.aggregates.choices import Extreme
 from headrace.operators.window import local as local_module
 from headrace.operators.window.layout import WindowLayout
@@ -36,17 +37,43 @@ if TYPE_CHECKING:
 LAYOUT = WindowLayout.of(
     INPUT, CODEC, [agg.count(), agg.sum("value"), agg.avg("value"), agg.min("value"), agg.max("value")], ["key"]
 )
+DISTINCT = WindowLayout.of(
+    INPUT,
+    CODEC,
+    [
+        agg.var_samp("value"),
+        agg.count_distinct("value"),
+        agg.collect_multiset("value"),
+        agg.approx_count_distinct("value"),
+        agg.quantile("value", 0.3),
+        agg.approx_quantile("value"),
+        agg.top_n("value", 2),
+        agg.bool_or(col("value") > 1.0).alias("any"),
+    ],
+    ["key"],
+)
+DEVIATIONS = WindowLayout.of(
+    INPUT, CODEC, [agg.stddev_pop("value"), agg.bool_and(col("value") > 0.0).alias("all")], ["key"]
+)
 
 LOWEST = -(2**62)
 
 
-@settings(max_examples=400, deadline=None)
-@given(scenario=scenarios(), lag=st.sampled_from([0, 3, 20]), copies=st.integers(1, 3))
-def test_with_and_without_the_sender(scenario: Any, lag: int, copies: int) -> None:
+@pytest.mark.parametrize(("layout", "examples"), [(LAYOUT, 300), (DISTINCT, 60), (DEVIATIONS, 60)])
+def test_with_and_without_the_sender(layout: WindowLayout, examples: int) -> None:
+    @settings(max_examples=examples, deadline=None)
+    @given(scenario=scenarios(), lag=st.sampled_from([0, 3, 20]), copies=st.integers(1, 3))
+    def check(scenario: Any, lag: int, copies: int) -> None:
+        check_with_and_without_the_sender(layout, scenario, lag, copies)
+
+    check()
+
+
+def check_with_and_without_the_sender(layout: WindowLayout, scenario: Any, lag: int, copies: int) -> None:
     windows, _, records, cuts, kinds = scenario
     records = [record for record in records for _ in range(copies)]
-    alone, both = (Driver(lambda: columnar_window(LAYOUT, windows)) for _ in range(2))
-    local = LocalWindowAggregate(LAYOUT, windows)
+    alone, both = (Driver(lambda: columnar_window(layout, windows)) for _ in range(2))
+    local = LocalWindowAggregate(layout, windows)
     for epoch in epochs_of(records, [cut * copies for cut in cuts], kinds):
         run_epoch(alone, epoch, lag, None)
         run_epoch(both, epoch, lag, local)

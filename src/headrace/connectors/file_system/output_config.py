@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from headrace.common.arguments import expect
 from headrace.common.errors import InvalidProgramError
 from headrace.common.tracebacks import hides_engine_of_methods
 
@@ -26,6 +27,8 @@ class OutputFileConfig:
     part_suffix: str | None = None
 
     def __post_init__(self) -> None:
+        expect(self.part_prefix, str, "part_prefix")
+        expect(self.get_part_suffix(), str, "part_suffix")
         if not self.part_prefix or self.part_prefix[0] in "._":
             raise InvalidProgramError(f"the prefix {self.part_prefix!r} would make part files hidden")
         if "/" in self.part_prefix + self.get_part_suffix():

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from headrace.common.errors import InfrastructureError, InvalidProgramError, UnsupportedOperationError
+from headrace.common.arguments import refused
+from headrace.common.errors import InfrastructureError, InvalidProgramError, InvalidTypeError, UnsupportedOperationError
 from headrace.storage import locations
 from headrace.storage.files import shown
 from headrace.storage.locations import HDFS, OBJECT_STORES, REMOTE, bucket_of, open_files
@@ -30,9 +31,12 @@ def resolved(path: str | os.PathLike[str]) -> str:
     """The absolute path, or the URI on a remote storage, that ``path`` means.
 
     Raises:
+        InvalidTypeError: when it is no path at all.
         UnsupportedOperationError: when it is on another file system.
         CheckpointStorageError: when it is a URI with more than a bucket and a key.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise refused(f"a path is a string or a Path, not {path!r}", InvalidTypeError)
     text = os.fspath(path)
     uri = _URI.fullmatch(text)
     if uri is not None:

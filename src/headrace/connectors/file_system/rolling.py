@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from headrace.common.arguments import expect
 from headrace.common.errors import InvalidProgramError
+from headrace.common.time import to_millis
 from headrace.common.tracebacks import hides_engine_of_methods
+
+if TYPE_CHECKING:
+    import datetime
+
+    from headrace.common.time import Duration
 
 DEFAULT_PART_SIZE = 128 << 20
 DEFAULT_INTERVAL = 60_000
@@ -25,17 +33,17 @@ class RollingPolicy(ABC):
     @staticmethod
     def default_rolling_policy(
         part_size: int = DEFAULT_PART_SIZE,
-        rollover_interval: int = DEFAULT_INTERVAL,
-        inactivity_interval: int = DEFAULT_INTERVAL,
+        rollover_interval: Duration | datetime.timedelta | int = DEFAULT_INTERVAL,
+        inactivity_interval: Duration | datetime.timedelta | int = DEFAULT_INTERVAL,
     ) -> DefaultRollingPolicy:
         """Roll by size and age; what was written by several epochs is put together into one file.
 
         Args:
             part_size: bytes from which on a part is complete; it is exceeded by what one epoch wrote.
-            rollover_interval: the longest time that a part stays hidden, in milliseconds.
-            inactivity_interval: how long a part waits for more, in milliseconds.
+            rollover_interval: the longest time that a part stays hidden (milliseconds when an ``int``).
+            inactivity_interval: how long a part waits for more (milliseconds when an ``int``).
         """
-        return DefaultRollingPolicy(part_size, rollover_interval, inactivity_interval)
+        return DefaultRollingPolicy(part_size, to_millis(rollover_interval), to_millis(inactivity_interval))
 
     @staticmethod
     def on_checkpoint_rolling_policy() -> OnCheckpointRollingPolicy:
@@ -82,6 +90,8 @@ class DefaultRollingPolicy(RollingPolicy):
     inactivity_interval: int = DEFAULT_INTERVAL
 
     def __post_init__(self) -> None:
+        for name in ("part_size", "rollover_interval", "inactivity_interval"):
+            expect(getattr(self, name), int, name)
         if min(self.part_size, self.rollover_interval, self.inactivity_interval) <= 0:
             raise InvalidProgramError("the part size and the intervals of a rolling policy are above 0")
 

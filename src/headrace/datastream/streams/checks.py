@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.arguments import refused, with_article
+from headrace.common.call_site import of_function
 from headrace.common.errors import InvalidTypeError
 from headrace.common.signatures import check_parameters, method_of_object
 
@@ -28,6 +30,7 @@ def check_function(function: Any, base: type[Function], method: str, *, otherwis
     if method_of_object(function, method) is None and not callable(function):
         raise refused(f"expected {with_article(base)} or a function{otherwise}, got {function!r}", InvalidTypeError)
     check_parameters(function, base, method)
+    _refuse_coroutine(method_of_object(function, method) or function, method)
 
 
 def check_object(function: Any, base: type[Function], method: str) -> None:
@@ -40,6 +43,14 @@ def check_object(function: Any, base: type[Function], method: str) -> None:
     if method_of_object(function, method) is None:
         raise refused(f"expected {with_article(base)}, got {function!r}", InvalidTypeError)
     check_parameters(function, base, method)
+    _refuse_coroutine(method_of_object(function, method), method)
+
+
+def _refuse_coroutine(called: Any, method: str) -> None:
+    """Refuse an ``async def``: what it returns when it is called is no result yet, and nobody would wait for one."""
+    if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
+        text = f"{method} is called and not awaited: write def instead of async def ({of_function(called)})"
+        raise refused(text, InvalidTypeError)
 
 
 def check_instance(function: Any, base: type[Function]) -> None:

@@ -54,6 +54,7 @@ class SquaredDeviations(ColumnAggregator):
     """
 
     stored_name: ClassVar[str] = "SquaredDeviations"
+    is_scatterable: ClassVar[bool] = True
 
     @property
     def fields(self) -> Fields:
@@ -65,7 +66,7 @@ class SquaredDeviations(ColumnAggregator):
         )
 
     def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
-        array, segments = rows.column(self.column), rows.groups.segments
+        array, segments = rows.column(self.column), rows.segments
         valid = validity(array)
         values = fixed_width(array)
         is_value = np.ones(len(values), np.bool_) if valid is None else valid

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from headrace.common.errors import InvalidTypeError
+from headrace.common.other_names import names_explained
 from headrace.common.values import handler_of
 from headrace.state.copying import copy_value
 from headrace.state.interfaces import ListState
@@ -50,6 +51,7 @@ class _ListCell:
         self.stored, self.added, self.cleared = [], elements, True
 
 
+@names_explained("ListState", {"append": "use add(value)", "extend": "use add_all(values)", "value": "use get()"})
 class ColumnarListState(ListState[Any]):
     """A list per key. Elements are kept as they are stored: with a time to live, pairs of value and expiry."""
 

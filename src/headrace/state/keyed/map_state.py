@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.errors import InvalidTypeError
+from headrace.common.other_names import names_explained
 from headrace.common.values import handler_of
 from headrace.common.values.checks import CheckSource
 from headrace.state.copying import copy_value
@@ -41,6 +42,10 @@ LOOK_UP_COST: Final = 64
 """Looking up an entry takes so long as reading so many entries of a whole map, or less."""
 
 
+_OTHER_NAMES: Final = {"update": "use put_all(values)", "add": "use put(key, value)", "pop": "use get(), then remove()"}
+
+
+@names_explained("MapState", _OTHER_NAMES)
 class ColumnarMapState(MapState[Any, Any]):
     """A dict per key. Elements are kept as they are stored: with a time to live, pairs of value and expiry."""
 

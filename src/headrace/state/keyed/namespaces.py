@@ -7,6 +7,7 @@ the lower half tells the namespaces of a key apart, so that a key may have many.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -36,6 +37,9 @@ GivenNamespace = bytes | int | tuple[int, int]
 
 Namespace = GivenNamespace | None
 """None: they are told apart by nothing."""
+
+_KNOWN: Final = 1 << 12
+"""Of so many namespaces the other form is remembered: a window has the timers of many keys."""
 
 _SIGN: Final = 1 << 63
 _WIDTH: Final = 8
@@ -166,6 +170,7 @@ def take_over(earlier: RunStore, store: RunStore, codec: KeyCodec) -> None:
         earlier.drop(run)
 
 
+@lru_cache(maxsize=_KNOWN)
 def ordered_bytes(namespace: GivenNamespace) -> bytes:
     """A namespace as bytes that are ordered as bytes, integers, or pairs of integers are (in this order)."""
     if isinstance(namespace, bytes):
@@ -175,6 +180,7 @@ def ordered_bytes(namespace: GivenNamespace) -> bytes:
     return b"i" + _bytes_of(namespace)
 
 
+@lru_cache(maxsize=_KNOWN)
 def namespace_of(data: bytes) -> Namespace:
     """The namespace that :func:`ordered_bytes` gave, or None for no bytes."""
     if not data:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from headrace.common.other_names import names_explained
 from headrace.common.values import handler_of
 from headrace.state.copying import copy_value
 from headrace.state.interfaces import ValueState
@@ -97,6 +98,7 @@ class ElementCells:
         self.table.merge_small_runs(self._scope.clock)
 
 
+@names_explained("ValueState", {"get": "use value()", "set": "use update(value)", "put": "use update(value)"})
 class PlainValueState(ValueState[Any]):
     """The value of a type whose values cannot be changed in place, without a time to live."""
 

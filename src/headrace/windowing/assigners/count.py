@@ -43,7 +43,7 @@ class CountTumblingWindowAssigner(_CountAssigner):
     """Puts each ``window_size`` elements of a key into a window: the first ones into window 0, the next into window 1.
 
     Examples:
-        >>> from headrace.windowing.assigners.count import CountTumblingWindowAssigner
+        >>> from headrace.datastream.window import CountTumblingWindowAssigner
         >>> hundreds = CountTumblingWindowAssigner.of(100)
 
     Attributes:
@@ -79,7 +79,7 @@ class CountSlidingWindowAssigner(_CountAssigner):
     """Puts elements of a key into windows of ``window_size`` of which one begins at every ``window_slide``-th element.
 
     Examples:
-        >>> from headrace.windowing.assigners.count import CountSlidingWindowAssigner
+        >>> from headrace.datastream.window import CountSlidingWindowAssigner
         >>> last_hundred = CountSlidingWindowAssigner.of(100, 10)
 
     Attributes:

@@ -28,7 +28,7 @@ class CumulatingEventTimeWindows(EventTimeAssigner[Any]):
 
     Examples:
         >>> from headrace.common import Time
-        >>> from headrace.windowing.assigners.cumulating import CumulatingEventTimeWindows
+        >>> from headrace.datastream.window import CumulatingEventTimeWindows
         >>> day_so_far = CumulatingEventTimeWindows.of(Time.days(1), Time.hours(8))
         >>> [window.end // 3_600_000 for window in day_so_far.windows_at(10 * 3_600_000, None, None)]
         [16, 24]

@@ -19,7 +19,7 @@ class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
     """Puts all elements of a key into one window, which never fires unless the program sets a trigger.
 
     Examples:
-        >>> from headrace.windowing.assigners.global_windows import GlobalWindows
+        >>> from headrace.datastream.window import GlobalWindows
         >>> GlobalWindows.create().assign_windows("a", 0, None)
         [GlobalWindow()]
 

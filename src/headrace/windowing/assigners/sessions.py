@@ -27,7 +27,7 @@ class SessionWindowTimeGapExtractor(ABC, Generic[T_contra]):
     """Says for an element how long its session stays open after it.
 
     Examples:
-        >>> from headrace.windowing.assigners.sessions import SessionWindowTimeGapExtractor
+        >>> from headrace.datastream.window import SessionWindowTimeGapExtractor
         >>> class ByDevice(SessionWindowTimeGapExtractor):
         ...     def extract(self, element):
         ...         return 60_000 if element == "phone" else 600_000
@@ -57,7 +57,7 @@ class EventTimeSessionWindows(EventTimeAssigner[Any], _Sessions[Any]):
 
     Examples:
         >>> from headrace.common import Time
-        >>> from headrace.windowing.assigners.sessions import EventTimeSessionWindows
+        >>> from headrace.datastream.window import EventTimeSessionWindows
         >>> visits = EventTimeSessionWindows.with_gap(Time.minutes(30))
 
     Attributes:
@@ -104,7 +104,7 @@ class ProcessingTimeSessionWindows(ProcessingTimeAssigner[Any], _Sessions[Any]):
 
     Examples:
         >>> from headrace.common import Time
-        >>> from headrace.windowing.assigners.sessions import ProcessingTimeSessionWindows
+        >>> from headrace.datastream.window import ProcessingTimeSessionWindows
         >>> visits = ProcessingTimeSessionWindows.with_gap(Time.minutes(30))
 
     Attributes:
@@ -150,7 +150,7 @@ class DynamicEventTimeSessionWindows(EventTimeAssigner[T], _Sessions[T], Generic
     """Sessions of event time whose gap each element says for itself.
 
     Examples:
-        >>> from headrace.windowing.assigners.sessions import DynamicEventTimeSessionWindows
+        >>> from headrace.datastream.window import DynamicEventTimeSessionWindows
         >>> visits = DynamicEventTimeSessionWindows.with_dynamic_gap(lambda visit: visit["gap"])
         >>> visits.windows_at(1_000, {"gap": 500}, None)
         [TimeWindow(start=1000, end=1500)]
@@ -184,7 +184,7 @@ class DynamicProcessingTimeSessionWindows(ProcessingTimeAssigner[T], _Sessions[T
     """Sessions of processing time whose gap each element says for itself.
 
     Examples:
-        >>> from headrace.windowing.assigners.sessions import DynamicProcessingTimeSessionWindows
+        >>> from headrace.datastream.window import DynamicProcessingTimeSessionWindows
         >>> visits = DynamicProcessingTimeSessionWindows.with_dynamic_gap(lambda visit: visit["gap"])
 
     Attributes:

@@ -78,7 +78,7 @@ class SlidingProcessingTimeWindows(ProcessingTimeAssigner[Any]):
 
     Examples:
         >>> from headrace.common import Time
-        >>> from headrace.windowing.assigners.sliding import SlidingProcessingTimeWindows
+        >>> from headrace.datastream.window import SlidingProcessingTimeWindows
         >>> last_minute = SlidingProcessingTimeWindows.of(Time.minutes(1), Time.seconds(10))
 
     Attributes:

@@ -79,7 +79,7 @@ class WindowStagger(Enum):
     """When windows of processing time start, so that not all of them fire at once.
 
     Examples:
-        >>> from headrace.windowing.assigners.tumbling import TumblingProcessingTimeWindows, WindowStagger
+        >>> from headrace.datastream.window import TumblingProcessingTimeWindows, WindowStagger
         >>> TumblingProcessingTimeWindows.of(60_000, stagger=WindowStagger.RANDOM).stagger
         <WindowStagger.RANDOM: 'random'>
     """
@@ -111,7 +111,7 @@ class TumblingProcessingTimeWindows(ProcessingTimeAssigner[Any]):
 
     Examples:
         >>> from headrace.common import Time
-        >>> from headrace.windowing.assigners.tumbling import TumblingProcessingTimeWindows
+        >>> from headrace.datastream.window import TumblingProcessingTimeWindows
         >>> minutes = TumblingProcessingTimeWindows.of(Time.minutes(1))
 
     Attributes:

@@ -18,8 +18,7 @@ class CountEvictor(OneSidedEvictor[Any]):
     """Keeps the elements that came last, up to a number.
 
     Examples:
-        >>> from headrace.windowing.evictor import TimestampedValue
-        >>> from headrace.windowing.evictors.count import CountEvictor
+        >>> from headrace.datastream.window import CountEvictor, TimestampedValue
         >>> [each.value for each in CountEvictor.of(2).kept([TimestampedValue(value) for value in "abc"])]
         ['b', 'c']
 

@@ -21,8 +21,7 @@ class DeltaEvictor(OneSidedEvictor[T], Generic[T]):
     """Keeps the elements whose distance from the one that came last is below a threshold.
 
     Examples:
-        >>> from headrace.windowing.evictor import TimestampedValue
-        >>> from headrace.windowing.evictors.delta import DeltaEvictor
+        >>> from headrace.datastream.window import DeltaEvictor, TimestampedValue
         >>> near = DeltaEvictor.of(5, lambda element, last: abs(element - last))
         >>> [each.value for each in near.kept([TimestampedValue(value) for value in (1, 4, 8)])]
         [4, 8]

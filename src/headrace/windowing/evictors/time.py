@@ -24,8 +24,7 @@ class TimeEvictor(OneSidedEvictor[Any]):
     Elements without timestamps, of which Flink looks at the first, all stay.
 
     Examples:
-        >>> from headrace.windowing.evictor import TimestampedValue
-        >>> from headrace.windowing.evictors.time import TimeEvictor
+        >>> from headrace.datastream.window import TimeEvictor, TimestampedValue
         >>> [each.timestamp for each in TimeEvictor.of(10).kept([TimestampedValue("", time) for time in (30, 20, 21)])]
         [30, 21]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.common.constants import MAX_WATERMARK
 from headrace.common.time import to_millis
 from headrace.common.tracebacks import hides_engine
 from headrace.common.typeinfo import Types
@@ -28,11 +29,11 @@ class ContinuousEventTimeTrigger(PassiveTrigger[Any, Window]):
     """Fires each time the watermark passes a multiple of an interval, and at the end of the window.
 
     The first multiple is that after the timestamp of the first element; an element that comes when the window has ended
-    fires at once.
+    fires at once. A window without an end fires once more when the input ends.
 
     Examples:
         >>> from headrace.common import Time
-        >>> from headrace.windowing.triggers.continuous import ContinuousEventTimeTrigger
+        >>> from headrace.datastream.window import ContinuousEventTimeTrigger
         >>> ContinuousEventTimeTrigger.of(Time.minutes(1))
         ContinuousEventTimeTrigger(interval=60000)
 
@@ -91,6 +92,8 @@ class ContinuousEventTimeTrigger(PassiveTrigger[Any, Window]):
 
     def _register_next(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> None:
         next_time = min(time + self.interval, window.max_timestamp())
+        if ctx.get_current_watermark() == MAX_WATERMARK == window.max_timestamp():
+            next_time = MAX_WATERMARK  # the input has ended: not at every multiple up to the end of time
         ctx.get_partitioned_state(NEXT_FIRE).add(next_time)
         ctx.register_event_time_timer(next_time)
 
@@ -99,9 +102,11 @@ class ContinuousEventTimeTrigger(PassiveTrigger[Any, Window]):
 class ContinuousProcessingTimeTrigger(PassiveTrigger[Any, Window]):
     """Fires each time the clock passes a multiple of an interval, and when it reaches the end of the window.
 
+    Windows of event time may have it, to be shown again and again by the clock; it does not show them at their end.
+
     Examples:
         >>> from headrace.common import Time
-        >>> from headrace.windowing.triggers.continuous import ContinuousProcessingTimeTrigger
+        >>> from headrace.datastream.window import ContinuousProcessingTimeTrigger
         >>> ContinuousProcessingTimeTrigger.of(Time.seconds(10))
         ContinuousProcessingTimeTrigger(interval=10000)
 
@@ -155,6 +160,8 @@ class ContinuousProcessingTimeTrigger(PassiveTrigger[Any, Window]):
             next_fire.clear()
 
     def _register_next(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> None:
-        next_time = min(time + self.interval, window.max_timestamp())
+        next_time = time + self.interval
+        if time < window.max_timestamp():  # otherwise it is a window of event time, whose end the clock has passed
+            next_time = min(next_time, window.max_timestamp())
         ctx.get_partitioned_state(NEXT_FIRE).add(next_time)
         ctx.register_processing_time_timer(next_time)

@@ -25,7 +25,7 @@ class CountTrigger(PassiveTrigger[Any, Window]):
     """Fires when so many elements have come since it fired last. The contents stay: see ``PurgingTrigger``.
 
     Examples:
-        >>> from headrace.windowing.triggers.count import CountTrigger
+        >>> from headrace.datastream.window import CountTrigger
         >>> CountTrigger.of(100)
         CountTrigger(window_size=100)
 

@@ -26,7 +26,7 @@ class DeltaTrigger(PassiveTrigger[T, Window], Generic[T]):
     The first element of a window is what others are compared with; it does not fire. Windows that merge cannot have it.
 
     Examples:
-        >>> from headrace.windowing.triggers.delta import DeltaTrigger
+        >>> from headrace.datastream.window import DeltaTrigger
         >>> every_hundred_metres = DeltaTrigger.of(100.0, lambda last, now: now["metres"] - last["metres"])
         >>> every_hundred_metres.can_merge()
         False

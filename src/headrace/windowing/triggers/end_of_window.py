@@ -17,7 +17,7 @@ class EventTimeTrigger(PassiveTrigger[Any, Window]):
     """Fires when the watermark reaches the last timestamp of the window, and at once for each element after that.
 
     Examples:
-        >>> from headrace.windowing.triggers.end_of_window import EventTimeTrigger
+        >>> from headrace.datastream.window import EventTimeTrigger
         >>> EventTimeTrigger.create().can_merge()
         True
     """
@@ -53,7 +53,7 @@ class ProcessingTimeTrigger(PassiveTrigger[Any, Window]):
     """Fires when the clock reaches the last timestamp of the window.
 
     Examples:
-        >>> from headrace.windowing.triggers.end_of_window import ProcessingTimeTrigger
+        >>> from headrace.datastream.window import ProcessingTimeTrigger
         >>> ProcessingTimeTrigger.create().can_merge()
         True
     """

@@ -18,7 +18,7 @@ class NeverTrigger(PassiveTrigger[Any, Window]):
     """Never fires; global windows have it unless the program sets another.
 
     Examples:
-        >>> from headrace.windowing.triggers.never import NeverTrigger
+        >>> from headrace.datastream.window import NeverTrigger
         >>> NeverTrigger().on_element("a", 0, None, None)
         <TriggerResult.CONTINUE: (False, False)>
     """
@@ -30,7 +30,7 @@ class EndOfStreamTrigger(PassiveTrigger[Any, Window]):
 
     Examples:
         >>> from headrace.common.constants import MAX_WATERMARK
-        >>> from headrace.windowing.triggers.never import EndOfStreamTrigger
+        >>> from headrace.datastream.window import EndOfStreamTrigger
         >>> EndOfStreamTrigger.create().on_event_time(MAX_WATERMARK, None, None)
         <TriggerResult.FIRE: (True, False)>
     """

@@ -31,8 +31,7 @@ class ProcessingTimeoutTrigger(Trigger[T_contra, W_contra]):
 
     Examples:
         >>> from headrace.common import Time
-        >>> from headrace.windowing.triggers.count import CountTrigger
-        >>> from headrace.windowing.triggers.processing_timeout import ProcessingTimeoutTrigger
+        >>> from headrace.datastream.window import CountTrigger, ProcessingTimeoutTrigger
         >>> ProcessingTimeoutTrigger.of(CountTrigger.of(100), Time.seconds(1)).timeout
         1000
 

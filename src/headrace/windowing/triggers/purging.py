@@ -15,8 +15,7 @@ class PurgingTrigger(Trigger[T_contra, W_contra]):
     """Does what another trigger does, and drops the contents whenever that one fires.
 
     Examples:
-        >>> from headrace.windowing.triggers.count import CountTrigger
-        >>> from headrace.windowing.triggers.purging import PurgingTrigger
+        >>> from headrace.datastream.window import CountTrigger, PurgingTrigger
         >>> PurgingTrigger.of(CountTrigger.of(100))
         PurgingTrigger(nested_trigger=CountTrigger(window_size=100))
 
