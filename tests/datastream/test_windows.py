@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.common import Configuration, Duration, Row, Time, Types, WatermarkStrategy
-from headrace.common.errors import HeadraceError, InvalidProgramError
+from headrace.common.errors import HeadraceError, InvalidProgramError, UnsupportedOperationError
 from headrace.datastream import (
     AggregateFunction,
     OutputTag,
@@ -19,7 +19,13 @@ from headrace.datastream import (
     WindowFunction,
 )
 from headrace.datastream.aggregates import avg, count, sum
-from headrace.datastream.window import TimeWindow, TumblingEventTimeWindows
+from headrace.datastream.window import (
+    CountEvictor,
+    CountTrigger,
+    EventTimeSessionWindows,
+    TimeWindow,
+    TumblingEventTimeWindows,
+)
 from headrace.expressions import coalesce, col
 from headrace.graph.window_specs import ColumnarWindowSpec, RowWindowSpec
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger
@@ -289,3 +295,15 @@ def test_wrong_arguments_are_refused(windows: WindowedStream, graph: StreamGraph
 def test_what_a_windowed_stream_knows(windows: WindowedStream, env: StreamExecutionEnvironment) -> None:
     assert windows.get_input_type() == ROW
     assert windows.get_execution_environment() is env
+
+
+def test_built_in_aggregates_take_windows_that_fire_at_their_ends(keyed: KeyedStream, graph: StreamGraph) -> None:
+    keyed.window(SECOND).trigger(EventTimeTrigger.create()).aggregate(count())
+    assert graph[1].spec == ColumnarWindowSpec(SECOND.aligned, (count(),))
+    for windows in (
+        keyed.window(SECOND).trigger(CountTrigger.of(1)),
+        keyed.window(SECOND).evictor(CountEvictor.of(1)),
+        keyed.window(EventTimeSessionWindows.with_gap(5)),
+    ):
+        with pytest.raises(UnsupportedOperationError, match=r"built-in aggregates take tumbling and sliding windows"):
+            windows.aggregate(count())

@@ -15,6 +15,7 @@ from headrace.datastream.streams.data_stream import DataStream
 from headrace.graph.partitioning import FORWARD, HASH, REBALANCE
 from headrace.plan.job_plan import JobPlan, PlannedEdge, PlanSettings
 from headrace.plan.planner import plan_job
+from headrace.windowing.assigners.sessions import ProcessingTimeSessionWindows
 from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
@@ -199,3 +200,13 @@ def test_a_job_without_a_sink(env: StreamExecutionEnvironment) -> None:
     pairs(env).map(lambda pair: pair, PAIR)
     with pytest.raises(InvalidProgramError, match="no sink"):
         plan(env)
+
+
+def test_windows_of_processing_time_are_refused_in_batch_mode(env: StreamExecutionEnvironment) -> None:
+    windows = pairs(env).key_by("f0").window(ProcessingTimeSessionWindows.with_gap(10))
+    end(windows.reduce(lambda a, b: (a[0], a[1] + b[1])).name("sessions"), "sink")
+    plan(env)
+    with pytest.raises(
+        InvalidProgramError, match=r"'sessions': ProcessingTimeSessionWindows.* ends windows by the clock"
+    ):
+        plan(env, is_batch=True)

@@ -9,9 +9,11 @@ from headrace.common.errors import InvalidProgramError
 from headrace.common.logs import get_logger
 from headrace.graph.partitioning import Receivers
 from headrace.graph.specs import SinkSpec, TimestampsSpec
+from headrace.graph.window_specs import RowWindowSpec
 from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, Stage
 from headrace.plan.rewrites import with_parallelism, with_two_phase_windows, with_uids
 from headrace.plan.stage_cut import stages_of
+from headrace.windowing.assigners.of_time import ProcessingTimeAssigner
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -33,6 +35,8 @@ def plan_job(graph: StreamGraph, settings: PlanSettings) -> JobPlan:
         InvalidTypeError: when a sink cannot write what reaches it.
     """
     _validate(graph, settings.max_parallelism)
+    if settings.is_batch:
+        _check_times(graph)
     explicit = frozenset(node.id for node in graph if node.uid is not None)
     graph = with_two_phase_windows(with_uids(graph))
     graph = with_parallelism(graph, settings.parallelism, settings.max_parallelism)
@@ -54,6 +58,20 @@ def _validate(graph: StreamGraph, max_parallelism: int) -> None:
         if isinstance(node.spec, SinkSpec):
             for edge in node.inputs:
                 node.spec.sink.validate(graph.record_type(edge))
+
+
+def _check_times(graph: StreamGraph) -> None:
+    """Nothing waits for the clock in batch mode: windows of processing time would be left unfired at the end.
+
+    Raises:
+        InvalidProgramError: naming the operator that has such windows.
+    """
+    for node in graph:
+        if isinstance(node.spec, RowWindowSpec) and isinstance(node.spec.assigner, ProcessingTimeAssigner):
+            raise InvalidProgramError(
+                f"operator {node.name!r}: {node.spec.assigner} ends windows by the clock, for which nothing waits in "
+                f"batch mode: use windows of event time, or streaming mode\n  at {node.call_site}"
+            )
 
 
 def _stages(graph: StreamGraph, stage_of: Mapping[int, int], explicit: Collection[int]) -> tuple[Stage, ...]:

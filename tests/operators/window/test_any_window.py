@@ -85,6 +85,24 @@ class Every(PassiveTrigger[Any, TimeWindow]):
         ctx.get_partitioned_state(self.seen).clear()
 
 
+class FourOrEnd(Every):
+    """Fires for four elements, and at the end of the window."""
+
+    def __init__(self) -> None:
+        super().__init__(4)
+
+    def on_element(self, element: Any, timestamp: int, window: TimeWindow, ctx: Any) -> TriggerResult:
+        ctx.register_event_time_timer(window.max_timestamp())
+        return super().on_element(element, timestamp, window, ctx)
+
+    def on_event_time(self, time: int, window: TimeWindow, ctx: Any) -> TriggerResult:
+        return TriggerResult.FIRE if time == window.max_timestamp() else TriggerResult.CONTINUE
+
+    def clear(self, window: TimeWindow, ctx: Any) -> None:
+        super().clear(window, ctx)
+        ctx.delete_event_time_timer(window.max_timestamp())
+
+
 class EveryFive(EventTimeTrigger):
     """Fires every five milliseconds of event time, and at the end."""
 
@@ -425,6 +443,33 @@ def test_a_merge_into_the_past_is_refused() -> None:
 
     with pytest.raises(UserFunctionError, match="which is over already: the watermark is 7"):
         drive(Shrinking(100), show, [*at(1), 7, *at(20)])
+
+
+@pytest.mark.parametrize("kind", ["process", "reduce", "aggregate"])
+def test_windows_that_merge_go_on_at_another_parallelism(kind: str) -> None:
+    """Contents, timers, the trigger's state, and what has been merged into what."""
+    define, expected = CONTENTS[kind]
+
+    def job(harness: JobHarness) -> None:
+        keyed = harness.add_source("events", EVENT).key_by(lambda event: event[0], key_type=Types.STRING())
+        windows = keyed.window(OwnWindows(5)).trigger(FourOrEnd())
+        harness.add_sink("results", define(windows).uid("windows"))
+
+    keys = [f"k{number}" for number in range(12)]
+    results, checkpoint = [], None
+    for times, parallelism in (((0, 8), 1), ((4,), 3), ((6, 20), 2)):
+        with JobHarness(job, parallelism=parallelism, restore=checkpoint) as harness:
+            for time in times:
+                for key in keys:
+                    harness.push("events", (key, time, time), time)
+                harness.run_epoch()
+            if 20 in times:
+                harness.finish()
+            else:
+                checkpoint = harness.checkpoint()
+            results += harness.results("results")
+    shown = [(0, 13, expected([0, 8, 4, 6])), (0, 13, expected([0, 8, 4, 6])), (20, 25, expected([20]))]
+    assert sorted(row[:4] for row in results) == sorted((key, *window) for key in keys for window in shown)
 
 
 # --- processing time -------------------------------------------------------------------------------------------------

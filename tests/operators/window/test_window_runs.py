@@ -12,6 +12,7 @@ from window_harness import Driver, context
 from window_model import MAX, Record
 
 from headrace.operators.window import merging
+from headrace.operators.window.accumulators import Accumulators
 from headrace.state.keys.hashing import hash_array
 from headrace.state.operator_states import HashMapOperatorStates
 from headrace.state.runs import RunStore
@@ -139,6 +140,34 @@ def test_large_batches_are_aggregated_in_pieces(monkeypatch: pytest.MonkeyPatch)
     pieces.run([records[i : i + 50] for i in range(0, 2000, 50)], upto=MAX)
     assert pieces.out.rows == whole.out.rows
     assert len(pieces.out.batches) > 1
+
+
+@pytest.mark.parametrize(
+    ("keys", "most_bytes", "pieces"),
+    [
+        pytest.param(10, 1 << 20, [64, 64, 64, 64, 64], id="few keys"),
+        pytest.param(1000, 1 << 20, [64, 256], id="many keys"),
+        pytest.param(1000, 1000, [64, 64, 64, 64, 64], id="many keys of large records"),
+    ],
+)
+def test_more_records_wait_where_they_do_not_become_fewer(
+    monkeypatch: pytest.MonkeyPatch, keys: int, most_bytes: int, pieces: list[int]
+) -> None:
+    monkeypatch.setattr("headrace.operators.window.window_store._PENDING_ROWS", 64)
+    monkeypatch.setattr("headrace.operators.window.window_store._PENDING_BYTES", most_bytes)
+    aggregated: list[int] = []
+    of_chunk = Accumulators.of_chunk
+
+    def noted(aggregators: Any, chunk: Any) -> Accumulators:
+        aggregated.append(len(chunk))
+        return of_chunk(aggregators, chunk)
+
+    monkeypatch.setattr(Accumulators, "of_chunk", staticmethod(noted))
+    run = driver(columnar)
+    run.run([[Record(i % keys, 1.0, 5) for i in range(start, start + 32)] for start in range(0, 320, 32)], upto=8)
+    assert aggregated == pieces
+    run.run([], upto=MAX)
+    assert sum(row[5] for row in run.out.rows) == 320
 
 
 def test_nothing_is_read_while_records_are_added(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ from headrace.windowing.assigners.count import CountSlidingWindowAssigner, Count
 from headrace.windowing.evictor import Evictor
 from headrace.windowing.trigger import Trigger
 from headrace.windowing.triggers.count import CountTrigger
+from headrace.windowing.triggers.end_of_window import EventTimeTrigger
 from headrace.windowing.triggers.purging import PurgingTrigger
 
 if TYPE_CHECKING:
@@ -300,7 +301,8 @@ class WindowedStream(Generic[T_co, K_co]):
         for aggregate in aggregates:
             if not isinstance(aggregate, Aggregate):
                 raise refused(f"built-in aggregates go with others such as count(), sum('field'), not {aggregate!r}")
-        if self._trigger is not None or self._evictor is not None or self._assigner.aligned is None:
+        has_own_trigger = self._trigger not in (None, EventTimeTrigger())
+        if has_own_trigger or self._evictor is not None or self._assigner.aligned is None:
             raise refused(
                 f"built-in aggregates take tumbling and sliding windows of event time without trigger and evictor, not "
                 f"{self._assigner}: give an AggregateFunction to aggregate(...)",

@@ -49,6 +49,12 @@ class Chunk:
     def __len__(self) -> int:
         return len(self.ends)
 
+    @property
+    def nbytes(self) -> int:
+        """How much memory the columns take."""
+        arrays = (self.ends, self.hashes, self.keys, self.arrivals, *self.columns.values())
+        return sum(int(array.nbytes) for array in arrays)
+
     def where(self, mask: Mask) -> Chunk:
         """The pairs where ``mask`` is true."""
         chosen = pa.array(mask)

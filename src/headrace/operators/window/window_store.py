@@ -30,7 +30,13 @@ if TYPE_CHECKING:
 _Rows = TypeVar("_Rows", Chunk, Accumulators)
 
 _PENDING_ROWS = 1 << 18
-"""So many rows wait before they are aggregated: sorting more at once costs no less a row."""
+"""So many rows wait before they are aggregated, where that leaves few: sorting more at once costs no less a row."""
+
+_FEW = 0.5
+_TIMES_AS_MANY = 4
+_PENDING_BYTES = 128 << 20
+"""Where it leaves more than this part, so many times as many wait, if they need no more memory than this: each piece
+has to be merged with the others afterwards."""
 
 
 class WindowStore:
@@ -54,6 +60,7 @@ class WindowStore:
         """Takes up what the last epoch left."""
         self._table.begin_epoch()
         self._forget_pending()
+        self._most_pending = _PENDING_ROWS
 
     def add(self, chunk: Chunk) -> None:
         """Adds records that are on time for their windows."""
@@ -111,7 +118,7 @@ class WindowStore:
     def _note(self, ends: Longs) -> None:
         self._pending_end = min(int(ends.min()), self._pending_end)
         self._pending_rows += len(ends)
-        if self._pending_rows >= _PENDING_ROWS:
+        if self._pending_rows >= self._most_pending:
             self._aggregate_pending()
 
     def _aggregate_pending(self, upto: int = MAX_WATERMARK) -> None:
@@ -121,10 +128,18 @@ class WindowStore:
         due = [_split(rows, upto, self.add) for rows in chunks]
         rows = [_split(rows, upto, self.add_accumulators) for rows in accumulators]
         if due:
-            rows.append(Accumulators.of_chunk(self._aggregators, Chunk.concat(due)))
+            rows.append(self._aggregated(Chunk.concat(due)))
         if rows:
             merged = Accumulators.regrouped(self._aggregators, rows) if accumulators else rows[0]
             self._table.append(merged.to_batch(self._schema))
+
+    def _aggregated(self, chunk: Chunk) -> Accumulators:
+        """The accumulators of a chunk; how many they are tells how many rows are to wait from now on."""
+        made = Accumulators.of_chunk(self._aggregators, chunk)
+        most = _TIMES_AS_MANY * _PENDING_ROWS
+        is_worthwhile = len(made) > _FEW * len(chunk) and chunk.nbytes * most <= _PENDING_BYTES * len(chunk)
+        self._most_pending = most if is_worthwhile else _PENDING_ROWS
+        return made
 
     def _forget_pending(self) -> None:
         self._chunks: list[Chunk] = []
