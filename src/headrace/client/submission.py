@@ -19,7 +19,7 @@ from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, InvalidProgramError
 from headrace.common.execution_mode import RuntimeExecutionMode
-from headrace.common.ipython import is_notebook
+from headrace.common.ipython import is_notebook, with_cells
 from headrace.common.logs import UNCONFIGURED, LogSettings, get_logger
 from headrace.connectors.collect import CollectSink
 from headrace.connectors.source import Boundedness
@@ -267,7 +267,7 @@ def _warn_of_unseen_results(graph: StreamGraph) -> None:
         logger.warning(
             "nothing takes the results of %s, which runs all the same: end the stream in print() or sink_to(), or "
             "begin with a new environment, StreamExecutionEnvironment.get_execution_environment()",
-            ", ".join(ends),
+            with_cells(", ".join(ends)),
         )
 
 
