@@ -78,3 +78,15 @@ def test_an_unknown_runtime_is_refused() -> None:
 
 def test_spark_gets_its_own_settings_only() -> None:
     assert spark_settings({"spark.ui.port": "4041", "parallelism.default": "2"}) == {"spark.ui.port": "4041"}
+
+
+def test_an_older_key_is_the_same_option(tmp_path: Path) -> None:
+    file = tmp_path / "job.conf"
+    now, older = "execution.checkpointing.dir", "state.checkpoints.dir"
+    file.write_text(f"{now} /file\nspark.ui.port 4041\n")
+    assert job_settings([f"{older}=/older"], properties_file=file) == {"spark.ui.port": "4041", older: "/older"}
+    assert job_settings([f"{older}=/older"], properties_file=file, checkpoint_dir="/named")[now] == "/named"
+    for definitions in ([f"{now}=/now", f"{older}=/older"], [f"{older}=/older", f"{now}=/now"]):
+        assert job_settings(definitions) == {now: "/now"}
+    file.write_text(f"{older} /file\n")
+    assert job_settings([f"{now}=/now"], properties_file=file) == {now: "/now"}

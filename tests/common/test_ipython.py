@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.common.errors import InvalidProgramError
+from headrace.common.errors import InvalidProgramError, UserFunctionError
 from headrace.common.ipython import is_notebook, shell, with_cells
 
 CELL = "/tmp/ipykernel_17/1409.py"
@@ -68,6 +68,28 @@ def test_errors_are_shown_so(kernel: SimpleNamespace) -> None:
         "InvalidProgramError: no operators",
         "  at cell In[3], line 2 in <module>",
     ]
+
+
+def raised_in_a_cell(error: Exception) -> Any:
+    with pytest.raises(type(error)) as caught:
+        exec(compile("\nraise error", CELL, "exec"), {"error": error})
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        (InvalidProgramError("no"), ["InvalidProgramError: no", "  at cell In[3], line 2 in <module>"]),
+        (
+            InvalidProgramError(f"no\n  at {CELL}:2 in <module>"),
+            ["InvalidProgramError: no", "  at cell In[3], line 2 in <module>"],
+        ),
+        (UserFunctionError("failed"), ["UserFunctionError: failed"]),
+    ],
+    ids=["a mistake", "that tells its line", "of a job that runs"],
+)
+def test_a_mistake_is_shown_with_its_line(kernel: SimpleNamespace, error: Any, shown: list[str]) -> None:
+    assert raised_in_a_cell(error)._render_traceback_() == shown
 
 
 def test_an_ipython_that_names_no_cells(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,7 +77,7 @@ def local() -> StreamExecutionEnvironment:
     return StreamExecutionEnvironment.get_execution_environment(configuration)
 
 
-def test_a_wrong_field_is_shown_with_its_record() -> None:
+def test_a_wrong_field_is_shown_with_the_result_and_who_returned_it() -> None:
     env = local()
     env.from_collection([("a", 1), ("b", 2)]).map(lambda pair: (pair[0], pair[0]), output_type=PAIR).print()
     with pytest.raises(FunctionRefusedError) as refused:
@@ -85,7 +85,8 @@ def test_a_wrong_field_is_shown_with_its_record() -> None:
     lines = str(refused.value).splitlines()
     wanted = "an int from -2147483648 to 2147483647 (Types.LONG() takes larger ones)"
     assert lines[1] == f"  InvalidTypeError: row 0, field 'f1': got 'a' (str), expected {wanted}"
-    assert lines[2] == "  record: ('a', 'a')"
+    assert lines[2].startswith(f"  returned by {__file__}:")
+    assert lines[3] == "  result: ('a', 'a')"
 
 
 def test_a_key_of_another_type_is_told_of_key_by_and_its_record() -> None:

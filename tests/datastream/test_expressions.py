@@ -266,7 +266,10 @@ def test_what_does_not_fit_is_refused_with_the_line(env: StreamExecutionEnvironm
     ("aggregate", "message"),
     [
         (sum(col("f1") * 2), r'say what sum\(col\("f1"\) \* 2\) is called in the output'),
-        (sum(concat(col("f0"), "x")).alias("n"), r"takes numbers of up to 64 bits, but that is of type String"),
+        (
+            sum(concat(col("f0"), "x")).alias("n"),
+            r"takes numbers of up to 64 bits, or decimals, but that is of type String",
+        ),
         (sum(col("x")), "has no field 'x'"),
     ],
 )

@@ -13,13 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from headrace.client.running import PIPE_CLOSED
-from headrace.common.errors import (
-    ConfigurationError,
-    HeadraceError,
-    InvalidProgramError,
-    OutputClosedError,
-    UnsupportedOperationError,
-)
+from headrace.common.errors import MISTAKES, HeadraceError, OutputClosedError
 from headrace.common.logs import get_logger, prints_json
 from headrace.common.tracebacks import program_line
 
@@ -29,9 +23,6 @@ OK: Final = 0
 FAILED: Final = 1
 NOT_UNDERSTOOD: Final = 2
 """What a shell gives for a command with wrong options."""
-
-_MISTAKES: Final = (ConfigurationError, InvalidProgramError, UnsupportedOperationError)
-"""What is found at a line of the program, most of it while the graph is built; jobs that run fail with others."""
 
 INTERRUPTED: Final = 130
 """What a shell gives for a program that ended by Ctrl-C."""
@@ -75,7 +66,7 @@ def without_job(script: Path, console: Console) -> int:
 
 def _place(error: HeadraceError) -> str:
     """The line of the program that a mistake was found at, where the message does not tell."""
-    place = program_line(error) if isinstance(error, _MISTAKES) else None
+    place = program_line(error) if isinstance(error, MISTAKES) else None
     return f"\n  at {place}" if place and str(place) not in str(error) else ""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 
@@ -48,8 +48,8 @@ def job_settings(
         typer.BadParameter: when a definition has no ``=``.
         ConfigurationError: when a key is unknown, or a value or the file cannot be read.
     """
-    settings = {} if properties_file is None else _settings_in(properties_file)
-    settings |= dict(map(_definition, definitions))
+    settings = {} if properties_file is None else _over({}, _settings_in(properties_file))
+    settings = _over(settings, dict(map(_definition, definitions)))
     named = {
         options.PARALLELISM.key: None if parallelism is None else str(parallelism),
         options.SPARK_MASTER.key: master,
@@ -57,9 +57,21 @@ def job_settings(
         options.CHECKPOINT_DIR.key: checkpoint_dir,
         options.IGNORE_UNCLAIMED_STATE.key: "true" if allow_non_restored_state else None,
     }
-    settings |= {key: value for key, value in named.items() if value is not None}
+    settings = _over(settings, {key: value for key, value in named.items() if value is not None})
     Configuration.from_dict(settings).validate()
     return settings
+
+
+def _over(settings: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
+    """Settings with more over them, each option under one key: where more has two, the present one, as in Flink."""
+    said = set(map(_present_key, more))
+    kept = {key: value for key, value in settings.items() if _present_key(key) not in said}
+    return kept | {key: value for key, value in more.items() if (now := _present_key(key)) == key or now not in more}
+
+
+def _present_key(key: str) -> str:
+    older = options.DEPRECATED.get(key)
+    return key if older is None else older.key
 
 
 def spark_settings(settings: dict[str, str]) -> dict[str, str]:

@@ -19,7 +19,7 @@ from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, InvalidProgramError
 from headrace.common.execution_mode import RuntimeExecutionMode
-from headrace.common.ipython import is_notebook
+from headrace.common.ipython import is_notebook, with_cells
 from headrace.common.logs import UNCONFIGURED, LogSettings, get_logger
 from headrace.connectors.collect import CollectSink
 from headrace.connectors.source import Boundedness
@@ -75,6 +75,7 @@ def submit(graph: StreamGraph, configuration: Configuration, job_name: str | Non
     runtime, parallelism = open_runtime(configuration, listener)
     plan = plan_graph(graph, configuration, job_name, parallelism)
     defaults.submitted.append(plan.name)
+    _warn_of_unseen_results(graph)
     if configuration.get(options.CHECKPOINT_DIR) is not None:
         _warn_of_derived_uids(plan)
     store = open_store(configuration)
@@ -255,6 +256,18 @@ def _require_uids(graph: StreamGraph) -> None:
     if missing:
         raise InvalidProgramError(
             f"operators without uid(): {', '.join(missing)}; {options.AUTO_GENERATE_UIDS.key} is false, so all need one"
+        )
+
+
+def _warn_of_unseen_results(graph: StreamGraph) -> None:
+    """What leads to no sink runs all the same, as in Flink: forgotten in a program, or left by another cell."""
+    read = {edge.source for node in graph for edge in node.inputs}
+    ends = [f"{node.name!r} ({node.call_site})" for node in graph if not node.is_sink and node.id not in read]
+    if ends:
+        logger.warning(
+            "nothing takes the results of %s, which runs all the same: end the stream in print() or sink_to(), or "
+            "begin with a new environment, StreamExecutionEnvironment.get_execution_environment()",
+            with_cells(", ".join(ends)),
         )
 
 

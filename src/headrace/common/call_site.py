@@ -13,6 +13,7 @@ from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 _INSTALLED = "site-packages"
+_OF_CYTHON = (".pyx", ".pxi")
 _LIBRARIES = ("numpy", "pandas", "py4j", "pyarrow", "pyspark")
 _STANDARD = (sysconfig.get_path("stdlib"), "<frozen ")
 _MADE = "<string>"
@@ -94,8 +95,11 @@ def _is_inside(frame: FrameType) -> bool:
 
 
 def is_of_program(file: str) -> bool:
-    """Whether a source file is neither headrace's, nor an installed package's, nor of the standard library."""
-    return not (is_of_headrace(file) or _INSTALLED in file or file.startswith(_STANDARD))
+    """Whether a source file is neither headrace's, nor an installed package's, nor of the standard library.
+
+    Frames of packages that Cython has compiled say a path of the machine where that was done.
+    """
+    return not (is_of_headrace(file) or _INSTALLED in file or file.startswith(_STANDARD) or file.endswith(_OF_CYTHON))
 
 
 def _may_be_of_program(file: str) -> bool:

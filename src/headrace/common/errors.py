@@ -10,6 +10,7 @@ import os
 import traceback
 from typing import Any, Final
 
+from headrace.common.call_site import of_traceback
 from headrace.common.ipython import with_cells
 
 EXITS: Final = (SystemExit, KeyboardInterrupt, GeneratorExit)
@@ -29,10 +30,13 @@ class HeadraceError(Exception):
     """The root of all errors of headrace."""
 
     def _render_traceback_(self) -> list[str]:
-        """What notebooks and IPython show: the message alone, unless all is wanted."""
+        """What notebooks and IPython show: the message and the line of a mistake, unless all is wanted."""
         if shows_all():
             return "".join(traceback.format_exception(self)).splitlines()
-        return with_cells(f"{type(self).__name__}: {self}").splitlines()
+        text = f"{type(self).__name__}: {self}"
+        place = of_traceback(self.__traceback__) if isinstance(self, MISTAKES) else None
+        told = f"\n  at {place}" if place and str(place) not in text else ""
+        return with_cells(text + told).splitlines()
 
 
 class InvalidProgramError(HeadraceError, ValueError):
@@ -158,3 +162,7 @@ class FunctionRefusedError(UserFunctionError):
 
 class JavaNotFoundError(HeadraceError, RuntimeError):
     """No Java runtime that can start Spark was found; the message says where was looked and what to install."""
+
+
+MISTAKES: Final = (ConfigurationError, InvalidProgramError, UnsupportedOperationError)
+"""What is found at a line of the program, most of it while the graph is built; jobs that run fail with others."""
