@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic
 
-from headrace.common.type_variables import T_contra, W
-from headrace.windowing import windows
+from headrace.common.type_variables import T_contra, W, W_contra
+from headrace.windowing.windows import MergeCallback
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -91,11 +91,11 @@ class MergingWindowAssigner(WindowAssigner[T_contra, W]):
         True
     """
 
-    MergeCallback = windows.MergeCallback
-    """Is told which windows are merged."""
+    class MergeCallback(MergeCallback[W_contra]):
+        """Is told which windows are merged."""
 
     @abstractmethod
-    def merge_windows(self, windows: Iterable[W], callback: windows.MergeCallback[W]) -> None:
+    def merge_windows(self, windows: Iterable[W], callback: MergingWindowAssigner.MergeCallback[W]) -> None:
         """Finds out which of a key's windows are merged, and tells the callback.
 
         Args:
