@@ -102,6 +102,8 @@ class PaneStore:
 
     def due(self, after: int, upto: int) -> Iterator[Accumulators]:
         """The contents of the windows with an end above ``after`` and not above ``upto``, in order, in blocks."""
+        if self._next_end(after) <= upto:
+            self._rows.aggregate(upto)
         gathered: list[Accumulators] = []
         while (end := self._next_end(after)) <= upto:
             window, after = self._contents(end), end

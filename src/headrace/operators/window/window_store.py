@@ -77,13 +77,13 @@ class WindowStore:
     def next_above(self, end: int) -> int:
         """The first end above one; ``NO_TIME`` when there is none."""
         if self._pending_end <= end:
-            self._aggregate_pending()
+            self.aggregate()
         return min(self._pending_end, self._table.next_above(end))
 
     def between(self, after: int, upto: int) -> list[Accumulators]:
         """The rows with an end above ``after`` and not above ``upto``, in pieces that are in order each."""
         if self._pending_end <= upto:
-            self._aggregate_pending(upto)
+            self.aggregate(upto)
         return [Accumulators.of_batch(batch) for batch in self._table.between(after, upto)]
 
     def due(self, after: int, upto: int) -> Iterator[Accumulators]:
@@ -101,7 +101,7 @@ class WindowStore:
         ends, hashes = ends[order], hashes[order]
         is_new = np.ones(len(ends), np.bool_)
         is_new[1:] = (ends[1:] != ends[:-1]) | (hashes[1:] != hashes[:-1])
-        self._aggregate_pending()
+        self.aggregate()
         found = self._table.find(ends[is_new], hashes[is_new]) or [pa.RecordBatch.from_pylist([], self._schema)]
         return Accumulators.merged(self._aggregators, [Accumulators.of_batch(batch) for batch in found])
 
@@ -111,7 +111,7 @@ class WindowStore:
 
     def end_epoch(self, upto: int) -> None:
         """Writes what is still needed: what has an end above ``upto``."""
-        self._aggregate_pending()
+        self.aggregate()
         self.forget(upto)
         self._table.end_epoch()
 
@@ -119,9 +119,9 @@ class WindowStore:
         self._pending_end = min(int(ends.min()), self._pending_end)
         self._pending_rows += len(ends)
         if self._pending_rows >= self._most_pending:
-            self._aggregate_pending()
+            self.aggregate()
 
-    def _aggregate_pending(self, upto: int = MAX_WATERMARK) -> None:
+    def aggregate(self, upto: int = MAX_WATERMARK) -> None:
         """Has the rows that wait become accumulators in the table: those with an end that is not above ``upto``."""
         chunks, accumulators = self._chunks, self._accumulators
         self._forget_pending()
