@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from headrace.common.serializer import TypeSerializer
-    from headrace.windowing.intervals import AlignedWindows
+    from headrace.windowing.intervals import AlignedWindows, RegularWindows
     from headrace.windowing.trigger import Trigger
 
 
@@ -72,6 +72,14 @@ class WindowAssigner(ABC, Generic[T_contra, W]):
         So the windows of a whole column of timestamps are found at once. None where only :meth:`assign_windows` knows.
         """
         return None
+
+    @property
+    def regular(self) -> RegularWindows | None:
+        """The windows as arithmetic, where they follow from an element's timestamp alone; None for all others.
+
+        Built-in aggregates are computed over such windows column by column.
+        """
+        return self.aligned
 
 
 class MergingWindowAssigner(WindowAssigner[T_contra, W]):

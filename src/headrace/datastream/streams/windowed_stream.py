@@ -303,15 +303,21 @@ class WindowedStream(Generic[T_co, K_co, W_co]):
         for aggregate in aggregates:
             if not isinstance(aggregate, Aggregate):
                 raise refused(f"built-in aggregates go with others such as count(), sum('field'), not {aggregate!r}")
-        has_own_trigger = self._trigger not in (None, EventTimeTrigger())
-        if has_own_trigger or self._evictor is not None or self._assigner.aligned is None:
+        windows = self._assigner.regular
+        if windows is None or self._evictor is not None or self._trigger not in (None, EventTimeTrigger()):
             raise refused(
-                f"built-in aggregates take tumbling and sliding windows of event time without trigger and evictor, not "
-                f"{self._assigner}: give an AggregateFunction to aggregate(...)",
+                "built-in aggregates take tumbling, sliding and cumulating windows of event time that fire at their "
+                f"ends, not {self._with_parts()}: give an AggregateFunction to aggregate(...)",
                 UnsupportedOperationError,
             )
-        spec = ColumnarWindowSpec(self._assigner.aligned, aggregates, self._lateness, self._late_tag)
+        spec = ColumnarWindowSpec(windows, aggregates, self._lateness, self._late_tag)
         return self._keyed_stream._apply(spec, "Window", origin=TypeOrigin.DECLARED)
+
+    def _with_parts(self) -> str:
+        """The assigner, and what is set besides, in words."""
+        parts = {"trigger": self._trigger, "evictor": self._evictor}
+        told = (f"the {name} {type(part).__name__}" for name, part in parts.items() if part is not None)
+        return " with ".join((str(self._assigner), *told))
 
     def _aggregate_rows(
         self, function: AggregateFunction, window_function: Any, accumulator_type: Any, output_type: Any
