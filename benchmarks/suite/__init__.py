@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks.suite.catch_up import CatchUpBenchmark
+from benchmarks.suite.catch_up import CatchUpBenchmark, LimitBenchmark
 from benchmarks.suite.growth import GrowthBenchmark
+from benchmarks.suite.large_epochs import LargeEpochsBenchmark
 from benchmarks.suite.latency import LatencyBenchmark
 from benchmarks.suite.memory import MemoryBenchmark
 from benchmarks.suite.partitions import PartitionsBenchmark
@@ -24,6 +25,8 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     PartitionsBenchmark(),
     GrowthBenchmark(),
     CatchUpBenchmark(),
+    LimitBenchmark(),
+    LargeEpochsBenchmark(),
     MemoryBenchmark(),
 )
 """In the order of running; memory comes last, for it looks back at the others."""

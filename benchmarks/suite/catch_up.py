@@ -1,4 +1,4 @@
-"""Catching up with a backlog: epochs that headrace sizes itself, beside epochs of the best fixed size."""
+"""Catching up with a backlog in epochs that headrace sizes itself: beside the best fixed size, and beside the limit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.data import RandomKeys
 from benchmarks.findings import Finding, Measured, Target
 from benchmarks.lab import Contestant, Lab, Work, measured
 from benchmarks.memory import Peaks
-from benchmarks.suite.window import truth
+from benchmarks.suite.window import DUCKDB, truth
 
 if TYPE_CHECKING:
     from benchmarks.outcome import Epoch, Outcome
@@ -26,6 +26,9 @@ _TIMES_THE_EVENTS = 8
 """The backlog is larger than other inputs, so that there are enough epochs of full size."""
 
 _SIZES = (500_000, 1_000_000, 2_000_000, 4_000_000)
+_SHARES = ((10_000, 0.35), (1_000_000, 0.40))
+"""Keys, and what share of the limit is asked."""
+
 _DEFAULT = "default settings"
 _PROGRAM = "headrace_window"
 
@@ -39,8 +42,8 @@ class _Backlog(Work):
 
 
 def counted(epochs: Sequence[Epoch]) -> Sequence[Epoch]:
-    """The epochs that count, whatever their size."""
-    return epochs[1:-1]
+    """The epochs that count, whatever their size; all of them where a quick try has no others."""
+    return epochs[1:-1] or epochs
 
 
 class _Runs:
@@ -91,6 +94,32 @@ class CatchUpBenchmark:
             {_DEFAULT: own.measured()} | found,
             "times the records/s of the best fixed size that keeps to the target duration",
         )
+
+
+class LimitBenchmark:
+    """What share of the limit's throughput default settings reach."""
+
+    name = "limit"
+    title = "Catching up with a backlog, beside DuckDB's GROUP BY over the same files"
+
+    def run(self, lab: Lab, scale: Scale) -> Iterator[Finding]:
+        records = scale.choose(scale.events * _TIMES_THE_EVENTS, scale.events)
+        for keys, limit in _SHARES:
+            work = _Backlog(RandomKeys(scale.files, records // scale.files, keys), records, truth)
+            own = _Runs(work, Contestant(_DEFAULT, _PROGRAM, {"default_sizes": True}))
+            best = _Runs(work, DUCKDB)
+            for _ in range(scale.rounds):
+                own.add_one(lab)
+                best.add_one(lab)
+            yield Finding(
+                self.name,
+                f"windows, {keys:,} int keys, {records:,} records",
+                _rate(own.measured()) / _rate(best.measured()),
+                "x",
+                Target(limit, at_least=True),
+                {_DEFAULT: own.measured(), DUCKDB.name: best.measured()},
+                "of the records/s of one batch on two threads, without event time, state or checkpoints",
+            )
 
 
 def _rate(found: Measured) -> float:

@@ -96,10 +96,14 @@ def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) 
         ("partitions", 150.0, True),
         ("growth", 1.0, True),
         ("catch-up", 1.0, True),
+        ("limit", pytest.approx(0.1), False),
+        ("limit", pytest.approx(0.1), False),
+        ("large-epochs", 3.0, True),
+        ("large-epochs", 3.0, False),
         ("memory", 900, True),
         ("memory", 3_000, False),
     ]
-    assert len(programs) == 4 * 4 + 2 * 3 + 3 + 1 + 3 * 2 + 3 + 2
+    assert len(programs) == 4 * 4 + 2 * 3 + 3 + 1 + 3 * 2 + 3 + 2 + 2 * 2 + 2 * 3
 
 
 def test_contestants_take_turns(programs: list[str], tmp_path: Path) -> None:

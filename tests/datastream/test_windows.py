@@ -305,5 +305,5 @@ def test_built_in_aggregates_take_windows_that_fire_at_their_ends(keyed: KeyedSt
         keyed.window(SECOND).evictor(CountEvictor.of(1)),
         keyed.window(EventTimeSessionWindows.with_gap(5)),
     ):
-        with pytest.raises(UnsupportedOperationError, match=r"built-in aggregates take tumbling and sliding windows"):
+        with pytest.raises(UnsupportedOperationError, match=r"take tumbling, sliding and cumulating windows"):
             windows.aggregate(count())

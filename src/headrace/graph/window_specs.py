@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.state.kinds import StateKinds
     from headrace.windowing.assigner import WindowAssigner
     from headrace.windowing.evictor import Evictor
-    from headrace.windowing.intervals import AlignedWindows
+    from headrace.windowing.intervals import AlignedWindows, RegularWindows
     from headrace.windowing.trigger import Trigger
 
 
@@ -39,7 +39,7 @@ class ColumnarWindowSpec(OperatorSpec):
     kind: ClassVar[str] = "Window"
     inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED,)
     state_kinds: ClassVar[StateKinds] = KEYED
-    assigner: AlignedWindows
+    assigner: RegularWindows
     aggregates: tuple[Aggregate, ...]
     allowed_lateness: int = 0
     late_tag: OutputTag | None = None

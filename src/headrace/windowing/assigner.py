@@ -5,14 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic
 
-from headrace.common.type_variables import T_contra, W
-from headrace.windowing import windows
+from headrace.common.type_variables import T_contra, W, W_contra
+from headrace.windowing.windows import MergeCallback
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from headrace.common.serializer import TypeSerializer
-    from headrace.windowing.intervals import AlignedWindows
+    from headrace.windowing.intervals import AlignedWindows, RegularWindows
     from headrace.windowing.trigger import Trigger
 
 
@@ -73,6 +73,14 @@ class WindowAssigner(ABC, Generic[T_contra, W]):
         """
         return None
 
+    @property
+    def regular(self) -> RegularWindows | None:
+        """The windows as arithmetic, where they follow from an element's timestamp alone; None for all others.
+
+        Built-in aggregates are computed over such windows column by column.
+        """
+        return self.aligned
+
 
 class MergingWindowAssigner(WindowAssigner[T_contra, W]):
     """An assigner whose windows may become one, as sessions do.
@@ -83,11 +91,11 @@ class MergingWindowAssigner(WindowAssigner[T_contra, W]):
         True
     """
 
-    MergeCallback = windows.MergeCallback
-    """Is told which windows are merged."""
+    class MergeCallback(MergeCallback[W_contra]):
+        """Is told which windows are merged."""
 
     @abstractmethod
-    def merge_windows(self, windows: Iterable[W], callback: windows.MergeCallback[W]) -> None:
+    def merge_windows(self, windows: Iterable[W], callback: MergingWindowAssigner.MergeCallback[W]) -> None:
         """Finds out which of a key's windows are merged, and tells the callback.
 
         Args:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from math import gcd
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from headrace.windowing.windows import TimeWindow
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Longs = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
+
+Longs = npt.NDArray[np.int64]
+Times = TypeVar("Times", int, Longs)
+"""One time in milliseconds, or a column of them."""
+
+_FINEST: Final = 4
+"""Panes of less than this part of the slide hold too few records to be worth it (a window of 10 s every 2.999 s)."""
 
 
 class Assignment(NamedTuple):
@@ -34,8 +41,50 @@ class Assignment(NamedTuple):
         return Assignment(self.records[mask], self.ends[mask], False)
 
 
+class RegularWindows(ABC):
+    """Windows that follow from the timestamp alone. Of two, the one that ends later starts no earlier."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def per_timestamp(self) -> int:
+        """How many windows a timestamp belongs to at most."""
+
+    @property
+    @abstractmethod
+    def pane(self) -> AlignedWindows | None:
+        """The panes: stretches of time whose timestamps belong to the same windows; None where they save nothing."""
+
+    @property
+    @abstractmethod
+    def stretch(self) -> int:
+        """How long a stretch of time is whose timestamps belong to the same windows, or to the same pane."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> dict[str, int | str]:
+        """What is stored with the contents of the windows: windows of another shape must not take them over."""
+
+    @abstractmethod
+    def assign(self, timestamps: Longs) -> Assignment:
+        """The windows of every timestamp."""
+
+    @abstractmethod
+    def starts_of(self, ends: Times) -> Times:
+        """Where windows start, which are given by their ends."""
+
+    @abstractmethod
+    def first_ends(self, timestamps: Times) -> Times:
+        """The ends of the earliest windows of timestamps, which are in a window."""
+
+    @abstractmethod
+    def last_ends(self, timestamps: Times) -> Times:
+        """The ends of the newest windows of timestamps, which are in a window."""
+
+
 @dataclass(frozen=True, slots=True)
-class AlignedWindows:
+class AlignedWindows(RegularWindows):
     """Windows of one size that start at every ``slide``: tumbling when the two are equal, sliding otherwise.
 
     A timestamp belongs to every window ``[s, s + size)`` with ``s = offset (mod slide)`` and ``s <= ts < s + size``.
@@ -56,13 +105,37 @@ class AlignedWindows:
         """How many windows a timestamp belongs to at most; one less where the size is no multiple of the slide."""
         return -(-self.size // self.slide)
 
+    @property
+    def pane(self) -> AlignedWindows | None:
+        length = gcd(self.size, self.slide)
+        if self.size <= self.slide or self.slide > _FINEST * length:
+            return None
+        return AlignedWindows(length, length, self.offset % length)
+
+    @property
+    def stretch(self) -> int:
+        pane = self.pane
+        return self.slide if pane is None else pane.size
+
+    @property
+    def shape(self) -> dict[str, int | str]:
+        return {"size": self.size, "slide": self.slide, "offset": self.offset % self.slide}
+
+    def starts_of(self, ends: Times) -> Times:
+        return ends - self.size
+
+    def first_ends(self, timestamps: Times) -> Times:
+        return timestamps + self.slide - (timestamps - self.size - self.offset) % self.slide
+
+    def last_ends(self, timestamps: Times) -> Times:
+        return timestamps - (timestamps - self.offset) % self.slide + self.size
+
     def windows_of(self, timestamp: int) -> list[TimeWindow]:
         """The windows of a timestamp, newest first."""
         newest = timestamp - (timestamp - self.offset) % self.slide
         return [TimeWindow(start, start + self.size) for start in range(newest, timestamp - self.size, -self.slide)]
 
     def assign(self, timestamps: Longs) -> Assignment:
-        """The windows of every timestamp."""
         newest = timestamps - (timestamps - self.offset) % self.slide
         everyone = np.arange(len(timestamps))
         if self.size == self.slide:
@@ -71,3 +144,50 @@ class AlignedWindows:
         belongs = starts > (timestamps - self.size)[:, None]
         records = np.broadcast_to(everyone[:, None], starts.shape)[belongs]
         return Assignment(records, starts[belongs] + self.size, False)
+
+
+@dataclass(frozen=True, slots=True)
+class GrowingWindows(RegularWindows):
+    """Windows that begin together and grow by a step up to a size, after which the next ones begin.
+
+    Attributes:
+        size: length of the largest window in milliseconds; a multiple of ``step``.
+        step: by how much a window is longer than the one before, in milliseconds.
+        offset: shift of all starts in milliseconds; ``|offset| < size``.
+    """
+
+    size: int
+    step: int
+    offset: int = 0
+
+    @property
+    def per_timestamp(self) -> int:
+        return self.size // self.step
+
+    @property
+    def pane(self) -> AlignedWindows | None:
+        return AlignedWindows(self.step, self.step, self.offset % self.step)
+
+    @property
+    def stretch(self) -> int:
+        return self.step
+
+    @property
+    def shape(self) -> dict[str, int | str]:
+        return {"size": self.size, "slide": f"steps of {self.step}", "offset": self.offset % self.size}
+
+    def assign(self, timestamps: Longs) -> Assignment:
+        first, last = self.first_ends(timestamps), self.last_ends(timestamps)
+        counts = (last - first) // self.step + 1
+        records = np.repeat(np.arange(len(timestamps)), counts)
+        numbers = np.arange(len(records)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return Assignment(records, last[records] - numbers * self.step, False)
+
+    def starts_of(self, ends: Times) -> Times:
+        return ends - 1 - (ends - 1 - self.offset) % self.size
+
+    def first_ends(self, timestamps: Times) -> Times:
+        return timestamps + self.step - (timestamps - self.offset) % self.step
+
+    def last_ends(self, timestamps: Times) -> Times:
+        return timestamps + self.size - (timestamps - self.offset) % self.size

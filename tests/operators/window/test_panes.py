@@ -18,9 +18,12 @@ from headrace.datastream import aggregates as agg
 from headrace.datastream.window import SlidingEventTimeWindows
 from headrace.operators.window import paned, window_store
 from headrace.operators.window.accumulators import Accumulators
+from headrace.operators.window.columnar import ColumnarWindowOperator
+from headrace.operators.window.paned import columnar_window
 from headrace.operators.window.panes import Panes
 from headrace.testing import JobHarness
-from headrace.windowing.intervals import AlignedWindows
+from headrace.windowing.assigners.cumulating import CumulatingEventTimeWindows
+from headrace.windowing.intervals import AlignedWindows, GrowingWindows
 
 sliding = st.tuples(st.integers(2, 30), st.integers(1, 30), st.integers(-9, 9)).map(
     lambda drawn: AlignedWindows(drawn[0], drawn[1], drawn[2] % drawn[1])
@@ -43,14 +46,58 @@ def test_which_windows_share(size: int, slide: int, shares: bool) -> None:
 
 @given(windows=sliding, timestamps=st.lists(st.integers(-100, 100), min_size=1))
 def test_a_pane_stands_for_all_its_timestamps(windows: AlignedWindows, timestamps: list[int]) -> None:
-    panes, times = Panes(windows), np.array(timestamps)
+    length = gcd(windows.size, windows.slide)
+    panes, times = Panes(windows, AlignedWindows(length, length, windows.offset % length)), np.array(timestamps)
     ends = panes.of_timestamps(times).ends
-    assert ((ends > times) & (ends - gcd(windows.size, windows.slide) <= times)).all()
-    for time, end, first in zip(times, ends, panes.first_ends(times), strict=True):
+    assert ((ends > times) & (ends - length <= times)).all()
+    for time, end, first in zip(times, ends, windows.first_ends(times), strict=True):
         one = windows.assign(np.array([time]))
         assert panes.windows_of(np.array([end])).ends.tolist() == one.ends.tolist()
         if windows.size >= windows.slide:
             assert first == one.ends.min()
+
+
+growing = st.tuples(st.integers(1, 4), st.integers(1, 5), st.integers(-3, 3)).map(
+    lambda drawn: GrowingWindows(drawn[0] * drawn[1], drawn[0], drawn[2] % (drawn[0] * drawn[1]))
+)
+
+
+@given(windows=growing, timestamps=st.lists(st.integers(-100, 100), min_size=1))
+def test_windows_that_grow_are_those_of_the_assigner(windows: GrowingWindows, timestamps: list[int]) -> None:
+    assigner = CumulatingEventTimeWindows.of(windows.size, windows.step, windows.offset)
+    assert assigner.regular == windows
+    times = np.array(timestamps)
+    pairs = windows.assign(times)
+    expected = [(row, *w) for row, time in enumerate(timestamps) for w in spans(assigner, time)]
+    found = zip(pairs.records.tolist(), windows.starts_of(pairs.ends).tolist(), pairs.ends.tolist(), strict=True)
+    assert list(found) == expected
+    panes = Panes.of(windows)
+    assert panes is not None
+    for time, end in zip(timestamps, panes.of_timestamps(times).ends.tolist(), strict=True):
+        assert panes.end_above(time) == end == spans(assigner, time)[-1][1]
+        assert panes.windows_of(np.array([end])).ends.tolist() == [last for _, last in spans(assigner, time)]
+
+
+def spans(assigner: CumulatingEventTimeWindows, time: int) -> list[tuple[int, int]]:
+    """The windows of a timestamp, newest first."""
+    return [(window.start, window.end) for window in reversed(assigner.windows_at(time, None, None))]
+
+
+@pytest.mark.parametrize("tag", [None, "late"])
+@settings(max_examples=150, deadline=None)
+@given(scenario=scenarios(), windows=growing)
+def test_windows_that_grow_by_pane_and_without(tag: str | None, scenario: Any, windows: GrowingWindows) -> None:
+    _, lateness, records, cuts, kinds = scenario
+    by_pane, alone = (
+        Driver(lambda make=make: make(COLUMNAR, windows, lateness, tag))
+        for make in (columnar_window, ColumnarWindowOperator)
+    )
+    for driver in (by_pane, alone):
+        drive(driver, records, cuts, kinds)
+    assert by_pane.out.rows == alone.out.rows
+    assert by_pane.counters == alone.counters
+    if tag:
+        assert by_pane.out.side(tag) == alone.out.side(tag)
 
 
 @pytest.mark.parametrize("tag", [None, "late"])
@@ -123,3 +170,21 @@ def test_windows_that_were_stored_as_such_are_taken_over(parallelism: int, monke
             found.append(sorted(map(tuple, harness.results("sums"))))
     assert found[0] == found[1]
     assert len(found[0]) > 10
+
+
+def day_so_far(harness: JobHarness) -> None:
+    events = harness.add_source("events", Types.TUPLE([Types.STRING(), Types.LONG()]))
+    windows = events.key_by("f0").window(CumulatingEventTimeWindows.of(24, 8))
+    harness.add_sink("sums", windows.aggregate(agg.count(), agg.sum("f1")).uid("windows"))
+
+
+def test_a_day_so_far() -> None:
+    with JobHarness(day_so_far) as harness:
+        for value, timestamp in [(("a", 1), 2), (("b", 2), 9), (("a", 4), 21), (("a", 8), 25)]:
+            harness.push("events", value, timestamp)
+            harness.run_epoch()
+        harness.finish()
+        found = sorted(map(tuple, harness.results("sums")))
+    first = [("a", 0, 8, 1, 1), ("a", 0, 16, 1, 1), ("a", 0, 24, 2, 5)]
+    second = [("a", 24, 32, 1, 8), ("a", 24, 40, 1, 8), ("a", 24, 48, 1, 8)]
+    assert found == [*first, *second, ("b", 0, 16, 1, 2), ("b", 0, 24, 1, 2)]

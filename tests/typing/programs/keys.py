@@ -141,7 +141,7 @@ def reduced(payments: DataStream[Payment]) -> None:
     by_card.reduce(lambda first, second: first.amount)  # error: arg-type, return-value
 
 
-def windows(windowed: WindowedStream[Payment, str]) -> None:
+def windows(windowed: WindowedStream[Payment, str, TimeWindow]) -> None:
     assert_type(windowed.reduce(larger), DataStream[Payment])
     assert_type(windowed.aggregate(Mean()), DataStream[float])
     assert_type(windowed.aggregate(Mean(), Ends()), DataStream[tuple[str, int]])

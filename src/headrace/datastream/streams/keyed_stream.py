@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, overload
 from headrace.common.other_names import other_names
 from headrace.common.signatures import check_returns, warn_without_results
 from headrace.common.tracebacks import hides_engine_of_methods
-from headrace.common.type_variables import OUT, K_co, T_co
+from headrace.common.type_variables import OUT, K_co, T_co, W
 from headrace.datastream.functions import KeyedProcessFunction, ReduceFunction
 from headrace.datastream.streams.adapters import with_keyed_state
 from headrace.datastream.streams.checks import check_function, check_object
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from headrace.graph.keys import KeySelection
     from headrace.graph.specs import OperatorSpec
     from headrace.windowing.assigner import WindowAssigner
+    from headrace.windowing.windows import CountWindow, GlobalWindow
 
 
 @hides_engine_of_methods
@@ -119,7 +120,7 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
         """The record of a key so far that has the largest value in a field, the first among equals."""
         return self._roll("max_by", position_to_max_by)
 
-    def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream[T_co, K_co]:
+    def window(self, window_assigner: WindowAssigner[Any, W]) -> WindowedStream[T_co, K_co, W]:
         """Cuts the records of each key into windows: ``TumblingEventTimeWindows.of(Time.minutes(1))``, say.
 
         Raises:
@@ -127,7 +128,7 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
         """
         return WindowedStream(self, window_assigner)
 
-    def count_window(self, size: int, slide: int = 0) -> WindowedStream[T_co, K_co]:
+    def count_window(self, size: int, slide: int = 0) -> WindowedStream[T_co, K_co, CountWindow]:
         """Cuts the records of each key into windows of ``size`` records, which fire when they are full, as in PyFlink.
 
         Args:
@@ -140,7 +141,7 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
         assigner, trigger = full_windows(size, slide)
         return self.window(assigner).trigger(trigger)
 
-    def trailing_count_window(self, size: int, slide: int) -> WindowedStream[T_co, K_co]:
+    def trailing_count_window(self, size: int, slide: int) -> WindowedStream[T_co, K_co, GlobalWindow]:
         """Shows, after each ``slide`` records of a key, the last ``size`` of them, or all while there are fewer.
 
         That is what ``countWindow(size, slide)`` of Flink's Java API means.

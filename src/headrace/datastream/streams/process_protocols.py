@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from headrace.common.type_variables import K_contra, OUT_co, T_contra
+from headrace.common.type_variables import K_contra, OUT_co, T_contra, W_contra
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from headrace.common.output_tag import ToSideOutput
     from headrace.datastream.functions import KeyedProcessFunction, ProcessFunction, ProcessWindowFunction
-    from headrace.windowing.windows import TimeWindow
 
 
 class SupportsProcess(Protocol[T_contra, OUT_co]):
@@ -35,19 +34,19 @@ class SupportsKeyedProcess(Protocol[T_contra, OUT_co, K_contra]):
         """Called for each record."""
 
 
-class SupportsApply(Protocol[T_contra, OUT_co, K_contra]):
+class SupportsApply(Protocol[T_contra, OUT_co, K_contra, W_contra]):
     """A ``WindowFunction``, or whatever has its method."""
 
     def apply(
-        self, key: K_contra, window: TimeWindow, inputs: Iterable[T_contra], /
+        self, key: K_contra, window: W_contra, inputs: Iterable[T_contra], /
     ) -> Iterable[OUT_co | ToSideOutput] | None:
         """Called when a window of a key fires."""
 
 
-class SupportsProcessWindow(Protocol[T_contra, OUT_co, K_contra]):
+class SupportsProcessWindow(Protocol[T_contra, OUT_co, K_contra, W_contra]):
     """A ``ProcessWindowFunction``, or whatever has its method."""
 
     def process(
-        self, key: K_contra, context: ProcessWindowFunction.Context[TimeWindow], elements: Iterable[T_contra], /
+        self, key: K_contra, context: ProcessWindowFunction.Context[W_contra], elements: Iterable[T_contra], /
     ) -> Iterable[OUT_co | ToSideOutput] | None:
         """Called when a window of a key fires."""

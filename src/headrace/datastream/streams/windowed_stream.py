@@ -12,7 +12,7 @@ from headrace.common.output_tag import OutputTag
 from headrace.common.signatures import check_returns, warn_without_results
 from headrace.common.time import Duration, Time, to_millis
 from headrace.common.tracebacks import hides_engine_of_methods
-from headrace.common.type_variables import ACC, OUT, K_co, T, T_co
+from headrace.common.type_variables import ACC, OUT, K_co, T, T_co, W_co
 from headrace.datastream.functions import AggregateFunction, ProcessWindowFunction, ReduceFunction, WindowFunction
 from headrace.datastream.streams.checks import check_function, check_object
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_WINDOWED_STREAMS
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from headrace.datastream.streams.data_stream import DataStream
     from headrace.datastream.streams.keyed_stream import KeyedStream
     from headrace.datastream.streams.process_protocols import SupportsApply, SupportsProcessWindow
-    from headrace.windowing.windows import CountWindow, TimeWindow
+    from headrace.windowing.windows import CountWindow
 
 
 @hides_engine_of_methods
 @other_names(OTHER_NAMES_OF_WINDOWED_STREAMS)
-class WindowedStream(Generic[T_co, K_co]):
+class WindowedStream(Generic[T_co, K_co, W_co]):
     """A keyed stream after ``window``; says what to do with late records, then what to compute.
 
     As in PyFlink, the settings change the stream that they are called on, and return it.
@@ -68,7 +68,7 @@ class WindowedStream(Generic[T_co, K_co]):
         [(2000, 'a', 5), (61000, 'a', 4)]
     """
 
-    def __init__(self, keyed_stream: KeyedStream[T_co, K_co], window_assigner: WindowAssigner[Any, Any]) -> None:
+    def __init__(self, keyed_stream: KeyedStream[T_co, K_co], window_assigner: WindowAssigner[Any, W_co]) -> None:
         if not isinstance(window_assigner, WindowAssigner):
             offered = "TumblingEventTimeWindows.of(...) or another WindowAssigner"
             raise refused(f"window takes {offered}, not {window_assigner!r}", InvalidTypeError)
@@ -153,14 +153,16 @@ class WindowedStream(Generic[T_co, K_co]):
     def reduce(
         self,
         reduce_function: Callable[[T_co, T_co], T_co] | SupportsReduce[T_co],
-        window_function: SupportsApply[T_co, OUT, K_co] | SupportsProcessWindow[T_co, OUT, K_co],
+        window_function: SupportsApply[T_co, OUT, K_co, W_co] | SupportsProcessWindow[T_co, OUT, K_co, W_co],
         output_type: None = None,
     ) -> DataStream[OUT]: ...
     @overload
     def reduce(
         self,
         reduce_function: Callable[[T_co, T_co], T_co] | SupportsReduce[T_co],
-        window_function: SupportsApply[T_co, Any, K_co] | SupportsProcessWindow[T_co, Any, K_co] | None = None,
+        window_function: SupportsApply[T_co, Any, K_co, W_co]
+        | SupportsProcessWindow[T_co, Any, K_co, W_co]
+        | None = None,
         *,
         output_type: DeclaredType[OUT],
     ) -> DataStream[OUT]: ...
@@ -168,7 +170,7 @@ class WindowedStream(Generic[T_co, K_co]):
     def reduce(
         self,
         reduce_function: Callable[[T_co, T_co], T_co] | SupportsReduce[T_co],
-        window_function: SupportsApply[T_co, Any, K_co] | SupportsProcessWindow[T_co, Any, K_co] | None,
+        window_function: SupportsApply[T_co, Any, K_co, W_co] | SupportsProcessWindow[T_co, Any, K_co, W_co] | None,
         output_type: DeclaredType[OUT],
     ) -> DataStream[OUT]: ...
     def reduce(self, reduce_function: Any, window_function: Any = None, output_type: Any = None) -> DataStream[Any]:
@@ -206,7 +208,7 @@ class WindowedStream(Generic[T_co, K_co]):
     def aggregate(
         self,
         aggregate_function: SupportsAggregate[T_co, ACC, T],
-        window_function: SupportsApply[T, OUT, K_co] | SupportsProcessWindow[T, OUT, K_co],
+        window_function: SupportsApply[T, OUT, K_co, W_co] | SupportsProcessWindow[T, OUT, K_co, W_co],
         accumulator_type: DeclaredType[ACC] | None = None,
         output_type: DeclaredType[OUT] | None = None,
     ) -> DataStream[OUT]: ...
@@ -253,15 +255,15 @@ class WindowedStream(Generic[T_co, K_co]):
     @overload
     def apply(
         self,
-        window_function: SupportsApply[T_co, OUT, K_co]
-        | Callable[[K_co, TimeWindow, Iterable[T_co]], Iterable[OUT] | None],
+        window_function: SupportsApply[T_co, OUT, K_co, W_co]
+        | Callable[[K_co, W_co, Iterable[T_co]], Iterable[OUT] | None],
         output_type: None = None,
     ) -> DataStream[OUT]: ...
     @overload
     def apply(
         self,
-        window_function: SupportsApply[T_co, Any, K_co]
-        | Callable[[K_co, TimeWindow, Iterable[T_co]], Iterable[Any] | None],
+        window_function: SupportsApply[T_co, Any, K_co, W_co]
+        | Callable[[K_co, W_co, Iterable[T_co]], Iterable[Any] | None],
         output_type: DeclaredType[OUT],
     ) -> DataStream[OUT]: ...
     def apply(self, window_function: Any, output_type: Any = None) -> DataStream[Any]:
@@ -277,11 +279,11 @@ class WindowedStream(Generic[T_co, K_co]):
 
     @overload
     def process(
-        self, process_window_function: SupportsProcessWindow[T_co, OUT, K_co], output_type: None = None
+        self, process_window_function: SupportsProcessWindow[T_co, OUT, K_co, W_co], output_type: None = None
     ) -> DataStream[OUT]: ...
     @overload
     def process(
-        self, process_window_function: SupportsProcessWindow[T_co, Any, K_co], output_type: DeclaredType[OUT]
+        self, process_window_function: SupportsProcessWindow[T_co, Any, K_co, W_co], output_type: DeclaredType[OUT]
     ) -> DataStream[OUT]: ...
     def process(self, process_window_function: Any, output_type: Any = None) -> DataStream[Any]:
         """Applies a ``ProcessWindowFunction`` to the records of each window, all of which are kept until it fires.
@@ -301,15 +303,21 @@ class WindowedStream(Generic[T_co, K_co]):
         for aggregate in aggregates:
             if not isinstance(aggregate, Aggregate):
                 raise refused(f"built-in aggregates go with others such as count(), sum('field'), not {aggregate!r}")
-        has_own_trigger = self._trigger not in (None, EventTimeTrigger())
-        if has_own_trigger or self._evictor is not None or self._assigner.aligned is None:
+        windows = self._assigner.regular
+        if windows is None or self._evictor is not None or self._trigger not in (None, EventTimeTrigger()):
             raise refused(
-                f"built-in aggregates take tumbling and sliding windows of event time without trigger and evictor, not "
-                f"{self._assigner}: give an AggregateFunction to aggregate(...)",
+                "built-in aggregates take tumbling, sliding and cumulating windows of event time that fire at their "
+                f"ends, not {self._with_parts()}: give an AggregateFunction to aggregate(...)",
                 UnsupportedOperationError,
             )
-        spec = ColumnarWindowSpec(self._assigner.aligned, aggregates, self._lateness, self._late_tag)
+        spec = ColumnarWindowSpec(windows, aggregates, self._lateness, self._late_tag)
         return self._keyed_stream._apply(spec, "Window", origin=TypeOrigin.DECLARED)
+
+    def _with_parts(self) -> str:
+        """The assigner, and what is set besides, in words."""
+        parts = {"trigger": self._trigger, "evictor": self._evictor}
+        told = (f"the {name} {type(part).__name__}" for name, part in parts.items() if part is not None)
+        return " with ".join((str(self._assigner), *told))
 
     def _aggregate_rows(
         self, function: AggregateFunction, window_function: Any, accumulator_type: Any, output_type: Any

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from headrace.operators.window.layout import WindowLayout
     from headrace.operators.window.pane_store import PaneStore
     from headrace.state.backend import OperatorStates
-    from headrace.windowing.intervals import AlignedWindows, Assignment
+    from headrace.windowing.intervals import Assignment, RegularWindows
 
     Longs = npt.NDArray[np.int64]
 
@@ -42,7 +42,7 @@ MOST_PAIRS = 1 << 19
 
 
 class ColumnarWindowOperator(Operator):
-    """Built-in aggregates over aligned windows of event time.
+    """Built-in aggregates over windows of event time that follow from the timestamp alone.
 
     Args:
         layout: the aggregates and the columns.
@@ -52,7 +52,7 @@ class ColumnarWindowOperator(Operator):
     """
 
     def __init__(
-        self, layout: WindowLayout, assigner: AlignedWindows, lateness: int = 0, late_tag: str | None = None
+        self, layout: WindowLayout, assigner: RegularWindows, lateness: int = 0, late_tag: str | None = None
     ) -> None:
         super().__init__()
         self._layout = layout
@@ -153,13 +153,13 @@ class ColumnarWindowOperator(Operator):
         due = (Emission.of_due(block, self._watermark, watermarks) for block in blocks)
         if late is None or again is None:
             for emission in due:
-                self.output.emit(result_batch(self._layout, self._assigner.size, [emission]))
+                self.output.emit(result_batch(self._layout, self._assigner, [emission]))
         else:
             fired = list(due)
             held = self._store.find(late.ends, late.hashes)
             contents = running_accumulators(self._layout.aggregators, held, late)
             refired = Emission.of_late(contents, again.records, watermarks)
-            self.output.emit(result_batch(self._layout, self._assigner.size, [*fired, refired]))
+            self.output.emit(result_batch(self._layout, self._assigner, [*fired, refired]))
         self._watermark = last
         self._store.forget(cleaned_end(last, self._lateness))
 

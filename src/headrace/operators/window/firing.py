@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from headrace.operators.aggregates.aggregator_list import AggregatorList
     from headrace.operators.window.accumulators import Chunk
     from headrace.operators.window.layout import WindowLayout
+    from headrace.windowing.intervals import RegularWindows
 
     Longs = npt.NDArray[np.int64]
 
@@ -65,9 +66,9 @@ class Emission:
         return Emission(contents, watermarks[records], 2 * records + 1)
 
 
-def result_batch(layout: WindowLayout, size: int, emissions: Sequence[Emission]) -> Batch:
+def result_batch(layout: WindowLayout, windows: RegularWindows, emissions: Sequence[Emission]) -> Batch:
     """The results of all emissions as one batch, in the order in which they are made."""
-    batches = [_rows(layout, size, emission.accumulators) for emission in emissions]
+    batches = [_rows(layout, windows, emission.accumulators) for emission in emissions]
     timestamps = np.concatenate([emission.accumulators.ends for emission in emissions]) - 1
     watermarks = np.concatenate([emission.watermarks for emission in emissions])
     if len(batches) == 1:
@@ -113,6 +114,6 @@ def _scan(aggregators: AggregatorList, columns: list[pa.Array], segments: Segmen
     return columns
 
 
-def _rows(layout: WindowLayout, size: int, accumulators: Accumulators) -> pa.RecordBatch:
+def _rows(layout: WindowLayout, windows: RegularWindows, accumulators: Accumulators) -> pa.RecordBatch:
     ends = accumulators.ends
-    return layout.finish(accumulators.keys, pa.array(ends - size), pa.array(ends), accumulators.columns)
+    return layout.finish(accumulators.keys, pa.array(windows.starts_of(ends)), pa.array(ends), accumulators.columns)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from headrace.operators.aggregates.aggregator import Input
     from headrace.operators.base import EpochScope
     from headrace.operators.window.layout import WindowLayout
-    from headrace.windowing.intervals import AlignedWindows, Assignment
+    from headrace.windowing.intervals import Assignment, RegularWindows
 
     Longs = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
@@ -99,13 +99,13 @@ class LocalWindowAggregate(Operator):
         assigner: puts records into windows.
     """
 
-    def __init__(self, layout: WindowLayout, assigner: AlignedWindows) -> None:
+    def __init__(self, layout: WindowLayout, assigner: RegularWindows) -> None:
         super().__init__()
         assert not layout.is_ordered
         self._layout = layout
         self._assigner = assigner
         self._panes = Panes.of(assigner)
-        self._stretch = assigner.slide if self._panes is None else self._panes.length
+        self._stretch = assigner.stretch
         self._forget()
 
     def begin_epoch(self, scope: EpochScope) -> None:
@@ -149,11 +149,9 @@ class LocalWindowAggregate(Operator):
             return np.asarray(pairs.ends - 1 <= batch.watermarks)
         is_left = np.zeros(len(batch), np.bool_)
         is_left[pairs.records[pairs.ends - 1 <= batch.watermarks[pairs.records]]] = True
-        if self._assigner.slide > self._assigner.size:
-            is_between = np.ones(len(batch), np.bool_)
-            is_between[pairs.records] = False
-            is_left |= is_between & is_too_late(batch.timestamps, batch.watermarks, 0)
-        return is_left
+        is_between = np.ones(len(batch), np.bool_)
+        is_between[pairs.records] = False
+        return is_left | (is_between & is_too_late(batch.timestamps, batch.watermarks, 0))
 
     def _is_worthwhile(self, batch: KeyedBatch, pairs: Assignment, records: int) -> bool:
         """Whether accumulators are expected to be so much fewer than the records that the pairs are of."""

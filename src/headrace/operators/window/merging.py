@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from headrace.operators.base import OperatorContext
     from headrace.operators.window.layout import WindowLayout
     from headrace.state.keys import KeyCodec
-    from headrace.windowing.intervals import AlignedWindows
+    from headrace.windowing.intervals import RegularWindows
 
 ACCUMULATORS_KIND: Final = "window-partials"
 """The kind of runs that hold accumulators: those of a key and window are merged."""
@@ -129,7 +129,7 @@ def _of_others(context: OperatorContext, stored: str, declared: str) -> StateMig
 
 
 def contents_layout(
-    kind: str, schema: pa.Schema, codec: KeyCodec, windows: AlignedWindows, **about: Any
+    kind: str, schema: pa.Schema, codec: KeyCodec, windows: RegularWindows, **about: Any
 ) -> OrderedLayout:
     """How windows keep what they hold.
 
@@ -137,15 +137,14 @@ def contents_layout(
         kind: the kind of runs.
         schema: the columns: the end of a window, the hash and the key, then what it holds.
         codec: how keys are stored.
-        windows: the windows; what those of another size, slide or offset hold must not be mixed with it.
+        windows: the windows; what those of another shape hold must not be mixed with it.
         about: what has to be the same besides.
     """
-    shape = {"size": windows.size, "slide": windows.slide, "offset": windows.offset % windows.slide}
-    about = {"keys": codec.to_json(), **shape, **about}
+    about = {"keys": codec.to_json(), **windows.shape, **about}
     return OrderedLayout("the contents of windows", kind, schema, 3, about, _WORDS)
 
 
-def accumulators_layout(layout: WindowLayout, windows: AlignedWindows, pane: int | None = None) -> OrderedLayout:
+def accumulators_layout(layout: WindowLayout, windows: RegularWindows, pane: int | None = None) -> OrderedLayout:
     """How the accumulators of windows are kept, or of panes of a length."""
     about = {"parts": layout.aggregators.to_json()} | ({} if pane is None else {PANE: pane})
     return contents_layout(ACCUMULATORS_KIND, layout.state_schema, layout.codec, windows, **about)

@@ -9,14 +9,13 @@ from headrace.common.typeinfo import Types
 from headrace.state.descriptors import ValueStateDescriptor
 from headrace.state.keyed.namespaces import namespace_of, ordered_bytes
 from headrace.state.keys.entries import NO_KEY
-from headrace.windowing.windows import MergeCallback
+from headrace.windowing.assigner import MergingWindowAssigner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from headrace.state.backend import KeyedStates
     from headrace.state.keys.entries import AnyKeyEntry
-    from headrace.windowing.assigner import MergingWindowAssigner
     from headrace.windowing.serializers import WindowSerializer
 
 _BYTES: Final = Types.PRIMITIVE_ARRAY(Types.BYTE())
@@ -96,7 +95,7 @@ class MergingWindowSet(Generic[W]):
         merge(result, [window for window in merged if window != result], states[0], states[1:])
 
 
-class _Groups(MergeCallback[Any]):
+class _Groups(MergingWindowAssigner.MergeCallback[Any]):
     """Notes down which windows become one."""
 
     def __init__(self) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from headrace.operators.window.panes import Panes
     from headrace.state.ordered_table import OrderedLayout
     from headrace.state.runs import RunStore
-    from headrace.windowing.intervals import AlignedWindows
+    from headrace.windowing.intervals import RegularWindows
 
     Longs = npt.NDArray[np.int64]
     Hashes = npt.NDArray[np.uint64]
@@ -54,9 +54,10 @@ class PaneStore:
     """
 
     def __init__(
-        self, layout: WindowLayout, windows: AlignedWindows, panes: Panes, store: Callable[[str], RunStore]
+        self, layout: WindowLayout, windows: RegularWindows, panes: Panes, store: Callable[[str], RunStore]
     ) -> None:
         self._aggregators = layout.aggregators
+        self._windows = windows
         self._panes = panes
         of_windows = accumulators_layout(layout, windows)
         _set_apart(store(STORE), store(_EARLIER), of_windows)
@@ -115,7 +116,7 @@ class PaneStore:
         order = np.argsort(hashes, kind="stable")
         ends, hashes = ends[order], hashes[order]
         first = np.flatnonzero(np.concatenate(([True], hashes[1:] != hashes[:-1])))
-        starts = np.minimum.reduceat(self._panes.starts_of(ends), first)
+        starts = np.minimum.reduceat(self._windows.starts_of(ends), first)
         stretches, pane_ends = self._panes.between(starts, np.maximum.reduceat(ends, first))
         rows = self._rows.find(pane_ends, hashes[first][stretches])
         pieces = [_of_windows(piece, ends, hashes) for piece in self._panes.spread(rows, _SPREAD_ROWS)]
@@ -132,19 +133,19 @@ class PaneStore:
         self._earlier.end_epoch(upto)
 
     def _last_over(self, upto: int) -> int:
-        return MAX_WATERMARK if upto == MAX_WATERMARK else self._panes.start_of(self._panes.end_above(upto))
+        return MAX_WATERMARK if upto == MAX_WATERMARK else self._windows.starts_of(self._panes.end_above(upto))
 
     def _next_end(self, after: int) -> int:
         """The end of the next window above ``after`` that holds anything."""
         end = self._panes.end_above(after)
-        pane = self._rows.next_above(max(self._panes.start_of(end), MIN_WATERMARK))
+        pane = self._rows.next_above(max(self._windows.starts_of(end), MIN_WATERMARK))
         found = NO_TIME if pane == NO_TIME else max(end, self._panes.end_above(pane - 1))
         waiting = [int(ends.min()) for rows in self._waiting if len(ends := rows.ends[rows.ends > after])]
         return min(found, self._earlier.next_above(after), *waiting)
 
     def _contents(self, end: int) -> Accumulators:
         """One row a key of a window."""
-        start = self._panes.start_of(end)
+        start = self._windows.starts_of(end)
         merged = self._merge_of(start, end)
         pieces = [self._nothing if merged is None else merged.at(end)]
         pieces += [rows.take(np.flatnonzero(rows.ends == end)) for rows in self._waiting]

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from headrace.operators.keyed import KeyedBatch
     from headrace.operators.window.layout import WindowLayout
     from headrace.state.backend import OperatorStates
-    from headrace.windowing.intervals import AlignedWindows
+    from headrace.windowing.intervals import RegularWindows
 
     Longs = npt.NDArray[np.int64]
 
 
 def columnar_window(
-    layout: WindowLayout, assigner: AlignedWindows, lateness: int = 0, late_tag: str | None = None
+    layout: WindowLayout, assigner: RegularWindows, lateness: int = 0, late_tag: str | None = None
 ) -> ColumnarWindowOperator:
     """The operator for built-in aggregates over such windows."""
     panes = Panes.of(assigner)
@@ -50,7 +50,7 @@ class PanedWindowOperator(ColumnarWindowOperator):
     def __init__(
         self,
         layout: WindowLayout,
-        assigner: AlignedWindows,
+        assigner: RegularWindows,
         panes: Panes,
         lateness: int = 0,
         late_tag: str | None = None,
@@ -90,7 +90,7 @@ class PanedWindowOperator(ColumnarWindowOperator):
         late = self._chunk(part, judged.again, arrivals[rows]) if len(judged.again.ends) else None
         again = Assignment(rows[judged.again.records], judged.again.ends, False)
         self._advance(batch.watermarks, again, late)
-        last_ends = self._panes.last_ends(part.timestamps)
+        last_ends = self._assigner.last_ends(part.timestamps)
         is_taken = cleanup_times(last_ends, self._lateness) > part.watermarks
         taken = self._chunk(batch, pairs.where(np.isin(pairs.records, rows[is_taken])), arrivals)
         self._store.settle(Accumulators.of_chunk(self._layout.aggregators, taken))
@@ -108,6 +108,6 @@ class PanedWindowOperator(ColumnarWindowOperator):
         is_due = (pairs.ends - 1 > met[pairs.records]) & (pairs.ends <= passed_end(int(watermarks[-1])))
         self._store.add_accumulators(part.spread(pairs.where(is_due)))
         self._advance(watermarks)
-        is_late = self._panes.last_ends(part.ends - 1) - 1 <= met
+        is_late = self._assigner.last_ends(part.ends - 1) - 1 <= met
         self._late.drop(records_of(part, is_late))
         self._store.settle(part.take(np.flatnonzero(~is_late)))

@@ -6,12 +6,9 @@ the merge of its panes: a window of an hour that slides by a minute would otherw
 
 from __future__ import annotations
 
-from math import gcd
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
-
-from headrace.windowing.intervals import AlignedWindows, Assignment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,41 +16,37 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.operators.window.accumulators import Accumulators
+    from headrace.windowing.intervals import AlignedWindows, Assignment, RegularWindows
 
     Longs = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
-
-_FINEST: Final = 4
-"""Panes of less than this part of the slide hold too few records to be worth it (a window of 10 s every 2.999 s)."""
 
 
 class Panes:
     """The panes of windows that overlap.
 
-    Windows follow one another: of two, the one that ends later starts no earlier.
-
     Args:
         windows: the windows.
+        pane: their panes.
 
     Attributes:
         length: how long a pane is, in milliseconds.
     """
 
-    def __init__(self, windows: AlignedWindows) -> None:
-        self.length = gcd(windows.size, windows.slide)
+    def __init__(self, windows: RegularWindows, pane: AlignedWindows) -> None:
+        self.length = pane.size
         self._windows = windows
-        self._panes = AlignedWindows(self.length, self.length, windows.offset % self.length)
+        self._pane = pane
 
     @staticmethod
-    def of(windows: AlignedWindows) -> Panes | None:
+    def of(windows: RegularWindows) -> Panes | None:
         """The panes of windows; None where they would save nothing."""
-        if windows.size <= windows.slide or windows.slide > _FINEST * gcd(windows.size, windows.slide):
-            return None
-        return Panes(windows)
+        pane = windows.pane
+        return None if pane is None else Panes(windows, pane)
 
     def of_timestamps(self, timestamps: Longs) -> Assignment:
         """Each timestamp with the end of its pane."""
-        return self._panes.assign(timestamps)
+        return self._pane.assign(timestamps)
 
     def windows_of(self, ends: Longs) -> Assignment:
         """The windows of panes, which are given by their ends."""
@@ -61,30 +54,11 @@ class Panes:
 
     def are_on_time(self, timestamps: Longs, watermarks: Longs) -> Mask:
         """Whether none of a record's windows has ended: whether its earliest one has not."""
-        return self.first_ends(timestamps) - 1 > watermarks
-
-    def first_ends(self, timestamps: Longs) -> Longs:
-        """The end of the earliest window of each timestamp."""
-        windows = self._windows
-        return timestamps + windows.slide - (timestamps - windows.size - windows.offset) % windows.slide
-
-    def last_ends(self, timestamps: Longs) -> Longs:
-        """The end of the newest window of each timestamp."""
-        windows = self._windows
-        return timestamps - (timestamps - windows.offset) % windows.slide + windows.size
+        return self._windows.first_ends(timestamps) - 1 > watermarks
 
     def end_above(self, time: int) -> int:
         """The end of the first window that ends above a time; it is the earliest window of that timestamp."""
-        windows = self._windows
-        return time + windows.slide - (time - windows.size - windows.offset) % windows.slide
-
-    def starts_of(self, ends: Longs) -> Longs:
-        """Where windows start, which are given by their ends."""
-        return ends - self._windows.size
-
-    def start_of(self, end: int) -> int:
-        """Where the window with an end starts."""
-        return end - self._windows.size
+        return self._windows.first_ends(time)
 
     def between(self, starts: Longs, ends: Longs) -> tuple[Longs, Longs]:
         """The panes within each of some stretches of time, as positions of the stretches and ends of the panes."""

@@ -9,6 +9,7 @@ from headrace.common.time import to_millis
 from headrace.common.tracebacks import hides_engine
 from headrace.windowing.assigners.of_time import EventTimeAssigner
 from headrace.windowing.checks import check, check_positive
+from headrace.windowing.intervals import GrowingWindows
 from headrace.windowing.windows import TimeWindow
 
 if TYPE_CHECKING:
@@ -68,6 +69,11 @@ class CumulatingEventTimeWindows(EventTimeAssigner[Any]):
                 ``|offset| >= max_size``.
         """
         return CumulatingEventTimeWindows(to_millis(max_size), to_millis(step), to_millis(offset))
+
+    @property
+    def regular(self) -> GrowingWindows:
+        """The windows as arithmetic."""
+        return GrowingWindows(self.max_size, self.step, self.offset)
 
     def windows_at(self, time: int, element: Any, context: WindowAssigner.WindowAssignerContext) -> list[TimeWindow]:
         """The windows of an element, the shortest first."""
