@@ -43,9 +43,25 @@ def test_the_java_process_of_the_driver_dies(programs: Launcher, tmp_path: Path)
     ended = running.wait()
     assert ended.code == 1, ended
     *_, last = ended.errors.splitlines()  # PySpark's own threads may have complained before
-    assert last.startswith("error: epoch "), ended
+    assert last.startswith("error: "), ended
     assert "the Java process of Spark's driver has ended" in last
     assert "py4j" not in last
     again = programs.start_command(*command).wait()
     assert again.code == 0, again
     assert canonical.verify(tmp_path / "output") == canonical.EXACT
+
+
+@pytest.mark.slow
+@pytest.mark.integration
+@pytest.mark.timeout(900)
+def test_the_java_process_of_a_job_dies_that_has_nothing_to_do(programs: Launcher, tmp_path: Path) -> None:
+    (tmp_path / "input").mkdir()
+    (tmp_path / "input" / "a.txt").write_text("only\n")
+    running = programs.start_command("run", PROGRAMS / "quiet.py", tmp_path)
+    running.wait_until("only")
+    (java,) = (child for child in running.children() if "java" in child.name())
+    java.terminate()
+    ended = running.wait()
+    assert ended.code == 1, ended
+    *_, last = ended.errors.splitlines()
+    assert "the Java process of Spark's driver has ended" in last, ended

@@ -253,6 +253,7 @@ class JobManager:
         if statistics is not None:
             self._active_at = time.monotonic()
         else:
+            self._runtime.check()
             self._checkpoints.check_owner()
             if time.monotonic() - self._active_at >= ACKNOWLEDGE_SECONDS and execution.acknowledge_commits():
                 manifest = self._checkpoints.known()

@@ -37,6 +37,13 @@ class Runtime(Protocol):
             OSError: likewise.
         """
 
+    def check(self) -> None:
+        """Look whether it can still run tasks; called now and then while there is nothing to run.
+
+        Raises:
+            JobExecutionError: when it cannot, and never will again.
+        """
+
     def run_background(self, work: Callable[[T], R], items: Sequence[T]) -> Future[list[R]]:
         """Begin to do something on the runtime's tasks beside the epochs.
 

@@ -67,6 +67,9 @@ class LocalRuntime:
             envelopes = self._run_stage(stage, envelopes)
         return [pickle.loads(envelope.payload) for envelope in envelopes if envelope.kind == Kind.REPORT]
 
+    def check(self) -> None:
+        """This process can always run tasks."""
+
     def run_background(self, work: Callable[[T], R], items: Sequence[T]) -> Future[list[R]]:
         """Do it at once. All of it is pickled, as it would be for another process."""
         done: Future[list[R]] = Future()

@@ -110,6 +110,21 @@ class SparkRuntime:
         kinds = table.column("kind").to_pylist()
         return [pickle.loads(payloads[row].as_buffer()) for row, kind in enumerate(kinds) if kind == Kind.REPORT]
 
+    def check(self) -> None:
+        """Ask Java whether the context still runs: nobody else says that Java is gone while no query runs.
+
+        Raises:
+            JobExecutionError: when Java has ended, or somebody has stopped the context.
+        """
+        try:
+            is_stopped = self._session.sparkContext._jsc.sc().isStopped()
+        except AttributeError:
+            is_stopped = True
+        except SPARK_ERRORS as error:
+            raise failure("asking Spark whether it still runs", error) from error
+        if is_stopped:
+            raise _stopped()
+
     def run_background(self, work: Callable[[T], R], items: Sequence[T]) -> Future[list[R]]:
         """Do it in a query of its own, which runs beside the epochs."""
         return self._background.submit(self._run_background, work, items)
@@ -135,7 +150,7 @@ class SparkRuntime:
         try:
             self._session.sparkContext.addJobTag(self._tag)
         except AttributeError as error:
-            raise JobExecutionError("the Spark session was stopped while the job ran; run the program again") from error
+            raise _stopped() from error
 
     def _ship(self, blob: JobBlob) -> ShippedJob:
         assert self._files is not None
@@ -214,3 +229,7 @@ class SparkRuntime:
             check_directory(self._session, folder)
         except SPARK_ERRORS as error:
             raise failure(f"writing to {folder} from a task", error) from error
+
+
+def _stopped() -> JobExecutionError:
+    return JobExecutionError("the Spark session was stopped while the job ran; run the program again")
