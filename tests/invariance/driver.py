@@ -314,9 +314,8 @@ def examples(number: int, **strategies: Any) -> Callable[[Callable[..., None]], 
     def decorate(check: Callable[..., None]) -> Callable[[int], None]:
         @pytest.mark.parametrize("times", [1, pytest.param(10, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
         def test(times: int) -> None:
-            given(**strategies)(
-                settings(max_examples=number * times, deadline=None, suppress_health_check=list(HealthCheck))(check)
-            )()
+            bounds = settings(max_examples=number * times, deadline=None, suppress_health_check=list(HealthCheck))
+            bounds(given(**strategies)(check))()  # of what given() makes: a function takes settings only once
 
         test.__name__ = test.__qualname__ = check.__name__
         test.__doc__ = check.__doc__
