@@ -21,6 +21,7 @@ from headrace.datastream import (
     MapFunction,
     ProcessFunction,
     ProcessWindowFunction,
+    StreamExecutionEnvironment,
 )
 from headrace.datastream.window import TumblingEventTimeWindows
 from headrace.testing import JobHarness
@@ -329,3 +330,18 @@ def test_a_coroutine_is_refused(build: Build, function: Any) -> None:
     said = rf"is called and not awaited: write def instead of async def \({__file__}:{line} in {function.__name__}\)"
     with pytest.raises(InvalidTypeError, match=said):
         built(build)
+
+
+class Opener:
+    """What it opens is its own matter: key selectors are not opened."""
+
+    def open(self) -> None:
+        raise AssertionError
+
+    def __call__(self, value: tuple[int, int]) -> int:
+        return value[0]
+
+
+def test_a_key_selector_may_have_an_open_of_its_own() -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.from_collection([(1, 2)]).key_by(Opener())

@@ -34,6 +34,8 @@ _PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
 }
 """What the methods of functions are called with."""
 
+_LIFE_CYCLE: Final = frozenset({"open", "close"})
+
 _YIELDING: Final = frozenset({"flat_map", "process_element", "on_timer", "apply", "process"})
 """Methods that give any number of results. Java's have a collector for them, ``out``, as one more parameter."""
 
@@ -59,19 +61,20 @@ def method_of_object(function: Any, name: str) -> Callable[..., Any] | None:
     return found
 
 
-def check_parameters(function: Any, base: type, method: str) -> None:
+def check_parameters(function: Any, base: type, method: str, *, is_opened: bool = True) -> None:
     """Refuse a function that would fail at each call, as it does not take what it is called with.
 
     Args:
         function: what the user gave: a callable, or an object with methods.
         base: the class that says which methods are called.
         method: the one that is called for each record; a plain callable stands for it.
+        is_opened: whether ``open`` and ``close`` are called as well; else they may be of another kind.
 
     Raises:
         InvalidTypeError: naming the method, with the way to write it.
     """
     for name, usual in _PARAMETERS.items():
-        if name != method and not hasattr(base, name):
+        if name != method and (not hasattr(base, name) or (name in _LIFE_CYCLE and not is_opened)):
             continue
         # Functions over windows of all records are not told a key.
         declared = getattr(base, name, None)

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from headrace.datastream.functions import Function
 
 
-def check_function(function: Any, base: type[Function], method: str, *, otherwise: str = "") -> None:
+def check_function(
+    function: Any, base: type[Function], method: str, *, otherwise: str = "", is_opened: bool = True
+) -> None:
     """Refuse what cannot be called for a record, or not with what it is called with.
 
     Args:
@@ -22,6 +24,7 @@ def check_function(function: Any, base: type[Function], method: str, *, otherwis
         base: the class that it should be of, unless it is callable.
         method: the method that is called for a record.
         otherwise: what else the caller takes, as it follows in the message.
+        is_opened: whether its ``open`` and ``close`` are called.
 
     Raises:
         InvalidTypeError: when it is neither, or takes other parameters.
@@ -29,7 +32,7 @@ def check_function(function: Any, base: type[Function], method: str, *, otherwis
     check_instance(function, base)
     if method_of_object(function, method) is None and not callable(function):
         raise refused(f"expected {with_article(base)} or a function{otherwise}, got {function!r}", InvalidTypeError)
-    check_parameters(function, base, method)
+    check_parameters(function, base, method, is_opened=is_opened)
     _refuse_coroutine(method_of_object(function, method) or function, method)
 
 

@@ -97,7 +97,7 @@ def key_selection(record_type: TypeInformation, key_selector: Any, key_type: Any
     if is_field:
         fields = _checked_field(record_type, key_selector)
     else:
-        check_function(key_selector, KeySelector, "get_key")
+        check_function(key_selector, KeySelector, "get_key", is_opened=False)
         check_returns(key_selector, "get_key")
         fields = _picked_fields(record_type, key_selector)
     picked = None if fields is None else _type_of_fields(record_type, fields)
