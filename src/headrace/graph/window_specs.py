@@ -9,7 +9,6 @@ from headrace.graph.specs import InputKind, OperatorSpec, PassingSpec
 from headrace.operators.window.layout import WindowLayout
 from headrace.operators.window.local import ACCUMULATORS_TAG
 from headrace.state.kinds import KEYED
-from headrace.windowing.triggers.end_of_window import EventTimeTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from headrace.state.kinds import StateKinds
     from headrace.windowing.assigner import WindowAssigner
     from headrace.windowing.evictor import Evictor
-    from headrace.windowing.intervals import AlignedWindows, RegularWindows
+    from headrace.windowing.intervals import RegularWindows
     from headrace.windowing.trigger import Trigger
 
 
@@ -137,13 +136,6 @@ class RowWindowSpec(OperatorSpec):
     @property
     def emits_to_tags(self) -> bool:
         return self.window_function is not None
-
-    @property
-    def aligned(self) -> AlignedWindows | None:
-        """The windows as arithmetic, where they fire at their ends and for late records alone; None for all others."""
-        if self.evictor is not None or self.trigger != EventTimeTrigger():
-            return None
-        return self.assigner.aligned
 
 
 def _late_type(tag: OutputTag | None, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:

@@ -18,13 +18,7 @@ if TYPE_CHECKING:
 
 
 class Fold(ABC):
-    """Turns elements into one value a key and window: read, modify, write. Values are never merged.
-
-    Attributes:
-        functions: the functions of the user that are called.
-    """
-
-    functions: tuple[Any, ...]
+    """Turns elements into one value a key and window: read, modify, write. Values are never merged."""
 
     @abstractmethod
     def first(self, element: Any) -> Any:
@@ -48,7 +42,6 @@ class ReduceFold(Fold):
     """
 
     def __init__(self, function: Any, type_: TypeInformation) -> None:
-        self.functions = (function,)
         self._reduce = method_of(function, "reduce")
         # A function may change its first argument in place; the element may be in several windows and streams.
         self._copy = copier(type_)
@@ -77,7 +70,6 @@ class AggregateFold(Fold):
     """
 
     def __init__(self, function: Any, type_: TypeInformation) -> None:
-        self.functions = (function,)
         self._function = function
         self._coerce = handler_of(type_).coerce
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from headrace.common.errors import InvalidProgramError
 from headrace.operators.functions import has_own, method_of
@@ -92,10 +92,10 @@ class WindowCall(ABC):
     """Calls one function over the contents of a window.
 
     Attributes:
-        functions: the functions of the user that are called.
+        sees_window: whether the function learns which key and window it is called for.
     """
 
-    functions: tuple[Any, ...] = ()
+    sees_window: ClassVar[bool] = True
 
     @abstractmethod
     def results(self, entry: AnyKeyEntry, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any] | None:
@@ -113,6 +113,8 @@ class WindowCall(ABC):
 class PassContents(WindowCall):
     """No function: what the elements were folded into is the result."""
 
+    sees_window: ClassVar[bool] = False
+
     def results(self, entry: AnyKeyEntry, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any] | None:
         return elements
 
@@ -125,7 +127,6 @@ class ApplyCall(WindowCall):
     """
 
     def __init__(self, function: Any) -> None:
-        self.functions = (function,)
         self._apply: Callable[[Any, TimeWindow, Iterable[Any]], Iterable[Any] | None] = method_of(function, "apply")
 
     def results(self, entry: AnyKeyEntry, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any] | None:
@@ -136,7 +137,6 @@ class ProcessCall(WindowCall):
     """A ``ProcessWindowFunction``."""
 
     def __init__(self, function: Any) -> None:
-        self.functions = (function,)
         self._function = function
 
     def results(self, entry: AnyKeyEntry, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any] | None:
