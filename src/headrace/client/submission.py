@@ -27,7 +27,8 @@ from headrace.graph.specs import SinkSpec, SourceSpec
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.settings import job_settings
 from headrace.plan.job_plan import PlanSettings
-from headrace.plan.planner import plan_job
+from headrace.plan.batch_mode import mode_of
+from headrace.plan.planner import check_program, plan_job
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.runtime.task.dependencies import NOTHING
 from headrace.runtime.task.messages import JobBlob
@@ -70,6 +71,8 @@ def submit(graph: StreamGraph, configuration: Configuration, job_name: str | Non
         raise GraphCaptured
     _configure_logging(configuration)
     check_interpreter(configuration)
+    is_batch, _ = mode_of(graph, configuration.get(options.RUNTIME_MODE))
+    check_program(graph, configuration.get(options.MAX_PARALLELISM), is_batch=is_batch)  # before Spark takes seconds
     listener = _listener(configuration)
     dependencies = gather(configuration)
     runtime, parallelism = open_runtime(configuration, listener)
@@ -116,13 +119,15 @@ def plan_graph(graph: StreamGraph, configuration: Configuration, job_name: str |
     """
     if not configuration.get(options.AUTO_GENERATE_UIDS):
         _require_uids(graph)
+    is_batch, reason = mode_of(graph, configuration.get(options.RUNTIME_MODE))
     return plan_job(
         graph,
         PlanSettings(
             name=job_name or configuration.get(options.PIPELINE_NAME) or "headrace job",
             parallelism=configuration.get(options.PARALLELISM) or parallelism,
             max_parallelism=configuration.get(options.MAX_PARALLELISM),
-            is_batch=_is_batch(graph, configuration),
+            is_batch=is_batch,
+            mode_reason=reason,
             parameters=configuration.job_parameters(),
             fresh_instances=configuration.get(options.FRESH_FUNCTIONS),
             inline_threshold=configuration.get(options.CHECKPOINT_INLINE_THRESHOLD),
@@ -240,14 +245,6 @@ def _configure_logging(configuration: Configuration) -> None:
             options.LOG_LEVEL.key,
             options.LOG_FORMAT.key,
         )
-
-
-def _is_batch(graph: StreamGraph, configuration: Configuration) -> bool:
-    mode = configuration.get(options.RUNTIME_MODE)
-    if mode is RuntimeExecutionMode.AUTOMATIC:
-        sources = [node.spec.source for node in graph if isinstance(node.spec, SourceSpec)]
-        return all(source.boundedness is Boundedness.BOUNDED for source in sources)
-    return mode is RuntimeExecutionMode.BATCH
 
 
 def _require_uids(graph: StreamGraph) -> None:

@@ -318,7 +318,6 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
         from headrace.client.submission import submit
 
         job = self.transformations.take_next_job()
-        self._check_mode(job)
         return submit(job, self.get_configuration(), job_name)
 
     def get_execution_plan(self) -> str:
@@ -367,15 +366,4 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
         from headrace.client.submission import effective_configuration, plan_graph
 
         job = self.transformations.next_job()
-        self._check_mode(job)
         return plan_graph(job, effective_configuration(self._configuration), None, self.get_parallelism())
-
-    def _check_mode(self, job: StreamGraph) -> None:
-        if self._configuration.get(options.RUNTIME_MODE) is not RuntimeExecutionMode.BATCH:
-            return
-        for node in job:
-            if isinstance(node.spec, SourceSpec) and node.spec.source.boundedness is not Boundedness.BOUNDED:
-                raise InvalidProgramError(
-                    f"batch mode needs sources that end, but source {node.name!r} ({node.call_site}) is unbounded: use "
-                    "RuntimeExecutionMode.AUTOMATIC or STREAMING"
-                )

@@ -79,7 +79,8 @@ class OperatorMaker:
         return ProcessOperator(spec.function, planned.output_type, planned.side_types_read)
 
     def _keyed_process(self, planned: PlannedOperator, spec: specs.KeyedProcessSpec) -> Operator:
-        return KeyedProcessOperator(spec.function, planned.output_type, planned.side_types_read)
+        is_batch = self._plan.settings.is_batch
+        return KeyedProcessOperator(spec.function, planned.output_type, planned.side_types_read, is_batch=is_batch)
 
     def _reduce(self, planned: PlannedOperator, spec: specs.RollingReduceSpec) -> Operator:
         return RollingOperator(
@@ -145,6 +146,7 @@ class OperatorMaker:
             lateness=spec.allowed_lateness,
             late_tag=None if spec.late_tag is None else spec.late_tag.tag_id,
             side_types=planned.side_types_read,
+            is_batch=self._plan.settings.is_batch,
         )
         return WindowOperator(layout)
 
