@@ -26,8 +26,17 @@ if TYPE_CHECKING:
     from headrace.windowing.trigger import Trigger
 
 
+class WindowSpec(OperatorSpec):
+    """The root of operators with windows, from which records cannot be taken back."""
+
+    __slots__ = ()
+
+    def takes_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return False
+
+
 @dataclass(frozen=True, slots=True)
-class ColumnarWindowSpec(OperatorSpec):
+class ColumnarWindowSpec(WindowSpec):
     """Built-in aggregates over windows, column by column.
 
     Attributes:
@@ -64,7 +73,7 @@ class ColumnarWindowSpec(OperatorSpec):
 
 
 @dataclass(frozen=True, slots=True)
-class AggregatedWindowSpec(OperatorSpec):
+class AggregatedWindowSpec(WindowSpec):
     """Built-in aggregates over windows of any kind, as the program asks for them; the planner picks the operator.
 
     Attributes:
@@ -101,7 +110,7 @@ class AggregatedWindowSpec(OperatorSpec):
 
 
 @dataclass(frozen=True, slots=True)
-class LocalWindowSpec(PassingSpec):
+class LocalWindowSpec(WindowSpec, PassingSpec):
     """The sender's half of a two-phase window aggregation; put in by the planner.
 
     Records that it does not sum up leave by the main output, accumulators by a side output.
@@ -119,7 +128,7 @@ class LocalWindowSpec(PassingSpec):
 
 
 @dataclass(frozen=True, slots=True)
-class GlobalWindowSpec(OperatorSpec):
+class GlobalWindowSpec(WindowSpec):
     """The receiver's half: records on the first input, accumulators on the second.
 
     Attributes:
@@ -136,7 +145,7 @@ class GlobalWindowSpec(OperatorSpec):
 
 
 @dataclass(frozen=True, slots=True)
-class RowWindowSpec(OperatorSpec):
+class RowWindowSpec(WindowSpec):
     """Functions of the user over windows.
 
     Attributes:
