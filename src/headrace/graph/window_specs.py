@@ -25,8 +25,17 @@ if TYPE_CHECKING:
     from headrace.windowing.trigger import Trigger
 
 
+class WindowSpec(OperatorSpec):
+    """The root of operators with windows, from which records cannot be taken back."""
+
+    __slots__ = ()
+
+    def takes_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return False
+
+
 @dataclass(frozen=True, slots=True)
-class ColumnarWindowSpec(OperatorSpec):
+class ColumnarWindowSpec(WindowSpec):
     """Built-in aggregates over windows, column by column.
 
     Attributes:
@@ -63,7 +72,7 @@ class ColumnarWindowSpec(OperatorSpec):
 
 
 @dataclass(frozen=True, slots=True)
-class LocalWindowSpec(PassingSpec):
+class LocalWindowSpec(WindowSpec, PassingSpec):
     """The sender's half of a two-phase window aggregation; put in by the planner.
 
     Records that it does not sum up leave by the main output, accumulators by a side output.
@@ -81,7 +90,7 @@ class LocalWindowSpec(PassingSpec):
 
 
 @dataclass(frozen=True, slots=True)
-class GlobalWindowSpec(OperatorSpec):
+class GlobalWindowSpec(WindowSpec):
     """The receiver's half: records on the first input, accumulators on the second.
 
     Attributes:
@@ -98,7 +107,7 @@ class GlobalWindowSpec(OperatorSpec):
 
 
 @dataclass(frozen=True, slots=True)
-class RowWindowSpec(OperatorSpec):
+class RowWindowSpec(WindowSpec):
     """Functions of the user over windows.
 
     Attributes:

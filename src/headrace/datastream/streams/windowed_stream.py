@@ -15,7 +15,7 @@ from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import ACC, OUT, K_co, T, T_co, W_co
 from headrace.datastream.functions import AggregateFunction, ProcessWindowFunction, ReduceFunction, WindowFunction
 from headrace.datastream.streams.checks import check_function, check_object
-from headrace.datastream.streams.other_names import OTHER_NAMES_OF_WINDOWED_STREAMS
+from headrace.datastream.streams.other_names import OTHER_NAMES_OF_WINDOWED_STREAMS, built_in_call
 from headrace.datastream.streams.types import TypeOrigin, declared_type, origin_of, result_type
 from headrace.graph.window_specs import ColumnarWindowSpec, RowWindowSpec
 from headrace.operators.aggregates.aggregate import Aggregate
@@ -247,6 +247,9 @@ class WindowedStream(Generic[T_co, K_co, W_co]):
         }
         if isinstance(aggregate_function, Aggregate):
             return self._aggregate_columns((aggregate_function, *more), named)
+        if (call := built_in_call(aggregate_function)) is not None:
+            text = f"aggregate takes aggregates of headrace.datastream.aggregates, not {aggregate_function!r}: {call}"
+            raise refused(text, InvalidTypeError)
         check_object(aggregate_function, AggregateFunction, "get_result")
         for method in ("add", "get_result"):
             check_returns(aggregate_function, method)

@@ -52,7 +52,10 @@ class OperatorMaker:
 
     def make(self, planned: PlannedOperator) -> Operator:
         """The operator that does what the spec says."""
-        return _MAKERS[type(planned.node.spec)](self, planned, planned.node.spec)
+        spec = planned.node.spec
+        operator = _MAKERS[type(spec)](self, planned, spec)
+        operator.takes_changes = spec.takes_changes([planned.input_schema(index) for index in range(len(spec.inputs))])
+        return operator
 
     def _map(self, planned: PlannedOperator, spec: specs.MapSpec) -> Operator:
         return MapOperator(spec.function, planned.output_type)
