@@ -1,8 +1,8 @@
 """Values as bytes for another process, with classes and functions that only the program's own process can import.
 
 It is ``cloudpickle`` with what that lacks: functions that remember their results (``functools.cache``), generic
-functions (``functools.singledispatch``), and ``cached_property``, which has a lock before Python 3.12. Those of a script
-would go by a name that nobody else can import, or not at all.
+functions (``functools.singledispatch``), and ``cached_property``, which has a lock before Python 3.12. Those of a
+script would go by a name that nobody else can import, or not at all.
 """
 
 from __future__ import annotations
