@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from headrace.operators.window.aggregate_log import AggregateLog
 from headrace.operators.window.accumulated_contents import AccumulatedContents
+from headrace.operators.window.aggregate_log import AggregateLog
 from headrace.operators.window.window_operator import WindowOperator
 
 if TYPE_CHECKING:
