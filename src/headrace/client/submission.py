@@ -18,16 +18,14 @@ from headrace.client.pickling import pickled
 from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, InvalidProgramError
-from headrace.common.execution_mode import RuntimeExecutionMode
 from headrace.common.ipython import is_notebook, with_cells
 from headrace.common.logs import UNCONFIGURED, LogSettings, get_logger
 from headrace.connectors.collect import CollectSink
-from headrace.connectors.source import Boundedness
 from headrace.graph.specs import SinkSpec, SourceSpec
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.settings import job_settings
-from headrace.plan.job_plan import PlanSettings
 from headrace.plan.batch_mode import mode_of
+from headrace.plan.job_plan import PlanSettings
 from headrace.plan.planner import check_program, plan_job
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.runtime.task.dependencies import NOTHING

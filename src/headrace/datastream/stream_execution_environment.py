@@ -9,14 +9,14 @@ from headrace.common import options
 from headrace.common.arguments import expect, refused
 from headrace.common.call_site import warn_caller
 from headrace.common.configuration import Configuration
-from headrace.common.errors import InvalidProgramError, InvalidTypeError, UnsupportedOperationError
+from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
 from headrace.common.execution_mode import RuntimeExecutionMode
 from headrace.common.other_names import other_names
 from headrace.common.public_module import public_module
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.connectors.collection import CollectionSource
 from headrace.connectors.sequence import NumberSequenceSource
-from headrace.connectors.source import Boundedness, Source
+from headrace.connectors.source import Source
 from headrace.datastream.checkpoint_config import CheckpointConfig
 from headrace.datastream.dependencies import Dependencies
 from headrace.datastream.execution_config import ExecutionConfig
@@ -29,7 +29,6 @@ from headrace.datastream.streams.source_stream import DataStreamSource
 from headrace.datastream.streams.timestamps import check_strategy
 from headrace.datastream.streams.types import TypeOrigin, declared_type
 from headrace.datastream.transformations import Transformations
-from headrace.graph.specs import SourceSpec
 from headrace.time.watermark_strategy import WatermarkStrategy
 
 if TYPE_CHECKING:
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from headrace.datastream.checkpointing_mode import CheckpointingMode
     from headrace.datastream.streams.data_stream import DataStream
     from headrace.graph.keys import KeySelection
-    from headrace.graph.stream_graph import StreamGraph
     from headrace.plan.job_plan import JobPlan
 
 __all__ = ["StreamExecutionEnvironment"]

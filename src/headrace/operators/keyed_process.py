@@ -11,7 +11,7 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.other_names import names_explained
 from headrace.common.output_tag import OutputTag
 from headrace.operators.collector import ONE_RECORD, RowCollector, refuse_one_record
-from headrace.operators.functions import OTHER_NAMES_OF_CONTEXTS, FunctionOperator, has_own
+from headrace.operators.functions import OTHER_NAMES_OF_CONTEXTS, FunctionOperator, has_own, results_made_by
 from headrace.operators.timer_service import KeyedTimerService, TimeDomain
 from headrace.operators.user_code import record_text, user_error
 from headrace.state.keys.entries import NO_KEY
@@ -76,7 +76,8 @@ class KeyedProcessOperator(FunctionOperator):
     ) -> None:
         super().__init__(function)
         self._function = function
-        self.maker = None if has_own(function, "on_timer") else function.process_element
+        self._made_by = results_made_by(function, "process_element")
+        self.maker = None if has_own(function, "on_timer") else self._made_by
         self._collector = RowCollector(output_type, side_types)
         self._is_batch = is_batch
         self._watermark = MIN_WATERMARK
@@ -130,7 +131,8 @@ class KeyedProcessOperator(FunctionOperator):
                             row_timestamps.append(timestamp)
                             row_watermarks.append(watermark)
         except BaseException as error:
-            raise user_error(error, self.context, row, function=process, timestamp=context._timestamp) from error
+            asked, made_by = context._timestamp, self._made_by
+            raise user_error(error, self.context, row, function=made_by, timestamp=asked) from error
         finally:
             backend.current = NO_KEY
         self._watermark = current
@@ -155,7 +157,7 @@ class KeyedProcessOperator(FunctionOperator):
         self._fire(TimeDomain.PROCESSING_TIME, self._timers.processing.pop_due(now), self._watermark)
 
     def _end_clock(self) -> None:
-        """In batch mode the clock stands still until the input has ended; then, behind event time, it goes to its end."""
+        """In batch mode the clock stands still until the input has ended; then it goes to its end, behind event time."""
         self._service.watermark, self._service.clock_has_ended = MAX_WATERMARK, True
         self._fire_processing_time(MAX_WATERMARK)
         self._collector.flush(self.output)

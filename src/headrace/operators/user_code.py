@@ -32,6 +32,8 @@ _repr = reprlib.Repr()
 _repr.maxstring = _repr.maxother = 200
 _repr.maxtuple = _repr.maxlist = _repr.maxdict = 20
 
+_RETURNED_BY: Final = "_headrace_returned_by"
+
 NO_RECORD: Final = object()
 """Stands for a record where there is none."""
 
@@ -76,7 +78,8 @@ def user_error(
         error: what the function raised.
         context: the operator that called it, or that made a record without a key.
         record: the record that it was called with, if there was one.
-        function: the function; pointed to when what it returned was wrong, which no line of it has raised.
+        function: the function; pointed to when what it returned was wrong, which no line of it has raised. One that
+            :func:`note_returned` has noted wins.
         timer: the timer that it was called for, if there was one.
         timestamp: that of the record, where the function can ask for it.
     """
@@ -90,6 +93,7 @@ def user_error(
     if isinstance(error, UserFunctionError | StateCorruptedError) or is_interruption(error):
         return error
     site = of_traceback(error.__traceback__)
+    function = getattr(error, _RETURNED_BY, function)
     returned_by = None if site or function is None else of_function(function)
     who = f"{'key_by behind ' if key_by else ''}operator {context.name!r}"
     text = text_of(error)
@@ -109,6 +113,11 @@ def user_error(
     ]
     kind = FunctionRefusedError if isinstance(error, HeadraceError) else UserFunctionError
     return kind("\n".join(line for line in lines if line))
+
+
+def note_returned(error: TypeError, function: Any) -> None:
+    """Note whose result is wrong, where whoever tells of the error knows several functions."""
+    setattr(error, _RETURNED_BY, function)
 
 
 def _is_of_no_timestamp(error: BaseException, text: str) -> bool:

@@ -7,13 +7,13 @@ before their end would only be shown again.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.common.errors import InvalidProgramError
 from headrace.common.execution_mode import RuntimeExecutionMode
 from headrace.connectors.source import Boundedness
 from headrace.graph.specs import SourceSpec
-from headrace.graph.window_specs import ColumnarWindowSpec, RowWindowSpec
+from headrace.graph.window_specs import AggregatedWindowSpec, RowWindowSpec
 from headrace.windowing.assigners.of_time import ProcessingTimeAssigner
 
 if TYPE_CHECKING:
@@ -52,9 +52,10 @@ def check_clock(graph: StreamGraph) -> None:
         InvalidProgramError: naming the operator that has such windows.
     """
     for node in graph:
-        if isinstance(node.spec, RowWindowSpec) and isinstance(node.spec.assigner, ProcessingTimeAssigner):
+        spec = node.spec
+        if isinstance(spec, AggregatedWindowSpec | RowWindowSpec) and isinstance(spec.assigner, ProcessingTimeAssigner):
             raise InvalidProgramError(
-                f"operator {node.name!r}: {node.spec.assigner} ends windows by the clock, for which nothing waits in "
+                f"operator {node.name!r}: {spec.assigner} ends windows by the clock, for which nothing waits in "
                 f"batch mode: use windows of event time, or streaming mode\n  at {node.call_site}"
             )
 
@@ -65,7 +66,7 @@ def with_batch_windows(graph: StreamGraph) -> StreamGraph:
 
     def change(node: Node, made: StreamGraph) -> Iterator[Node]:
         spec = node.spec
-        if isinstance(spec, ColumnarWindowSpec | RowWindowSpec):
+        if isinstance(spec, AggregatedWindowSpec | RowWindowSpec):
             is_read = spec.late_tag is not None and (node.id, spec.late_tag.tag_id) in read
             node = replace(node, spec=_in_batch_mode(spec, keeps_tag=is_read))
         yield node
@@ -73,9 +74,9 @@ def with_batch_windows(graph: StreamGraph) -> StreamGraph:
     return graph.transform(change)
 
 
-def _in_batch_mode(spec: ColumnarWindowSpec | RowWindowSpec, *, keeps_tag: bool) -> ColumnarWindowSpec | RowWindowSpec:
+def _in_batch_mode(
+    spec: AggregatedWindowSpec | RowWindowSpec, *, keeps_tag: bool
+) -> AggregatedWindowSpec | RowWindowSpec:
     # What reads late records has to find their side output, though nothing ever comes.
-    changes: dict[str, Any] = {"allowed_lateness": 0, "late_tag": spec.late_tag if keeps_tag else None}
-    if isinstance(spec, RowWindowSpec):
-        changes["trigger"] = spec.trigger.in_batch_mode()
-    return replace(spec, **changes)
+    tag = spec.late_tag if keeps_tag else None
+    return replace(spec, trigger=spec.trigger.in_batch_mode(), allowed_lateness=0, late_tag=tag)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import InvalidProgramError
 from headrace.graph import specs
-from headrace.graph.window_specs import ColumnarWindowSpec, RowWindowSpec
+from headrace.graph.window_specs import AggregatedWindowSpec, RowWindowSpec
 from headrace.operators.functions import has_own
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def check_event_time(graph: StreamGraph) -> None:
 
 def _needs_times(node: Node) -> bool:
     spec = node.spec
-    return isinstance(spec, ColumnarWindowSpec) or (isinstance(spec, RowWindowSpec) and spec.assigner.is_event_time())
+    return isinstance(spec, AggregatedWindowSpec | RowWindowSpec) and spec.assigner.is_event_time()
 
 
 def _may_have_times(node: Node, found: Mapping[int, bool]) -> bool:

@@ -12,7 +12,7 @@ from headrace.graph.specs import SinkSpec, TimestampsSpec
 from headrace.plan.batch_mode import check_clock, with_batch_windows
 from headrace.plan.event_time import check_event_time
 from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, Stage
-from headrace.plan.rewrites import with_parallelism, with_two_phase_windows, with_uids
+from headrace.plan.rewrites import with_columnar_windows, with_parallelism, with_two_phase_windows, with_uids
 from headrace.plan.stage_cut import stages_of
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def plan_job(graph: StreamGraph, settings: PlanSettings) -> JobPlan:
     graph = with_uids(graph)
     if settings.is_batch:
         graph = with_batch_windows(graph)
-    graph = with_two_phase_windows(graph)
+    graph = with_two_phase_windows(with_columnar_windows(graph))
     graph = with_parallelism(graph, settings.parallelism, settings.max_parallelism)
     stages = _stages(graph, stages_of(graph, is_batch=settings.is_batch), explicit)
     _check_strategies(stages)

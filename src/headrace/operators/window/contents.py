@@ -7,8 +7,10 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.constants import NO_TIMESTAMP
+from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import Types
 from headrace.operators.functions import method_of
+from headrace.operators.user_code import note_returned
 from headrace.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -29,7 +31,8 @@ if TYPE_CHECKING:
     Emit = Callable[[Sequence[Any]], None]
     Folding = Callable[[Sequence[Any]], Sequence[Any] | None]
 
-_NAME: Final = "window-contents"
+CONTENTS: Final = "window-contents"
+"""The name of the state that contents are kept in."""
 
 
 class WindowContents(ABC):
@@ -74,11 +77,16 @@ class ReducedContents(WindowContents):
     """
 
     def __init__(self, keyed: KeyedStates, function: Any, type_: TypeInformation) -> None:
-        super().__init__(keyed, ReducingStateDescriptor(_NAME, function, type_))
+        super().__init__(keyed, ReducingStateDescriptor(CONTENTS, function, type_))
+        self._reduce = method_of(function, "reduce")
 
     def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
         self._keyed.namespace = namespace
-        self._state.add(element)
+        try:
+            self._state.add(element)
+        except InvalidTypeError as error:
+            note_returned(error, self._reduce)
+            raise
 
     def show(self, namespace: GivenNamespace, window: Any, emit: Emit) -> None:
         self._keyed.namespace = namespace
@@ -97,11 +105,16 @@ class AggregatedContents(WindowContents):
     """
 
     def __init__(self, keyed: KeyedStates, function: Any, type_: TypeInformation) -> None:
-        super().__init__(keyed, AggregatingStateDescriptor(_NAME, _Boxed(function), type_))
+        super().__init__(keyed, AggregatingStateDescriptor(CONTENTS, _Boxed(function), type_))
+        self._add = function.add
 
     def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
         self._keyed.namespace = namespace
-        self._state.add(element)
+        try:
+            self._state.add(element)
+        except InvalidTypeError as error:
+            note_returned(error, self._add)
+            raise
 
     def show(self, namespace: GivenNamespace, window: Any, emit: Emit) -> None:
         self._keyed.namespace = namespace
@@ -136,7 +149,7 @@ class ListedContents(WindowContents):
     """
 
     def __init__(self, keyed: KeyedStates, type_: TypeInformation) -> None:
-        super().__init__(keyed, ListStateDescriptor(_NAME, type_))
+        super().__init__(keyed, ListStateDescriptor(CONTENTS, type_))
 
     def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
         self._keyed.namespace = namespace
@@ -163,7 +176,7 @@ class EvictedContents(WindowContents):
     def __init__(
         self, keyed: KeyedStates, type_: TypeInformation, evictor: Evictor[Any, Any], time: OperatorTime, fold: Folding
     ) -> None:
-        super().__init__(keyed, ListStateDescriptor(_NAME, Types.TUPLE([type_, Types.LONG()])))
+        super().__init__(keyed, ListStateDescriptor(CONTENTS, Types.TUPLE([type_, Types.LONG()])))
         self._evictor = evictor
         self._time = time
         self._fold = fold

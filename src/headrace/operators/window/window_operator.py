@@ -19,7 +19,7 @@ from headrace.operators.window.lateness import LATE_DROPPED, check_timestamps
 from headrace.operators.window.merging import check_has_no_tables
 from headrace.operators.window.merging_windows import MergingWindows
 from headrace.operators.window.trigger_context import OperatorTime, WindowTrigger
-from headrace.operators.window.window_functions import WindowContext
+from headrace.operators.window.window_functions import WindowContext, maker_of
 from headrace.state.keys.entries import NO_KEY
 from headrace.windowing.assigner import MergingWindowAssigner, WindowAssigner
 from headrace.windowing.serializers import window_serializer
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.operators.base import EpochScope, OperatorContext, Output
     from headrace.operators.keyed import KeyedBatch
+    from headrace.operators.window.contents import WindowContents
     from headrace.operators.window.window_layout import WindowOperatorLayout
     from headrace.state.backend import DomainTimers
     from headrace.state.keyed.namespaces import GivenNamespace
@@ -56,6 +57,7 @@ class WindowOperator(FunctionOperator):
         self._windows = window_serializer(layout.assigner.get_window_serializer())
         self._late_tag = None if layout.late_tag is None else OutputTag(layout.late_tag)
         self._call = layout.new_call()
+        self.maker = maker_of(self._call, layout.aggregate_function)
         self._collector = RowCollector(layout.output_type, layout.side_types)
         self._time = OperatorTime()
 
@@ -63,7 +65,7 @@ class WindowOperator(FunctionOperator):
         assert context.state is not None
         check_has_no_tables(context)
         self._keyed, self._timers = context.state.keyed, context.state.timers
-        self._contents = self._layout.new_contents(self._keyed, self._time)
+        self._contents = self._new_contents()
         self._trigger = WindowTrigger(self._layout.trigger, self._keyed, self._timers, self._time)
         self._merging: MergingWindows[Any] | None = None
         if isinstance(self._assigner, MergingWindowAssigner):
@@ -78,7 +80,7 @@ class WindowOperator(FunctionOperator):
             self._merging.begin_epoch()
         if not self._layout.is_batch:
             self._fire_processing_time(scope.processing_time, scope.watermark)
-            self._collector.flush(self.output)
+            self._flush()
 
     def process(self, input_index: int, batch: Batch) -> None:
         if not len(batch):
@@ -102,7 +104,7 @@ class WindowOperator(FunctionOperator):
             raise user_error(error, self.context, row) from error
         finally:
             self._keyed.current = NO_KEY
-        self._collector.flush(self.output)
+        self._flush()
 
     def advance_watermark(self, watermark: int) -> None:
         if watermark > self._time.watermark:
@@ -111,12 +113,16 @@ class WindowOperator(FunctionOperator):
             if self._layout.is_batch and watermark == MAX_WATERMARK:  # the clock comes to its end behind event time
                 self._time.clock_has_ended = True
                 self._fire_processing_time(MAX_WATERMARK, reached)
-            self._collector.flush(self.output)
+            self._flush()
         super().advance_watermark(watermark)
 
     def end_epoch(self) -> None:
         if self._merging is not None:
             self._merging.end_epoch()
+
+    def _new_contents(self) -> WindowContents:
+        """What windows hold."""
+        return self._layout.new_contents(self._keyed, self._time)
 
     # --- elements ----------------------------------------------------------------------------------------------------
 
@@ -295,15 +301,23 @@ class WindowOperator(FunctionOperator):
     def _react(self, result: TriggerResult, window: Any, contents: GivenNamespace, firing: Firing, stamp: int) -> None:
         """Does what the trigger wants; what is emitted is stamped with the watermark ``stamp``."""
         if result.is_fire():
-
-            def emit(elements: Sequence[Any]) -> None:
-                self._enter(window, firing)
-                results = self._call.results(cast("AnyKeyEntry", self._keyed.current), self._context, elements)
-                self._collector.collect(results, window.max_timestamp(), stamp)
-
-            self._contents.show(contents, window, emit)
+            self._show(window, contents, firing, stamp)
         if result.is_purge():
             self._contents.clear(contents)
+
+    def _show(self, window: Any, contents: GivenNamespace, firing: Firing, stamp: int) -> None:
+        """Emits what a window shows of its contents, if it has any."""
+
+        def emit(elements: Sequence[Any]) -> None:
+            self._enter(window, firing)
+            results = self._call.results(cast("AnyKeyEntry", self._keyed.current), self._context, elements)
+            self._collector.collect(results, window.max_timestamp(), stamp)
+
+        self._contents.show(contents, window, emit)
+
+    def _flush(self) -> None:
+        """Hands on what was emitted."""
+        self._collector.flush(self.output)
 
     def _enter(self, window: Any, firing: Firing) -> None:
         """What the user's function is to see from now on."""
