@@ -157,7 +157,7 @@ class KeyedProcessOperator(FunctionOperator):
         self._fire(TimeDomain.PROCESSING_TIME, self._timers.processing.pop_due(now), self._watermark)
 
     def _end_clock(self) -> None:
-        """In batch mode the clock stands still until the input has ended; then it goes to its end, behind event time."""
+        """In batch mode the clock stands still until the input has ended; then all timers of it fire."""
         self._service.watermark, self._service.clock_has_ended = MAX_WATERMARK, True
         self._fire_processing_time(MAX_WATERMARK)
         self._collector.flush(self.output)

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from headrace.graph.stream_graph import StreamGraph
 
 
+_Windows = AggregatedWindowSpec | RowWindowSpec
+"""What operators with windows are before the planner picks how they are computed."""
+
+
 def mode_of(graph: StreamGraph, mode: RuntimeExecutionMode) -> tuple[bool, str]:
     """Whether a job runs in batch mode, and why, where the program leaves that open (else an empty text).
 
@@ -53,7 +57,7 @@ def check_clock(graph: StreamGraph) -> None:
     """
     for node in graph:
         spec = node.spec
-        if isinstance(spec, AggregatedWindowSpec | RowWindowSpec) and isinstance(spec.assigner, ProcessingTimeAssigner):
+        if isinstance(spec, _Windows) and isinstance(spec.assigner, ProcessingTimeAssigner):
             raise InvalidProgramError(
                 f"operator {node.name!r}: {spec.assigner} ends windows by the clock, for which nothing waits in "
                 f"batch mode: use windows of event time, or streaming mode\n  at {node.call_site}"
@@ -64,9 +68,9 @@ def with_batch_windows(graph: StreamGraph) -> StreamGraph:
     """Have windows fire once, when the input has ended, and keep nothing for late records, as there are none."""
     read = {(edge.source, edge.side_output) for node in graph for edge in node.inputs}
 
-    def change(node: Node, made: StreamGraph) -> Iterator[Node]:
+    def change(node: Node, _made: StreamGraph) -> Iterator[Node]:
         spec = node.spec
-        if isinstance(spec, AggregatedWindowSpec | RowWindowSpec):
+        if isinstance(spec, _Windows):
             is_read = spec.late_tag is not None and (node.id, spec.late_tag.tag_id) in read
             node = replace(node, spec=_in_batch_mode(spec, keeps_tag=is_read))
         yield node
@@ -74,9 +78,7 @@ def with_batch_windows(graph: StreamGraph) -> StreamGraph:
     return graph.transform(change)
 
 
-def _in_batch_mode(
-    spec: AggregatedWindowSpec | RowWindowSpec, *, keeps_tag: bool
-) -> AggregatedWindowSpec | RowWindowSpec:
+def _in_batch_mode(spec: _Windows, *, keeps_tag: bool) -> _Windows:
     # What reads late records has to find their side output, though nothing ever comes.
     tag = spec.late_tag if keeps_tag else None
     return replace(spec, trigger=spec.trigger.in_batch_mode(), allowed_lateness=0, late_tag=tag)
