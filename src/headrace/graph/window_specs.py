@@ -9,6 +9,7 @@ from headrace.graph.specs import InputKind, OperatorSpec, PassingSpec
 from headrace.operators.window.layout import WindowLayout
 from headrace.operators.window.local import ACCUMULATORS_TAG
 from headrace.state.kinds import KEYED
+from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class ColumnarWindowSpec(WindowSpec):
         aggregates: the built-in aggregates.
         allowed_lateness: milliseconds.
         late_tag: the side output for records that come too late; None drops and counts them.
+        accumulation_mode: what windows show when they fire again.
     """
 
     kind: ClassVar[str] = "Window"
@@ -52,6 +54,11 @@ class ColumnarWindowSpec(WindowSpec):
     aggregates: tuple[Aggregate, ...]
     allowed_lateness: int = 0
     late_tag: OutputTag | None = None
+    accumulation_mode: AccumulationMode = AccumulationMode.ACCUMULATING
+
+    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        is_retracting = self.accumulation_mode is AccumulationMode.ACCUMULATING_AND_RETRACTING
+        return is_retracting and self.allowed_lateness > 0  # else no window fires twice
 
     def layout(self, records: InputSchema) -> WindowLayout:
         """The columns of the window over such records.

@@ -19,6 +19,7 @@ from headrace.datastream.streams.other_names import OTHER_NAMES_OF_WINDOWED_STRE
 from headrace.datastream.streams.types import TypeOrigin, declared_type, origin_of, result_type
 from headrace.graph.window_specs import ColumnarWindowSpec, RowWindowSpec
 from headrace.operators.aggregates.aggregate import Aggregate
+from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.assigner import MergingWindowAssigner, WindowAssigner
 from headrace.windowing.assigners.count import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 from headrace.windowing.evictor import Evictor
@@ -78,6 +79,7 @@ class WindowedStream(Generic[T_co, K_co, W_co]):
         self._evictor: Evictor[Any, Any] | None = None
         self._lateness = 0
         self._late_tag: OutputTag | None = None
+        self._mode = AccumulationMode.ACCUMULATING
 
     def get_execution_environment(self) -> StreamExecutionEnvironment:
         """The environment that the stream belongs to."""
@@ -134,6 +136,16 @@ class WindowedStream(Generic[T_co, K_co, W_co]):
         if lateness < 0:
             raise refused(f"the allowed lateness cannot be negative, it is {lateness} ms")
         self._lateness = lateness
+        return self
+
+    def accumulation_mode(self, mode: AccumulationMode) -> Self:
+        """Says what windows show when they fire again; all that they hold unless this is called. Not in Flink.
+
+        Raises:
+            InvalidTypeError: when it is no ``AccumulationMode``.
+        """
+        expect(mode, AccumulationMode, "accumulation_mode")
+        self._mode = mode
         return self
 
     def side_output_late_data(self, output_tag: OutputTag[Any]) -> Self:
@@ -313,7 +325,7 @@ class WindowedStream(Generic[T_co, K_co, W_co]):
                 f"ends, not {self._with_parts()}: give an AggregateFunction to aggregate(...)",
                 UnsupportedOperationError,
             )
-        spec = ColumnarWindowSpec(windows, aggregates, self._lateness, self._late_tag)
+        spec = ColumnarWindowSpec(windows, aggregates, self._lateness, self._late_tag, self._mode)
         return self._keyed_stream._apply(spec, "Window", origin=TypeOrigin.DECLARED)
 
     def _with_parts(self) -> str:
@@ -353,6 +365,13 @@ class WindowedStream(Generic[T_co, K_co, W_co]):
         if trigger is None:
             trigger = self._assigner.get_default_trigger(self.get_execution_environment())
             self._check_merges(trigger)
+        if self._mode is AccumulationMode.DISCARDING:
+            trigger = PurgingTrigger.of(trigger)
+        if self._mode is AccumulationMode.ACCUMULATING_AND_RETRACTING:
+            raise refused(
+                f"{self._mode} is for built-in aggregates: what a function of yours has made is not taken back",
+                UnsupportedOperationError,
+            )
         return RowWindowSpec(
             self._assigner,
             trigger,

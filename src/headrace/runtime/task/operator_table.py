@@ -108,7 +108,7 @@ class OperatorMaker:
     def _columnar_window(self, planned: PlannedOperator, spec: ColumnarWindowSpec) -> Operator:
         tag = None if spec.late_tag is None else spec.late_tag.tag_id
         layout = spec.layout(planned.input_schema(0))
-        return columnar_window(layout, spec.assigner, spec.allowed_lateness, tag)
+        return columnar_window(layout, spec.assigner, spec.allowed_lateness, tag, spec.accumulation_mode)
 
     def _local_window(self, planned: PlannedOperator, spec: LocalWindowSpec) -> Operator:
         return LocalWindowAggregate(spec.window.layout(planned.input_schema(0)), spec.window.assigner)
