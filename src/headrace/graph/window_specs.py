@@ -10,7 +10,9 @@ from headrace.operators.window.layout import WindowLayout
 from headrace.operators.window.local import ACCUMULATORS_TAG
 from headrace.state.kinds import KEYED
 from headrace.windowing.accumulation_mode import AccumulationMode
+from headrace.windowing.serializers import TimeWindowSerializer, window_serializer
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger
+from headrace.windowing.triggers.purging import PurgingTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,6 +46,7 @@ class ColumnarWindowSpec(WindowSpec):
         aggregates: the built-in aggregates.
         allowed_lateness: milliseconds.
         late_tag: the side output for records that come too late; None drops and counts them.
+        has_key: whether results have the key; not where all records have one key.
         accumulation_mode: what windows show when they fire again.
     """
 
@@ -54,6 +57,7 @@ class ColumnarWindowSpec(WindowSpec):
     aggregates: tuple[Aggregate, ...]
     allowed_lateness: int = 0
     late_tag: OutputTag | None = None
+    has_key: bool = True
     accumulation_mode: AccumulationMode = AccumulationMode.ACCUMULATING
 
     def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
@@ -67,9 +71,55 @@ class ColumnarWindowSpec(WindowSpec):
             InvalidTypeError: when an aggregate does not fit the records.
             InvalidProgramError: when two columns of the output have the same name.
         """
-        key = records.key
-        assert key is not None, "the graph takes keyed records only"
-        return WindowLayout.of(records.record_type, key.codec, self.aggregates, key.fields, key.names)
+        return _layout(records, self.aggregates, self.has_key)
+
+    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+        return self.layout(inputs[0]).output_type
+
+    def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
+        return _late_type(self.late_tag, inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class AggregatedWindowSpec(WindowSpec):
+    """Built-in aggregates over windows of any kind, as the program asks for them; the planner picks the operator.
+
+    Attributes:
+        assigner: puts records into windows.
+        trigger: says when the contents of windows are shown, and when they go.
+        aggregates: the built-in aggregates.
+        evictor: removes records from a window that fires; None removes none.
+        allowed_lateness: milliseconds.
+        late_tag: the side output for records that come too late; None drops and counts them.
+        has_key: whether results have the key; not where all records have one key.
+        accumulation_mode: what windows show when they fire again.
+    """
+
+    kind: ClassVar[str] = ColumnarWindowSpec.kind
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED,)
+    state_kinds: ClassVar[StateKinds] = KEYED
+    assigner: WindowAssigner[Any, Any]
+    trigger: Trigger[Any, Any]
+    aggregates: tuple[Aggregate, ...]
+    evictor: Evictor[Any, Any] | None = None
+    allowed_lateness: int = 0
+    late_tag: OutputTag | None = None
+    has_key: bool = True
+    accumulation_mode: AccumulationMode = AccumulationMode.ACCUMULATING
+
+    @property
+    def purging_trigger(self) -> Trigger[Any, Any]:
+        """The trigger of the operator that goes record by record; it drops what it has shown where windows discard."""
+        is_discarding = self.accumulation_mode is AccumulationMode.DISCARDING
+        return PurgingTrigger.of(self.trigger) if is_discarding else self.trigger
+
+    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return self.accumulation_mode is AccumulationMode.ACCUMULATING_AND_RETRACTING
+
+    def layout(self, records: InputSchema) -> WindowLayout:
+        """The columns of the window over such records; errors as in :meth:`ColumnarWindowSpec.layout`."""
+        windows = window_serializer(self.assigner.get_window_serializer())
+        return _layout(records, self.aggregates, self.has_key, windows.names)
 
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
         return self.layout(inputs[0]).output_type
@@ -160,6 +210,18 @@ class RowWindowSpec(WindowSpec):
         if self.evictor is not None or self.trigger != EventTimeTrigger():
             return None
         return self.assigner.aligned
+
+
+def _layout(
+    records: InputSchema,
+    aggregates: Sequence[Aggregate],
+    has_key: bool,
+    window_names: tuple[str, ...] = TimeWindowSerializer.names,
+) -> WindowLayout:
+    key = records.key
+    assert key is not None, "the graph takes keyed records only"
+    names = key.names if has_key else ()
+    return WindowLayout.of(records.record_type, key.codec, aggregates, key.fields, names, window_names)
 
 
 def _late_type(tag: OutputTag | None, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:

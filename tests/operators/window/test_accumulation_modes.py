@@ -12,11 +12,14 @@ from window_harness import Driver
 from window_model import MAX, Model
 
 from headrace.common import Row, RowKind, Types, WatermarkStrategy
-from headrace.common.errors import InvalidProgramError
+from headrace.common.errors import InvalidProgramError, InvalidTypeError, UnsupportedOperationError
 from headrace.datastream.aggregates import count, max, sum
 from headrace.datastream.window import (
     AccumulationMode,
+    CountTrigger,
     CumulatingEventTimeWindows,
+    EventTimeSessionWindows,
+    EventTimeTrigger,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
@@ -99,9 +102,9 @@ LATE = [(1, 5), (11, 1), (2, 7), (3, 4), (25, 1), (4, 9)]
 """Timestamps and weights: the third and fourth are late but allowed, the last one is too late."""
 
 
-def clicks(harness: JobHarness) -> DataStream:
+def clicks(harness: JobHarness, name: str = "clicks") -> DataStream:
     times = WatermarkStrategy.for_monotonous_timestamps()
-    return harness.add_source("clicks", CLICK).assign_timestamps_and_watermarks(times)
+    return harness.add_source(name, CLICK).assign_timestamps_and_watermarks(times)
 
 
 def shown(assigner: Any, mode: AccumulationMode, cut: int = 1) -> list[tuple[str, int, int, int]]:
@@ -147,6 +150,62 @@ def test_windows_that_share_panes_retract_alike_however_the_input_is_cut(assigne
     accumulating = shown(assigner, AccumulationMode.ACCUMULATING)
     assert [row[1:] for row in whole if row[0] != "-U"] == [row[1:] for row in accumulating]
     assert len(whole) > len(accumulating)
+
+
+@pytest.mark.parametrize(
+    ("assigner", "ends"),
+    [(TumblingEventTimeWindows.of(10), [10, 10, 10, 20, 30]), (EventTimeSessionWindows.with_gap(10), [21, 21, 35])],
+    ids=str,
+)
+def test_windows_of_any_kind_discard(assigner: Any, ends: list[int]) -> None:
+    def job(harness: JobHarness) -> None:
+        for name, build in builders.items():
+            windows = clicks(harness, name).key_by("page").window(assigner)
+            windows.allowed_lateness(10).accumulation_mode(AccumulationMode.DISCARDING)
+            harness.add_sink(f"of {name}", build(windows))
+
+    builders: dict[str, Any] = {
+        "aggregates": lambda windows: windows.aggregate(count(), sum("weight")),
+        "trigger": lambda windows: windows.trigger(EventTimeTrigger.create()).aggregate(count(), sum("weight")),
+        "function": lambda windows: windows.reduce(lambda a, b: Row(page="a", weight=a.weight + b.weight)),
+    }
+    weights = []
+    with JobHarness(job) as harness:
+        for name in builders:
+            harness.push_all(name, [("a", weight) for _, weight in LATE], [time for time, _ in LATE])
+        harness.finish()
+        for name in list(builders)[:2]:
+            results = harness.results(f"of {name}")
+            assert [row.window_end for row in results] == ends
+            weights.append([row.sum_weight for row in results])
+        weights.append([row.weight for row in harness.results("of function")])
+    assert weights[0] == weights[1] == weights[2]
+
+
+@pytest.mark.parametrize(
+    ("build", "why"),
+    [
+        (
+            lambda windows: windows.trigger(CountTrigger.of(2)).aggregate(count()),
+            r"record by record \(custom trigger C",
+        ),
+        (lambda windows: windows.reduce(lambda a, b: a), "a function of yours may not make its results again"),
+    ],
+)
+def test_what_cannot_retract_says_so(build: Any, why: str) -> None:
+    def job(harness: JobHarness) -> None:
+        build(clicks(harness).key_by("page").window(TumblingEventTimeWindows.of(10)).accumulation_mode(RETRACTING))
+
+    with pytest.raises(UnsupportedOperationError, match=f"windows can take results back where .*{why}"):
+        JobHarness(job)
+
+
+def test_a_mode_is_one_of_three() -> None:
+    def job(harness: JobHarness) -> None:
+        clicks(harness).key_by("page").window(TumblingEventTimeWindows.of(10)).accumulation_mode("retracting")  # type: ignore[arg-type]
+
+    with pytest.raises(InvalidTypeError, match="accumulation_mode takes an AccumulationMode, not 'retracting'"):
+        JobHarness(job)
 
 
 def _windows(harness: JobHarness) -> DataStream:

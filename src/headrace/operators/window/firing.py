@@ -74,4 +74,5 @@ def result_batch(layout: WindowLayout, windows: RegularWindows, emissions: Seque
 
 def _rows(layout: WindowLayout, windows: RegularWindows, accumulators: Accumulators) -> pa.RecordBatch:
     ends = accumulators.ends
-    return layout.finish(accumulators.keys, pa.array(windows.starts_of(ends)), pa.array(ends), accumulators.columns)
+    bounds = (pa.array(windows.starts_of(ends)), pa.array(ends))
+    return layout.finish(accumulators.keys, bounds, accumulators.columns)

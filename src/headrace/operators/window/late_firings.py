@@ -117,7 +117,7 @@ class _Running:
         groups = group_rows(rows.ends, rows.hashes, rows.keys)
         segments = groups.segments
         self._late = late
-        self._columns = _scan(aggregators, [gather(column, groups.order) for column in rows.columns], segments)
+        self._columns = running_merges(aggregators, [gather(column, groups.order) for column in rows.columns], segments)
         places = np.empty(len(rows), np.int64)
         places[groups.order] = np.arange(len(rows))
         self._places = places[len(held) :]
@@ -144,7 +144,7 @@ def _singles(aggregators: AggregatorList, late: Chunk) -> Accumulators:
     return Accumulators(late.ends, late.hashes, late.keys, columns)
 
 
-def _scan(aggregators: AggregatorList, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
+def running_merges(aggregators: AggregatorList, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
     """Each row merged with all rows before it in its group, by doubling: as many rounds as the depth has bits."""
     total = segments.total
     depths = np.arange(total) - segments.starts[segments.ids]
