@@ -50,7 +50,7 @@ test: lint ## lint, types, layers, then all tests but the slow ones
 	@$(MAKE) --no-print-directory --keep-going --jobs=2 test-fast test-spark-shown-late
 
 test-fast: venv ## the tests that need no Spark, in parallel
-	@$(PYTEST) -n $(WORKERS) -m 'not slow and not ($(SHARED_SPARK))'
+	@$(PYTEST) -n $(WORKERS) --dist worksteal -m 'not slow and not ($(SHARED_SPARK))'
 
 test-spark: venv ## the tests that share one Spark session, one after another
 	@$(TEST_SPARK)

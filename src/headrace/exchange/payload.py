@@ -11,12 +11,12 @@ import pickle
 import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import cloudpickle
 import numpy as np
 import pyarrow as pa
 
 from headrace.common.batch import Batch, joined_kinds
 from headrace.common.columns import layout_of
+from headrace.common.pickling import pickle_by_value
 from headrace.operators.keyed import KeyedBatch
 from headrace.state.keys import KeyColumn
 
@@ -185,4 +185,4 @@ def dumps(value: object) -> bytes:
     try:
         return pickle.dumps(value, protocol=5)
     except (pickle.PicklingError, AttributeError, TypeError):
-        return bytes(cloudpickle.dumps(value, protocol=5))
+        return pickle_by_value(value)
