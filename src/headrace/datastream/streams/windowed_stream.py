@@ -87,7 +87,7 @@ class WindowedStream(Generic[T_co, K_co, W_co]):
         return self._keyed_stream.get_type()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.get_input_type()}, {self._with_parts()})"
+        return f"{type(self).__name__}({self.get_input_type()}, {self._assigner})"
 
     def _repr_html_(self) -> str:
         """What notebooks show: the windows, and all that comes before."""
