@@ -64,6 +64,9 @@ class AllWindowedStream(Generic[T_co]):
         """The type of the records in the windows."""
         return self._windowed.get_input_type()
 
+    def __repr__(self) -> str:
+        return repr(self._windowed).replace(type(self._windowed).__name__, type(self).__name__, 1)
+
     def trigger(self, trigger: Trigger[Any, Any]) -> Self:
         """Says when the contents of windows are shown; as ``WindowedStream.trigger``."""
         self._windowed.trigger(trigger)

@@ -89,6 +89,9 @@ class WindowedStream(Generic[T_co, K_co, W_co]):
         """The type of the records in the windows."""
         return self._keyed_stream.get_type()
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.get_input_type()}, {self._assigner})"
+
     def _repr_html_(self) -> str:
         """What notebooks show: the windows, and all that comes before."""
         from headrace.datastream.notebook import stream_html
