@@ -81,6 +81,12 @@ def windows(keyed: KeyedStream) -> WindowedStream:
     return keyed.window(SECOND)
 
 
+def test_what_is_shown_of_windows(env: StreamExecutionEnvironment) -> None:
+    numbers = env.from_collection([1], Types.LONG())
+    assert repr(numbers.key_by(lambda v: v).window(SECOND)) == f"WindowedStream(Long, {SECOND})"
+    assert repr(numbers.window_all(SECOND)) == f"AllWindowedStream(Long, {SECOND})"
+
+
 def test_built_in_aggregates(windows: WindowedStream, graph: StreamGraph) -> None:
     aggregates = count(), sum("amount").alias("total"), avg("amount")
     stream = windows.aggregate(*aggregates)

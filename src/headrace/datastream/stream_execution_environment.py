@@ -315,6 +315,8 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
         """
         from headrace.client.submission import submit
 
+        if job_name is not None:
+            expect(job_name, str, "execute")
         job = self.transformations.take_next_job()
         return submit(job, self.get_configuration(), job_name)
 
@@ -349,6 +351,10 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
         from headrace.plan.explain import plan_diagram
 
         return draw_svg(plan_diagram(self._plan()))
+
+    def __repr__(self) -> str:
+        pending = self.transformations.pending
+        return f"{type(self).__name__}({pending} operator{'' if pending == 1 else 's'} for the next job)"
 
     def _repr_html_(self) -> str:
         """What notebooks show: the plan of the next job."""
