@@ -9,8 +9,10 @@ from headrace.graph.specs import InputKind, OperatorSpec, PassingSpec
 from headrace.operators.window.layout import WindowLayout
 from headrace.operators.window.local import ACCUMULATORS_TAG
 from headrace.state.kinds import KEYED
+from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.serializers import TimeWindowSerializer, window_serializer
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger
+from headrace.windowing.triggers.purging import PurgingTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,6 +47,7 @@ class ColumnarWindowSpec(WindowSpec):
         allowed_lateness: milliseconds.
         late_tag: the side output for records that come too late; None drops and counts them.
         has_key: whether results have the key; not where all records have one key.
+        accumulation_mode: what windows show when they fire again.
     """
 
     kind: ClassVar[str] = "Window"
@@ -55,6 +58,11 @@ class ColumnarWindowSpec(WindowSpec):
     allowed_lateness: int = 0
     late_tag: OutputTag | None = None
     has_key: bool = True
+    accumulation_mode: AccumulationMode = AccumulationMode.ACCUMULATING
+
+    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        is_retracting = self.accumulation_mode is AccumulationMode.ACCUMULATING_AND_RETRACTING
+        return is_retracting and self.allowed_lateness > 0  # else no window fires twice
 
     def layout(self, records: InputSchema) -> WindowLayout:
         """The columns of the window over such records.
@@ -84,6 +92,7 @@ class AggregatedWindowSpec(WindowSpec):
         allowed_lateness: milliseconds.
         late_tag: the side output for records that come too late; None drops and counts them.
         has_key: whether results have the key; not where all records have one key.
+        accumulation_mode: what windows show when they fire again.
     """
 
     kind: ClassVar[str] = ColumnarWindowSpec.kind
@@ -96,6 +105,16 @@ class AggregatedWindowSpec(WindowSpec):
     allowed_lateness: int = 0
     late_tag: OutputTag | None = None
     has_key: bool = True
+    accumulation_mode: AccumulationMode = AccumulationMode.ACCUMULATING
+
+    @property
+    def purging_trigger(self) -> Trigger[Any, Any]:
+        """The trigger of the operator that goes record by record; it drops what it has shown where windows discard."""
+        is_discarding = self.accumulation_mode is AccumulationMode.DISCARDING
+        return PurgingTrigger.of(self.trigger) if is_discarding else self.trigger
+
+    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return self.accumulation_mode is AccumulationMode.ACCUMULATING_AND_RETRACTING
 
     def layout(self, records: InputSchema) -> WindowLayout:
         """The columns of the window over such records; errors as in :meth:`ColumnarWindowSpec.layout`."""

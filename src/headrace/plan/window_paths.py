@@ -91,5 +91,10 @@ def columnar_spec(spec: AggregatedWindowSpec) -> ColumnarWindowSpec | None:
         return None
     assert spec.assigner.regular is not None
     return ColumnarWindowSpec(
-        spec.assigner.regular, spec.aggregates, spec.allowed_lateness, spec.late_tag, spec.has_key
+        spec.assigner.regular,
+        spec.aggregates,
+        spec.allowed_lateness,
+        spec.late_tag,
+        spec.has_key,
+        spec.accumulation_mode,
     )

@@ -117,7 +117,7 @@ class OperatorMaker:
     def _columnar_window(self, planned: PlannedOperator, spec: ColumnarWindowSpec) -> Operator:
         tag = None if spec.late_tag is None else spec.late_tag.tag_id
         layout = self._layout(planned, spec)
-        return columnar_window(layout, spec.assigner, spec.allowed_lateness, tag)
+        return columnar_window(layout, spec.assigner, spec.allowed_lateness, tag, spec.accumulation_mode)
 
     def _local_window(self, planned: PlannedOperator, spec: LocalWindowSpec) -> Operator:
         return LocalWindowAggregate(self._layout(planned, spec.window), spec.window.assigner)
@@ -128,7 +128,7 @@ class OperatorMaker:
     def _aggregated_window(self, planned: PlannedOperator, spec: AggregatedWindowSpec) -> Operator:
         layout = WindowOperatorLayout(
             assigner=spec.assigner,
-            trigger=spec.trigger,
+            trigger=spec.purging_trigger,
             evictor=spec.evictor,
             input_type=planned.input_schema(0).record_type,
             output_type=planned.output_type,
