@@ -221,7 +221,8 @@ def _listener(configuration: Configuration) -> JobListener | None:
 
         return notebook_listener()
     if wanted is None:
-        wanted = sys.stderr is not None and sys.stderr.isatty() and not hasattr(sys, "ps1")
+        is_terminal = getattr(sys.stderr, "isatty", bool)()  # programs put streams of their own there, or nothing
+        wanted = is_terminal and not hasattr(sys, "ps1")
     if not wanted:
         return None
     from headrace.client.progress.listener import terminal_listener  # likewise
