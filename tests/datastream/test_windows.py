@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.common import Configuration, Duration, Row, Time, Types, WatermarkStrategy
-from headrace.common.errors import HeadraceError, InvalidProgramError, UnsupportedOperationError
+from headrace.common.errors import InvalidProgramError
 from headrace.datastream import (
     AggregateFunction,
     OutputTag,
@@ -23,11 +23,12 @@ from headrace.datastream.window import (
     CountEvictor,
     CountTrigger,
     EventTimeSessionWindows,
+    GlobalWindows,
     TimeWindow,
     TumblingEventTimeWindows,
 )
 from headrace.expressions import coalesce, col
-from headrace.graph.window_specs import ColumnarWindowSpec, RowWindowSpec
+from headrace.graph.window_specs import AggregatedWindowSpec, RowWindowSpec
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger
 
 if TYPE_CHECKING:
@@ -80,10 +81,16 @@ def windows(keyed: KeyedStream) -> WindowedStream:
     return keyed.window(SECOND)
 
 
+def test_what_is_shown_of_windows(env: StreamExecutionEnvironment) -> None:
+    numbers = env.from_collection([1], Types.LONG())
+    assert repr(numbers.key_by(lambda v: v).window(SECOND)) == f"WindowedStream(Long, {SECOND})"
+    assert repr(numbers.window_all(SECOND)) == f"AllWindowedStream(Long, {SECOND})"
+
+
 def test_built_in_aggregates(windows: WindowedStream, graph: StreamGraph) -> None:
     aggregates = count(), sum("amount").alias("total"), avg("amount")
     stream = windows.aggregate(*aggregates)
-    assert graph[1].spec == ColumnarWindowSpec(SECOND.aligned, aggregates)
+    assert graph[1].spec == AggregatedWindowSpec(SECOND, EventTimeTrigger(), aggregates)
     assert graph[1].name == "Window"
     assert stream.get_type() == graph[1].type_of(None)
     assert stream.get_type() == Types.ROW_NAMED(
@@ -158,7 +165,7 @@ def test_a_strategy_without_assigner_is_told_at_the_window() -> None:
     strategy = WatermarkStrategy.for_monotonous_timestamps()
     timed = env.from_collection([Row(card="a", amount=1)], ROW).assign_timestamps_and_watermarks(strategy)
     timed.key_by("card").window(SECOND).aggregate(count()).print()
-    with pytest.raises(HeadraceError, match=r"WatermarkStrategy before it needs a timestamp assigner, such as \.with"):
+    with pytest.raises(InvalidProgramError, match=r"Give .* a strategy with a timestamp assigner: \.with"):
         env.execute()
 
 
@@ -176,7 +183,9 @@ def test_late_records(windows: WindowedStream, graph: StreamGraph) -> None:
     assert windows.allowed_lateness(2000) is windows
     windows.side_output_late_data(LATE)
     stream = windows.aggregate(count())
-    assert graph[1].spec == ColumnarWindowSpec(SECOND.aligned, (count(),), 2000, LATE)
+    assert graph[1].spec == AggregatedWindowSpec(
+        SECOND, EventTimeTrigger(), (count(),), allowed_lateness=2000, late_tag=LATE
+    )
     assert stream.get_side_output(OutputTag("late")).get_type() == ROW
     assert graph[1].outputs.side_types == {"late": ROW}
     with pytest.raises(InvalidProgramError, match="never writes to the side output 'other'"):
@@ -273,7 +282,11 @@ def test_aggregate_function_with_everything(windows: WindowedStream, graph: Stre
         (lambda w: w.aggregate(count(), count()), "two columns 'count'"),
         (lambda w: w.aggregate(count(), 3), "built-in aggregates go with others such as"),
         (lambda w: w.aggregate(count(), window_function=Describe()), "take no window_function"),
-        (lambda w: w.aggregate(len), "expected an AggregateFunction"),
+        (lambda w: w.aggregate(abs), "expected an AggregateFunction"),
+        (lambda w: w.aggregate("sum"), r"not 'sum': use aggregate\(sum\(\"field\"\)\)"),
+        (lambda w: w.aggregate(max), r"function max>: use aggregate\(max\(\"field\"\)\)"),
+        (lambda w: w.aggregate({"n": "sum", "b": ["mean", "std"]}), r'sum\("n"\), avg\("b"\), stddev_samp\("b"\)\)'),
+        (lambda w: w.aggregate(["count", 7]), r"7\]: use aggregate\(count\(\), sum"),
         (lambda w: w.aggregate(Average), r"write Average\(\)"),
         (lambda w: w.aggregate(Average(), Describe(), window_function=Describe()), "got window_function twice"),
         (lambda w: w.aggregate(Average(), None, None, None, 5), "but got 4 arguments"),
@@ -297,13 +310,21 @@ def test_what_a_windowed_stream_knows(windows: WindowedStream, env: StreamExecut
     assert windows.get_execution_environment() is env
 
 
-def test_built_in_aggregates_take_windows_that_fire_at_their_ends(keyed: KeyedStream, graph: StreamGraph) -> None:
-    keyed.window(SECOND).trigger(EventTimeTrigger.create()).aggregate(count())
-    assert graph[1].spec == ColumnarWindowSpec(SECOND.aligned, (count(),))
-    for windows in (
-        keyed.window(SECOND).trigger(CountTrigger.of(1)),
-        keyed.window(SECOND).evictor(CountEvictor.of(1)),
-        keyed.window(EventTimeSessionWindows.with_gap(5)),
-    ):
-        with pytest.raises(UnsupportedOperationError, match=r"take tumbling, sliding and cumulating windows"):
-            windows.aggregate(count())
+def test_built_in_aggregates_take_any_windows(keyed: KeyedStream, graph: StreamGraph) -> None:
+    windows = keyed.window(SECOND).trigger(CountTrigger.of(1)).evictor(CountEvictor.of(1))
+    windows.aggregate(count())
+    assert graph[1].spec == AggregatedWindowSpec(SECOND, CountTrigger.of(1), (count(),), CountEvictor.of(1))
+
+
+@pytest.mark.parametrize(
+    ("windows", "names"),
+    [
+        (lambda keyed: keyed.window(EventTimeSessionWindows.with_gap(5)), ["card", "window_start", "window_end"]),
+        (lambda keyed: keyed.count_window(5), ["card", "window_id"]),
+        (lambda keyed: keyed.window(GlobalWindows.create_with_end_of_stream_trigger()), ["card"]),
+        (lambda keyed: keyed._origin.window_all(SECOND), ["window_start", "window_end"]),
+        (lambda keyed: keyed._origin.count_window_all(5), ["window_id"]),
+    ],
+)
+def test_columns_that_say_which_window_it_is(keyed: KeyedStream, windows: Any, names: list[str]) -> None:
+    assert windows(keyed).aggregate(count()).get_type().field_names == (*names, "count")

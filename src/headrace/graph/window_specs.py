@@ -9,6 +9,9 @@ from headrace.graph.specs import InputKind, OperatorSpec, PassingSpec
 from headrace.operators.window.layout import WindowLayout
 from headrace.operators.window.local import ACCUMULATORS_TAG
 from headrace.state.kinds import KEYED
+from headrace.windowing.accumulation_mode import AccumulationMode
+from headrace.windowing.serializers import TimeWindowSerializer, window_serializer
+from headrace.windowing.triggers.purging import PurgingTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,8 +27,17 @@ if TYPE_CHECKING:
     from headrace.windowing.trigger import Trigger
 
 
+class WindowSpec(OperatorSpec):
+    """The root of operators with windows, from which records cannot be taken back."""
+
+    __slots__ = ()
+
+    def takes_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return False
+
+
 @dataclass(frozen=True, slots=True)
-class ColumnarWindowSpec(OperatorSpec):
+class ColumnarWindowSpec(WindowSpec):
     """Built-in aggregates over windows, column by column.
 
     Attributes:
@@ -33,6 +45,8 @@ class ColumnarWindowSpec(OperatorSpec):
         aggregates: the built-in aggregates.
         allowed_lateness: milliseconds.
         late_tag: the side output for records that come too late; None drops and counts them.
+        has_key: whether results have the key; not where all records have one key.
+        accumulation_mode: what windows show when they fire again.
     """
 
     kind: ClassVar[str] = "Window"
@@ -42,6 +56,12 @@ class ColumnarWindowSpec(OperatorSpec):
     aggregates: tuple[Aggregate, ...]
     allowed_lateness: int = 0
     late_tag: OutputTag | None = None
+    has_key: bool = True
+    accumulation_mode: AccumulationMode = AccumulationMode.ACCUMULATING
+
+    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        is_retracting = self.accumulation_mode is AccumulationMode.ACCUMULATING_AND_RETRACTING
+        return is_retracting and self.allowed_lateness > 0  # else no window fires twice
 
     def layout(self, records: InputSchema) -> WindowLayout:
         """The columns of the window over such records.
@@ -50,9 +70,7 @@ class ColumnarWindowSpec(OperatorSpec):
             InvalidTypeError: when an aggregate does not fit the records.
             InvalidProgramError: when two columns of the output have the same name.
         """
-        key = records.key
-        assert key is not None, "the graph takes keyed records only"
-        return WindowLayout.of(records.record_type, key.codec, self.aggregates, key.fields, key.names)
+        return _layout(records, self.aggregates, self.has_key)
 
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
         return self.layout(inputs[0]).output_type
@@ -62,7 +80,55 @@ class ColumnarWindowSpec(OperatorSpec):
 
 
 @dataclass(frozen=True, slots=True)
-class LocalWindowSpec(PassingSpec):
+class AggregatedWindowSpec(WindowSpec):
+    """Built-in aggregates over windows of any kind, as the program asks for them; the planner picks the operator.
+
+    Attributes:
+        assigner: puts records into windows.
+        trigger: says when the contents of windows are shown, and when they go.
+        aggregates: the built-in aggregates.
+        evictor: removes records from a window that fires; None removes none.
+        allowed_lateness: milliseconds.
+        late_tag: the side output for records that come too late; None drops and counts them.
+        has_key: whether results have the key; not where all records have one key.
+        accumulation_mode: what windows show when they fire again.
+    """
+
+    kind: ClassVar[str] = ColumnarWindowSpec.kind
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED,)
+    state_kinds: ClassVar[StateKinds] = KEYED
+    assigner: WindowAssigner[Any, Any]
+    trigger: Trigger[Any, Any]
+    aggregates: tuple[Aggregate, ...]
+    evictor: Evictor[Any, Any] | None = None
+    allowed_lateness: int = 0
+    late_tag: OutputTag | None = None
+    has_key: bool = True
+    accumulation_mode: AccumulationMode = AccumulationMode.ACCUMULATING
+
+    @property
+    def purging_trigger(self) -> Trigger[Any, Any]:
+        """The trigger of the operator that goes record by record; it drops what it has shown where windows discard."""
+        is_discarding = self.accumulation_mode is AccumulationMode.DISCARDING
+        return PurgingTrigger.of(self.trigger) if is_discarding else self.trigger
+
+    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return self.accumulation_mode is AccumulationMode.ACCUMULATING_AND_RETRACTING
+
+    def layout(self, records: InputSchema) -> WindowLayout:
+        """The columns of the window over such records; errors as in :meth:`ColumnarWindowSpec.layout`."""
+        windows = window_serializer(self.assigner.get_window_serializer())
+        return _layout(records, self.aggregates, self.has_key, windows.names)
+
+    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+        return self.layout(inputs[0]).output_type
+
+    def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
+        return _late_type(self.late_tag, inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalWindowSpec(WindowSpec, PassingSpec):
     """The sender's half of a two-phase window aggregation; put in by the planner.
 
     Records that it does not sum up leave by the main output, accumulators by a side output.
@@ -80,7 +146,7 @@ class LocalWindowSpec(PassingSpec):
 
 
 @dataclass(frozen=True, slots=True)
-class GlobalWindowSpec(OperatorSpec):
+class GlobalWindowSpec(WindowSpec):
     """The receiver's half: records on the first input, accumulators on the second.
 
     Attributes:
@@ -97,7 +163,7 @@ class GlobalWindowSpec(OperatorSpec):
 
 
 @dataclass(frozen=True, slots=True)
-class RowWindowSpec(OperatorSpec):
+class RowWindowSpec(WindowSpec):
     """Functions of the user over windows.
 
     Attributes:
@@ -136,6 +202,18 @@ class RowWindowSpec(OperatorSpec):
     @property
     def emits_to_tags(self) -> bool:
         return self.window_function is not None
+
+
+def _layout(
+    records: InputSchema,
+    aggregates: Sequence[Aggregate],
+    has_key: bool,
+    window_names: tuple[str, ...] = TimeWindowSerializer.names,
+) -> WindowLayout:
+    key = records.key
+    assert key is not None, "the graph takes keyed records only"
+    names = key.names if has_key else ()
+    return WindowLayout.of(records.record_type, key.codec, aggregates, key.fields, names, window_names)
 
 
 def _late_type(tag: OutputTag | None, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:

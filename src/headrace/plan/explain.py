@@ -5,6 +5,7 @@ The document of a plan has these keys, in this order; later versions may add som
 ===================  ===================================================================================
 ``name``             the job's name
 ``mode``             ``STREAMING`` or ``BATCH``
+``mode_reason``      why ``AUTOMATIC`` came to that mode; null when the program says the mode itself
 ``max_parallelism``  the number of key groups of an operator that does not say otherwise
 ``stages``           a list of ``{"index", "parallelism", "operators"}``, from the sources on
 ``edges``            a list of edges, as below
@@ -12,8 +13,9 @@ The document of a plan has these keys, in this order; later versions may add som
 
 An operator has ``id``, ``name``, ``kind``, ``pact`` (``Data Source``, ``Operator`` or ``Data Sink``), ``uid``,
 ``uid_derived`` (true when the user gave none), ``parallelism``, ``max_parallelism``, ``state`` (a list of the kinds of
-state that it may hold: ``keyed``, ``operator list``, ``union list``, ``broadcast``), ``output_type`` (null for sinks)
-and ``call_site`` (the line of the program that asked for it).
+state that it may hold: ``keyed``, ``operator list``, ``union list``, ``broadcast``), ``output_type`` (null for sinks),
+``call_site`` (the line of the program that asked for it), ``path`` (how its windows are computed, ``columnar`` or
+``record by record``; null when it has none) and ``path_reason`` (why it is not columnar, else null).
 
 An edge has ``source`` and ``target`` (ids of operators), ``input`` (which input of the target, from 0),
 ``ship_strategy`` (``FORWARD``, ``HASH`` or ``REBALANCE``), ``exchange`` (whether it crosses a shuffle; else its ends
@@ -27,23 +29,28 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.graph.diagram import Arrow, Box, Diagram, Frame, count_of, ship_label
 from headrace.graph.execution_plan import node_document
+from headrace.plan.window_paths import path_of
 from headrace.state.kinds import names_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, Stage
+    from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, PlanSettings, Stage
 
 
 def plan_diagram(plan: JobPlan) -> Diagram:
     """The stages, what runs chained in them, and what is shuffled between them."""
     stages = count_of(len(plan.stages), "stage")
-    mode = "batch" if plan.settings.is_batch else "streaming"
     return Diagram(
-        f"{plan.name}: {stages}, {count_of(plan.settings.max_parallelism, 'key group')}, {mode} mode",
+        f"{plan.name}: {stages}, {count_of(plan.settings.max_parallelism, 'key group')}, {_mode(plan.settings)}",
         tuple(map(_frame, plan.stages)),
         tuple(_arrow(edge) for operator in plan.operators() for edge in operator.outputs),
     )
+
+
+def _mode(settings: PlanSettings) -> str:
+    mode = "batch mode" if settings.is_batch else "streaming mode"
+    return f"{mode} ({settings.mode_reason})" if settings.mode_reason else mode
 
 
 def _frame(stage: Stage) -> Frame:
@@ -60,9 +67,15 @@ def _box(operator: PlannedOperator, stage: Stage) -> Box:
 
 
 def _notes(operator: PlannedOperator, stage: Stage) -> Iterator[str]:
-    """What tells an operator from others beside its uid: its state, its parallelism where that is not its stage's."""
+    """What tells an operator from others beside its uid.
+
+    Its state, how its windows are computed, its parallelism where that is not its stage's.
+    """
     if operator.state_kinds:
         yield f"{' and '.join(names_of(operator.state_kinds))} state"
+    path = path_of(operator.node.spec)
+    if path is not None:
+        yield str(path)
     if operator.parallelism != stage.parallelism:
         yield f"parallelism {operator.parallelism}"
 
@@ -85,6 +98,7 @@ def plan_document(plan: JobPlan) -> dict[str, Any]:
     return {
         "name": plan.name,
         "mode": "BATCH" if plan.settings.is_batch else "STREAMING",
+        "mode_reason": plan.settings.mode_reason or None,
         "max_parallelism": plan.settings.max_parallelism,
         "stages": [_stage(stage) for stage in plan.stages],
         "edges": [_edge(edge) for operator in plan.operators() for edge in operator.outputs],
@@ -101,6 +115,7 @@ def _stage(stage: Stage) -> dict[str, Any]:
 
 def _operator(operator: PlannedOperator) -> dict[str, Any]:
     node, output_type = operator.node, operator.node.outputs.output_type
+    path = path_of(node.spec)
     return {
         "id": node.id,
         "name": node.name,
@@ -113,6 +128,8 @@ def _operator(operator: PlannedOperator) -> dict[str, Any]:
         "state": names_of(operator.state_kinds),
         "output_type": None if output_type is None else str(output_type),
         "call_site": str(node.call_site),
+        "path": None if path is None else path.name,
+        "path_reason": None if path is None else path.reason,
     }
 
 

@@ -11,7 +11,7 @@ from test_against_model import CODEC, assigner_of, drive, ranks, scenarios
 from window_harness import INPUT, Driver
 from window_model import MAX, MIN, Model, Record
 
-from headrace.common.errors import InvalidProgramError, UserFunctionError
+from headrace.common.errors import UserFunctionError
 from headrace.common.output_tag import OutputTag
 from headrace.common.row import Row
 from headrace.common.typeinfo import Types
@@ -349,15 +349,6 @@ def test_get_result_is_the_users_code_as_well() -> None:
     run = driver(aggregate_function=BadResult())
     with pytest.raises(UserFunctionError, match="in get_result"):
         run.run([[Record(1, 1.0, 1)]], upto=MAX)
-
-
-@pytest.mark.parametrize(
-    ("layout", "message"),
-    [({}, "needs a function"), ({"reduce_function": max, "aggregate_function": Mean()}, "not both")],
-)
-def test_what_makes_no_sense_is_refused(layout: Any, message: str) -> None:
-    with pytest.raises(InvalidProgramError, match=message):
-        WindowOperatorLayout(TENS, EventTimeTrigger(), INPUT, ANY, **layout)
 
 
 class ShownAtEnd(EventTimeTrigger):

@@ -15,16 +15,17 @@ from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import ACC, OUT, K_co, T, T_co, W_co
 from headrace.datastream.functions import AggregateFunction, ProcessWindowFunction, ReduceFunction, WindowFunction
 from headrace.datastream.streams.checks import check_function, check_object
-from headrace.datastream.streams.other_names import OTHER_NAMES_OF_WINDOWED_STREAMS
+from headrace.datastream.streams.other_names import OTHER_NAMES_OF_WINDOWED_STREAMS, built_in_call
 from headrace.datastream.streams.types import TypeOrigin, declared_type, origin_of, result_type
-from headrace.graph.window_specs import ColumnarWindowSpec, RowWindowSpec
+from headrace.graph.window_specs import AggregatedWindowSpec, RowWindowSpec
 from headrace.operators.aggregates.aggregate import Aggregate
+from headrace.plan.window_paths import path_of
+from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.assigner import MergingWindowAssigner, WindowAssigner
 from headrace.windowing.assigners.count import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 from headrace.windowing.evictor import Evictor
 from headrace.windowing.trigger import Trigger
 from headrace.windowing.triggers.count import CountTrigger
-from headrace.windowing.triggers.end_of_window import EventTimeTrigger
 from headrace.windowing.triggers.purging import PurgingTrigger
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class WindowedStream(Generic[T_co, K_co, W_co]):
         self._evictor: Evictor[Any, Any] | None = None
         self._lateness = 0
         self._late_tag: OutputTag | None = None
+        self._mode = AccumulationMode.ACCUMULATING
 
     def get_execution_environment(self) -> StreamExecutionEnvironment:
         """The environment that the stream belongs to."""
@@ -86,6 +88,9 @@ class WindowedStream(Generic[T_co, K_co, W_co]):
     def get_input_type(self) -> TypeInformation[T_co]:
         """The type of the records in the windows."""
         return self._keyed_stream.get_type()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.get_input_type()}, {self._assigner})"
 
     def _repr_html_(self) -> str:
         """What notebooks show: the windows, and all that comes before."""
@@ -134,6 +139,16 @@ class WindowedStream(Generic[T_co, K_co, W_co]):
         if lateness < 0:
             raise refused(f"the allowed lateness cannot be negative, it is {lateness} ms")
         self._lateness = lateness
+        return self
+
+    def accumulation_mode(self, mode: AccumulationMode) -> Self:
+        """Says what windows show when they fire again; all that they hold unless this is called. Not in Flink.
+
+        Raises:
+            InvalidTypeError: when it is no ``AccumulationMode``.
+        """
+        expect(mode, AccumulationMode, "accumulation_mode")
+        self._mode = mode
         return self
 
     def side_output_late_data(self, output_tag: OutputTag[Any]) -> Self:
@@ -226,8 +241,9 @@ class WindowedStream(Generic[T_co, K_co, W_co]):
 
             windows.aggregate(count(), sum("amount").alias("total"))
 
-        which gives rows of the key, ``window_start``, ``window_end`` (milliseconds) and the aggregates; or with an
-        ``AggregateFunction`` and the other arguments, by position as in PyFlink or by name.
+        which gives rows of the key, ``window_start``, ``window_end`` (milliseconds) and the aggregates; windows of a
+        count have their number ``window_id`` instead, global windows nothing. Or with an ``AggregateFunction`` and the
+        other arguments, by position as in PyFlink or by name.
 
         Args:
             aggregate_function: the first, or only, aggregate.
@@ -247,10 +263,13 @@ class WindowedStream(Generic[T_co, K_co, W_co]):
         }
         if isinstance(aggregate_function, Aggregate):
             return self._aggregate_columns((aggregate_function, *more), named)
+        if (call := built_in_call(aggregate_function)) is not None:
+            text = f"aggregate takes aggregates of headrace.datastream.aggregates, not {aggregate_function!r}: {call}"
+            raise refused(text, InvalidTypeError)
         check_object(aggregate_function, AggregateFunction, "get_result")
         for method in ("add", "get_result"):
             check_returns(aggregate_function, method)
-        return self._aggregate_rows(aggregate_function, **_by_position(more, named))
+        return self._aggregate_rows(aggregate_function, **by_position(more, named))
 
     @overload
     def apply(
@@ -296,28 +315,29 @@ class WindowedStream(Generic[T_co, K_co, W_co]):
         warn_without_results(process_window_function, "process")
         return self._keyed_stream._transform(self._applied, "Window", process_window_function, output_type)
 
-    def _aggregate_columns(self, aggregates: tuple[Any, ...], named: dict[str, Any]) -> DataStream:
+    def _aggregate_columns(
+        self, aggregates: tuple[Any, ...], named: dict[str, Any], *, has_key: bool = True
+    ) -> DataStream:
         surplus = [name for name, value in named.items() if value is not None]
         if surplus:
             raise refused(f"built-in aggregates take no {surplus[0]}: map() the rows that they give")
         for aggregate in aggregates:
             if not isinstance(aggregate, Aggregate):
                 raise refused(f"built-in aggregates go with others such as count(), sum('field'), not {aggregate!r}")
-        windows = self._assigner.regular
-        if windows is None or self._evictor is not None or self._trigger not in (None, EventTimeTrigger()):
-            raise refused(
-                "built-in aggregates take tumbling, sliding and cumulating windows of event time that fire at their "
-                f"ends, not {self._with_parts()}: give an AggregateFunction to aggregate(...)",
-                UnsupportedOperationError,
-            )
-        spec = ColumnarWindowSpec(windows, aggregates, self._lateness, self._late_tag)
+        spec = AggregatedWindowSpec(
+            self._assigner,
+            self._trigger_or_default(),
+            aggregates,
+            self._evictor,
+            self._lateness,
+            self._late_tag,
+            has_key,
+            self._mode,
+        )
+        path = path_of(spec)
+        if self._mode is AccumulationMode.ACCUMULATING_AND_RETRACTING and path is not None and path.reason is not None:
+            raise self._cannot_retract(f"these are computed {path}")
         return self._keyed_stream._apply(spec, "Window", origin=TypeOrigin.DECLARED)
-
-    def _with_parts(self) -> str:
-        """The assigner, and what is set besides, in words."""
-        parts = {"trigger": self._trigger, "evictor": self._evictor}
-        told = (f"the {name} {type(part).__name__}" for name, part in parts.items() if part is not None)
-        return " with ".join((str(self._assigner), *told))
 
     def _aggregate_rows(
         self, function: AggregateFunction, window_function: Any, accumulator_type: Any, output_type: Any
@@ -346,19 +366,32 @@ class WindowedStream(Generic[T_co, K_co, W_co]):
         return self._row_spec(found, window_function=window_function)
 
     def _row_spec(self, found: TypeInformation, **functions: Any) -> RowWindowSpec:
-        trigger = self._trigger
-        if trigger is None:
-            trigger = self._assigner.get_default_trigger(self.get_execution_environment())
-            self._check_merges(trigger)
+        if self._mode is AccumulationMode.ACCUMULATING_AND_RETRACTING:
+            raise self._cannot_retract("a function of yours may not make its results again")
+        trigger = self._trigger_or_default()
         return RowWindowSpec(
             self._assigner,
-            trigger,
+            PurgingTrigger.of(trigger) if self._mode is AccumulationMode.DISCARDING else trigger,
             found,
             self._evictor,
             allowed_lateness=self._lateness,
             late_tag=self._late_tag,
             **functions,
         )
+
+    def _cannot_retract(self, why: str) -> BaseException:
+        return refused(
+            "windows can take results back where built-in aggregates are computed column by column, over tumbling, "
+            f"sliding and cumulating windows of event time: {why}",
+            UnsupportedOperationError,
+        )
+
+    def _trigger_or_default(self) -> Trigger[Any, Any]:
+        if self._trigger is not None:
+            return self._trigger
+        trigger = self._assigner.get_default_trigger(self.get_execution_environment())
+        self._check_merges(trigger)
+        return trigger
 
     def _check_merges(self, trigger: Trigger[Any, Any]) -> None:
         if isinstance(self._assigner, MergingWindowAssigner) and not trigger.can_merge():
@@ -374,7 +407,7 @@ def full_windows(size: int, slide: int) -> tuple[WindowAssigner[Any, CountWindow
     return assigner, PurgingTrigger.of(CountTrigger.of(size))
 
 
-def _by_position(values: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+def by_position(values: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
     """Arguments by name, some of which were given by position.
 
     Raises:

@@ -7,8 +7,10 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.constants import NO_TIMESTAMP
+from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import Types
 from headrace.operators.functions import method_of
+from headrace.operators.user_code import note_returned
 from headrace.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -28,7 +30,8 @@ if TYPE_CHECKING:
 
     Folding = Callable[[Sequence[Any]], Sequence[Any] | None]
 
-_NAME: Final = "window-contents"
+CONTENTS: Final = "window-contents"
+"""The name of the state that contents are kept in."""
 
 
 class WindowContents(ABC):
@@ -93,7 +96,16 @@ class ReducedContents(KeyedContents):
     """
 
     def __init__(self, keyed: KeyedStates, function: Any, type_: TypeInformation) -> None:
-        super().__init__(keyed, ReducingStateDescriptor(_NAME, function, type_))
+        super().__init__(keyed, ReducingStateDescriptor(CONTENTS, function, type_))
+        self._reduce = method_of(function, "reduce")
+
+    def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
+        self._keyed.namespace = namespace
+        try:
+            self._state.add(element)
+        except InvalidTypeError as error:
+            note_returned(error, self._reduce)
+            raise
 
     def elements(self, namespace: GivenNamespace, window: Any) -> Sequence[Any] | None:
         self._keyed.namespace = namespace
@@ -111,7 +123,16 @@ class AggregatedContents(KeyedContents):
     """
 
     def __init__(self, keyed: KeyedStates, function: Any, type_: TypeInformation) -> None:
-        super().__init__(keyed, AggregatingStateDescriptor(_NAME, _Boxed(function), type_))
+        super().__init__(keyed, AggregatingStateDescriptor(CONTENTS, _Boxed(function), type_))
+        self._add = function.add
+
+    def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
+        self._keyed.namespace = namespace
+        try:
+            self._state.add(element)
+        except InvalidTypeError as error:
+            note_returned(error, self._add)
+            raise
 
     def elements(self, namespace: GivenNamespace, window: Any) -> Sequence[Any] | None:
         self._keyed.namespace = namespace
@@ -145,7 +166,7 @@ class ListedContents(KeyedContents):
     """
 
     def __init__(self, keyed: KeyedStates, type_: TypeInformation) -> None:
-        super().__init__(keyed, ListStateDescriptor(_NAME, type_))
+        super().__init__(keyed, ListStateDescriptor(CONTENTS, type_))
 
     def elements(self, namespace: GivenNamespace, window: Any) -> Sequence[Any] | None:
         self._keyed.namespace = namespace
@@ -166,7 +187,7 @@ class EvictedContents(KeyedContents):
     def __init__(
         self, keyed: KeyedStates, type_: TypeInformation, evictor: Evictor[Any, Any], time: OperatorTime, fold: Folding
     ) -> None:
-        super().__init__(keyed, ListStateDescriptor(_NAME, Types.TUPLE([type_, Types.LONG()])))
+        super().__init__(keyed, ListStateDescriptor(CONTENTS, Types.TUPLE([type_, Types.LONG()])))
         self._evictor = evictor
         self._time = time
         self._fold = fold

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import InvalidTypeError
+from headrace.common.other_names import names_explained
+from headrace.operators.functions import STATE_GETTERS
 from headrace.windowing.evictor import Evictor
 from headrace.windowing.trigger import Trigger, TriggerResult
 
@@ -24,9 +26,11 @@ class OperatorTime(Evictor.EvictorContext):
     Attributes:
         watermark: event time.
         processing_time: the job's clock.
+        clock_has_ended: whether all timers in processing time fire now, in batch mode.
     """
 
     def __init__(self) -> None:
+        self.clock_has_ended = False
         self.watermark = MIN_WATERMARK
         self.processing_time = 0
 
@@ -37,6 +41,7 @@ class OperatorTime(Evictor.EvictorContext):
         return self.watermark
 
 
+@names_explained("Trigger.TriggerContext", dict.fromkeys(STATE_GETTERS, "use get_partitioned_state(descriptor)"))
 class WindowTrigger(Trigger.OnMergeContext):
     """The trigger of an operator, asked about one key and window after the other, and what it sees of them.
 
@@ -94,7 +99,8 @@ class WindowTrigger(Trigger.OnMergeContext):
         return self._time.watermark
 
     def register_processing_time_timer(self, time: int) -> None:
-        self._processing.register(time, self._namespace)
+        if not self._time.clock_has_ended:
+            self._processing.register(time, self._namespace)
 
     def register_event_time_timer(self, time: int) -> None:
         self._event.register(time, self._namespace)

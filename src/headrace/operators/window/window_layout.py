@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from headrace.common.errors import InvalidProgramError
 from headrace.common.typeinfo import Types
 from headrace.operators.window.contents import (
     AggregatedContents,
@@ -54,9 +53,7 @@ class WindowOperatorLayout:
         lateness: how long after its end a window of event time still takes records, in milliseconds.
         late_tag: the id of the side output for records that come too late; without one they are dropped and counted.
         side_types: the types of the side outputs that are read, by tag id.
-
-    Raises:
-        InvalidProgramError: when there is no function, or both a reduce and an aggregate function.
+        is_batch: whether timers in processing time fire when the input has ended, whatever the clock says.
     """
 
     assigner: WindowAssigner[Any, Any]
@@ -71,12 +68,7 @@ class WindowOperatorLayout:
     lateness: int = 0
     late_tag: str | None = None
     side_types: Mapping[str, TypeInformation] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if all(function is None for function in self.functions):
-            raise InvalidProgramError("a window needs a function: reduce, aggregate, apply or process")
-        if self.reduce_function is not None and self.aggregate_function is not None:
-            raise InvalidProgramError("a window is either reduced or aggregated, not both")
+    is_batch: bool = False
 
     @property
     def functions(self) -> tuple[Any, ...]:

@@ -1,6 +1,6 @@
 """The window operator for every assigner, trigger and evictor: Flink's rules.
 
-The way of an element: :mod:`.arrivals` puts it into windows; event time advances to the watermark that it meets; each
+The way of an element: :mod:`.intake` puts it into windows; event time advances to the watermark that it meets; each
 window that is not late takes it in (:mod:`.contents`) and asks the trigger, which may have the window fire. The way of
 time: timers, or the ends of what windows hold (:mod:`.window_ends`), have windows fire, and go.
 
@@ -12,20 +12,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import InvalidProgramError
 from headrace.common.output_tag import OutputTag
 from headrace.operators.collector import RowCollector
 from headrace.operators.functions import FunctionOperator
 from headrace.operators.timer_service import TimeDomain
 from headrace.operators.user_code import NO_RECORD, record_text, user_error
-from headrace.operators.window.arrivals import Arrivals, OneByOne, OnTimeTogether
 from headrace.operators.window.contents import KeyedContents, WindowContents
+from headrace.operators.window.intake import Intake, OneByOne, OnTimeTogether
 from headrace.operators.window.lateness import LATE_DROPPED, LateRecords, Lifetimes, check_timestamps
 from headrace.operators.window.merging import check_has_no_tables
 from headrace.operators.window.merging_windows import MergingWindows
 from headrace.operators.window.trigger_context import OperatorTime, WindowTrigger
 from headrace.operators.window.window_ends import EndsOfContents, TimersOfWindows, WindowEnds
-from headrace.operators.window.window_functions import WindowContext
+from headrace.operators.window.window_functions import WindowContext, maker_of
 from headrace.state.keys.entries import NO_KEY
 from headrace.windowing.assigner import MergingWindowAssigner
 from headrace.windowing.serializers import EndSerializer, WindowSerializer, window_serializer
@@ -53,10 +54,9 @@ class WindowOperator(FunctionOperator):
         layout: assigner, trigger, evictor, functions and types.
     """
 
-    _arrivals: Arrivals
+    _intake: Intake
     _contents: WindowContents
     _ends: WindowEnds
-    _windows: WindowSerializer[Any]
 
     def __init__(self, layout: WindowOperatorLayout) -> None:
         super().__init__(*layout.functions)
@@ -65,42 +65,46 @@ class WindowOperator(FunctionOperator):
         self._is_event_time = layout.assigner.is_event_time()
         self._late_tag = None if layout.late_tag is None else OutputTag(layout.late_tag)
         self._call = layout.new_call()
+        self.maker = maker_of(self._call, layout.aggregate_function)
         self._collector = RowCollector(layout.output_type, layout.side_types)
         self._time = OperatorTime()
         self._lifetimes = Lifetimes(self._time, layout.lateness, is_event_time=self._is_event_time)
         self._merging: MergingWindows[Any] | None = None
+        self._fixed = self._fixed_windows()
+        self._windows: WindowSerializer[Any] = (
+            window_serializer(layout.assigner.get_window_serializer())
+            if self._fixed is None
+            else EndSerializer(self._fixed)
+        )
 
     def open(self, context: OperatorContext, output: Output) -> None:
         assert context.state is not None
         self._keyed, self._timers = context.state.keyed, context.state.timers
         self._trigger = WindowTrigger(self._layout.trigger, self._keyed, self._timers, self._time)
-        fixed = self._layout.fixed_windows
-        if fixed is None:
+        if self._fixed is None:
             self._keep_by_timers(context)
         else:
-            self._keep_by_ends(context, fixed)
+            self._keep_by_ends(context, self._fixed)
         self._context = WindowContext(self._keyed, is_merging=self._merging is not None)
         super().open(context, output)
 
     def _keep_by_timers(self, context: OperatorContext) -> None:
         """Any windows: contents are state of key and window, ends are timers, the trigger is asked each time."""
         check_has_no_tables(context)
-        self._windows = window_serializer(self._assigner.get_window_serializer())
         if isinstance(self._assigner, MergingWindowAssigner):
             self._merging = MergingWindows(self._assigner, self._windows, self._keyed)
-        self._contents = self._layout.keyed_contents(self._keyed, self._time)
+        self._contents = self._keyed_contents()
         own_timers = self._timers.event if self._is_event_time else self._timers.processing
         self._ends = TimersOfWindows(own_timers, self._lifetimes)
-        self._arrivals = OneByOne(context, self._assigner, self._windows, self._merging, self._time)
+        self._intake = OneByOne(context, self._assigner, self._windows, self._merging, self._time)
 
     def _keep_by_ends(self, context: OperatorContext, fixed: RegularWindows) -> None:
         """Windows that nobody looks at before their ends: contents are ordered by these, which are the timers."""
-        self._windows = EndSerializer(fixed)
         contents = self._contents = self._layout.ordered_contents(context, fixed)
         lateness = self._layout.lateness
         ends = self._ends = EndsOfContents(contents, lateness, wants_clear=self._call.wants_clear)
         late = LateRecords(self, lateness, self._layout.late_tag)
-        self._arrivals = OnTimeTogether(self._keyed, fixed, self._windows, contents, ends, late, self._time)
+        self._intake = OnTimeTogether(self._keyed, fixed, self._windows, contents, ends, late, self._time)
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._time.watermark, self._time.processing_time = scope.watermark, scope.processing_time
@@ -108,19 +112,19 @@ class WindowOperator(FunctionOperator):
         self._ends.begin_epoch(scope.watermark)
         if self._merging is not None:
             self._merging.begin_epoch()
-        due = self._timers.processing.pop_due(scope.processing_time)
-        self._fire(TimeDomain.PROCESSING_TIME, due, scope.watermark)
-        self._collector.flush(self.output)
+        if not self._layout.is_batch:
+            self._fire_processing_time(scope.processing_time, scope.watermark)
+            self._flush()
 
     def process(self, input_index: int, batch: Batch) -> None:
         if not len(batch):
             return
         if self._is_event_time:
             check_timestamps(batch, self.context)
-        arrivals = self._arrivals.of(cast("KeyedBatch", batch))
+        steps = self._intake.of(cast("KeyedBatch", batch))
         element: Any = NO_RECORD
         try:
-            for element, timestamp, reached, watermark, key, windows in arrivals:
+            for element, timestamp, reached, watermark, key, windows in steps:
                 if watermark != self._time.watermark:
                     self._advance(watermark, reached)
                 if windows is not None:
@@ -131,18 +135,30 @@ class WindowOperator(FunctionOperator):
         finally:
             self._keyed.current = NO_KEY
         self._time.watermark = int(batch.watermarks[-1])
-        self._collector.flush(self.output)
+        self._flush()
 
     def advance_watermark(self, watermark: int) -> None:
-        if watermark > self._time.watermark:
-            self._advance(watermark, self._time.watermark)
-            self._collector.flush(self.output)
+        reached = self._time.watermark
+        if watermark > reached:
+            self._advance(watermark, reached)
+            if self._layout.is_batch and watermark == MAX_WATERMARK:  # the clock comes to its end behind event time
+                self._time.clock_has_ended = True
+                self._fire_processing_time(MAX_WATERMARK, reached)
+            self._flush()
         super().advance_watermark(self._time.watermark)
 
     def end_epoch(self) -> None:
         self._contents.end_epoch(self._time.watermark)
         if self._merging is not None:
             self._merging.end_epoch()
+
+    def _fixed_windows(self) -> RegularWindows | None:
+        """The windows as arithmetic, where nobody looks at them before their ends; None for all others."""
+        return self._layout.fixed_windows
+
+    def _keyed_contents(self) -> KeyedContents:
+        """What windows hold in state of key and window."""
+        return self._layout.keyed_contents(self._keyed, self._time)
 
     # --- elements ----------------------------------------------------------------------------------------------------
 
@@ -250,6 +266,9 @@ class WindowOperator(FunctionOperator):
         finally:
             self._keyed.current = NO_KEY
 
+    def _fire_processing_time(self, now: int, stamp: int) -> None:
+        self._fire(TimeDomain.PROCESSING_TIME, self._timers.processing.pop_due(now), stamp)
+
     def _fire(self, domain: TimeDomain, due: Iterable[Timer], stamp: int) -> None:
         timer = None
         try:
@@ -305,12 +324,20 @@ class WindowOperator(FunctionOperator):
         if result.is_fire():
             elements = self._contents.elements(contents, window)
             if elements is not None:
-                self._enter(window, firing)
-                results = self._call.results(cast("AnyKeyEntry", self._keyed.current), self._context, elements)
-                self._collector.collect(results, window.max_timestamp(), stamp)
+                self._show(elements, window, firing, stamp)
             self._contents.was_shown(contents, window)
         if result.is_purge():
             self._contents.clear(contents)
+
+    def _show(self, elements: Sequence[Any], window: Any, firing: Firing, stamp: int) -> None:
+        """Emits what a window shows of what it holds for the current key."""
+        self._enter(window, firing)
+        results = self._call.results(cast("AnyKeyEntry", self._keyed.current), self._context, elements)
+        self._collector.collect(results, window.max_timestamp(), stamp)
+
+    def _flush(self) -> None:
+        """Hands on what was emitted."""
+        self._collector.flush(self.output)
 
     def _enter(self, window: Any, firing: Firing) -> None:
         """What the user's function is to see from now on."""

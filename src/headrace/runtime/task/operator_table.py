@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.connectors.sink import WriterContext
 from headrace.graph import specs
-from headrace.graph.window_specs import ColumnarWindowSpec, GlobalWindowSpec, LocalWindowSpec, RowWindowSpec
+from headrace.graph.window_specs import (
+    AggregatedWindowSpec,
+    ColumnarWindowSpec,
+    GlobalWindowSpec,
+    LocalWindowSpec,
+    RowWindowSpec,
+)
 from headrace.operators.base import Operator
 from headrace.operators.columns import ColumnFilterOperator, SelectOperator
 from headrace.operators.keyed_process import KeyedProcessOperator
@@ -16,6 +22,8 @@ from headrace.operators.rolling import RollingOperator, rolling_aggregate, rolli
 from headrace.operators.sink import SinkOperator
 from headrace.operators.stateless import FilterOperator, FlatMapOperator, MapBatchesOperator, MapOperator
 from headrace.operators.timestamps import TimestampsOperator
+from headrace.operators.user_code import OperatorPlace
+from headrace.operators.window.aggregating_operator import AggregatingWindowOperator
 from headrace.operators.window.local import LocalWindowAggregate
 from headrace.operators.window.paned import columnar_window
 from headrace.operators.window.window_layout import WindowOperatorLayout
@@ -25,6 +33,7 @@ from headrace.plan.job_plan import PlannedOperator
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from headrace.operators.window.layout import WindowLayout
     from headrace.plan.job_plan import JobPlan
 
 
@@ -50,7 +59,10 @@ class OperatorMaker:
 
     def make(self, planned: PlannedOperator) -> Operator:
         """The operator that does what the spec says."""
-        return _MAKERS[type(planned.node.spec)](self, planned, planned.node.spec)
+        spec = planned.node.spec
+        operator = _MAKERS[type(spec)](self, planned, spec)
+        operator.takes_changes = spec.takes_changes([planned.input_schema(index) for index in range(len(spec.inputs))])
+        return operator
 
     def _map(self, planned: PlannedOperator, spec: specs.MapSpec) -> Operator:
         return MapOperator(spec.function, planned.output_type)
@@ -77,7 +89,8 @@ class OperatorMaker:
         return ProcessOperator(spec.function, planned.output_type, planned.side_types_read)
 
     def _keyed_process(self, planned: PlannedOperator, spec: specs.KeyedProcessSpec) -> Operator:
-        return KeyedProcessOperator(spec.function, planned.output_type, planned.side_types_read)
+        is_batch = self._plan.settings.is_batch
+        return KeyedProcessOperator(spec.function, planned.output_type, planned.side_types_read, is_batch=is_batch)
 
     def _reduce(self, planned: PlannedOperator, spec: specs.RollingReduceSpec) -> Operator:
         return RollingOperator(
@@ -102,14 +115,34 @@ class OperatorMaker:
 
     def _columnar_window(self, planned: PlannedOperator, spec: ColumnarWindowSpec) -> Operator:
         tag = None if spec.late_tag is None else spec.late_tag.tag_id
-        layout = spec.layout(planned.input_schema(0))
-        return columnar_window(layout, spec.assigner, spec.allowed_lateness, tag)
+        layout = self._layout(planned, spec)
+        return columnar_window(layout, spec.assigner, spec.allowed_lateness, tag, spec.accumulation_mode)
 
     def _local_window(self, planned: PlannedOperator, spec: LocalWindowSpec) -> Operator:
-        return LocalWindowAggregate(spec.window.layout(planned.input_schema(0)), spec.window.assigner)
+        return LocalWindowAggregate(self._layout(planned, spec.window), spec.window.assigner)
 
     def _global_window(self, planned: PlannedOperator, spec: GlobalWindowSpec) -> Operator:
         return self._columnar_window(planned, spec.window)
+
+    def _aggregated_window(self, planned: PlannedOperator, spec: AggregatedWindowSpec) -> Operator:
+        layout = WindowOperatorLayout(
+            assigner=spec.assigner,
+            trigger=spec.purging_trigger,
+            evictor=spec.evictor,
+            input_type=planned.input_schema(0).record_type,
+            output_type=planned.output_type,
+            lateness=spec.allowed_lateness,
+            late_tag=None if spec.late_tag is None else spec.late_tag.tag_id,
+            side_types=planned.side_types_read,
+            is_batch=self._plan.settings.is_batch,
+        )
+        return AggregatingWindowOperator(layout, self._layout(planned, spec))
+
+    def _layout(self, planned: PlannedOperator, spec: AggregatedWindowSpec | ColumnarWindowSpec) -> WindowLayout:
+        """The columns of a window with built-in aggregates, which know what operator they are of."""
+        node = planned.node
+        place = OperatorPlace(node.name, planned.uid, self._subtask, node.call_site)
+        return spec.layout(planned.input_schema(0)).of_operator(place)
 
     def _row_window(self, planned: PlannedOperator, spec: RowWindowSpec) -> Operator:
         layout = WindowOperatorLayout(
@@ -125,6 +158,7 @@ class OperatorMaker:
             lateness=spec.allowed_lateness,
             late_tag=None if spec.late_tag is None else spec.late_tag.tag_id,
             side_types=planned.side_types_read,
+            is_batch=self._plan.settings.is_batch,
         )
         return WindowOperator(layout)
 
@@ -151,6 +185,7 @@ _MAKERS: dict[type[specs.OperatorSpec], Make] = {
     specs.RollingReduceSpec: OperatorMaker._reduce,
     specs.RollingAggregateSpec: OperatorMaker._aggregate,
     specs.SinkSpec: OperatorMaker._sink,
+    AggregatedWindowSpec: OperatorMaker._aggregated_window,
     ColumnarWindowSpec: OperatorMaker._columnar_window,
     LocalWindowSpec: OperatorMaker._local_window,
     GlobalWindowSpec: OperatorMaker._global_window,

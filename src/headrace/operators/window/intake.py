@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     Longs = npt.NDArray[np.int64]
 
 
-class Arrival(NamedTuple):
+class Step(NamedTuple):
     """An element that the trigger is asked about, or a place between elements at which time makes something due.
 
     Attributes:
@@ -62,18 +62,18 @@ class Arrival(NamedTuple):
     windows: Collection[Any] | None
 
 
-class Arrivals(ABC):
+class Intake(ABC):
     """Puts the elements of batches into windows."""
 
     @abstractmethod
-    def of(self, batch: KeyedBatch) -> Iterable[Arrival | tuple[Any, ...]]:
-        """What has to happen one by one, in order; all else has been done. As :class:`Arrival`, or a tuple like it.
+    def of(self, batch: KeyedBatch) -> Iterable[Step | tuple[Any, ...]]:
+        """What has to happen one by one, in order; all else has been done. As :class:`Step`, or a tuple like it.
 
         The operator's time is that before the batch, when this is called.
         """
 
 
-class OneByOne(Arrivals):
+class OneByOne(Intake):
     """The trigger is asked about every element.
 
     Args:
@@ -101,7 +101,7 @@ class OneByOne(Arrivals):
         self._merging = merging
         self._time = time
 
-    def of(self, batch: KeyedBatch) -> Iterable[Arrival | tuple[Any, ...]]:
+    def of(self, batch: KeyedBatch) -> Iterable[Step | tuple[Any, ...]]:
         entries = self._keyed.bind(batch.keys)
         timestamps, watermarks = batch.timestamps.tolist(), batch.watermarks.tolist()
         assigned = self._assigned(batch.rows, timestamps, entries)
@@ -162,7 +162,7 @@ class _AssignerContext(WindowAssigner.WindowAssignerContext):
         return self._runtime_context
 
 
-class OnTimeTogether(Arrivals):
+class OnTimeTogether(Intake):
     """The trigger is asked about late elements only; those that are on time are added together.
 
     Args:
@@ -193,7 +193,7 @@ class OnTimeTogether(Arrivals):
         self._late = late
         self._time = time
 
-    def of(self, batch: KeyedBatch) -> Iterable[Arrival | tuple[Any, ...]]:
+    def of(self, batch: KeyedBatch) -> Iterable[Step | tuple[Any, ...]]:
         pairs = self._intervals.assign(batch.timestamps)
         watermarks = batch.watermarks[pairs.records]
         has_ended = pairs.ends - 1 <= watermarks
@@ -204,7 +204,7 @@ class OnTimeTogether(Arrivals):
         due = self._ends.foresee(int(batch.watermarks[-1]), late.ends.tolist())
         return self._in_order(batch, due, late) if due or len(late.ends) else ()
 
-    def _in_order(self, batch: KeyedBatch, due: Iterable[DueWindow], late: Assignment) -> Iterator[Arrival]:
+    def _in_order(self, batch: KeyedBatch, due: Iterable[DueWindow], late: Assignment) -> Iterator[Step]:
         """The places of late elements, and of those that meet the first watermark at which something is due."""
         marks, before = batch.watermarks.tolist(), [self._time.watermark, *batch.watermarks[:-1].tolist()]
         elements = self._late_elements(batch, late) if len(late.ends) else {}
@@ -213,9 +213,9 @@ class OnTimeTogether(Arrivals):
             if place in elements:
                 entry, windows = elements[place]
                 timestamp = int(batch.timestamps[place])
-                yield Arrival(batch.rows[place], timestamp, before[place], marks[place], entry, windows)
+                yield Step(batch.rows[place], timestamp, before[place], marks[place], entry, windows)
             else:
-                yield Arrival(NO_RECORD, 0, before[place], marks[place], NO_KEY, None)
+                yield Step(NO_RECORD, 0, before[place], marks[place], NO_KEY, None)
 
     def _late_elements(self, batch: KeyedBatch, late: Assignment) -> dict[int, tuple[AnyKeyEntry, list[Any]]]:
         """The key and the windows of each late element, by its place; what these hold of it is read."""

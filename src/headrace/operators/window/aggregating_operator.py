@@ -1,0 +1,60 @@
+"""The window operator for built-in aggregates over windows of any kind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from headrace.operators.window.accumulated_contents import AccumulatedContents
+from headrace.operators.window.aggregate_log import AggregateLog
+from headrace.operators.window.window_operator import WindowOperator
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.operators.base import EpochScope, OperatorContext, Output
+    from headrace.operators.window.contents import KeyedContents
+    from headrace.operators.window.layout import WindowLayout
+    from headrace.operators.window.window_layout import WindowOperatorLayout
+    from headrace.state.keys.entries import AnyKeyEntry
+    from headrace.windowing.trigger import Firing
+
+
+class AggregatingWindowOperator(WindowOperator):
+    """Built-in aggregates over windows; the trigger is asked element by element, results are made a batch at once.
+
+    Args:
+        layout: assigner, trigger, evictor and types.
+        columns: the aggregates and the columns.
+    """
+
+    def __init__(self, layout: WindowOperatorLayout, columns: WindowLayout) -> None:
+        super().__init__(layout)
+        self._columns = columns
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        self._log = AggregateLog(self._columns, self._windows, self._layout.input_type, context)
+        super().open(context, output)
+
+    def begin_epoch(self, scope: EpochScope) -> None:
+        self._log.begin_epoch(scope.epoch)
+        super().begin_epoch(scope)
+
+    def _fixed_windows(self) -> None:
+        return None  # over those they are columnar, or the trigger is to be asked
+
+    def _keyed_contents(self) -> KeyedContents:
+        if self._layout.evictor is not None:
+            return super()._keyed_contents()
+        return AccumulatedContents(self._keyed, self._columns, self._log)
+
+    def _show(self, elements: Sequence[Any], window: Any, firing: Firing, stamp: int) -> None:
+        if elements:  # otherwise the evictor has left nothing
+            version = elements[0] if self._layout.evictor is None else self._log.version_of(elements)
+            self._log.show(version, cast("AnyKeyEntry", self._keyed.current).raw, window, stamp)
+
+    def _flush(self) -> None:
+        super()._flush()
+        if isinstance(self._contents, AccumulatedContents):
+            self._contents.work_out(self.output)
+        else:
+            self._log.work_out(self.output)
