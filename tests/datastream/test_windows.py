@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.common import Configuration, Duration, Row, Time, Types, WatermarkStrategy
-from headrace.common.errors import HeadraceError, InvalidProgramError, UnsupportedOperationError
+from headrace.common.errors import HeadraceError, InvalidProgramError
 from headrace.datastream import (
     AggregateFunction,
     OutputTag,
@@ -23,11 +23,12 @@ from headrace.datastream.window import (
     CountEvictor,
     CountTrigger,
     EventTimeSessionWindows,
+    GlobalWindows,
     TimeWindow,
     TumblingEventTimeWindows,
 )
 from headrace.expressions import coalesce, col
-from headrace.graph.window_specs import ColumnarWindowSpec, RowWindowSpec
+from headrace.graph.window_specs import AggregatedWindowSpec, RowWindowSpec
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def windows(keyed: KeyedStream) -> WindowedStream:
 def test_built_in_aggregates(windows: WindowedStream, graph: StreamGraph) -> None:
     aggregates = count(), sum("amount").alias("total"), avg("amount")
     stream = windows.aggregate(*aggregates)
-    assert graph[1].spec == ColumnarWindowSpec(SECOND.aligned, aggregates)
+    assert graph[1].spec == AggregatedWindowSpec(SECOND, EventTimeTrigger(), aggregates)
     assert graph[1].name == "Window"
     assert stream.get_type() == graph[1].type_of(None)
     assert stream.get_type() == Types.ROW_NAMED(
@@ -176,7 +177,9 @@ def test_late_records(windows: WindowedStream, graph: StreamGraph) -> None:
     assert windows.allowed_lateness(2000) is windows
     windows.side_output_late_data(LATE)
     stream = windows.aggregate(count())
-    assert graph[1].spec == ColumnarWindowSpec(SECOND.aligned, (count(),), 2000, LATE)
+    assert graph[1].spec == AggregatedWindowSpec(
+        SECOND, EventTimeTrigger(), (count(),), allowed_lateness=2000, late_tag=LATE
+    )
     assert stream.get_side_output(OutputTag("late")).get_type() == ROW
     assert graph[1].outputs.side_types == {"late": ROW}
     with pytest.raises(InvalidProgramError, match="never writes to the side output 'other'"):
@@ -297,13 +300,21 @@ def test_what_a_windowed_stream_knows(windows: WindowedStream, env: StreamExecut
     assert windows.get_execution_environment() is env
 
 
-def test_built_in_aggregates_take_windows_that_fire_at_their_ends(keyed: KeyedStream, graph: StreamGraph) -> None:
-    keyed.window(SECOND).trigger(EventTimeTrigger.create()).aggregate(count())
-    assert graph[1].spec == ColumnarWindowSpec(SECOND.aligned, (count(),))
-    for windows in (
-        keyed.window(SECOND).trigger(CountTrigger.of(1)),
-        keyed.window(SECOND).evictor(CountEvictor.of(1)),
-        keyed.window(EventTimeSessionWindows.with_gap(5)),
-    ):
-        with pytest.raises(UnsupportedOperationError, match=r"take tumbling, sliding and cumulating windows"):
-            windows.aggregate(count())
+def test_built_in_aggregates_take_any_windows(keyed: KeyedStream, graph: StreamGraph) -> None:
+    windows = keyed.window(SECOND).trigger(CountTrigger.of(1)).evictor(CountEvictor.of(1))
+    windows.aggregate(count())
+    assert graph[1].spec == AggregatedWindowSpec(SECOND, CountTrigger.of(1), (count(),), CountEvictor.of(1))
+
+
+@pytest.mark.parametrize(
+    ("windows", "names"),
+    [
+        (lambda keyed: keyed.window(EventTimeSessionWindows.with_gap(5)), ["card", "window_start", "window_end"]),
+        (lambda keyed: keyed.count_window(5), ["card", "window_id"]),
+        (lambda keyed: keyed.window(GlobalWindows.create_with_end_of_stream_trigger()), ["card"]),
+        (lambda keyed: keyed._origin.window_all(SECOND), ["window_start", "window_end"]),
+        (lambda keyed: keyed._origin.count_window_all(5), ["window_id"]),
+    ],
+)
+def test_columns_that_say_which_window_it_is(keyed: KeyedStream, windows: Any, names: list[str]) -> None:
+    assert windows(keyed).aggregate(count()).get_type().field_names == (*names, "count")

@@ -9,6 +9,7 @@ from headrace.graph.specs import InputKind, OperatorSpec, PassingSpec
 from headrace.operators.window.layout import WindowLayout
 from headrace.operators.window.local import ACCUMULATORS_TAG
 from headrace.state.kinds import KEYED
+from headrace.windowing.serializers import TimeWindowSerializer, window_serializer
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class ColumnarWindowSpec(OperatorSpec):
         aggregates: the built-in aggregates.
         allowed_lateness: milliseconds.
         late_tag: the side output for records that come too late; None drops and counts them.
+        has_key: whether results have the key; not where all records have one key.
     """
 
     kind: ClassVar[str] = "Window"
@@ -43,6 +45,7 @@ class ColumnarWindowSpec(OperatorSpec):
     aggregates: tuple[Aggregate, ...]
     allowed_lateness: int = 0
     late_tag: OutputTag | None = None
+    has_key: bool = True
 
     def layout(self, records: InputSchema) -> WindowLayout:
         """The columns of the window over such records.
@@ -51,9 +54,44 @@ class ColumnarWindowSpec(OperatorSpec):
             InvalidTypeError: when an aggregate does not fit the records.
             InvalidProgramError: when two columns of the output have the same name.
         """
-        key = records.key
-        assert key is not None, "the graph takes keyed records only"
-        return WindowLayout.of(records.record_type, key.codec, self.aggregates, key.fields, key.names)
+        return _layout(records, self.aggregates, self.has_key)
+
+    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+        return self.layout(inputs[0]).output_type
+
+    def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
+        return _late_type(self.late_tag, inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class AggregatedWindowSpec(OperatorSpec):
+    """Built-in aggregates over windows of any kind, as the program asks for them; the planner picks the operator.
+
+    Attributes:
+        assigner: puts records into windows.
+        trigger: says when the contents of windows are shown, and when they go.
+        aggregates: the built-in aggregates.
+        evictor: removes records from a window that fires; None removes none.
+        allowed_lateness: milliseconds.
+        late_tag: the side output for records that come too late; None drops and counts them.
+        has_key: whether results have the key; not where all records have one key.
+    """
+
+    kind: ClassVar[str] = ColumnarWindowSpec.kind
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED,)
+    state_kinds: ClassVar[StateKinds] = KEYED
+    assigner: WindowAssigner[Any, Any]
+    trigger: Trigger[Any, Any]
+    aggregates: tuple[Aggregate, ...]
+    evictor: Evictor[Any, Any] | None = None
+    allowed_lateness: int = 0
+    late_tag: OutputTag | None = None
+    has_key: bool = True
+
+    def layout(self, records: InputSchema) -> WindowLayout:
+        """The columns of the window over such records; errors as in :meth:`ColumnarWindowSpec.layout`."""
+        windows = window_serializer(self.assigner.get_window_serializer())
+        return _layout(records, self.aggregates, self.has_key, windows.names)
 
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
         return self.layout(inputs[0]).output_type
@@ -144,6 +182,18 @@ class RowWindowSpec(OperatorSpec):
         if self.evictor is not None or self.trigger != EventTimeTrigger():
             return None
         return self.assigner.aligned
+
+
+def _layout(
+    records: InputSchema,
+    aggregates: Sequence[Aggregate],
+    has_key: bool,
+    window_names: tuple[str, ...] = TimeWindowSerializer.names,
+) -> WindowLayout:
+    key = records.key
+    assert key is not None, "the graph takes keyed records only"
+    names = key.names if has_key else ()
+    return WindowLayout.of(records.record_type, key.codec, aggregates, key.fields, names, window_names)
 
 
 def _late_type(tag: OutputTag | None, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:

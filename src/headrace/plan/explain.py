@@ -12,8 +12,9 @@ The document of a plan has these keys, in this order; later versions may add som
 
 An operator has ``id``, ``name``, ``kind``, ``pact`` (``Data Source``, ``Operator`` or ``Data Sink``), ``uid``,
 ``uid_derived`` (true when the user gave none), ``parallelism``, ``max_parallelism``, ``state`` (a list of the kinds of
-state that it may hold: ``keyed``, ``operator list``, ``union list``, ``broadcast``), ``output_type`` (null for sinks)
-and ``call_site`` (the line of the program that asked for it).
+state that it may hold: ``keyed``, ``operator list``, ``union list``, ``broadcast``), ``output_type`` (null for sinks),
+``call_site`` (the line of the program that asked for it), ``path`` (how its windows are computed, ``columnar`` or
+``record by record``; null when it has none) and ``path_reason`` (why it is not columnar, else null).
 
 An edge has ``source`` and ``target`` (ids of operators), ``input`` (which input of the target, from 0),
 ``ship_strategy`` (``FORWARD``, ``HASH`` or ``REBALANCE``), ``exchange`` (whether it crosses a shuffle; else its ends
@@ -27,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.graph.diagram import Arrow, Box, Diagram, Frame, count_of, ship_label
 from headrace.graph.execution_plan import node_document
+from headrace.plan.window_paths import path_of
 from headrace.state.kinds import names_of
 
 if TYPE_CHECKING:
@@ -60,9 +62,15 @@ def _box(operator: PlannedOperator, stage: Stage) -> Box:
 
 
 def _notes(operator: PlannedOperator, stage: Stage) -> Iterator[str]:
-    """What tells an operator from others beside its uid: its state, its parallelism where that is not its stage's."""
+    """What tells an operator from others beside its uid.
+
+    Its state, how its windows are computed, its parallelism where that is not its stage's.
+    """
     if operator.state_kinds:
         yield f"{' and '.join(names_of(operator.state_kinds))} state"
+    path = path_of(operator.node.spec)
+    if path is not None:
+        yield str(path)
     if operator.parallelism != stage.parallelism:
         yield f"parallelism {operator.parallelism}"
 
@@ -101,6 +109,7 @@ def _stage(stage: Stage) -> dict[str, Any]:
 
 def _operator(operator: PlannedOperator) -> dict[str, Any]:
     node, output_type = operator.node, operator.node.outputs.output_type
+    path = path_of(node.spec)
     return {
         "id": node.id,
         "name": node.name,
@@ -113,6 +122,8 @@ def _operator(operator: PlannedOperator) -> dict[str, Any]:
         "state": names_of(operator.state_kinds),
         "output_type": None if output_type is None else str(output_type),
         "call_site": str(node.call_site),
+        "path": None if path is None else path.name,
+        "path_reason": None if path is None else path.reason,
     }
 
 

@@ -9,9 +9,9 @@ from headrace.common.errors import InvalidProgramError
 from headrace.common.logs import get_logger
 from headrace.graph.partitioning import Receivers
 from headrace.graph.specs import SinkSpec, TimestampsSpec
-from headrace.graph.window_specs import RowWindowSpec
+from headrace.graph.window_specs import AggregatedWindowSpec, RowWindowSpec
 from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, Stage
-from headrace.plan.rewrites import with_parallelism, with_two_phase_windows, with_uids
+from headrace.plan.rewrites import with_columnar_windows, with_parallelism, with_two_phase_windows, with_uids
 from headrace.plan.stage_cut import stages_of
 from headrace.windowing.assigners.of_time import ProcessingTimeAssigner
 
@@ -38,7 +38,7 @@ def plan_job(graph: StreamGraph, settings: PlanSettings) -> JobPlan:
     if settings.is_batch:
         _check_times(graph)
     explicit = frozenset(node.id for node in graph if node.uid is not None)
-    graph = with_two_phase_windows(with_uids(graph))
+    graph = with_two_phase_windows(with_columnar_windows(with_uids(graph)))
     graph = with_parallelism(graph, settings.parallelism, settings.max_parallelism)
     stages = _stages(graph, stages_of(graph, is_batch=settings.is_batch), explicit)
     _check_strategies(stages)
@@ -67,9 +67,10 @@ def _check_times(graph: StreamGraph) -> None:
         InvalidProgramError: naming the operator that has such windows.
     """
     for node in graph:
-        if isinstance(node.spec, RowWindowSpec) and isinstance(node.spec.assigner, ProcessingTimeAssigner):
+        spec = node.spec
+        if isinstance(spec, RowWindowSpec | AggregatedWindowSpec) and isinstance(spec.assigner, ProcessingTimeAssigner):
             raise InvalidProgramError(
-                f"operator {node.name!r}: {node.spec.assigner} ends windows by the clock, for which nothing waits in "
+                f"operator {node.name!r}: {spec.assigner} ends windows by the clock, for which nothing waits in "
                 f"batch mode: use windows of event time, or streaming mode\n  at {node.call_site}"
             )
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from headrace.common.errors import InvalidProgramError
 from headrace.graph.nodes import Edge, Node
 from headrace.graph.partitioning import FORWARD
-from headrace.graph.window_specs import ColumnarWindowSpec, GlobalWindowSpec, LocalWindowSpec
+from headrace.graph.window_specs import AggregatedWindowSpec, ColumnarWindowSpec, GlobalWindowSpec, LocalWindowSpec
 from headrace.operators.window.local import ACCUMULATORS_INPUT, ACCUMULATORS_TAG, RECORDS_INPUT
+from headrace.plan.window_paths import columnar_spec
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -47,6 +48,16 @@ def _derived_uid(node: Node, made: StreamGraph, taken: Collection[str]) -> str:
         number += 1
         uid = f"{digest}-{number}"
     return uid
+
+
+def with_columnar_windows(graph: StreamGraph) -> StreamGraph:
+    """Have built-in aggregates computed column by column where the results are the same."""
+
+    def pick(node: Node, _: StreamGraph) -> Iterator[Node]:
+        spec = columnar_spec(node.spec) if isinstance(node.spec, AggregatedWindowSpec) else None
+        yield node if spec is None else replace(node, spec=spec)
+
+    return graph.transform(pick)
 
 
 def with_two_phase_windows(graph: StreamGraph) -> StreamGraph:

@@ -24,7 +24,7 @@ _FINEST: Final = 4
 
 
 class Assignment(NamedTuple):
-    """Pairs of a record and a window it belongs to, by record, and the newest window of a record first.
+    """Pairs of a record and a window it belongs to, by record, and in the order in which assigners give them.
 
     Attributes:
         records: position of the record of each pair.
@@ -181,7 +181,7 @@ class GrowingWindows(RegularWindows):
         counts = (last - first) // self.step + 1
         records = np.repeat(np.arange(len(timestamps)), counts)
         numbers = np.arange(len(records)) - np.repeat(np.cumsum(counts) - counts, counts)
-        return Assignment(records, last[records] - numbers * self.step, False)
+        return Assignment(records, first[records] + numbers * self.step, False)
 
     def starts_of(self, ends: Times) -> Times:
         return ends - 1 - (ends - 1 - self.offset) % self.size

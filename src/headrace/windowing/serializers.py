@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from io import BytesIO
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, ClassVar, Final, cast
 
 from headrace.common.serializer import TypeSerializer
 from headrace.common.type_variables import W
@@ -19,7 +19,17 @@ _NOTHING: Final = b"\x00"
 
 
 class WindowSerializer(TypeSerializer[W]):
-    """A serializer of windows that says in which form state and timers know a window."""
+    """A serializer of windows that says in which form state and timers know a window, and rows of results.
+
+    Class attributes:
+        names: the columns by which rows of results tell windows apart; none where the windows are not known.
+    """
+
+    names: ClassVar[tuple[str, ...]] = ()
+
+    def values_of(self, window: W) -> tuple[int, ...]:
+        """The values of these columns."""
+        return ()
 
     def namespace_of(self, window: W) -> GivenNamespace:
         """What state and timers of a window are kept by: its bytes, unless there is something shorter."""
@@ -44,6 +54,11 @@ class TimeWindowSerializer(WindowSerializer[TimeWindow]):
         '00000000000000000000000000000102'
     """
 
+    names: ClassVar[tuple[str, ...]] = ("window_start", "window_end")
+
+    def values_of(self, window: TimeWindow) -> tuple[int, ...]:
+        return window.start, window.end
+
     def serialize(self, element: TimeWindow, stream: BytesIO) -> None:
         stream.write(_INTERVAL.pack(element.start, element.end))
 
@@ -66,6 +81,11 @@ class CountWindowSerializer(WindowSerializer[CountWindow]):
         >>> CountWindowSerializer().deserialize(BytesIO((5).to_bytes(8)))
         CountWindow(id=5)
     """
+
+    names: ClassVar[tuple[str, ...]] = ("window_id",)
+
+    def values_of(self, window: CountWindow) -> tuple[int, ...]:
+        return (window.id,)
 
     def serialize(self, element: CountWindow, stream: BytesIO) -> None:
         stream.write(_NUMBER.pack(element.id))

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headrace.common import Types
-from headrace.common.errors import InvalidProgramError, InvalidTypeError, UnsupportedOperationError
+from headrace.common import Row, Types
+from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.datastream import (
     AggregateFunction,
     AllWindowFunction,
@@ -17,7 +17,7 @@ from headrace.datastream import (
     ProcessAllWindowFunction,
     ProcessWindowFunction,
 )
-from headrace.datastream.aggregates import count
+from headrace.datastream.aggregates import count, sum
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.datastream.window import TumblingEventTimeWindows
 from headrace.testing import JobHarness
@@ -111,6 +111,21 @@ ALL: dict[str, tuple[Define, list[Any]]] = {
         lambda s: s.key_by(lambda event: event[0]).window_all(TENS).reduce(add),
         [("ab", 3), ("ac", 25)],
     ),
+    "built-in aggregates": (
+        lambda s: s.window_all(TENS).aggregate(count(), sum("f1").alias("total")),
+        [
+            Row(window_start=0, window_end=10, count=2, total=3),
+            Row(window_start=10, window_end=20, count=2, total=25),
+        ],
+    ),
+    "built-in aggregates of a count": (
+        lambda s: s.count_window_all(3).aggregate(count(), sum("f1").alias("total")),
+        [Row(window_id=0, count=3, total=15)],
+    ),
+    "built-in aggregates at the end": (
+        lambda s: s.window_all(GlobalWindows.create_with_end_of_stream_trigger()).aggregate(count(), sum("f1")),
+        [Row(count=4, sum_f1=28)],
+    ),
     "a trigger": (
         lambda s: s.window_all(TENS).trigger(CountTrigger.of(1)).process(ShowAll(), ANY),
         [(10, [1], 1), (10, [1, 2], 2), (20, [12], 1), (20, [12, 13], 2)],
@@ -139,8 +154,6 @@ def test_what_windows_of_all_records_refuse() -> None:
     def job(harness: JobHarness) -> None:
         stream = harness.add_source("events", EVENT)
         windows.append(stream.window_all(TENS))
-        with pytest.raises(UnsupportedOperationError, match=r"built-in aggregates need a key: key_by"):
-            windows[0].aggregate(count())
         with pytest.raises(InvalidTypeError, match="window_function is an AllWindowFunction or a ProcessAllWindow"):
             windows[0].reduce(add, ProcessWindowFunction)
         with pytest.raises(InvalidTypeError, match="window takes TumblingEventTimeWindows"):

@@ -74,13 +74,13 @@ def test_windows_that_grow_are_those_of_the_assigner(windows: GrowingWindows, ti
     panes = Panes.of(windows)
     assert panes is not None
     for time, end in zip(timestamps, panes.of_timestamps(times).ends.tolist(), strict=True):
-        assert panes.end_above(time) == end == spans(assigner, time)[-1][1]
+        assert panes.end_above(time) == end == spans(assigner, time)[0][1]
         assert panes.windows_of(np.array([end])).ends.tolist() == [last for _, last in spans(assigner, time)]
 
 
 def spans(assigner: CumulatingEventTimeWindows, time: int) -> list[tuple[int, int]]:
-    """The windows of a timestamp, newest first."""
-    return [(window.start, window.end) for window in reversed(assigner.windows_at(time, None, None))]
+    """The windows of a timestamp, smallest first."""
+    return [(window.start, window.end) for window in assigner.windows_at(time, None, None)]
 
 
 @pytest.mark.parametrize("tag", [None, "late"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from headrace.common.arguments import refused
-from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
+from headrace.common.errors import InvalidTypeError
 from headrace.common.function_types import Role
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
@@ -13,7 +13,7 @@ from headrace.datastream.functions import AllWindowFunction, ProcessAllWindowFun
 from headrace.datastream.streams.adapters import AllApply, AllProcess
 from headrace.datastream.streams.checks import check_function, check_object
 from headrace.datastream.streams.types import result_type
-from headrace.datastream.streams.windowed_stream import WindowedStream
+from headrace.datastream.streams.windowed_stream import WindowedStream, by_position
 from headrace.operators.aggregates.aggregate import Aggregate
 
 if TYPE_CHECKING:
@@ -99,31 +99,44 @@ class AllWindowedStream(Generic[T_co]):
     def aggregate(
         self,
         aggregate_function: Any,
+        *more: Any,
         window_function: Any = None,
         accumulator_type: Any = None,
         output_type: Any = None,
     ) -> DataStream[Any]:
         """Folds the records of a window, as they come.
 
+        Either with built-in aggregates, of which each subtask computes its share first where that is possible::
+
+            windows.aggregate(count(), sum("amount").alias("total"))
+
+        which gives rows of ``window_start``, ``window_end`` and the aggregates; or with an ``AggregateFunction`` and
+        the other arguments, by position as in PyFlink or by name.
+
         Args:
-            aggregate_function: an ``AggregateFunction``.
+            aggregate_function: the first, or only, aggregate.
+            more: more built-in aggregates; or ``window_function``, ``accumulator_type`` and ``output_type``.
             window_function: an ``AllWindowFunction`` or ``ProcessAllWindowFunction`` that is given the result.
             accumulator_type: the type of the accumulators; pickled objects when left out.
             output_type: the type of the results; taken from annotations when left out.
 
         Raises:
-            UnsupportedOperationError: when it is a built-in aggregate.
+            InvalidTypeError: when a built-in aggregate does not fit the records.
+            InvalidProgramError: when the arguments do not go together.
         """
+        named = {
+            "window_function": window_function,
+            "accumulator_type": accumulator_type,
+            "output_type": output_type,
+        }
         if isinstance(aggregate_function, Aggregate):
-            raise refused(
-                "built-in aggregates need a key: key_by(lambda record: 0).window(...) has all records under one",
-                UnsupportedOperationError,
-            )
-        types = {"accumulator_type": accumulator_type, "output_type": output_type}
-        if window_function is None:
-            return self._alone(self._windowed.aggregate(aggregate_function, **types))
-        function, types["output_type"] = _over_windows(window_function, output_type)
-        return self._alone(self._windowed.aggregate(aggregate_function, window_function=function, **types))
+            aggregates = (aggregate_function, *more)
+            return self._alone(self._windowed._aggregate_columns(aggregates, named, has_key=False))
+        named = by_position(more, named)
+        function = named["window_function"]
+        if function is not None:
+            named["window_function"], named["output_type"] = _over_windows(function, named["output_type"])
+        return self._alone(self._windowed.aggregate(aggregate_function, **named))
 
     def apply(self, window_function: Any, output_type: Any = None) -> DataStream[Any]:
         """Applies a function to the records of each window, all of which are kept until it fires.

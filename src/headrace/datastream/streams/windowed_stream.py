@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, Self, overload
 
 from headrace.common.arguments import expect, refused
-from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
+from headrace.common.errors import InvalidTypeError
 from headrace.common.function_types import Role
 from headrace.common.other_names import other_names
 from headrace.common.output_tag import OutputTag
@@ -17,14 +17,13 @@ from headrace.datastream.functions import AggregateFunction, ProcessWindowFuncti
 from headrace.datastream.streams.checks import check_function, check_object
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_WINDOWED_STREAMS
 from headrace.datastream.streams.types import TypeOrigin, declared_type, origin_of, result_type
-from headrace.graph.window_specs import ColumnarWindowSpec, RowWindowSpec
+from headrace.graph.window_specs import AggregatedWindowSpec, RowWindowSpec
 from headrace.operators.aggregates.aggregate import Aggregate
 from headrace.windowing.assigner import MergingWindowAssigner, WindowAssigner
 from headrace.windowing.assigners.count import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 from headrace.windowing.evictor import Evictor
 from headrace.windowing.trigger import Trigger
 from headrace.windowing.triggers.count import CountTrigger
-from headrace.windowing.triggers.end_of_window import EventTimeTrigger
 from headrace.windowing.triggers.purging import PurgingTrigger
 
 if TYPE_CHECKING:
@@ -226,8 +225,9 @@ class WindowedStream(Generic[T_co, K_co, W_co]):
 
             windows.aggregate(count(), sum("amount").alias("total"))
 
-        which gives rows of the key, ``window_start``, ``window_end`` (milliseconds) and the aggregates; or with an
-        ``AggregateFunction`` and the other arguments, by position as in PyFlink or by name.
+        which gives rows of the key, ``window_start``, ``window_end`` (milliseconds) and the aggregates; windows of a
+        count have their number ``window_id`` instead, global windows nothing. Or with an ``AggregateFunction`` and the
+        other arguments, by position as in PyFlink or by name.
 
         Args:
             aggregate_function: the first, or only, aggregate.
@@ -250,7 +250,7 @@ class WindowedStream(Generic[T_co, K_co, W_co]):
         check_object(aggregate_function, AggregateFunction, "get_result")
         for method in ("add", "get_result"):
             check_returns(aggregate_function, method)
-        return self._aggregate_rows(aggregate_function, **_by_position(more, named))
+        return self._aggregate_rows(aggregate_function, **by_position(more, named))
 
     @overload
     def apply(
@@ -296,28 +296,25 @@ class WindowedStream(Generic[T_co, K_co, W_co]):
         warn_without_results(process_window_function, "process")
         return self._keyed_stream._transform(self._applied, "Window", process_window_function, output_type)
 
-    def _aggregate_columns(self, aggregates: tuple[Any, ...], named: dict[str, Any]) -> DataStream:
+    def _aggregate_columns(
+        self, aggregates: tuple[Any, ...], named: dict[str, Any], *, has_key: bool = True
+    ) -> DataStream:
         surplus = [name for name, value in named.items() if value is not None]
         if surplus:
             raise refused(f"built-in aggregates take no {surplus[0]}: map() the rows that they give")
         for aggregate in aggregates:
             if not isinstance(aggregate, Aggregate):
                 raise refused(f"built-in aggregates go with others such as count(), sum('field'), not {aggregate!r}")
-        windows = self._assigner.regular
-        if windows is None or self._evictor is not None or self._trigger not in (None, EventTimeTrigger()):
-            raise refused(
-                "built-in aggregates take tumbling, sliding and cumulating windows of event time that fire at their "
-                f"ends, not {self._with_parts()}: give an AggregateFunction to aggregate(...)",
-                UnsupportedOperationError,
-            )
-        spec = ColumnarWindowSpec(windows, aggregates, self._lateness, self._late_tag)
+        spec = AggregatedWindowSpec(
+            self._assigner,
+            self._trigger_or_default(),
+            aggregates,
+            self._evictor,
+            self._lateness,
+            self._late_tag,
+            has_key,
+        )
         return self._keyed_stream._apply(spec, "Window", origin=TypeOrigin.DECLARED)
-
-    def _with_parts(self) -> str:
-        """The assigner, and what is set besides, in words."""
-        parts = {"trigger": self._trigger, "evictor": self._evictor}
-        told = (f"the {name} {type(part).__name__}" for name, part in parts.items() if part is not None)
-        return " with ".join((str(self._assigner), *told))
 
     def _aggregate_rows(
         self, function: AggregateFunction, window_function: Any, accumulator_type: Any, output_type: Any
@@ -346,19 +343,22 @@ class WindowedStream(Generic[T_co, K_co, W_co]):
         return self._row_spec(found, window_function=window_function)
 
     def _row_spec(self, found: TypeInformation, **functions: Any) -> RowWindowSpec:
-        trigger = self._trigger
-        if trigger is None:
-            trigger = self._assigner.get_default_trigger(self.get_execution_environment())
-            self._check_merges(trigger)
         return RowWindowSpec(
             self._assigner,
-            trigger,
+            self._trigger_or_default(),
             found,
             self._evictor,
             allowed_lateness=self._lateness,
             late_tag=self._late_tag,
             **functions,
         )
+
+    def _trigger_or_default(self) -> Trigger[Any, Any]:
+        if self._trigger is not None:
+            return self._trigger
+        trigger = self._assigner.get_default_trigger(self.get_execution_environment())
+        self._check_merges(trigger)
+        return trigger
 
     def _check_merges(self, trigger: Trigger[Any, Any]) -> None:
         if isinstance(self._assigner, MergingWindowAssigner) and not trigger.can_merge():
@@ -374,7 +374,7 @@ def full_windows(size: int, slide: int) -> tuple[WindowAssigner[Any, CountWindow
     return assigner, PurgingTrigger.of(CountTrigger.of(size))
 
 
-def _by_position(values: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+def by_position(values: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
     """Arguments by name, some of which were given by position.
 
     Raises:

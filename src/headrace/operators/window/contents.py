@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     Emit = Callable[[Sequence[Any]], None]
     Folding = Callable[[Sequence[Any]], Sequence[Any] | None]
 
-_NAME: Final = "window-contents"
+CONTENTS: Final = "window-contents"
+"""The name of the state that contents are kept in."""
 
 
 class WindowContents(ABC):
@@ -74,7 +75,7 @@ class ReducedContents(WindowContents):
     """
 
     def __init__(self, keyed: KeyedStates, function: Any, type_: TypeInformation) -> None:
-        super().__init__(keyed, ReducingStateDescriptor(_NAME, function, type_))
+        super().__init__(keyed, ReducingStateDescriptor(CONTENTS, function, type_))
 
     def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
         self._keyed.namespace = namespace
@@ -97,7 +98,7 @@ class AggregatedContents(WindowContents):
     """
 
     def __init__(self, keyed: KeyedStates, function: Any, type_: TypeInformation) -> None:
-        super().__init__(keyed, AggregatingStateDescriptor(_NAME, _Boxed(function), type_))
+        super().__init__(keyed, AggregatingStateDescriptor(CONTENTS, _Boxed(function), type_))
 
     def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
         self._keyed.namespace = namespace
@@ -136,7 +137,7 @@ class ListedContents(WindowContents):
     """
 
     def __init__(self, keyed: KeyedStates, type_: TypeInformation) -> None:
-        super().__init__(keyed, ListStateDescriptor(_NAME, type_))
+        super().__init__(keyed, ListStateDescriptor(CONTENTS, type_))
 
     def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
         self._keyed.namespace = namespace
@@ -163,7 +164,7 @@ class EvictedContents(WindowContents):
     def __init__(
         self, keyed: KeyedStates, type_: TypeInformation, evictor: Evictor[Any, Any], time: OperatorTime, fold: Folding
     ) -> None:
-        super().__init__(keyed, ListStateDescriptor(_NAME, Types.TUPLE([type_, Types.LONG()])))
+        super().__init__(keyed, ListStateDescriptor(CONTENTS, Types.TUPLE([type_, Types.LONG()])))
         self._evictor = evictor
         self._time = time
         self._fold = fold

@@ -101,13 +101,13 @@ def running_accumulators(aggregators: AggregatorList, held: Accumulators, late: 
     singles = aggregators.accumulate(GroupedRows(late.columns, late.arrivals, Groups(each.starts, each)))
     rows = Accumulators.concat([held, Accumulators(late.ends, late.hashes, late.keys, singles)])
     groups = group_rows(rows.ends, rows.hashes, rows.keys)
-    columns = _scan(aggregators, [gather(column, groups.order) for column in rows.columns], groups.segments)
+    columns = running_merges(aggregators, [gather(column, groups.order) for column in rows.columns], groups.segments)
     places = np.empty(len(rows), np.int64)
     places[groups.order] = np.arange(len(rows))
     return Accumulators(late.ends, late.hashes, late.keys, [gather(column, places[len(held) :]) for column in columns])
 
 
-def _scan(aggregators: AggregatorList, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
+def running_merges(aggregators: AggregatorList, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
     """Each row merged with all rows before it in its group, by doubling: as many rounds as the depth has bits."""
     total = segments.total
     depths = np.arange(total) - segments.starts[segments.ids]
@@ -127,4 +127,5 @@ def _scan(aggregators: AggregatorList, columns: list[pa.Array], segments: Segmen
 
 def _rows(layout: WindowLayout, windows: RegularWindows, accumulators: Accumulators) -> pa.RecordBatch:
     ends = accumulators.ends
-    return layout.finish(accumulators.keys, pa.array(windows.starts_of(ends)), pa.array(ends), accumulators.columns)
+    bounds = (pa.array(windows.starts_of(ends)), pa.array(ends))
+    return layout.finish(accumulators.keys, bounds, accumulators.columns)

@@ -15,6 +15,7 @@ from headrace.expressions import Bound
 from headrace.operators.aggregates.aggregator_list import AggregatorList
 from headrace.operators.aggregates.counts import CountRows, KeyField
 from headrace.operators.columns import computed
+from headrace.windowing.serializers import TimeWindowSerializer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,16 +35,18 @@ class WindowLayout:
 
     Attributes:
         codec: how keys are stored.
-        key_names: the names of the key's columns in the output.
+        key_names: the names of the key's columns in the output; none where all records have one key.
         key_fields: the fields of the key, when they are remembered beside the canonical key; else the columns of the
             key are made from the canonical key.
         aggregates: what is computed.
+        window_names: the names of the columns in the output that say which window it is.
     """
 
     codec: KeyCodec
     key_names: tuple[str, ...]
     key_fields: tuple[KeyField, ...]
     aggregates: tuple[BoundAggregate, ...]
+    window_names: tuple[str, ...] = TimeWindowSerializer.names
 
     @staticmethod
     def of(
@@ -52,6 +55,7 @@ class WindowLayout:
         aggregates: Sequence[Aggregate],
         key_fields: Sequence[str | int] | None = None,
         key_names: tuple[str, ...] = ("key",),
+        window_names: tuple[str, ...] = TimeWindowSerializer.names,
     ) -> WindowLayout:
         """The layout of a window.
 
@@ -61,7 +65,8 @@ class WindowLayout:
             aggregates: what is computed; at least one.
             key_fields: the fields that the key is made of, which become columns of the output.
             key_names: what the columns of the key are called without such fields: one for the key as it is, several
-                for the fields of a tuple.
+                for the fields of a tuple, none to leave the key out.
+            window_names: what the columns of the output are called that say which window it is.
 
         Raises:
             InvalidTypeError: when an aggregate does not fit the records.
@@ -78,22 +83,24 @@ class WindowLayout:
             names or key_names,
             () if is_kept_as_is else tuple(fields),
             tuple(aggregate.bind(input_type) for aggregate in aggregates),
+            window_names,
         )
         assert layout.output_type.is_composite  # made now, so that its names are checked here and not in a task
         return layout
 
     @cached_property
     def output_type(self) -> TypeInformation:
-        """The type of what the window emits: the key, ``window_start``, ``window_end``, the aggregates."""
-        names = (*self.key_names, "window_start", "window_end", *(a.name for a in self.aggregates))
+        """The type of what the window emits: the key, what says which window it is, the aggregates."""
+        names = (*self.key_names, *self.window_names, *(a.name for a in self.aggregates))
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
             raise InvalidProgramError(
                 f"the window's output would have two columns {repeated[0]!r}: name one of them with .alias(...)"
             )
-        made = self.codec.type.field_types if len(self.key_names) > 1 else (self.codec.type,)
+        made = self.codec.type.field_types if len(self.key_names) > 1 else (self.codec.type,) * len(self.key_names)
         keys = tuple(field.type for field in self.key_fields) or made
-        return RowTypeInfo((*keys, Types.LONG(), Types.LONG(), *(a.type for a in self.aggregates)), names)
+        windows = (Types.LONG(),) * len(self.window_names)
+        return RowTypeInfo((*keys, *windows, *(a.type for a in self.aggregates)), names)
 
     @cached_property
     def output_schema(self) -> pa.Schema:
@@ -115,12 +122,17 @@ class WindowLayout:
         return any(aggregate.is_ordered for aggregate in self.aggregates)
 
     @cached_property
-    def accumulator_type(self) -> TypeInformation:
-        """The type of a row of accumulators, as it travels from the sender's side of a shuffle."""
+    def contents_type(self) -> RowTypeInfo:
+        """The type of the accumulators of one key and window."""
         fields = (field for aggregator in self.aggregators.members for field in aggregator.fields)
         names, types = zip(*fields, strict=True)
-        key = _CANONICAL_TYPES[self.codec.arrow_type]
-        return RowTypeInfo((Types.LONG(), key, *types), ("window_end", "key", *names))
+        return RowTypeInfo(types, names)
+
+    @cached_property
+    def accumulator_type(self) -> TypeInformation:
+        """The type of a row of accumulators, as it travels from the sender's side of a shuffle."""
+        contents, key = self.contents_type, _CANONICAL_TYPES[self.codec.arrow_type]
+        return RowTypeInfo((Types.LONG(), key, *contents.field_types), ("window_end", "key", *contents.field_names))
 
     @cached_property
     def accumulator_schema(self) -> pa.Schema:
@@ -145,17 +157,25 @@ class WindowLayout:
             found |= zip(expressions, computed(expressions, batch, context), strict=True)
         return found
 
-    def finish(self, keys: pa.Array, starts: pa.Array, ends: pa.Array, columns: list[pa.Array]) -> pa.RecordBatch:
-        """The output rows of final accumulators."""
+    def finish(self, keys: pa.Array, windows: Sequence[pa.Array], columns: list[pa.Array]) -> pa.RecordBatch:
+        """The output rows of final accumulators.
+
+        Args:
+            keys: the keys.
+            windows: the columns that say which windows they are of.
+            columns: the accumulators.
+        """
         results = self.aggregators.results(columns)
         key_columns = [results[field] for field in self.key_fields] or self._key_columns(keys)
         values = [
             aggregate.emit([results[aggregator] for aggregator in aggregate.aggregators])
             for aggregate in self.aggregates
         ]
-        return pa.RecordBatch.from_arrays([*key_columns, starts, ends, *values], schema=self.output_schema)
+        return pa.RecordBatch.from_arrays([*key_columns, *windows, *values], schema=self.output_schema)
 
     def _key_columns(self, keys: pa.Array) -> list[pa.Array]:
+        if not self.key_names:
+            return []
         column = self._key_column(keys)
         return [column] if len(self.key_names) == 1 else column.flatten()
 

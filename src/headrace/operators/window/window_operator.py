@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.operators.base import EpochScope, OperatorContext, Output
     from headrace.operators.keyed import KeyedBatch
+    from headrace.operators.window.contents import WindowContents
     from headrace.operators.window.window_layout import WindowOperatorLayout
     from headrace.state.backend import DomainTimers
     from headrace.state.keyed.namespaces import GivenNamespace
@@ -63,7 +64,7 @@ class WindowOperator(FunctionOperator):
         assert context.state is not None
         check_has_no_tables(context)
         self._keyed, self._timers = context.state.keyed, context.state.timers
-        self._contents = self._layout.new_contents(self._keyed, self._time)
+        self._contents = self._new_contents()
         self._trigger = WindowTrigger(self._layout.trigger, self._keyed, self._timers, self._time)
         self._merging: MergingWindows[Any] | None = None
         if isinstance(self._assigner, MergingWindowAssigner):
@@ -78,7 +79,7 @@ class WindowOperator(FunctionOperator):
             self._merging.begin_epoch()
         due = self._timers.processing.pop_due(scope.processing_time)
         self._fire(TimeDomain.PROCESSING_TIME, due, scope.watermark)
-        self._collector.flush(self.output)
+        self._flush()
 
     def process(self, input_index: int, batch: Batch) -> None:
         if not len(batch):
@@ -102,17 +103,21 @@ class WindowOperator(FunctionOperator):
             raise user_error(error, self.context, row) from error
         finally:
             self._keyed.current = NO_KEY
-        self._collector.flush(self.output)
+        self._flush()
 
     def advance_watermark(self, watermark: int) -> None:
         if watermark > self._time.watermark:
             self._advance(watermark)
-            self._collector.flush(self.output)
+            self._flush()
         super().advance_watermark(watermark)
 
     def end_epoch(self) -> None:
         if self._merging is not None:
             self._merging.end_epoch()
+
+    def _new_contents(self) -> WindowContents:
+        """What windows hold."""
+        return self._layout.new_contents(self._keyed, self._time)
 
     # --- elements ----------------------------------------------------------------------------------------------------
 
@@ -288,15 +293,23 @@ class WindowOperator(FunctionOperator):
     def _react(self, result: TriggerResult, window: Any, contents: GivenNamespace, firing: Firing, stamp: int) -> None:
         """Does what the trigger wants; what is emitted is stamped with the watermark ``stamp``."""
         if result.is_fire():
-
-            def emit(elements: Sequence[Any]) -> None:
-                self._enter(window, firing)
-                results = self._call.results(cast("AnyKeyEntry", self._keyed.current), self._context, elements)
-                self._collector.collect(results, window.max_timestamp(), stamp)
-
-            self._contents.show(contents, window, emit)
+            self._show(window, contents, firing, stamp)
         if result.is_purge():
             self._contents.clear(contents)
+
+    def _show(self, window: Any, contents: GivenNamespace, firing: Firing, stamp: int) -> None:
+        """Emits what a window shows of its contents, if it has any."""
+
+        def emit(elements: Sequence[Any]) -> None:
+            self._enter(window, firing)
+            results = self._call.results(cast("AnyKeyEntry", self._keyed.current), self._context, elements)
+            self._collector.collect(results, window.max_timestamp(), stamp)
+
+        self._contents.show(contents, window, emit)
+
+    def _flush(self) -> None:
+        """Hands on what was emitted."""
+        self._collector.flush(self.output)
 
     def _enter(self, window: Any, firing: Firing) -> None:
         """What the user's function is to see from now on."""

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.connectors.sink import WriterContext
 from headrace.graph import specs
-from headrace.graph.window_specs import ColumnarWindowSpec, GlobalWindowSpec, LocalWindowSpec, RowWindowSpec
+from headrace.graph.window_specs import (
+    AggregatedWindowSpec,
+    ColumnarWindowSpec,
+    GlobalWindowSpec,
+    LocalWindowSpec,
+    RowWindowSpec,
+)
 from headrace.operators.base import Operator
 from headrace.operators.columns import ColumnFilterOperator, SelectOperator
 from headrace.operators.keyed_process import KeyedProcessOperator
@@ -16,6 +22,7 @@ from headrace.operators.rolling import RollingOperator, rolling_aggregate, rolli
 from headrace.operators.sink import SinkOperator
 from headrace.operators.stateless import FilterOperator, FlatMapOperator, MapBatchesOperator, MapOperator
 from headrace.operators.timestamps import TimestampsOperator
+from headrace.operators.window.aggregating_operator import AggregatingWindowOperator
 from headrace.operators.window.local import LocalWindowAggregate
 from headrace.operators.window.paned import columnar_window
 from headrace.operators.window.row_layout import RowWindowLayout
@@ -113,6 +120,19 @@ class OperatorMaker:
     def _global_window(self, planned: PlannedOperator, spec: GlobalWindowSpec) -> Operator:
         return self._columnar_window(planned, spec.window)
 
+    def _aggregated_window(self, planned: PlannedOperator, spec: AggregatedWindowSpec) -> Operator:
+        layout = WindowOperatorLayout(
+            assigner=spec.assigner,
+            trigger=spec.trigger,
+            evictor=spec.evictor,
+            input_type=planned.input_schema(0).record_type,
+            output_type=planned.output_type,
+            lateness=spec.allowed_lateness,
+            late_tag=None if spec.late_tag is None else spec.late_tag.tag_id,
+            side_types=planned.side_types_read,
+        )
+        return AggregatingWindowOperator(layout, spec.layout(planned.input_schema(0)))
+
     def _row_window(self, planned: PlannedOperator, spec: RowWindowSpec) -> Operator:
         if spec.aligned is None:
             return self._any_window(planned, spec)
@@ -171,6 +191,7 @@ _MAKERS: dict[type[specs.OperatorSpec], Make] = {
     specs.RollingReduceSpec: OperatorMaker._reduce,
     specs.RollingAggregateSpec: OperatorMaker._aggregate,
     specs.SinkSpec: OperatorMaker._sink,
+    AggregatedWindowSpec: OperatorMaker._aggregated_window,
     ColumnarWindowSpec: OperatorMaker._columnar_window,
     LocalWindowSpec: OperatorMaker._local_window,
     GlobalWindowSpec: OperatorMaker._global_window,

@@ -1,0 +1,67 @@
+"""The window operator for built-in aggregates over windows of any kind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from headrace.operators.window.aggregate_log import AggregateLog
+from headrace.operators.window.aggregated_contents import AggregatedContents
+from headrace.operators.window.window_operator import WindowOperator
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.operators.base import EpochScope, OperatorContext, Output
+    from headrace.operators.window.contents import WindowContents
+    from headrace.operators.window.layout import WindowLayout
+    from headrace.operators.window.window_layout import WindowOperatorLayout
+    from headrace.state.keyed.namespaces import GivenNamespace
+    from headrace.state.keys.entries import AnyKeyEntry
+    from headrace.windowing.trigger import Firing
+
+
+class AggregatingWindowOperator(WindowOperator):
+    """Built-in aggregates over windows; the trigger is asked element by element, results are made a batch at once.
+
+    Args:
+        layout: assigner, trigger, evictor and types.
+        columns: the aggregates and the columns.
+    """
+
+    def __init__(self, layout: WindowOperatorLayout, columns: WindowLayout) -> None:
+        super().__init__(layout)
+        self._columns = columns
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        self._log = AggregateLog(self._columns, self._windows, self._layout.input_type, context)
+        super().open(context, output)
+
+    def begin_epoch(self, scope: EpochScope) -> None:
+        self._log.begin_epoch(scope.epoch)
+        super().begin_epoch(scope)
+
+    def end_epoch(self) -> None:
+        super().end_epoch()
+        if isinstance(self._contents, AggregatedContents):
+            self._contents.end_epoch()
+
+    def _new_contents(self) -> WindowContents:
+        if self._layout.evictor is not None:
+            return super()._new_contents()
+        return AggregatedContents(self._keyed, self._columns, self._log)
+
+    def _show(self, window: Any, contents: GivenNamespace, firing: Firing, stamp: int) -> None:
+        def emit(held: Sequence[Any]) -> None:
+            if not held:
+                return  # the evictor has left nothing
+            version = held[0] if self._layout.evictor is None else self._log.version_of(held)
+            self._log.show(version, cast("AnyKeyEntry", self._keyed.current).raw, window, stamp)
+
+        self._contents.show(contents, window, emit)
+
+    def _flush(self) -> None:
+        super()._flush()
+        if isinstance(self._contents, AggregatedContents):
+            self._contents.work_out(self.output)
+        else:
+            self._log.work_out(self.output)

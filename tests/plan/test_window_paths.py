@@ -1,0 +1,94 @@
+"""Which windows are computed column by column, and what ``explain`` says of the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace.common import Time, Types, WatermarkStrategy
+from headrace.datastream import StreamExecutionEnvironment
+from headrace.datastream.aggregates import count, sum
+from headrace.datastream.window import (
+    ContinuousEventTimeTrigger,
+    CountEvictor,
+    CountTrigger,
+    CumulatingEventTimeWindows,
+    EventTimeSessionWindows,
+    EventTimeTrigger,
+    GlobalWindows,
+    PurgingTrigger,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
+
+ROW = Types.ROW_NAMED(["card", "amount"], [Types.STRING(), Types.LONG()])
+TENS = TumblingEventTimeWindows.of(10)
+
+
+class Odd(TumblingEventTimeWindows):
+    """An assigner of a program, which nobody knows."""
+
+    @property
+    def regular(self) -> None:
+        return None
+
+
+def explained(env: StreamExecutionEnvironment, define: Any) -> str:
+    times = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda row, _: row.amount)
+    records = env.from_collection([], ROW).assign_timestamps_and_watermarks(times)
+    define(records).print()
+    return env.explain()
+
+
+@pytest.fixture
+def env() -> StreamExecutionEnvironment:
+    return StreamExecutionEnvironment.get_execution_environment()
+
+
+@pytest.mark.parametrize(
+    ("windows", "path"),
+    [
+        (lambda keyed: keyed.window(TENS), "columnar"),
+        (lambda keyed: keyed.window(SlidingEventTimeWindows.of(10, 2)), "columnar"),
+        (lambda keyed: keyed.window(CumulatingEventTimeWindows.of(10, 2)), "columnar"),
+        (lambda keyed: keyed.window(TENS).trigger(EventTimeTrigger.create()), "columnar"),
+        (lambda keyed: keyed.window(TENS).trigger(CountTrigger.of(3)), "custom trigger CountTrigger"),
+        (
+            lambda keyed: keyed.window(TENS).trigger(ContinuousEventTimeTrigger.of(Time.seconds(1))),
+            "custom trigger ContinuousEventTimeTrigger",
+        ),
+        (
+            lambda keyed: keyed.window(TENS).trigger(PurgingTrigger.of(EventTimeTrigger.create())),
+            "custom trigger PurgingTrigger",
+        ),
+        (lambda keyed: keyed.window(TENS).evictor(CountEvictor.of(2)), "an evictor looks at every record"),
+        (lambda keyed: keyed.window(TumblingProcessingTimeWindows.of(10)), "windows end by the clock"),
+        (lambda keyed: keyed.window(EventTimeSessionWindows.with_gap(10)), "windows merge"),
+        (lambda keyed: keyed.count_window(3), "windows are of a count"),
+        (lambda keyed: keyed.window(GlobalWindows.create()), "windows have no end"),
+        (lambda keyed: keyed.window(Odd(10)), "custom assigner Odd"),
+    ],
+)
+def test_the_path_of_built_in_aggregates(env: StreamExecutionEnvironment, windows: Any, path: str) -> None:
+    text = explained(env, lambda records: windows(records.key_by("card")).aggregate(count(), sum("amount")))
+    if path == "columnar":
+        assert "Local Window" in text
+        assert text.count("columnar") == 2
+        assert "record by record" not in text
+    else:
+        assert "Local Window" not in text
+        assert f"keyed state, record by record ({path})" in text
+
+
+def test_windows_of_all_records_are_summed_up_before_they_meet(env: StreamExecutionEnvironment) -> None:
+    text = explained(env, lambda records: records.window_all(TENS).aggregate(count()))
+    assert "Local Window" in text
+    assert "Stage 1, parallelism 1" in text
+    assert text.count("columnar") == 2
+
+
+def test_a_function_of_the_program_sees_record_by_record(env: StreamExecutionEnvironment) -> None:
+    text = explained(env, lambda records: records.key_by("card").window(TENS).reduce(lambda a, b: a))
+    assert "keyed state, record by record (a function of the program)" in text
