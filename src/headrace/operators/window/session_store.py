@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.operators.arrays import fixed_width, gather
+from headrace.operators.window.merging import SESSION_ENDS_STORE, SESSIONS_STORE
 from headrace.operators.window.sessions import sorted_by
 from headrace.state.keys import KeyColumn
 from headrace.state.ordered_table import OrderedLayout, OrderedTable
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
     Hashes = npt.NDArray[np.uint64]
     Mask = npt.NDArray[np.bool_]
 
-SESSIONS_STORE: Final = "sessions"
-ENDS_STORE: Final = "session-ends"
 _SESSIONS_KIND: Final = "sessions"
 _ENDS_KIND: Final = "session-ends"
 _END: Final = "window_end"
@@ -97,7 +96,7 @@ class SessionStore:
             by_key.check(run)
         self._ends_schema = pa.schema([end, *place])
         of_ends = OrderedLayout("the ends of sessions", _ENDS_KIND, self._ends_schema, 3, keys, _WORDS)
-        self._ends = OrderedTable(store(ENDS_STORE), of_ends, newest)
+        self._ends = OrderedTable(store(SESSION_ENDS_STORE), of_ends, newest)
         self._written: list[Section] = []
 
     def begin_epoch(self) -> None:

@@ -23,6 +23,7 @@ from headrace.operators.window.accumulators import Chunk
 from headrace.operators.window.columnar import Arrivals
 from headrace.operators.window.firing import stamps_of
 from headrace.operators.window.lateness import LateRecords, check_timestamps, passed_end
+from headrace.operators.window.merging import SESSION_ENDS_STORE, SESSIONS_STORE, check_has_only
 from headrace.operators.window.session_store import SessionRows, SessionStore
 from headrace.operators.window.sessions import NO_SESSION, ArrivedTimes, FoundSessions, Spans, find_sessions, sorted_by
 from headrace.state.keys import KeyColumn
@@ -66,6 +67,7 @@ class SessionWindowOperator(Operator):
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
         assert context.state is not None
+        check_has_only(context, SESSIONS_STORE, SESSION_ENDS_STORE)
         self._store = SessionStore(self._layout, self._gap, context.state.store)
         self._late = LateRecords(self, 0, self._late_tag)
 
@@ -148,8 +150,8 @@ class SessionWindowOperator(Operator):
         due = due[sorted_by(np.zeros(len(due), np.int64), rows.ends[due])]
         for start in range(0, len(due), _FIRED_ROWS):
             fired = rows.take(due[start : start + _FIRED_ROWS])
-            starts, ends = pa.array(fired.starts), pa.array(fired.ends)
-            table = self._layout.finish(fired.keys.values, starts, ends, fired.columns)
+            bounds = (pa.array(fired.starts), pa.array(fired.ends))
+            table = self._layout.finish(fired.keys.values, bounds, fired.columns)
             stamps = stamps_of(fired.ends, self._watermark, watermarks)
             self.output.emit(Batch(self._layout.output_type, fired.ends - 1, stamps, columns=table))
 
