@@ -17,9 +17,10 @@ DEMO := $(BIN)/python -m headrace run examples/card_fraud.py
 BENCH := $(BIN)/python -m benchmarks
 PYTEST := $(BIN)/python -m pytest
 SHARED_SPARK := spark or integration
+TEST_SPARK := $(PYTEST) -m 'not slow and ($(SHARED_SPARK))'
 WORKERS := 2
 
-.PHONY: help venv demo test test-slow test-fast test-spark bench docs docs-live dist lint format clean
+.PHONY: help venv demo test test-slow test-fast test-spark test-spark-shown-late bench docs docs-live dist lint format clean
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -44,17 +45,18 @@ $(DOCS_INSTALLED): $(INSTALLED)
 demo: venv ## card fraud: a job from source to sink, on a local Spark
 	@$(DEMO)
 
+# Both kinds of tests wait more than they compute, so they run beside each other.
 test: lint ## lint, types, layers, then all tests but the slow ones
-	@status=0; \
-	$(MAKE) --no-print-directory test-fast || status=$$?; \
-	$(MAKE) --no-print-directory test-spark || status=$$?; \
-	exit $$status
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 test-fast test-spark-shown-late
 
 test-fast: venv ## the tests that need no Spark, in parallel
-	@$(PYTEST) -n $(WORKERS) -m 'not slow and not ($(SHARED_SPARK))'
+	@$(PYTEST) -n $(WORKERS) --dist worksteal -m 'not slow and not ($(SHARED_SPARK))'
 
 test-spark: venv ## the tests that share one Spark session, one after another
-	@$(PYTEST) -m 'not slow and ($(SHARED_SPARK))'
+	@$(TEST_SPARK)
+
+test-spark-shown-late: venv
+	@log=$$(mktemp); trap 'cat "$$log"; rm "$$log"' EXIT; $(TEST_SPARK) >"$$log" 2>&1
 
 test-slow: venv ## the slow tests only
 	@$(PYTEST) -m slow

@@ -263,7 +263,7 @@ def test_ctrl_c_stops_at_an_epoch_on_spark_as_well(start: Start, script: Callabl
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=120)
     assert "stopping at the end of the running epoch" in errors
-    assert "job 'doubling' ended at epoch" in errors
+    assert "job 'doubling' stopped at epoch" in errors
     assert process.returncode == 130
 
 

@@ -18,7 +18,7 @@ from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
 from headrace.connectors.sink import Committer, Sink, SinkWriter
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager.epoch_planner import EpochPlanner
-from headrace.jobmanager.progress import JobStart
+from headrace.jobmanager.progress import JobEnd, JobStart
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.runtime.task.messages import EpochContext, TaskReport
 
@@ -147,7 +147,7 @@ def test_a_job_that_has_ended_stays_as_it_is() -> None:
 
 def test_the_last_line_says_so() -> None:
     job = JobProgress(JobStart("numbers", "id", None, 1))
-    assert last_line(job, 1, JobCancelledError("enough")).startswith("job 'numbers' was cancelled")
+    assert last_line(job, JobEnd(1, False, JobCancelledError("enough"))).startswith("job 'numbers' was cancelled")
 
 
 def test_while_an_epoch_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,6 +116,28 @@ def test_two_jobs_have_modules_of_one_name(runtime: str, tmp_path: Path, request
         assert list(env.from_sequence(1, 1).map(which, Types.STRING()).execute_and_collect()) == [name]
 
 
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_tasks_on_this_machine_find_modules_where_the_program_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The working directory is another folder than the program's."""
+    module(tmp_path / "program", "beside_the_program", "ONE = 1\n")
+    with zipfile.ZipFile(tmp_path / "program.zip", "w") as file:
+        file.writestr("in_the_program.py", "TEN = 10\n")
+    for place in ("program", "program.zip"):
+        monkeypatch.syspath_prepend(tmp_path / place)
+
+    def add(number: int) -> int:
+        from beside_the_program import ONE  # type: ignore[import-not-found]
+        from in_the_program import TEN  # type: ignore[import-not-found]
+
+        return int(number + ONE + TEN)
+
+    added = environment("spark").from_sequence(1, 3).map(add, Types.LONG())
+    assert sorted(added.execute_and_collect()) == [12, 13, 14]
+
+
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_functions_find_cached_files(runtime: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if runtime != LOCAL:

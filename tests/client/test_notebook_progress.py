@@ -13,7 +13,7 @@ from headrace.client.progress import notebook
 from headrace.client.progress.job_progress import JobProgress
 from headrace.client.progress.notebook import NotebookListener, Shown, job_html
 from headrace.common.errors import JobCancelledError
-from headrace.jobmanager.progress import EpochStatistics, JobStart
+from headrace.jobmanager.progress import EpochStatistics, JobEnd, JobStart
 
 HOSTILE = "<script>alert('x')</script>"
 
@@ -54,7 +54,7 @@ def test_a_job_has_one_place_from_its_start_to_its_end(cell: Cell) -> None:
     listener.epoch_completed(statistics(8, 1234))
     cell.is_redrawn.clear()
     assert cell.is_redrawn.wait(60)
-    listener.job_ended(8, None)
+    listener.job_ended(JobEnd(8))
     assert cell.places == 1
     assert cell.shown[0] == ("starting Spark, master local[2] …", "<div>starting Spark, master local[2] …</div>")
     live_text, live_html = cell.shown[-2]
@@ -71,7 +71,7 @@ def test_the_job_itself_never_draws(cell: Cell) -> None:
     listener = NotebookListener(cell.show)
     listener.job_started(JobStart("totals", "0" * 32))
     listener.epoch_completed(statistics(1, 1))
-    listener.job_ended(1, None)
+    listener.job_ended(JobEnd(1))
     assert set(cell.threads) == {"headrace-notebook-progress"}
 
 
@@ -86,7 +86,7 @@ def test_a_page_that_cannot_be_reached_does_not_harm_the_job(cell: Cell, monkeyp
     monkeypatch.setattr(cell, "update", closed)
     listener.job_started(JobStart("totals", "0" * 32))
     listener.epoch_completed(statistics(1, 1))
-    listener.job_ended(1, None)
+    listener.job_ended(JobEnd(1))
     assert [str(args.exc_value) for args in told] == ["the kernel's socket is closed"]
 
 
@@ -96,14 +96,14 @@ def test_failures_are_told(cell: Cell) -> None:
     listener.epoch_failed(1, OSError("disk full"), 2.0)
     cell.is_redrawn.clear()
     assert cell.is_redrawn.wait(60)
-    listener.job_ended(0, JobCancelledError("enough"))
+    listener.job_ended(JobEnd(None, False, JobCancelledError("enough")))
     assert "epoch 1 failed and is run again in 2.0 s: disk full" in cell.shown[-2][1]
     assert cell.shown[-1][0].startswith("job 'totals' was cancelled: 0 records")
 
 
 def test_a_job_that_never_starts_shows_nothing_more(cell: Cell) -> None:
     listener = NotebookListener(cell.show)
-    listener.job_ended(0, OSError("no"))
+    listener.job_ended(JobEnd(None, False, OSError("no")))
     assert cell.shown == []
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import pydoc
+import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -96,6 +101,28 @@ def test_a_python_without_packages_imports_from_it(index: Path, job: Path, tmp_p
 def test_the_same_job_makes_the_same_bytes(index: Path, job: Path, tmp_path: Path) -> None:
     first, second = (package_job(job, tmp_path / name).path.read_bytes() for name in ("a.zip", "b.zip"))
     assert first == second
+
+
+def test_two_archives_of_one_name_are_made_at_one_time(
+    index: Path, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one begins and ends while the first one is written; each is whole, and the last one stays."""
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "other.py").write_text("")
+    archive, copy, seen = tmp_path / "rates.zip", shutil.copyfileobj, []
+
+    def copy_meanwhile(source: Any, target: Any) -> None:
+        if not seen:
+            seen.append("begun")
+            seen.append(names(package_job(other, archive).path) & {"main.py", "other.py"})
+        copy(source, target)
+
+    monkeypatch.setattr(shutil, "copyfileobj", copy_meanwhile)
+    package_job(job, archive)
+    assert seen == ["begun", {"other.py"}]
+    assert names(archive) & {"main.py", "other.py"} == {"main.py"}
+    assert not [*tmp_path.glob(".*")]
 
 
 def test_an_archive_in_the_jobs_own_folder_is_not_in_the_next_one(index: Path, job: Path) -> None:
@@ -194,6 +221,49 @@ def test_the_command_says_what_is_missing(index: Path, job: Path, tmp_path: Path
     assert ran.exit_code == 1
     assert ran.stderr.startswith("error: headrace package: pip could not install what")
     assert "No matching distribution found for no-such-package" in ran.stderr
+
+
+class FullDisk:
+    """Writes as another function does, until the given call."""
+
+    def __init__(self, write: Callable[..., Any], refused: int) -> None:
+        self.write, self.refused, self.calls = write, refused, 0
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self.calls += 1
+        if self.calls == self.refused:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return self.write(*args, **kwargs)
+
+
+@pytest.mark.parametrize(
+    ("writes", "call", "what"),
+    [
+        ("shutil.copyfile", 1, "rates/main.py cannot be put into the archive"),
+        ("shutil.copyfile", 5, "cannot write its temporary files, for which TMPDIR says another folder"),
+        ("tempfile.mkdtemp", 1, "cannot write its temporary files, for which TMPDIR says another folder"),
+        ("shutil.copyfileobj", 7, "cannot write {archive}"),
+    ],
+)
+def test_a_full_disk_is_one_message_and_leaves_nothing(
+    job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: str, call: int, what: str
+) -> None:
+    archive, temporary = tmp_path / "made" / "rates.zip", tmp_path / "temporary"
+    archive.parent.mkdir()
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    monkeypatch.setattr("headrace.client.packaging.install", lambda _, packages, *__: packages.mkdir())
+    monkeypatch.setattr("headrace.client.packaging.compileall.compile_dir", lambda *_, **__: None)
+    disk = FullDisk(pydoc.locate(writes), call)
+    monkeypatch.setattr(writes, disk)
+    ran = CliRunner().invoke(app, ["package", str(job), "-o", str(archive)])
+    assert ran.exit_code == 1
+    assert ran.stderr.startswith("error: ")
+    assert what.format(archive=archive) in ran.stderr
+    assert "No space left on device" in ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert disk.calls >= call
+    assert not [*archive.parent.iterdir(), *temporary.iterdir()]
 
 
 def test_the_command_says_how_to_go_on(index: Path, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from headrace.client.progress.listener import LineListener, PanelListener, Quiet
 from headrace.client.progress.panel import panel
 from headrace.client.progress.wording import trend
 from headrace.common.constants import MIN_WATERMARK
-from headrace.jobmanager.progress import EpochStatistics, JobStart
+from headrace.jobmanager.progress import EpochStatistics, JobEnd, JobStart
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -84,10 +84,10 @@ def test_the_first_line_says_that_nothing_is_left(job: JobProgress) -> None:
 
 
 def test_what_a_job_goes_on_without_is_told(job: JobProgress) -> None:
-    assert last_line(job, 14, None).startswith("job 'fraud [v2]' ended at epoch 14: 0 records")
+    assert last_line(job, JobEnd(14)).startswith("job 'fraud [v2]' ended at epoch 14: 0 records")
     job.completed(epoch(15, counters={"numFilesMissing": 2, "numFilesCorrupt": 1000, "numLateRecordsDropped": 0}))
     losses = ", 2 missing files skipped, 1,000 damaged files skipped"
-    assert last_line(job, 15, None).endswith(losses)
+    assert last_line(job, JobEnd(15)).endswith(losses)
     assert progress_line(job).endswith(f", 0 late records dropped{losses}")
 
 
@@ -113,10 +113,11 @@ def test_the_last_line_sums_up(job: JobProgress, clock: ManualClock) -> None:
     clock.now += 4
     job.completed(epoch(15, 1000))
     job.completed(epoch(16, 3000))
-    assert last_line(job, 17, None) == (
+    assert last_line(job, JobEnd(17)) == (
         "job 'fraud [v2]' ended at epoch 17: 4,000 records in 4.0 s (1,000 records/s), 7 late records dropped"
     )
-    assert last_line(job, 16, ValueError()).startswith("job 'fraud [v2]' failed at epoch 16: ")
+    assert last_line(job, JobEnd(17, finished=False)).startswith("job 'fraud [v2]' stopped at epoch 17: ")
+    assert last_line(job, JobEnd(16, False, ValueError())).startswith("job 'fraud [v2]' failed at epoch 16: ")
 
 
 def test_a_panel_shows_everything(job: JobProgress, clock: ManualClock, terminal: Console) -> None:
@@ -159,7 +160,7 @@ def test_lines_come_every_few_seconds(console: Console, clock: ManualClock) -> N
     for number in range(1, 21):
         clock.now += 1
         listener.epoch_completed(epoch(number))
-    listener.job_ended(20, None)
+    listener.job_ended(JobEnd(20))
     said = printed(console).splitlines()
     assert [line.split(",")[0] for line in said] == [
         "job 'j' starts afresh (job id id)",
@@ -178,7 +179,7 @@ def test_quiet_says_beginning_and_end_and_leaves_trouble_to_the_log(console: Con
     clock.now += 100
     listener.epoch_completed(epoch(1))
     listener.epoch_failed(2, OSError("gone"), 1.5)
-    listener.job_ended(1, OSError("gone"))
+    listener.job_ended(JobEnd(1, False, OSError("gone")))
     assert [line.split(":")[0] for line in printed(console).splitlines()] == [
         "job 'j' starts afresh (job id id)",
         "job 'j' failed at epoch 1",
@@ -202,7 +203,7 @@ def test_an_idle_job_shows_what_its_newest_manifest_says(job: JobProgress, clock
 
 
 def test_a_job_that_never_started_says_nothing(console: Console) -> None:
-    LineListener(console).job_ended(0, OSError("no store"))
+    LineListener(console).job_ended(JobEnd(None, False, OSError("no store")))
     assert printed(console) == ""
 
 
@@ -215,7 +216,7 @@ def test_jobs_at_the_same_time_are_told_apart(console: Console, clock: ManualClo
         barrier.wait(10)
         listener.epoch_completed(epoch(1, records))
         barrier.wait(10)
-        listener.job_ended(1, None)
+        listener.job_ended(JobEnd(1))
 
     threads = [threading.Thread(target=run, args=("a", 10)), threading.Thread(target=run, args=("b", 20))]
     for thread in threads:
@@ -233,7 +234,7 @@ def test_the_panel_is_drawn_while_a_job_runs_and_taken_away_at_its_end(terminal:
     deadline = time.monotonic() + 10
     while "watermark" not in printed(terminal) and time.monotonic() < deadline:
         time.sleep(0.05)
-    listener.job_ended(1, None)
+    listener.job_ended(JobEnd(1))
     shown = printed(terminal)
     assert "watermark" in shown
     assert shown.rstrip().splitlines()[-1].startswith("job 'j' ended at epoch 1")

@@ -7,6 +7,7 @@ import logging
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,6 +35,7 @@ def unconfigured() -> Iterator[logging.Logger]:
         root.handlers = before[0]
         root.setLevel(before[1])
         py4j.setLevel(before[2])
+        logging.captureWarnings(False)
 
 
 def fields_of(record: logging.LogRecord) -> tuple[object, ...]:
@@ -162,6 +164,20 @@ def test_a_level_alone_gives_lines_of_text(capsys: pytest.CaptureFixture[str]) -
         assert LogSettings.of(Configuration().set("headrace.log.level", "debug")).apply()
         get_logger("headrace.tested").debug("seen")
     assert capsys.readouterr().err.endswith(" DEBUG headrace.tested: seen\n")
+
+
+@pytest.mark.filterwarnings("default")
+def test_warnings_are_lines_of_json_as_well(capsys: pytest.CaptureFixture[str]) -> None:
+    with unconfigured():
+        assert LogSettings(format="json").apply()
+        with logging_of(LogFields("fraud")):
+            warnings.warn("set_buffer_timeout has no effect", stacklevel=1)
+    document = json.loads(capsys.readouterr().err)
+    assert document["logger"] == "py.warnings"
+    assert document["level"] == "WARNING"
+    assert document["job"] == "fraud"
+    assert f"{__file__}:" in document["message"]
+    assert "UserWarning: set_buffer_timeout has no effect" in document["message"]
 
 
 def test_what_the_program_has_configured_holds() -> None:

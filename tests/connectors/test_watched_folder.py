@@ -9,7 +9,7 @@ import pytest
 
 from headrace.common.errors import InvalidProgramError, SourceChangedError, StateCorruptedError
 from headrace.common.time import Duration
-from headrace.connectors.file_system import FileSource, StreamFormat
+from headrace.connectors.file_system import FileSource, StreamFormat, file_log
 from headrace.connectors.file_system.enumerator import FileEnumerator
 from headrace.connectors.source import Boundedness, ReadBudget
 from tests.connectors.harness import PLENTY, SourceRun
@@ -123,6 +123,51 @@ def test_old_files_are_forgotten_but_not_read_again(folder: Folder) -> None:
     folder.put("today")
     assert folder.epoch() == ["today"]
     assert len(folder.run.enumerator._known) <= 9  # type: ignore[attr-defined]
+
+
+def test_a_file_that_was_given_itself_is_no_folder_when_it_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_log, "_MIN_ENTRIES", 0)  # so the log forgets soon as well
+    folder = Folder(tmp_path)
+    alone = folder.put("../alone")
+    builder = FileSource.for_record_stream_format(StreamFormat.text_line_format(), alone, folder.path)
+    watching = builder.monitor_continuously(Duration.of_seconds(1), Duration.of_days(7)).build()
+    folder.run = SourceRun(watching, folder.state, now=folder.run.now)
+    assert folder.epoch() == ["../alone"]
+    alone.unlink()
+    for number in range(30):  # beyond the horizon of what is remembered
+        folder.run.now += DAY
+        folder.put(f"{number}")
+        assert folder.epoch() == [f"{number}"]
+    folder.run.restart()
+    assert folder.epoch() == []
+    folder.put("../alone", "again\n")
+    assert folder.epoch() == ["again"]
+    folder.run.restart()
+    assert folder.epoch() == []
+    folder.put("../alone", "changed\n")
+    with pytest.raises(SourceChangedError):
+        folder.epoch()
+
+
+def test_a_name_that_was_forgotten_may_come_again(folder: Folder) -> None:
+    folder.put("same", "first\n")
+    assert folder.epoch() == ["first"]
+    folder.run.restart()  # the next log begins with it
+    for number in range(10):
+        folder.run.now += DAY
+        folder.put(f"{number}")
+        assert folder.epoch() == [f"{number}"]
+    folder.put("same", "second\n")
+    assert folder.epoch() == ["second"]
+    for _ in range(3):
+        folder.run.restart()
+        assert folder.epoch() == []
+    folder.run.now += DAY
+    folder.put("last")
+    assert folder.epoch() == ["last"]
+    assert folder.epoch() == []
 
 
 def test_a_file_from_the_future_makes_no_other_too_old(folder: Folder) -> None:

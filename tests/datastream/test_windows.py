@@ -81,6 +81,12 @@ def windows(keyed: KeyedStream) -> WindowedStream:
     return keyed.window(SECOND)
 
 
+def test_what_is_shown_of_windows(env: StreamExecutionEnvironment) -> None:
+    numbers = env.from_collection([1], Types.LONG())
+    assert repr(numbers.key_by(lambda v: v).window(SECOND)) == f"WindowedStream(Long, {SECOND})"
+    assert repr(numbers.window_all(SECOND)) == f"AllWindowedStream(Long, {SECOND})"
+
+
 def test_built_in_aggregates(windows: WindowedStream, graph: StreamGraph) -> None:
     aggregates = count(), sum("amount").alias("total"), avg("amount")
     stream = windows.aggregate(*aggregates)
@@ -276,7 +282,11 @@ def test_aggregate_function_with_everything(windows: WindowedStream, graph: Stre
         (lambda w: w.aggregate(count(), count()), "two columns 'count'"),
         (lambda w: w.aggregate(count(), 3), "built-in aggregates go with others such as"),
         (lambda w: w.aggregate(count(), window_function=Describe()), "take no window_function"),
-        (lambda w: w.aggregate(len), "expected an AggregateFunction"),
+        (lambda w: w.aggregate(abs), "expected an AggregateFunction"),
+        (lambda w: w.aggregate("sum"), r"not 'sum': use aggregate\(sum\(\"field\"\)\)"),
+        (lambda w: w.aggregate(max), r"function max>: use aggregate\(max\(\"field\"\)\)"),
+        (lambda w: w.aggregate({"n": "sum", "b": ["mean", "std"]}), r'sum\("n"\), avg\("b"\), stddev_samp\("b"\)\)'),
+        (lambda w: w.aggregate(["count", 7]), r"7\]: use aggregate\(count\(\), sum"),
         (lambda w: w.aggregate(Average), r"write Average\(\)"),
         (lambda w: w.aggregate(Average(), Describe(), window_function=Describe()), "got window_function twice"),
         (lambda w: w.aggregate(Average(), None, None, None, 5), "but got 4 arguments"),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace.common import Configuration
-from headrace.common.errors import InfrastructureError, JobExecutionError
+from headrace.common.errors import HeadraceError, InfrastructureError, JobExecutionError
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.runtime.local.runtime import LocalRuntime
 
@@ -80,7 +81,24 @@ def test_what_a_job_fails_with_is_told_to_who_waits_so_it_is_no_warning(said: An
         run({}, fail=True)
     level, message, epoch = said()[-1]
     assert (level, epoch) == ("INFO", 0)
-    assert message.startswith("job 'sums' failed at epoch 0: UserFunctionError: operator 'Map'")
+    assert message.startswith("job 'sums' failed: UserFunctionError: operator 'Map'")
+
+
+def test_a_job_that_is_stopped_has_not_come_to_its_end(said: Any) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict({"headrace.runtime": "local"}))
+    env.from_sequence(1, 10**12).filter(lambda number: False).print()
+    client = env.execute_async("sums")
+    client.stop().result(timeout=60)
+    assert said()[-1][1].startswith("job 'sums' stopped")
+
+
+def test_a_job_that_is_refused_has_not_failed_at_an_epoch(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    caplog.set_level(logging.INFO, "headrace.jobmanager.progress")
+    settings = {"execution.checkpointing.dir": str(tmp_path)}
+    run({**settings, "pipeline.max-parallelism": "64"})
+    with pytest.raises(HeadraceError) as refused:
+        run({**settings, "pipeline.max-parallelism": "128"})
+    assert caplog.messages[-1] == f"job 'sums' did not start: {refused.type.__name__}: {refused.value}"
 
 
 def test_threads_of_the_job_say_whose_they_are(caplog: pytest.LogCaptureFixture, monkeypatch: Any) -> None:

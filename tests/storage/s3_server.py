@@ -120,9 +120,9 @@ class S3Server(ObjectServer):
     """
 
     def __init__(self) -> None:
-        from moto.server import DomainDispatcherApplication, create_backend_app
+        from moto.server import create_backend_app
 
-        self._app = DomainDispatcherApplication(create_backend_app)
+        self._app = create_backend_app("s3")
         self._lock = threading.Lock()  # S3 does one thing with a key after the other
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import compileall
 import os
 import re
+import secrets
 import shutil
 import zipfile
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import distribution, distributions
 from pathlib import Path
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import headrace
 from headrace.client.pip import install
-from headrace.common.errors import InvalidProgramError
+from headrace.common.errors import InfrastructureError, InvalidProgramError
 from headrace.common.temporary import TemporaryFolder
 
 if TYPE_CHECKING:
@@ -89,25 +91,43 @@ def package_job(job: Path, archive: Path, extras: Iterable[str] = (), target: Ta
     Raises:
         InvalidProgramError: when there is nothing in the folder, something there cannot be copied, headrace has no
             such extra, a module of the job has the name of a package, or pip cannot install what is required.
+        InfrastructureError: when the archive, or what it is made of, cannot be written: the disk is full, say.
     """
     if archive.is_dir():
         raise InvalidProgramError(f"{archive} is a folder: give the name of the archive, {archive / job.name}.zip say")
-    target = target or TargetPython()
-    work = TemporaryFolder("package-")
-    try:
-        packages, modules = work.path / "packages", work.path / "modules"
-        required = _required(job, extras)
-        _copy_modules(job, modules, archive)  # before pip, which takes its time
-        _install(work.path, packages, required, target)
-        _copy_headrace(packages)
-        _add_modules(job, modules, packages)
-        if target.is_this_one:
-            _compile(packages)
-        _zip(packages, archive)
-        names = tuple(sorted(f"{found.name} {found.version}" for found in distributions(path=[str(packages)])))
-    finally:
-        work.remove()
+    required = _required(job, extras)
+    with _writing("its temporary files, for which TMPDIR says another folder"):
+        work = TemporaryFolder("package-")
+        try:
+            packages = _collect(job, archive, work.path, required, target or TargetPython())
+            with _writing(str(archive)):
+                _zip(packages, archive)
+            names = tuple(sorted(f"{found.name} {found.version}" for found in distributions(path=[str(packages)])))
+        finally:
+            work.remove()
     return JobArchive(archive, archive.stat().st_size, names)
+
+
+@contextmanager
+def _writing(what: str) -> Iterator[None]:
+    """Tell what the file system refuses, and where: the error itself hardly ever does."""
+    try:
+        yield
+    except OSError as error:
+        why = error.args[0][0][2] if isinstance(error, shutil.Error) else error
+        raise InfrastructureError(f"headrace package cannot write {what}: {why}") from error
+
+
+def _collect(job: Path, archive: Path, work: Path, required: Sequence[str], target: TargetPython) -> Path:
+    """The folder with all that the archive is to hold, made inside another one."""
+    packages, modules = work / "packages", work / "modules"
+    _copy_modules(job, modules, archive)  # before pip, which takes its time
+    _install(work, packages, required, target)
+    _copy_headrace(packages)
+    _add_modules(job, modules, packages)
+    if target.is_this_one:
+        _compile(packages)
+    return packages
 
 
 def _required(job: Path, extras: Iterable[str]) -> list[str]:
@@ -183,8 +203,8 @@ def _copy_modules(job: Path, modules: Path, archive: Path) -> None:
 
     try:
         shutil.copytree(job, modules, ignore=left_out)
-    except shutil.Error as error:
-        path, _, why = error.args[0][0]
+    except OSError as error:
+        path, _, why = error.args[0][0] if isinstance(error, shutil.Error) else (error.filename, "", error.strerror)
         raise InvalidProgramError(f"{path} cannot be put into the archive: {why}") from None
     if not any(modules.iterdir()) and not (job / REQUIREMENTS).is_file():
         raise InvalidProgramError(
@@ -222,7 +242,8 @@ def _compile(packages: Path) -> None:
 def _zip(folder: Path, archive: Path) -> None:
     """All files of a folder, in an order and with times that are always the same."""
     archive.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = archive.with_name(f".{archive.name}.unfinished")
+    # A name of its own: another one may be made at the same time
+    unfinished = archive.with_name(f".{archive.name}.{secrets.token_hex(4)}.unfinished")
     try:
         with zipfile.ZipFile(unfinished, "w") as file:
             for path in sorted(path for path in folder.rglob("*") if path.is_file()):

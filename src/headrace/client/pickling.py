@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from types import CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final
 
-import cloudpickle
-
 from headrace.common.call_site import of_function
 from headrace.common.errors import InvalidProgramError
+from headrace.common.pickling import pickle_by_value
 from headrace.operators.user_code import record_text
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ def pickled(plan: JobPlan) -> bytes:
             the variable.
     """
     try:
-        data: bytes = cloudpickle.dumps(plan)
+        data = pickle_by_value(plan)
     except Exception as error:  # whatever a class's __reduce__ may raise
         raise _not_pickled(plan, error) from error
     return data
@@ -65,7 +64,7 @@ def _told(operator: PlannedOperator, cause: Exception) -> str:
 
 def _failure(value: Any) -> Exception | None:
     try:
-        cloudpickle.dumps(value)
+        pickle_by_value(value)
     except Exception as error:
         return error
     return None

@@ -4,6 +4,9 @@ A batch has two faces, rows (Python objects) and columns (Arrow), and makes the 
 operator asks for it; a chain of operators that agree on a face never converts. Rows that a function has made (a tuple
 for a row, an integer for a double) are coerced when somebody asks for them: a function sees the same records in the
 task in which they were made as it would behind a shuffle.
+
+Rows know what they do in a changelog (``RowKind``); columns have an array beside them that says it, or none where all
+records are insertions, as nearly all are.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import pyarrow as pa
 
 from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidTypeError
+from headrace.common.row import symbols_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.common.typeinfo import TypeInformation
+
+    Kinds = npt.NDArray[np.int8]
 
 T = TypeVar("T")
 
@@ -42,9 +48,11 @@ class Batch:
     Args:
         rows: the records as Python objects.
         columns: the records as Arrow columns, of which rows are made when there are none.
+        kinds: what the records of the columns do in a changelog, as values of ``RowKind`` (int8); None where all are
+            insertions, and where the type has a column for it.
     """
 
-    __slots__ = ("_are_coerced", "_columns", "_rows", "blame", "ordinals", "timestamps", "type", "watermarks")
+    __slots__ = ("_are_coerced", "_columns", "_kinds", "_rows", "blame", "ordinals", "timestamps", "type", "watermarks")
 
     def __init__(
         self,
@@ -54,6 +62,7 @@ class Batch:
         *,
         rows: list[Any] | None = None,
         columns: pa.RecordBatch | None = None,
+        kinds: Kinds | None = None,
         ordinals: npt.NDArray[np.int64] | None = None,
     ) -> None:
         self.type = type_
@@ -62,6 +71,7 @@ class Batch:
         self.ordinals = ordinals
         self._rows = rows
         self._columns = columns
+        self._kinds = kinds
         self._are_coerced = False  # whether the rows look as those that are made of columns
         self.blame: Callable[[InvalidTypeError], BaseException] | None = None
 
@@ -97,7 +107,11 @@ class Batch:
         """
         if self._rows is None:
             assert self._columns is not None
-            self._rows = layout_of(self.type).columns_to_rows(self._columns)
+            layout = layout_of(self.type)
+            if self._kinds is None:
+                self._rows = layout.columns_to_rows(self._columns)
+            else:
+                self._rows = layout.columns_and_kinds_to_rows(self._columns, self._kinds)
         elif not self._are_coerced:
             self._rows = self._converted(layout_of(self.type).coerced_rows, self._rows)
         self._are_coerced = True
@@ -117,8 +131,23 @@ class Batch:
                 raise InvalidTypeError(
                     f"records of type {self.type} have no columns: declare an output type or annotate the function"
                 )
-            self._columns = self._converted(layout_of(self.type).rows_to_columns, self._rows)
+            convert = layout_of(self.type).rows_to_columns_and_kinds
+            self._columns, self._kinds = self._converted(convert, self._rows)
         return self._columns
+
+    @property
+    def kinds(self) -> Kinds | None:
+        """What the records do in a changelog, as values of ``RowKind``; None where all are insertions."""
+        layout = layout_of(self.type)
+        if self._columns is None:
+            assert self._rows is not None
+            return layout.kinds_of(self._rows)
+        return layout.kinds_in(self._columns) if self._kinds is None else self._kinds
+
+    @property
+    def kinds_beside_columns(self) -> Kinds | None:
+        """The same, but None also where the columns say it; not to be asked for before the columns."""
+        return self._kinds
 
     def _converted(self, convert: Callable[[list[Any]], T], rows: list[Any]) -> T:
         try:
@@ -136,13 +165,14 @@ class Batch:
 
     def take(self, indices: npt.NDArray[np.integer[Any]]) -> Batch:
         """The records at ``indices``, in that order."""
-        columns, rows, ordinals = self._columns, self._rows, self.ordinals
+        columns, rows, kinds, ordinals = self._columns, self._rows, self._kinds, self.ordinals
         return Batch(
             self.type,
             self.timestamps[indices],
             self.watermarks[indices],
             columns=None if columns is None else columns.take(_arrow_indices(indices)),
             rows=None if rows is None else [rows[i] for i in indices.tolist()],
+            kinds=None if kinds is None else _changes(kinds[indices]),
             ordinals=None if ordinals is None else ordinals[indices],
         ).made_as(self)
 
@@ -154,6 +184,7 @@ class Batch:
             self.watermarks[start:stop],
             columns=None if self._columns is None else self._columns.slice(start, stop - start),
             rows=None if self._rows is None else self._rows[start:stop],
+            kinds=None if self._kinds is None else _changes(self._kinds[start:stop]),
             ordinals=None if self.ordinals is None else self.ordinals[start:stop],
         ).made_as(self)
 
@@ -191,6 +222,7 @@ class Batch:
             watermarks,
             rows=self._rows,
             columns=self._columns,
+            kinds=self._kinds,
             ordinals=ordinals,
         ).made_as(self)
 
@@ -204,17 +236,41 @@ class Batch:
     ) -> Batch:
         """What a function has made of these records, each under the times of the record that it comes from.
 
+        Rows say for themselves what they do in a changelog; columns do what the records do that they come from.
+
         Args:
             type_: the type of what it made.
             rows: what it made, as Python objects.
             columns: what it made, as columns.
             sources: for each of them, the index of the record that it comes from; None where they correspond.
+
+        Raises:
+            InvalidTypeError: when columns are made of changes, and are no rows, which alone can be changes.
         """
         timestamps, watermarks, ordinals = self.timestamps, self.watermarks, self.ordinals
+        kinds = None if columns is None else self._kinds_as(type_)
         if sources is not None:
             timestamps, watermarks = timestamps[sources], watermarks[sources]
             ordinals = None if ordinals is None else ordinals[sources]
-        return Batch(type_, timestamps, watermarks, rows=rows, columns=columns, ordinals=ordinals)
+            kinds = None if kinds is None else _changes(kinds[sources])
+        return Batch(type_, timestamps, watermarks, rows=rows, columns=columns, kinds=kinds, ordinals=ordinals)
+
+    def _kinds_as(self, type_: TypeInformation) -> Kinds | None:
+        """The kinds of the records for columns of some type, without such a column of its own."""
+        layout = layout_of(type_)
+        if layout.keeps_kinds:
+            return self.kinds
+        if self._kinds is not None and not layout.has_kind_column:
+            raise InvalidTypeError(
+                f"some records are changes ({symbols_of(self._kinds)}), which only rows can be, and not {type_}: give "
+                "rows, or use map(...) with a function that looks at row.get_row_kind()"
+            )
+        return None
+
+
+def _changes(kinds: Kinds) -> Kinds | None:
+    """The kinds where some records are no insertions, else None."""
+    return kinds if kinds.any() else None
 
 
 def _arrow_indices(indices: npt.NDArray[np.integer[Any]]) -> pa.Array:
@@ -237,7 +293,8 @@ def concat(batches: Sequence[Batch]) -> Batch:
         # What one operator made is not coerced here, unless it is already: what is sent has no need of it.
         as_they_are = blame is not None or all(batch.blame is None for batch in batches)
         rows = [row for batch in batches for row in (batch._rows if as_they_are and batch._rows else batch.rows)]
-    joined = Batch(first.type, timestamps, watermarks, rows=rows, columns=columns, ordinals=ordinals)
+    kinds = None if columns is None else joined_kinds([(len(batch), batch.kinds_beside_columns) for batch in batches])
+    joined = Batch(first.type, timestamps, watermarks, rows=rows, columns=columns, kinds=kinds, ordinals=ordinals)
     joined._are_coerced = all(batch._are_coerced for batch in batches)
     joined.blame = blame
     return joined
@@ -246,3 +303,10 @@ def concat(batches: Sequence[Batch]) -> Batch:
 def _joined(ordinals: Sequence[npt.NDArray[np.int64] | None]) -> npt.NDArray[np.int64] | None:
     known = [found for found in ordinals if found is not None]
     return np.concatenate(known) if len(known) == len(ordinals) else None
+
+
+def joined_kinds(parts: Sequence[tuple[int, Kinds | None]]) -> Kinds | None:
+    """The kinds of several runs of records, of each its length and its kinds; None where all are insertions."""
+    if all(kinds is None for _, kinds in parts):
+        return None
+    return _changes(np.concatenate([np.zeros(length, np.int8) if kinds is None else kinds for length, kinds in parts]))

@@ -6,18 +6,26 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+import numpy as np
 import pyarrow as pa
 
 from headrace.common.errors import InvalidTypeError
 from headrace.common.garbage import gc_paused
-from headrace.common.typeinfo import CompositeTypeInfo, TypeInformation
-from headrace.common.values import TypeHandler, handler_of, record_handler_of
+from headrace.common.row import Row
+from headrace.common.typeinfo import CompositeTypeInfo, PickledBytesTypeInfo, RowTypeInfo, TypeInformation
+from headrace.common.typeinfo.composite import ROW_KIND_COLUMN
+from headrace.common.values import TypeHandler, handler_of, record_handler_of, stream_handler_of
 from headrace.common.values.handler import WrongValueError, first_wrong
+from headrace.common.values.rows import StreamRowHandler, kinds_of_rows
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from headrace.common.values.records import RecordHandler
+
+    Kinds = npt.NDArray[np.int8]
 
 
 VALUE_COLUMN: Final = "value"
@@ -26,7 +34,18 @@ VALUE_COLUMN: Final = "value"
 
 @dataclass(frozen=True, slots=True)
 class Layout(ABC):
-    """How records of a type lie in columns: one per field of a composite type, else one called ``value``."""
+    """How records of a type lie in columns: one per field of a composite type, else one called ``value``.
+
+    What rows do in a changelog is no value of theirs: a batch has their *kinds* beside the columns, as an array of the
+    values of ``RowKind``, or none where all are insertions. Where a type is declared with ``changelog=True``, and only
+    there, kinds are a column like the others.
+    """
+
+    keeps_kinds: ClassVar[bool] = False
+    """Whether batches have kinds beside such columns."""
+
+    has_kind_column: ClassVar[bool] = False
+    """Whether kinds are a column among them."""
 
     type_info: TypeInformation
     schema: pa.Schema
@@ -36,8 +55,25 @@ class Layout(ABC):
         """The records as a batch.
 
         Raises:
+            InvalidTypeError: when a record does not fit the type, or is a change whose kind has no column; the message
+                names the row, the field and the value.
+        """
+
+    def rows_to_columns_and_kinds(self, rows: Sequence[Any]) -> tuple[pa.RecordBatch, Kinds | None]:
+        """The records as a batch, and the kinds that lie beside it.
+
+        Raises:
             InvalidTypeError: when a record does not fit the type; the message names the row, the field and the value.
         """
+        return self.rows_to_columns(rows), None
+
+    def kinds_of(self, rows: Sequence[Any]) -> Kinds | None:
+        """What records do in a changelog, whether their type has a column for it or not; None: all are insertions."""
+        return None
+
+    def kinds_in(self, batch: pa.RecordBatch) -> Kinds | None:
+        """The same of the records of a batch, as far as the kinds have a column in it."""
+        return None
 
     @abstractmethod
     def columns_to_rows(self, batch: pa.RecordBatch) -> list[Any]:
@@ -47,19 +83,23 @@ class Layout(ABC):
             InvalidTypeError: when a column is missing or of a type that cannot be cast without loss.
         """
 
+    def columns_and_kinds_to_rows(self, batch: pa.RecordBatch, kinds: Kinds) -> list[Any]:
+        """The records of a batch, some of which are changes by the kinds beside it."""
+        raise AssertionError(f"records of type {self.type_info} have no kinds")
+
     def coerced_rows(self, rows: list[Any]) -> list[Any]:
         """The records in the form in which ``columns_to_rows`` gives them: the list itself where all are.
 
         Raises:
-            InvalidTypeError: as ``rows_to_columns``.
+            InvalidTypeError: as ``rows_to_columns_and_kinds``.
         """
-        handler = handler_of(self.type_info)
+        handler = stream_handler_of(self.type_info)
         if handler.all_coerced(rows):
             return rows
         try:
             return list(map(handler.coerce, rows))
         except InvalidTypeError:
-            self.rows_to_columns(rows)  # tells which record it is
+            self.rows_to_columns_and_kinds(rows)  # tells which record it is
             raise
 
     def _arrays(self, batch: pa.RecordBatch) -> list[pa.Array]:
@@ -76,11 +116,13 @@ class _RecordLayout(Layout):
         try:
             arrays = self.handler.encode_columns(rows)
         except WrongValueError as error:
-            raise _missing_record(rows, self.type_info) or self._wrong_record(rows, error) from error
+            raise self._wrong_record(rows, error, self.handler) from error
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def _wrong_record(self, rows: Sequence[Any], error: WrongValueError) -> InvalidTypeError:
-        index, wrong = first_wrong(self.handler, rows) or (0, error)
+    def _wrong_record(self, rows: Sequence[Any], error: WrongValueError, handler: RecordHandler) -> InvalidTypeError:
+        if (missing := _missing_record(rows, self.type_info)) is not None:
+            return missing
+        index, wrong = first_wrong(handler, rows) or (0, error)
         explained = InvalidTypeError(f"row {index}{wrong.describe()}")
         explained.record = rows[index]
         return explained
@@ -91,6 +133,43 @@ class _RecordLayout(Layout):
 
 
 @dataclass(frozen=True, slots=True)
+class _RowLayout(_RecordLayout):
+    """Rows whose kinds lie beside the columns."""
+
+    keeps_kinds: ClassVar[bool] = True
+
+    stream_handler: StreamRowHandler
+
+    def rows_to_columns_and_kinds(self, rows: Sequence[Any]) -> tuple[pa.RecordBatch, Kinds | None]:
+        try:
+            arrays, kinds = self.stream_handler.encode_with_kinds(rows)
+        except WrongValueError as error:
+            raise self._wrong_record(rows, error, self.stream_handler) from error
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema), kinds
+
+    def kinds_of(self, rows: Sequence[Any]) -> Kinds | None:
+        return _kinds_of(rows)
+
+    def columns_and_kinds_to_rows(self, batch: pa.RecordBatch, kinds: Kinds) -> list[Any]:
+        with gc_paused():
+            return self.stream_handler.decode_with_kinds(self._arrays(batch), kinds)
+
+
+@dataclass(frozen=True, slots=True)
+class _ChangelogLayout(_RecordLayout):
+    """Rows whose kinds are a column, as their type declares."""
+
+    has_kind_column: ClassVar[bool] = True
+
+    def kinds_of(self, rows: Sequence[Any]) -> Kinds | None:
+        return _kinds_of(rows)
+
+    def kinds_in(self, batch: pa.RecordBatch) -> Kinds | None:
+        kinds: Kinds = batch.column(ROW_KIND_COLUMN).to_numpy()
+        return kinds if kinds.any() else None
+
+
+@dataclass(frozen=True, slots=True)
 class _ValueLayout(Layout):
     def rows_to_columns(self, rows: Sequence[Any]) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays([values_to_array(self.type_info, rows)], schema=self.schema)
@@ -98,13 +177,21 @@ class _ValueLayout(Layout):
     def columns_to_rows(self, batch: pa.RecordBatch) -> list[Any]:
         return array_to_values(self.type_info, self._arrays(batch)[0])
 
+    def kinds_of(self, rows: Sequence[Any]) -> Kinds | None:
+        return _kinds_of(rows) if isinstance(self.type_info, PickledBytesTypeInfo) else None
+
 
 @lru_cache(maxsize=1024)
 def layout_of(type_info: TypeInformation) -> Layout:
     """The layout of a type."""
     if isinstance(type_info, CompositeTypeInfo):
         handler = record_handler_of(type_info)
-        return _RecordLayout(type_info, pa.schema(handler.arrow_fields), handler)
+        schema = pa.schema(handler.arrow_fields)
+        stream_handler = stream_handler_of(type_info)
+        if isinstance(stream_handler, StreamRowHandler):
+            return _RowLayout(type_info, schema, handler, stream_handler)
+        kind = _ChangelogLayout if isinstance(type_info, RowTypeInfo) else _RecordLayout
+        return kind(type_info, schema, handler)
     return _ValueLayout(type_info, pa.schema([pa.field(VALUE_COLUMN, type_info.storage_type)]))
 
 
@@ -155,6 +242,17 @@ def _is_text(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _kinds_of(records: Sequence[Any]) -> Kinds | None:
+    """What records do in a changelog, as values of ``RowKind``; what is no row is an insertion, as most rows are."""
+    classes = set(map(type, records))
+    if Row not in classes:
+        return None
+    if len(classes) == 1:
+        return kinds_of_rows(records)
+    kinds = [record.get_row_kind().value if isinstance(record, Row) else 0 for record in records]
+    return np.array(kinds, np.int8) if any(kinds) else None
 
 
 def _missing_record(rows: Sequence[Any], type_info: TypeInformation) -> InvalidTypeError | None:

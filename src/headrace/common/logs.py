@@ -169,6 +169,9 @@ class LogSettings:
     def apply(self) -> bool:
         """Have the root logger print to the standard error, as ``logging.basicConfig`` does.
 
+        Where it prints lines of JSON, Python's warnings are records of its logger ``py.warnings``: they would be lines
+        of text between.
+
         Returns:
             False when it prints already, as others want it, so that the settings have no effect.
         """
@@ -178,7 +181,11 @@ class LogSettings:
         if root.handlers:
             return any(isinstance(handler, _CurrentStderr) for handler in root.handlers)
         handler = _CurrentStderr()
-        handler.setFormatter(JsonFormatter() if self.format == "json" else logging.Formatter(_TEXT))
+        if self.format == "json":
+            handler.setFormatter(JsonFormatter())
+            logging.captureWarnings(True)
+        else:
+            handler.setFormatter(logging.Formatter(_TEXT))
         root.addHandler(handler)
         root.setLevel(self.level or logging.INFO)
         # It tells every call into Java, and every connection that it closes

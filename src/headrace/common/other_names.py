@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from headrace.common.call_site import caller, warn_caller
 from headrace.common.errors import MissingNameError, UnknownNameError
-from headrace.common.pyflink_names import MEMBERS
+from headrace.common.pyflink_names import MEMBERS, PLAIN
 from headrace.common.tracebacks import hides_engine
 
 C = TypeVar("C", bound=type)
@@ -81,6 +81,9 @@ def explained(error: BaseException) -> str:
     shown, names = getattr(type(error.obj), _EXPLAINED, (None, _NOTHING))
     if shown is None:
         return ""
+    missing = PLAIN.get(f"{shown}.{error.name}")
+    if missing is not None:
+        return f"{shown}.{error.name}() is not supported{missing}"
     hint = f": {names[error.name]}" if error.name in names else alike(error.name, dir(type(error.obj)))
     return f"{shown} has no {error.name!r}{hint}"
 

@@ -1,7 +1,7 @@
 """Every public name of PyFlink that headrace does not have: why, and what to do instead.
 
-The one place for them. Modules and classes answer from here (:mod:`headrace.common.missing_names`), and
-``docs/flink-compatibility.md`` lists them. A name that arrives is taken out.
+The one place for them. Modules answer from here by :mod:`headrace.common.public_module`, objects by
+:mod:`headrace.common.other_names`, and ``docs/flink-compatibility.md`` lists them. A name that arrives is taken out.
 """
 
 from __future__ import annotations

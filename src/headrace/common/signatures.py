@@ -142,7 +142,7 @@ def _takes(called: Any, count: int) -> bool:
     try:
         # Of what is called: a decorator may hand on more, or less, to the function below it than it takes itself.
         signature = inspect.signature(called.__func__ if is_method else called, follow_wrapped=False)
-    except (TypeError, ValueError):  # it is written in C, or answers for something else: nobody knows
+    except Exception:  # it is written in C, or has attributes or an __eq__ that raise anything: nobody knows
         return True
     try:
         signature.bind(*range(count + is_method))  # of a method the first is self

@@ -31,12 +31,19 @@ class TemporaryFolder:
 
     Attributes:
         path: the folder.
+
+    Raises:
+        OSError: when it cannot be made; nothing of it is left then.
     """
 
     def __init__(self, purpose: str = "") -> None:
         remove_stale()
         self.path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{purpose}"))
-        self._lock: int | None = _lock(self.path)
+        try:
+            self._lock: int | None = _lock(self.path)
+        except OSError:
+            shutil.rmtree(self.path, ignore_errors=True)
+            raise
 
     def remove(self) -> None:
         """Delete it and all that is in it; doing so again does nothing."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
+import numpy as np
 import pyarrow as pa
 
 from headrace.common.columns import layout_of
@@ -51,6 +52,9 @@ class CollectSink(Sink):
     def is_durable(self) -> bool:
         return False
 
+    def takes_changes(self, input_type: TypeInformation) -> bool:
+        return True
+
     def create_writer(self, context: WriterContext) -> SinkWriter:
         return _CollectWriter(context.input_type)
 
@@ -72,11 +76,14 @@ class _CollectWriter(SinkWriter):
 
     def __init__(self, input_type: TypeInformation) -> None:
         self._layout = layout_of(input_type)
-        self._parts: list[bytes] = []
+        self._parts: list[tuple[bytes, bytes]] = []
 
     def write(self, batch: Batch) -> None:
-        columns = batch.columns if batch.is_columnar else self._layout.rows_to_columns(batch.rows)
-        self._parts.append(columns.serialize().to_pybytes())
+        if batch.is_columnar:
+            columns, kinds = batch.columns, batch.kinds_beside_columns
+        else:
+            columns, kinds = self._layout.rows_to_columns_and_kinds(batch.rows)
+        self._parts.append((columns.serialize().to_pybytes(), b"" if kinds is None else kinds.tobytes()))
 
     def prepare_commit(self) -> Sequence[Json]:
         parts, self._parts = self._parts, []
@@ -92,9 +99,12 @@ class _CollectCommitter(Committer):
         if epoch <= self._target.last_epoch:
             return
         rows: list[Any] = []
-        for part in committables:
-            batch = pa.ipc.read_record_batch(pa.py_buffer(part), self._layout.schema)
-            rows += self._layout.columns_to_rows(batch)
+        for columns, kinds in committables:
+            batch = pa.ipc.read_record_batch(pa.py_buffer(columns), self._layout.schema)
+            if kinds:
+                rows += self._layout.columns_and_kinds_to_rows(batch, np.frombuffer(kinds, np.int8))
+            else:
+                rows += self._layout.columns_to_rows(batch)
         if rows:
             self._target.receiver(rows)
         self._target.last_epoch = epoch

@@ -28,7 +28,8 @@ _SPLIT = "collection"
 class CollectionSource(Source[T_co]):
     """A bounded source of the given elements, in their order.
 
-    The elements are checked against the type here, once, and are kept as columns when the type has any.
+    The elements are checked against the type here, once, and are kept as columns when the type has any
+    and all rows are insertions (``RowKind``).
 
     Args:
         elements: the elements; read once, now.
@@ -47,7 +48,9 @@ class CollectionSource(Source[T_co]):
         self._rows: list[Any] | None = rows
         self._columns: pa.RecordBatch | None = None
         if self._type.arrow_type is not None:
-            self._columns, self._rows = layout_of(self._type).rows_to_columns(rows), None
+            columns, kinds = layout_of(self._type).rows_to_columns_and_kinds(rows)
+            if kinds is None:
+                self._columns, self._rows = columns, None
 
     @property
     def boundedness(self) -> Boundedness:

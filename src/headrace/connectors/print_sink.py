@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.common.config_options import ConfigOption
 from headrace.common.config_values import boolean
 from headrace.common.errors import OutputClosedError
-from headrace.common.values import handler_of
+from headrace.common.values import stream_handler_of
 from headrace.connectors.connector import Connector
 from headrace.connectors.sink import Committer, Sink, SinkWriter
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.common.batch import Batch
+    from headrace.common.typeinfo import TypeInformation
     from headrace.common.values import TypeHandler
     from headrace.connectors.connector import ConnectorContext
     from headrace.connectors.sink import CommitterContext, Json, WriterContext
@@ -42,7 +43,7 @@ class PrintSink(Sink[object]):
     while the job lives; after a restart those of an epoch may come again or be missing.
 
     Records of a type that the program has declared have to fit it, and are spelled as PyFlink spells them: ``(a,1)`` is
-    a tuple, ``+I[a,1]`` a row. All others are spelled as Python does.
+    a tuple, ``+I[a,1]`` a row, ``-D[a,1]`` one that deletes. All others are spelled as Python does.
 
     Args:
         identifier: what tells several print sinks apart.
@@ -59,9 +60,12 @@ class PrintSink(Sink[object]):
     def is_durable(self) -> bool:
         return False
 
+    def takes_changes(self, input_type: TypeInformation) -> bool:
+        return True
+
     def create_writer(self, context: WriterContext) -> SinkWriter:
         prefix = _prefix(self._identifier, context.subtask, context.parallelism)
-        return _PrintWriter(prefix, handler_of(context.input_type) if self._is_declared else None)
+        return _PrintWriter(prefix, stream_handler_of(context.input_type) if self._is_declared else None)
 
     def create_committer(self, context: CommitterContext) -> Committer:
         return _PrintCommitter(to_stderr=self._to_stderr)

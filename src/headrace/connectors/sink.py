@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidProgramError
 from headrace.common.type_variables import T_contra
 
@@ -301,6 +302,14 @@ class Sink(ABC, Generic[T_contra]):
     def is_durable(self) -> bool:
         """Whether committables belong into the manifest; false where only the living driver shows them (print)."""
         return True
+
+    def takes_changes(self, input_type: TypeInformation) -> bool:
+        """Whether it writes what rows do in a changelog (``+U``, ``-D``) beside their values.
+
+        Where it does not, rows that are no insertions are refused, as they would look like ones. Unless it says
+        otherwise, it takes those of types in which the kind is a column (``changelog=True``).
+        """
+        return layout_of(input_type).has_kind_column
 
     def validate(self, input_type: TypeInformation) -> None:
         """Refuse a record type that this sink cannot write, when the job is planned.

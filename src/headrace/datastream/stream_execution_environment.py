@@ -317,6 +317,8 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
         """
         from headrace.client.submission import submit
 
+        if job_name is not None:
+            expect(job_name, str, "execute")
         job = self.transformations.take_next_job()
         self._check_mode(job)
         return submit(job, self.get_configuration(), job_name)
@@ -352,6 +354,10 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
         from headrace.plan.explain import plan_diagram
 
         return draw_svg(plan_diagram(self._plan()))
+
+    def __repr__(self) -> str:
+        pending = self.transformations.pending
+        return f"{type(self).__name__}({pending} operator{'' if pending == 1 else 's'} for the next job)"
 
     def _repr_html_(self) -> str:
         """What notebooks show: the plan of the next job."""

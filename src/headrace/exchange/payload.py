@@ -2,20 +2,21 @@
 
 A payload is a small header and one Arrow message: the columns of the records, their timestamps, and their keys where a
 key is not a column anyway. Watermarks rise rarely, so they travel as runs. What has no columns travels as one pickle.
+What records do in a changelog travels as one byte each where some are no insertions, else not at all.
 """
 
 from __future__ import annotations
 
 import pickle
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import cloudpickle
 import numpy as np
 import pyarrow as pa
 
-from headrace.common.batch import Batch
+from headrace.common.batch import Batch, joined_kinds
 from headrace.common.columns import layout_of
+from headrace.common.pickling import pickle_by_value
 from headrace.operators.keyed import KeyedBatch
 from headrace.state.keys import KeyColumn
 
@@ -28,8 +29,11 @@ if TYPE_CHECKING:
     from headrace.graph.keys import KeySelection
 
     Numbers = npt.NDArray[np.int64]
+    Kinds = npt.NDArray[np.int8]
 
-_LENGTHS = struct.Struct("<qq")
+_LENGTHS = struct.Struct("<qqq")
+"""The number of runs of watermarks, the size of the Arrow message, and the number of kinds."""
+
 _TIMESTAMPS = "__timestamp"
 _KEY = "__key"
 _ROWS = "__rows"
@@ -45,12 +49,30 @@ def encode(batch: Batch, keys: KeyColumn | None, key: KeySelection | None) -> by
     """
     lengths, values = _runs(batch.watermarks)
     body = _to_arrow(batch, keys if _has_key(key) else None).serialize()
-    return b"".join((_LENGTHS.pack(len(lengths), body.size), lengths.tobytes(), values.tobytes(), memoryview(body)))
+    kinds = b"" if batch.kinds_beside_columns is None else batch.kinds_beside_columns.tobytes()
+    head = _LENGTHS.pack(len(lengths), body.size, len(kinds))
+    return b"".join((head, lengths.tobytes(), values.tobytes(), memoryview(body), kinds))
 
 
 def decode(payload: bytes | pa.Buffer, record_type: TypeInformation, key: KeySelection | None) -> Batch:
     """The batch that :func:`encode` made bytes of; a :class:`KeyedBatch` for a keyed edge."""
     return Decoder(record_type, key).decode([payload])
+
+
+class _Part(NamedTuple):
+    """One payload.
+
+    Attributes:
+        table: the columns.
+        lengths: the lengths of runs of records that meet the same watermark.
+        watermarks: these watermarks.
+        kinds: what the records do in a changelog, where that is no column; None: all are insertions.
+    """
+
+    table: pa.RecordBatch
+    lengths: Numbers
+    watermarks: Numbers
+    kinds: Kinds | None
 
 
 class Decoder:
@@ -74,21 +96,23 @@ class Decoder:
     def decode_parts(self, payloads: Sequence[bytes | pa.Buffer]) -> tuple[Batch, list[int]]:
         """The same, and how many records are of each payload."""
         parts = [self._part(payload) for payload in payloads]
-        tables, lengths, values = zip(*parts, strict=True)
-        batch = self._batch(tables, np.repeat(np.concatenate(values), np.concatenate(lengths)))
-        return batch, [len(table) for table in tables]
+        tables, lengths, values, kinds = zip(*parts, strict=True)
+        counts = [len(table) for table in tables]
+        watermarks = np.repeat(np.concatenate(values), np.concatenate(lengths))
+        return self._batch(tables, watermarks, joined_kinds(list(zip(counts, kinds, strict=True)))), counts
 
-    def _part(self, payload: bytes | pa.Buffer) -> tuple[pa.RecordBatch, Numbers, Numbers]:
-        """The columns; the lengths of runs of records that meet the same watermark, and these watermarks."""
+    def _part(self, payload: bytes | pa.Buffer) -> _Part:
         view = memoryview(payload)
-        runs, size = _LENGTHS.unpack_from(view)
+        runs, size, changes = _LENGTHS.unpack_from(view)
         offset = _LENGTHS.size
         lengths = np.frombuffer(view, np.int64, runs, offset)
         values = np.frombuffer(view, np.int64, runs, offset + 8 * runs)
-        body = pa.py_buffer(view[offset + 16 * runs : offset + 16 * runs + size])
-        return pa.ipc.read_record_batch(body, self._schema), lengths, values
+        end = offset + 16 * runs + size
+        body = pa.py_buffer(view[end - size : end])
+        kinds = np.frombuffer(view, np.int8, changes, end) if changes else None
+        return _Part(pa.ipc.read_record_batch(body, self._schema), lengths, values, kinds)
 
-    def _batch(self, tables: Sequence[pa.RecordBatch], watermarks: Numbers) -> Batch:
+    def _batch(self, tables: Sequence[pa.RecordBatch], watermarks: Numbers, kinds: Kinds | None) -> Batch:
         table = tables[0] if len(tables) == 1 else pa.concat_batches(tables)
         timestamps = table.column(0).to_numpy()
         first = 2 if self._has_key else 1
@@ -96,7 +120,7 @@ class Decoder:
             rows = [row for each in tables for row in pickle.loads(each.column(first)[0].as_buffer())]
             return self._keyed(Batch(self._type, timestamps, watermarks, rows=rows), table)
         columns = pa.RecordBatch.from_arrays(table.columns[first:], schema=layout_of(self._type).schema)
-        return self._keyed(Batch(self._type, timestamps, watermarks, columns=columns), table)
+        return self._keyed(Batch(self._type, timestamps, watermarks, columns=columns, kinds=kinds), table)
 
     def _keyed(self, batch: Batch, table: pa.RecordBatch) -> Batch:
         key = self._key
@@ -161,4 +185,4 @@ def dumps(value: object) -> bytes:
     try:
         return pickle.dumps(value, protocol=5)
     except (pickle.PicklingError, AttributeError, TypeError):
-        return bytes(cloudpickle.dumps(value, protocol=5))
+        return pickle_by_value(value)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
+from headrace.common.columns import layout_of
 from headrace.common.serialization import Encoder
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ class BatchEncoder(Encoder, ABC):
     """Writes records batch by batch; the bytes of two batches may be put together."""
 
     __slots__ = ()
+
+    takes_changes: bool = False
+    """Whether what it writes shows what rows do in a changelog; where not, those that are no insertions are refused."""
 
     def __init__(self) -> None:
         """Make an encoder; there is no function for single records."""
@@ -70,6 +74,10 @@ class BulkWriterFactory(ABC):
     @abstractmethod
     def create(self, out: BinaryIO, input_type: TypeInformation) -> BulkWriter:
         """A writer into ``out``, which can only be appended to."""
+
+    def takes_changes(self, input_type: TypeInformation) -> bool:
+        """Whether its files show what rows do in a changelog; unless it says otherwise, where the type has a column."""
+        return layout_of(input_type).has_kind_column
 
     def validate(self, input_type: TypeInformation) -> None:
         """Refuse a record type.

@@ -12,7 +12,7 @@ from headrace.common.columns import layout_of
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import Types
-from headrace.common.values import handler_of
+from headrace.common.values import stream_handler_of
 from headrace.formats.column_text import bytes_of, join_text, simple_text
 from headrace.formats.encoders import BatchEncoder
 from headrace.formats.file_format import Decoded, FileFormat
@@ -81,6 +81,8 @@ class TextLineEncoder(BatchEncoder):
     def __init__(self, charset: str = "UTF-8") -> None:
         self._charset = normal_charset(charset)
 
+    takes_changes = True
+
     def encode_batch(self, batch: Batch) -> bytes:
         data = self._as_utf8(batch)
         return data if self._charset == "utf-8" else data.decode().encode(self._charset)
@@ -90,7 +92,7 @@ class TextLineEncoder(BatchEncoder):
             column = batch.columns.column(0)
             if not column.null_count:
                 return bytes_of(join_text([simple_text(column), "\n"]))
-        text = handler_of(batch.type).text
+        text = stream_handler_of(batch.type).text
         return "".join([f"{text(record)}\n" for record in batch.rows]).encode()
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from headrace.common.call_site import UNKNOWN_CALL_SITE, CallSite
 from headrace.graph.partitioning import FORWARD
-from headrace.graph.specs import SinkSpec
+from headrace.graph.specs import SinkSpec, declares_changes
 
 if TYPE_CHECKING:
     from headrace.common.output_tag import OutputTag
@@ -43,15 +43,17 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class OutputSchema:
-    """The types of a node's outputs.
+    """What is known of a node's outputs.
 
     Attributes:
         output_type: that of the main output; None for a sink.
         side_types: those of the side outputs, by tag id.
+        has_changes: whether the main output is known to be more than insertions.
     """
 
     output_type: TypeInformation | None = None
     side_types: Mapping[str, TypeInformation] = field(default_factory=dict)
+    has_changes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,3 +109,7 @@ class Node:
             return self.outputs.side_types[side_output]
         assert self.outputs.output_type is not None, f"{self.name} is a sink and has no output"
         return self.outputs.output_type
+
+    def has_changes(self, side_output: str | None) -> bool:
+        """Whether one of the node's outputs is known to be more than insertions."""
+        return self.outputs.has_changes if side_output is None else declares_changes(self.type_of(side_output))

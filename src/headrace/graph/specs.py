@@ -29,6 +29,13 @@ DEAD_LETTER_TYPE: Final = Types.ROW_NAMED(["where", "raw", "reason"], [Types.STR
 """What is known of a row that a source could not read, unless its tag declares a tuple or a row of three strings."""
 
 
+CHANGES: Final = (
+    "updates or deletions: leave these out with filter(lambda row: row.get_row_kind() is RowKind.INSERT), or make a "
+    "field of what row.get_row_kind() says with map(...)"
+)
+"""How errors go on where an operator is to take more than insertions."""
+
+
 class InputKind(Enum):
     """What an operator wants one of its inputs to be."""
 
@@ -43,10 +50,12 @@ class InputSchema:
     Attributes:
         record_type: the type of its records.
         key: how they are keyed; None when they are not.
+        has_changes: whether they are known to be more than insertions, as updates and deletions are.
     """
 
     record_type: TypeInformation
     key: KeySelection | None = None
+    has_changes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +94,19 @@ class OperatorSpec(ABC):
         """Whether the operator has every side output that the program asks for, of the type that the tag says."""
         return False
 
+    def takes_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        """Whether the records of the inputs may be more than insertions: updates and deletions of what was before."""
+        return True
+
+    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        """Whether the main output is known to be more than insertions; whether it is may show in the records alone."""
+        return declares_changes(self.output_type(inputs))
+
+
+def declares_changes(type_: TypeInformation | None) -> bool:
+    """Whether records of a type are declared to be changes (``changelog=True``)."""
+    return isinstance(type_, RowTypeInfo) and type_.changelog
+
 
 @dataclass(frozen=True, slots=True)
 class SourceSpec(OperatorSpec):
@@ -118,14 +140,29 @@ class SinkSpec(OperatorSpec):
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
         return None
 
+    def takes_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return self.sink.takes_changes(inputs[0].record_type)
+
 
 class PassingSpec(OperatorSpec):
-    """The root of operators whose results are of the type of their records."""
+    """The root of operators whose results are of the type of their records, and do what these do in a changelog."""
 
     __slots__ = ()
 
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
         return inputs[0].record_type
+
+    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return any(schema.has_changes for schema in inputs)
+
+
+class FoldingSpec(PassingSpec):
+    """The root of operators that fold the records of a key into one; what was folded in cannot be taken back."""
+
+    __slots__ = ()
+
+    def takes_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +181,9 @@ class FilterSpec(PassingSpec):
     is_timeless: ClassVar[bool] = True
     function: Any
 
+    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return False  # it may be for leaving them out
+
 
 @dataclass(frozen=True, slots=True)
 class ColumnFilterSpec(PassingSpec):
@@ -155,7 +195,7 @@ class ColumnFilterSpec(PassingSpec):
 
 
 @dataclass(frozen=True, slots=True)
-class RollingReduceSpec(PassingSpec):
+class RollingReduceSpec(FoldingSpec):
     """Folds the records of a key with a function; emits each new value (streaming) or the last one (batch)."""
 
     kind: ClassVar[str] = "Reduce"
@@ -165,7 +205,7 @@ class RollingReduceSpec(PassingSpec):
 
 
 @dataclass(frozen=True, slots=True)
-class RollingAggregateSpec(PassingSpec):
+class RollingAggregateSpec(FoldingSpec):
     """A rolling ``sum``, ``min``, ``max``, ``min_by`` or ``max_by`` over one field.
 
     Attributes:
@@ -196,6 +236,9 @@ class SelectSpec(OperatorSpec):
 
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
         return self.result_type
+
+    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return isinstance(self.result_type, RowTypeInfo) and inputs[0].has_changes
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from headrace.common.call_site import caller
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.graph.nodes import Edge, Node, OutputSchema
-from headrace.graph.specs import InputKind, InputSchema
+from headrace.graph.specs import CHANGES, InputKind, InputSchema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.graph.specs import OperatorSpec
@@ -80,7 +80,7 @@ class StreamGraph:
         Raises:
             InvalidProgramError: when that is not what its spec wants.
         """
-        found = {edge.input_index: InputSchema(self.record_type(edge), edge.key) for edge in reversed(node.inputs)}
+        found = {edge.input_index: self._input_schema(node, edge) for edge in reversed(node.inputs)}
         wanted = node.spec.inputs
         if found.keys() != set(range(len(wanted))):
             numbers = ", ".join(map(str, sorted(found))) or "none"
@@ -89,6 +89,12 @@ class StreamGraph:
             )
         _check_keys(node, found)
         return tuple(found[number] for number in range(len(wanted)))
+
+    def _input_schema(self, node: Node, first: Edge) -> InputSchema:
+        """What reaches the input that an edge is the first of."""
+        edges = [edge for edge in node.inputs if edge.input_index == first.input_index]
+        has_changes = any(self._nodes[edge.source].has_changes(edge.side_output) for edge in edges)
+        return InputSchema(self.record_type(first), first.key, has_changes)
 
     def annotate(self, rule: Callable[[Node, Mapping[int, T]], T]) -> dict[int, T]:
         """What a rule says of each node, by id, producers first; it also gets what it said of all nodes before."""
@@ -147,11 +153,19 @@ class StreamGraph:
     def _take(self, node: Node) -> Node:
         """Keep a node, with the types of its outputs, which follow from its spec and its inputs."""
         inputs = self.input_schemas(node)
+        _check_changes(node, inputs)
         by_tags = {tag.tag_id: tag.type_info for tag in node.tags}
         side_types = {**node.spec.side_types(inputs), **by_tags}
-        made = replace(node, outputs=OutputSchema(node.spec.output_type(inputs), side_types))
+        outputs = OutputSchema(node.spec.output_type(inputs), side_types, node.spec.has_changes(inputs))
+        made = replace(node, outputs=outputs)
         self._nodes[node.id] = made
         return made
+
+
+def _check_changes(node: Node, inputs: Sequence[InputSchema]) -> None:
+    """Refuse updates and deletions where only insertions are taken."""
+    if any(schema.has_changes for schema in inputs) and not node.spec.takes_changes(inputs):
+        raise InvalidProgramError(f"operator {node.name!r} takes insertions alone, but its records may be {CHANGES}")
 
 
 def _check_keys(node: Node, inputs: Mapping[int, InputSchema]) -> None:

@@ -9,8 +9,10 @@ from headrace.graph.specs import InputKind, OperatorSpec, PassingSpec
 from headrace.operators.window.layout import WindowLayout
 from headrace.operators.window.local import ACCUMULATORS_TAG
 from headrace.state.kinds import KEYED
+from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.serializers import TimeWindowSerializer, window_serializer
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger
+from headrace.windowing.triggers.purging import PurgingTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,8 +28,17 @@ if TYPE_CHECKING:
     from headrace.windowing.trigger import Trigger
 
 
+class WindowSpec(OperatorSpec):
+    """The root of operators with windows, from which records cannot be taken back."""
+
+    __slots__ = ()
+
+    def takes_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return False
+
+
 @dataclass(frozen=True, slots=True)
-class ColumnarWindowSpec(OperatorSpec):
+class ColumnarWindowSpec(WindowSpec):
     """Built-in aggregates over windows, column by column.
 
     Attributes:
@@ -36,6 +47,7 @@ class ColumnarWindowSpec(OperatorSpec):
         allowed_lateness: milliseconds.
         late_tag: the side output for records that come too late; None drops and counts them.
         has_key: whether results have the key; not where all records have one key.
+        accumulation_mode: what windows show when they fire again.
     """
 
     kind: ClassVar[str] = "Window"
@@ -46,6 +58,11 @@ class ColumnarWindowSpec(OperatorSpec):
     allowed_lateness: int = 0
     late_tag: OutputTag | None = None
     has_key: bool = True
+    accumulation_mode: AccumulationMode = AccumulationMode.ACCUMULATING
+
+    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        is_retracting = self.accumulation_mode is AccumulationMode.ACCUMULATING_AND_RETRACTING
+        return is_retracting and self.allowed_lateness > 0  # else no window fires twice
 
     def layout(self, records: InputSchema) -> WindowLayout:
         """The columns of the window over such records.
@@ -64,7 +81,7 @@ class ColumnarWindowSpec(OperatorSpec):
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnarSessionSpec(OperatorSpec):
+class ColumnarSessionSpec(WindowSpec):
     """Built-in aggregates over sessions of event time, column by column.
 
     Attributes:
@@ -94,7 +111,7 @@ class ColumnarSessionSpec(OperatorSpec):
 
 
 @dataclass(frozen=True, slots=True)
-class AggregatedWindowSpec(OperatorSpec):
+class AggregatedWindowSpec(WindowSpec):
     """Built-in aggregates over windows of any kind, as the program asks for them; the planner picks the operator.
 
     Attributes:
@@ -105,6 +122,7 @@ class AggregatedWindowSpec(OperatorSpec):
         allowed_lateness: milliseconds.
         late_tag: the side output for records that come too late; None drops and counts them.
         has_key: whether results have the key; not where all records have one key.
+        accumulation_mode: what windows show when they fire again.
     """
 
     kind: ClassVar[str] = ColumnarWindowSpec.kind
@@ -117,6 +135,16 @@ class AggregatedWindowSpec(OperatorSpec):
     allowed_lateness: int = 0
     late_tag: OutputTag | None = None
     has_key: bool = True
+    accumulation_mode: AccumulationMode = AccumulationMode.ACCUMULATING
+
+    @property
+    def purging_trigger(self) -> Trigger[Any, Any]:
+        """The trigger of the operator that goes record by record; it drops what it has shown where windows discard."""
+        is_discarding = self.accumulation_mode is AccumulationMode.DISCARDING
+        return PurgingTrigger.of(self.trigger) if is_discarding else self.trigger
+
+    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return self.accumulation_mode is AccumulationMode.ACCUMULATING_AND_RETRACTING
 
     def layout(self, records: InputSchema) -> WindowLayout:
         """The columns of the window over such records; errors as in :meth:`ColumnarWindowSpec.layout`."""
@@ -131,7 +159,7 @@ class AggregatedWindowSpec(OperatorSpec):
 
 
 @dataclass(frozen=True, slots=True)
-class LocalWindowSpec(PassingSpec):
+class LocalWindowSpec(WindowSpec, PassingSpec):
     """The sender's half of a two-phase window aggregation; put in by the planner.
 
     Records that it does not sum up leave by the main output, accumulators by a side output.
@@ -149,7 +177,7 @@ class LocalWindowSpec(PassingSpec):
 
 
 @dataclass(frozen=True, slots=True)
-class GlobalWindowSpec(OperatorSpec):
+class GlobalWindowSpec(WindowSpec):
     """The receiver's half: records on the first input, accumulators on the second.
 
     Attributes:
@@ -166,7 +194,7 @@ class GlobalWindowSpec(OperatorSpec):
 
 
 @dataclass(frozen=True, slots=True)
-class RowWindowSpec(OperatorSpec):
+class RowWindowSpec(WindowSpec):
     """Functions of the user over windows.
 
     Attributes:

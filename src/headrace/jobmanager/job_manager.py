@@ -27,7 +27,7 @@ from headrace.jobmanager.compaction import CompactionCoordinator
 from headrace.jobmanager.epoch_size import EpochSizer
 from headrace.jobmanager.execution import JobExecution, JobServices
 from headrace.jobmanager.failure_handler import FailureHandler
-from headrace.jobmanager.progress import JobStart, LoggingListener
+from headrace.jobmanager.progress import JobEnd, JobStart, LoggingListener
 from headrace.jobmanager.recovery import holds_state
 from headrace.jobmanager.runtime import run_in_tasks
 from headrace.jobmanager.sinks import JobSinks
@@ -229,8 +229,10 @@ class JobManager:
             self._is_identified.set()
             self._commands.close()
             self.close()
-            self._log_fields.epoch = 0 if self.manifest is None else self.manifest.epoch
-            self._listener.job_ended(self._log_fields.epoch, error)
+            manifest = self.manifest
+            self._log_fields.epoch = 0 if manifest is None else manifest.epoch
+            finished = manifest is not None and manifest.finished
+            self._listener.job_ended(JobEnd(self._log_fields.epoch or None, finished, error))
 
     def _loop(self) -> None:
         while not (self._stop.is_set() or self._checkpoints.known().finished):

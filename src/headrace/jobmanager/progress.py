@@ -45,6 +45,29 @@ class JobStart:
 
 
 @dataclass(frozen=True, slots=True)
+class JobEnd:
+    """A job that is over.
+
+    Attributes:
+        epoch: the epoch that it would go on from; None when it would begin afresh.
+        finished: whether its input had come to an end, so that nothing is left to do.
+        error: what it failed with, or that it was cancelled; None when it came to its end or was stopped.
+    """
+
+    epoch: int | None
+    finished: bool = True
+    error: BaseException | None = None
+
+    def __str__(self) -> str:
+        """How it ended, and where."""
+        if self.error is None:
+            state = "ended" if self.finished else "stopped"
+        else:
+            state = "was cancelled" if isinstance(self.error, JobCancelledError) else "failed"
+        return state if self.epoch is None else f"{state} at epoch {self.epoch}"
+
+
+@dataclass(frozen=True, slots=True)
 class EpochStatistics:
     """One epoch, as it was.
 
@@ -117,8 +140,8 @@ class JobListener:
     def job_restarted(self, epoch: int) -> None:
         """The job goes on from this epoch after a failure."""
 
-    def job_ended(self, epoch: int, error: BaseException | None) -> None:
-        """The job is over; ``epoch`` is the one that it would go on from."""
+    def job_ended(self, end: JobEnd) -> None:
+        """The job is over; it may not have started."""
 
 
 class LoggingListener(JobListener):
@@ -135,8 +158,10 @@ class LoggingListener(JobListener):
     def __init__(self, job: str, shown_by: JobListener | None = None) -> None:
         self._job = job
         self._shown_by = shown_by or JobListener()
+        self._has_started = False
 
     def job_started(self, start: JobStart) -> None:
+        self._has_started = True
         logger.info("%s", start)
         self._shown_by.job_started(start)
 
@@ -156,11 +181,10 @@ class LoggingListener(JobListener):
         logger.info("job %r goes on from epoch %d", self._job, epoch)
         self._shown_by.job_restarted(epoch)
 
-    def job_ended(self, epoch: int, error: BaseException | None) -> None:
-        if error is None:
-            logger.info("job %r ended at epoch %d", self._job, epoch)
-        elif isinstance(error, JobCancelledError):
-            logger.info("job %r was cancelled at epoch %d", self._job, epoch)
+    def job_ended(self, end: JobEnd) -> None:
+        how = str(end) if self._has_started else "did not start"
+        if end.error is None or isinstance(end.error, JobCancelledError):
+            logger.info("job %r %s", self._job, how)
         else:
-            logger.info("job %r failed at epoch %d: %s: %s", self._job, epoch, type(error).__name__, error)
-        self._shown_by.job_ended(epoch, error)
+            logger.info("job %r %s: %s: %s", self._job, how, type(end.error).__name__, end.error)
+        self._shown_by.job_ended(end)

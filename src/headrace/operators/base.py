@@ -82,12 +82,14 @@ class Operator(ABC):
 
     Attributes:
         maker: the user's function whose results are the records that are emitted, if there is one alone.
+        takes_changes: whether records may be more than insertions; where not, others are refused before they come.
     """
 
     context: OperatorContext
     output: Output
     counters: dict[str, int]
     maker: Callable[..., Any] | None = None
+    takes_changes: bool = True
 
     def __init__(self) -> None:
         self.counters = {}

@@ -10,6 +10,7 @@ from headrace.common.batch import Batch
 from headrace.common.errors import InvalidTypeError
 from headrace.common.output_tag import OutputTag
 from headrace.common.row import Row
+from headrace.operators.user_code import note_returned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,6 +30,24 @@ def refuse_one_record(returned: Any) -> NoReturn:
         f"a {type(returned).__name__} was returned for the results, and its {parts} are none: yield it, or return a "
         "list of records"
     )
+
+
+def results_of(returned: Any, function: Any) -> Iterable[Any]:
+    """What a function has returned for all of its results, to be taken one by one.
+
+    Raises:
+        TypeError: when there is nothing to take; it is noted whose result that is.
+    """
+    if returned is None:
+        return ()
+    try:
+        if type(returned) in ONE_RECORD:
+            refuse_one_record(returned)
+        results: Iterable[Any] = iter(returned)
+    except TypeError as error:
+        note_returned(error, function)
+        raise
+    return results
 
 
 class RowCollector:

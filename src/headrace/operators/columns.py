@@ -62,7 +62,9 @@ class SelectOperator(Operator):
         if self._is_whole and self._output_type.is_composite:
             columns = self._fields(columns[0])
         made = pa.RecordBatch.from_arrays(columns, schema=layout_of(self._output_type).schema)
-        self.output.emit(batch.replaced(self._output_type, columns=made))
+        with calling_user_code(self.context):
+            result = batch.replaced(self._output_type, columns=made)
+        self.output.emit(result)
 
     def _fields(self, records: pa.Array) -> list[pa.Array]:
         """The columns of records that were one column until now."""

@@ -23,13 +23,16 @@ _DOES_NOTHING: Final = "__headrace_does_nothing__"
 
 _STATE_IN_OPEN: Final = "declare state in open(self, runtime_context), and keep what get_state(...) gives in self"
 
-OTHER_NAMES_OF_CONTEXTS: Final = {
+OTHER_NAMES_FOR_EMITTING: Final = {
     **dict.fromkeys(("output", "emit"), "yield the tag and the record for a side output: yield tag, value"),
     "collect": "yield the record",
-    **dict.fromkeys(
-        ("get_state", "get_map_state", "get_list_state", "get_reducing_state", "get_aggregating_state"), _STATE_IN_OPEN
-    ),
 }
+"""What emits in Java, where functions have no ``yield``."""
+
+STATE_GETTERS: Final = ("get_state", "get_map_state", "get_list_state", "get_reducing_state", "get_aggregating_state")
+"""The methods of what gives states."""
+
+OTHER_NAMES_OF_CONTEXTS: Final = {**OTHER_NAMES_FOR_EMITTING, **dict.fromkeys(STATE_GETTERS, _STATE_IN_OPEN)}
 """What the context of a process function has in Java, or where state is declared; and what to write instead."""
 
 
@@ -49,6 +52,12 @@ def method_of(function: Any, name: str) -> Callable[..., Any]:
     """The method ``name`` of a function object (``MapFunction.map``), or the callable itself."""
     called: Callable[..., Any] = method_of_object(function, name) or function
     return called
+
+
+def results_made_by(function: Any, name: str) -> Callable[..., Any]:
+    """The method ``name`` of a function object, for messages: of an adapter that of the function that it adapts."""
+    adapted: Callable[..., Any] | None = getattr(function, "__headrace_adapted__", None)
+    return adapted or method_of(function, name)
 
 
 @other_names()

@@ -33,6 +33,7 @@ class KeyedBatch(Batch):
             batch.watermarks,
             rows=batch._rows,
             columns=batch._columns,
+            kinds=batch._kinds,
             ordinals=batch.ordinals,
         ).made_as(batch)
         keyed.keys = keys

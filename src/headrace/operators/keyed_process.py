@@ -11,7 +11,7 @@ from headrace.common.constants import MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.other_names import names_explained
 from headrace.common.output_tag import OutputTag
 from headrace.operators.collector import ONE_RECORD, RowCollector, refuse_one_record
-from headrace.operators.functions import OTHER_NAMES_OF_CONTEXTS, FunctionOperator, has_own
+from headrace.operators.functions import OTHER_NAMES_OF_CONTEXTS, FunctionOperator, has_own, results_made_by
 from headrace.operators.timer_service import KeyedTimerService, TimeDomain
 from headrace.operators.user_code import record_text, user_error
 from headrace.state.keys.entries import NO_KEY
@@ -68,7 +68,8 @@ class KeyedProcessOperator(FunctionOperator):
     def __init__(self, function: Any, output_type: TypeInformation, side_types: Mapping[str, TypeInformation]) -> None:
         super().__init__(function)
         self._function = function
-        self.maker = None if has_own(function, "on_timer") else function.process_element
+        self._made_by = results_made_by(function, "process_element")
+        self.maker = None if has_own(function, "on_timer") else self._made_by
         self._collector = RowCollector(output_type, side_types)
         self._watermark = MIN_WATERMARK
 
@@ -120,7 +121,8 @@ class KeyedProcessOperator(FunctionOperator):
                             row_timestamps.append(timestamp)
                             row_watermarks.append(watermark)
         except BaseException as error:
-            raise user_error(error, self.context, row, function=process, timestamp=context._timestamp) from error
+            asked, made_by = context._timestamp, self._made_by
+            raise user_error(error, self.context, row, function=made_by, timestamp=asked) from error
         finally:
             backend.current = NO_KEY
         self._watermark = current

@@ -9,9 +9,10 @@ import pyarrow as pa
 
 from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidTypeError
+from headrace.common.row import symbols_of
 from headrace.operators.collector import ONE_RECORD, refuse_one_record
 from headrace.operators.functions import FunctionOperator, method_of
-from headrace.operators.user_code import user_error
+from headrace.operators.user_code import calling_user_code, user_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,10 +123,10 @@ class MapBatchesOperator(_StatelessOperator):
         if result is None:
             return
         result = self._checked(result)
-        if result.num_rows == len(batch):
-            self.output.emit(batch.replaced(self._output_type, columns=result))
-        elif result.num_rows:
-            self._emit_resized(batch, result)
+        if result.num_rows:
+            with calling_user_code(self.context):
+                made = self._replaced(batch, result)
+            self.output.emit(made)
 
     def _checked(self, result: Any) -> pa.RecordBatch:
         """The result under the declared schema."""
@@ -140,12 +141,23 @@ class MapBatchesOperator(_StatelessOperator):
                 f"which does not fit its output type {schema}: {error}"
             ) from error
 
-    def _emit_resized(self, batch: Batch, result: pa.RecordBatch) -> None:
+    def _replaced(self, batch: Batch, result: pa.RecordBatch) -> Batch:
+        if result.num_rows == len(batch):
+            return batch.replaced(self._output_type, columns=result)
+        return self._resized(batch, result)
+
+    def _resized(self, batch: Batch, result: pa.RecordBatch) -> Batch:
         """Rows came or went: which comes from which is not known, so all get the batch's last timestamp."""
+        kinds = None if layout_of(self._output_type).has_kind_column else batch.kinds
+        if kinds is not None:
+            raise InvalidTypeError(
+                f"some records are changes ({symbols_of(kinds)}), and map_batches gave {result.num_rows} rows for "
+                f"{len(batch)}: declare their types with changelog=True, and it sees and gives their kinds as a column"
+            )
         first = np.zeros(result.num_rows, dtype=np.intp)
         made = batch.replaced(self._output_type, columns=result, sources=first)
         timestamps = np.full(result.num_rows, batch.timestamps.max(), dtype=np.int64)
-        self.output.emit(made.with_times(timestamps, made.watermarks))
+        return made.with_times(timestamps, made.watermarks)
 
 
 def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:

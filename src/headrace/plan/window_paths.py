@@ -109,5 +109,10 @@ def columnar_spec(spec: AggregatedWindowSpec) -> ColumnarWindowSpec | ColumnarSe
         return ColumnarSessionSpec(spec.assigner.session_gap, spec.aggregates, spec.late_tag, spec.has_key)
     assert spec.assigner.regular is not None
     return ColumnarWindowSpec(
-        spec.assigner.regular, spec.aggregates, spec.allowed_lateness, spec.late_tag, spec.has_key
+        spec.assigner.regular,
+        spec.aggregates,
+        spec.allowed_lateness,
+        spec.late_tag,
+        spec.has_key,
+        spec.accumulation_mode,
     )

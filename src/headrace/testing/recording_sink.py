@@ -29,6 +29,9 @@ class RecordingSink(Sink):
     def is_durable(self) -> bool:
         return False
 
+    def takes_changes(self, input_type: TypeInformation) -> bool:
+        return True
+
     def create_writer(self, context: WriterContext) -> SinkWriter:
         return _Writer()
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic
 
 from headrace.common.constants import MAX_WATERMARK
+from headrace.common.other_names import names_explained
 from headrace.common.type_variables import W_contra
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class MergeCallback(ABC, Generic[W_contra]):
         """
 
 
+@names_explained("TimeWindow", {"get_start": "use start", "get_end": "use end"})
 @dataclass(frozen=True, slots=True, order=True)
 class TimeWindow(Window):
     """The half-open interval ``[start, end)`` of time, in milliseconds.

@@ -103,11 +103,6 @@ class JobProgress:
         return self.clock() - self.started
 
     @property
-    def has_checkpoint(self) -> bool:
-        """Whether there is an epoch to go on from."""
-        return self.latest is not None or self.start.restored_epoch is not None
-
-    @property
     def late_records(self) -> int:
         """Late records that were dropped, over the job's life."""
         return 0 if self.latest is None else self.latest.counters.get(LATE_DROPPED, 0)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.client.progress import wording
-from headrace.common.errors import JobCancelledError
 
 if TYPE_CHECKING:
     from headrace.client.progress.job_progress import JobProgress
+    from headrace.jobmanager.progress import JobEnd
 
 
 def progress_line(job: JobProgress) -> str:
@@ -31,13 +31,11 @@ def progress_line(job: JobProgress) -> str:
     return f"{job.name}: {', '.join(parts)}"
 
 
-def last_line(job: JobProgress, epoch: int, error: BaseException | None) -> str:
-    """How the job ended; ``epoch`` is the one that it would go on from."""
+def last_line(job: JobProgress, end: JobEnd) -> str:
+    """How the job ended, and what it has done in this run."""
     seconds = job.seconds
     rate = wording.rate(job.records / seconds if seconds > 0 else 0.0)
-    state = "ended" if error is None else "was cancelled" if isinstance(error, JobCancelledError) else "failed"
     what = f"{wording.count(job.records, 'record')} in {wording.span(seconds)} ({rate})"
     late = f", {wording.count(job.late_records, 'late record')} dropped" if job.late_records else ""
     skipped = f", {job.skipped_files}" if job.skipped_files else ""
-    where = f" at epoch {epoch}" if job.has_checkpoint else ""
-    return f"job {job.name!r} {state}{where}: {what}{late}{skipped}"
+    return f"job {job.name!r} {end}: {what}{late}{skipped}"

@@ -21,7 +21,7 @@ from headrace.jobmanager.progress import JobListener
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headrace.jobmanager.progress import EpochStatistics, JobStart
+    from headrace.jobmanager.progress import EpochStatistics, JobEnd, JobStart
 
 logger = get_logger(__name__)
 
@@ -88,16 +88,16 @@ class ProgressListener(JobListener):
         if job is not None:
             job.failed(epoch, error, retry_in)
 
-    def job_ended(self, epoch: int, error: BaseException | None) -> None:
+    def job_ended(self, end: JobEnd) -> None:
         """The last line; nothing when the job never started."""
         with self._lock:
             job = self._jobs.pop(threading.get_ident(), None)
         if job is not None:
-            if job.has_checkpoint:
-                self.last_epochs[job.name] = epoch
+            if end.epoch is not None:
+                self.last_epochs[job.name] = end.epoch
             self.ended()
-            if not isinstance(error, OutputClosedError):  # who closed the pipe knows
-                self.say(last_line(job, epoch, error))
+            if not isinstance(end.error, OutputClosedError):  # who closed the pipe knows
+                self.say(last_line(job, end))
 
     def jobs(self) -> list[JobProgress]:
         """The jobs that run now."""

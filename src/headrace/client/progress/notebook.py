@@ -17,7 +17,7 @@ from headrace.jobmanager.progress import JobListener
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headrace.jobmanager.progress import EpochStatistics, JobStart
+    from headrace.jobmanager.progress import EpochStatistics, JobEnd, JobStart
 
 REDRAW_SECONDS: Final = 0.5
 _END_SECONDS: Final = 5.0
@@ -87,9 +87,9 @@ class NotebookListener(JobListener):
         if self._job is not None:
             self._job.failed(epoch, error, retry_in)
 
-    def job_ended(self, epoch: int, error: BaseException | None) -> None:
+    def job_ended(self, end: JobEnd) -> None:
         if self._job is not None:
-            self._last = last_line(self._job, epoch, error)
+            self._last = last_line(self._job, end)
             self._ended.set()
             self._drawing.join(_END_SECONDS)
 

@@ -120,8 +120,10 @@ class TupleTypeInfo(CompositeTypeInfo[tuple[Any, ...]]):
 class RowTypeInfo(CompositeTypeInfo):
     """A :class:`~headrace.common.row.Row`, with or without field names.
 
-    A row's kind is kept only when ``changelog`` is set, in a column of its own after the fields; without it, a row
-    whose kind is not ``INSERT`` is refused rather than silently made an insertion.
+    A row that is a record of a stream keeps its kind. One inside another value, or in state, keeps it only when
+    ``changelog`` is set, in a column of its own after the fields; without it, a row whose kind is not ``INSERT`` is
+    refused there rather than silently made an insertion. A stream of such rows is known to have changes, and its kinds
+    are a column wherever its columns are seen.
 
     Examples:
         >>> from headrace.common import Types

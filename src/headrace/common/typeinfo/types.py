@@ -183,14 +183,14 @@ class Types:
 
     @staticmethod
     def ROW(field_types: Sequence[Any], *, changelog: bool = False) -> TypeInformation[Row]:
-        """A :class:`~headrace.common.row.Row` whose fields have no names; ``changelog`` keeps its kind, too."""
+        """A :class:`~headrace.common.row.Row` whose fields have no names; ``changelog`` makes its kind a column."""
         return RowTypeInfo(_all(field_types), None, changelog)
 
     @staticmethod
     def ROW_NAMED(
         field_names: Sequence[str], field_types: Sequence[Any], *, changelog: bool = False
     ) -> TypeInformation[Row]:
-        """A :class:`~headrace.common.row.Row` whose fields have names; ``changelog`` keeps its kind, too."""
+        """A :class:`~headrace.common.row.Row` whose fields have names; ``changelog`` makes its kind a column."""
         return RowTypeInfo(_all(field_types), field_names, changelog)
 
     @staticmethod

@@ -7,6 +7,6 @@ The rules of what fits a type, and what becomes of it, are in the documentation 
 from __future__ import annotations
 
 from headrace.common.values.handler import TypeHandler
-from headrace.common.values.handlers import basic_handler_of, handler_of, record_handler_of
+from headrace.common.values.handlers import basic_handler_of, handler_of, record_handler_of, stream_handler_of
 
-__all__ = ["TypeHandler", "basic_handler_of", "handler_of", "record_handler_of"]
+__all__ = ["TypeHandler", "basic_handler_of", "handler_of", "record_handler_of", "stream_handler_of"]

@@ -33,7 +33,7 @@ from headrace.common.values.numbers import (
 )
 from headrace.common.values.pickles import PickleHandler
 from headrace.common.values.records import DictHandler, NamedTupleHandler, RecordHandler, TupleHandler
-from headrace.common.values.rows import DetachedHandler, RowHandler
+from headrace.common.values.rows import DetachedHandler, RowHandler, StreamRowHandler
 from headrace.common.values.strings import BytesHandler, CharHandler, StringHandler
 from headrace.common.values.temporal import (
     DateHandler,
@@ -103,3 +103,11 @@ def basic_handler_of(info: BasicTypeInfo) -> BasicHandler:
 def record_handler_of(info: CompositeTypeInfo) -> RecordHandler:
     """The handler of a composite type."""
     return _RECORDS[type(info)](info, [handler_of(field) for field in info.field_types])
+
+
+@lru_cache(maxsize=1024)
+def stream_handler_of(info: TypeInformation) -> TypeHandler:
+    """The handler of the records of a stream: that of their type, but for the kinds of rows, which batches keep."""
+    if isinstance(info, RowTypeInfo) and not info.changelog:
+        return StreamRowHandler(info, [handler_of(field) for field in info.field_types])
+    return handler_of(info)

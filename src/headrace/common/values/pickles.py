@@ -6,16 +6,13 @@ import pickle
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-import cloudpickle
 import pyarrow as pa
 
+from headrace.common.pickling import PROTOCOL, pickle_by_value
 from headrace.common.values.handler import TypeHandler, WrongValueError, one_array
 
 if TYPE_CHECKING:
     from headrace.common.values.checks import CheckSource
-
-_PROTOCOL: Final = 5
-"""Fixed, so that all supported versions of Python read and write the same bytes."""
 
 _MAIN: Final = b"__main__"
 
@@ -30,7 +27,7 @@ def dump(value: Any) -> bytes:
         WrongValueError: when it cannot be pickled.
     """
     try:
-        data = pickle.dumps(value, _PROTOCOL)
+        data = pickle.dumps(value, PROTOCOL)
     except Exception:  # a __reduce__ may raise anything
         return _by_value(value)
     return _by_value(value) if _MAIN in data else data
@@ -38,10 +35,9 @@ def dump(value: Any) -> bytes:
 
 def _by_value(value: Any) -> bytes:
     try:
-        data: bytes = cloudpickle.dumps(value, _PROTOCOL)
+        return pickle_by_value(value)
     except Exception as error:
         raise WrongValueError(value, f"an object that can be pickled ({error})") from error
-    return data
 
 
 class PickleHandler(TypeHandler):

@@ -62,8 +62,12 @@ class RecordHandler(NestedHandler):
 
     def encode_columns(self, records: Sequence[Any]) -> list[pa.Array]:
         """One array per column, of records none of which is ``None``."""
-        columns = zip(self.arrow_fields, self._columns, self.columns_of(records), strict=True)
-        return [_encode_field(field.name, handler, column) for field, handler, column in columns]
+        return self.arrays_of(self.columns_of(records))
+
+    def arrays_of(self, columns: Columns) -> list[pa.Array]:
+        """One array per column, of what :meth:`columns_of` gave."""
+        fields = zip(self.arrow_fields, self._columns, columns, strict=True)
+        return [_encode_field(field.name, handler, column) for field, handler, column in fields]
 
     def decode_columns(self, arrays: Sequence[pa.Array]) -> list[Any]:
         """The records of one array per column."""

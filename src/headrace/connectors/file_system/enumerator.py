@@ -99,7 +99,8 @@ class FileEnumerator(SplitEnumerator):
         self._tolerance = tolerance
         self._journal = FileJournal(context.folder, context.state)
         self._known = self._journal.known
-        self._seen = {status.path: status for status in self._known.pending} | self._known.consumed
+        # What is to be read wins: a name that was forgotten may come again, and the log still tells of both files.
+        self._seen = self._known.consumed | {status.path: status for status in self._known.pending}
         self._planned: dict[str, PlannedFile] = {}
         self._folders = self._paths.folders(self._seen)
         self._last_scan: int | None = None
@@ -178,7 +179,7 @@ class FileEnumerator(SplitEnumerator):
 
     def _is_new(self, status: FileStatus, cutoff: int | None) -> bool:
         seen = self._seen.get(status.path)
-        if seen is None:
+        if seen is None or self._is_forgotten(seen, cutoff):
             return cutoff is None or status.mtime_ns >= cutoff
         if seen != status:
             raise SourceChangedError(
@@ -186,6 +187,11 @@ class FileEnumerator(SplitEnumerator):
                 "name that starts with a dot and rename it when it is complete"
             )
         return False
+
+    def _is_forgotten(self, status: FileStatus, cutoff: int | None) -> bool:
+        """Whether a file is known only because its own path was given, see :meth:`_forget`."""
+        is_consumed = self._known.consumed.get(status.path) == status
+        return is_consumed and cutoff is not None and status.mtime_ns < cutoff and self._paths.names(status.path)
 
     def _cutoff(self) -> int | None:
         """The modification time below which unknown files are too old; None at the first look."""
@@ -210,7 +216,10 @@ class FileEnumerator(SplitEnumerator):
         self._forget()
 
     def _forget(self) -> None:
-        """Drop the files that are beyond the horizon; all of them when nothing is watched."""
+        """Drop the files that are beyond the horizon.
+
+        Those whose own path was given stay: a path with nothing there would be taken for a folder that is gone.
+        """
         cutoff = self._cutoff()
         if cutoff is None or self._watch is None:
             return
@@ -218,9 +227,12 @@ class FileEnumerator(SplitEnumerator):
             return
         self._swept_at = cutoff
         consumed = self._known.consumed
-        for path in [path for path, status in consumed.items() if status.mtime_ns < cutoff]:
-            del consumed[path]
-            del self._seen[path]
+        for status in [status for status in consumed.values() if status.mtime_ns < cutoff]:
+            if self._paths.names(status.path):
+                continue
+            del consumed[status.path]
+            if self._seen[status.path] == status:  # else the name has come again
+                del self._seen[status.path]
 
 
 def _difference(seen: FileStatus, now: FileStatus) -> str:

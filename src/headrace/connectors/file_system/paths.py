@@ -111,6 +111,10 @@ class InputPaths:
                 found.setdefault(status.path, status)
         return [found[path] for path in sorted(found)]
 
+    def names(self, file: str) -> bool:
+        """Whether a file is itself one of the paths, not something in a folder or behind a pattern."""
+        return file in self._paths
+
     def check_exist(self) -> None:
         """Refuse paths that name nothing to read, which is a mistake more often than not; a pattern may match nothing.
 

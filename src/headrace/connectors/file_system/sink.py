@@ -93,6 +93,9 @@ class FileSink(Sink[T_contra]):
         elif isinstance(self._parts.encoder, BatchEncoder):
             self._parts.encoder.validate(input_type)
 
+    def takes_changes(self, input_type: TypeInformation) -> bool:
+        return self._parts.takes_changes(input_type)
+
     def create_writer(self, context: WriterContext) -> SinkWriter:
         staging = self._staging(context)
         return FileSinkWriter(context, staging, self._assigner, self._parts)

@@ -80,6 +80,12 @@ class FileParts:
     config: OutputFileConfig
     is_complete: bool
 
+    def takes_changes(self, input_type: TypeInformation) -> bool:
+        """Whether what is written shows what rows do in a changelog."""
+        if self.bulk is not None:
+            return self.bulk.takes_changes(input_type)
+        return self.encoder.takes_changes if isinstance(self.encoder, BatchEncoder) else True
+
     def open(self, file: StagedFile, input_type: TypeInformation) -> _OpenPart:
         """Begin a file."""
         if self.bulk is not None:

@@ -15,16 +15,27 @@ from headrace.graph.specs import FilterSpec, FlatMapSpec, FunctionSpec, KeyedPro
 from headrace.operators.functions import has_own, method_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from headrace.common.typeinfo import TypeInformation
 
 
 class _Adapter:
-    """Opens and closes the function of the user with itself."""
+    """Opens and closes the function of the user with itself.
+
+    Attributes:
+        function: the function.
+        method: the name of the method of it that is called.
+    """
+
+    method: str
 
     def __init__(self, function: Any) -> None:
         self.function = function
+
+    @property
+    def __headrace_adapted__(self) -> Callable[..., Any]:
+        return method_of(self.function, self.method)
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self._call("open", runtime_context)
@@ -53,12 +64,16 @@ class _KeyedFunction(_Adapter, KeyedProcessFunction):
 class KeyedMap(_KeyedFunction):
     """Calls a ``MapFunction``."""
 
+    method = "map"
+
     def results(self, value: Any) -> Iterable[Any] | None:
         return (self.function.map(value),)
 
 
 class KeyedFlatMap(_KeyedFunction):
     """Calls a ``FlatMapFunction``."""
+
+    method = "flat_map"
 
     def results(self, value: Any) -> Iterable[Any] | None:
         results: Iterable[Any] | None = self.function.flat_map(value)
@@ -68,12 +83,16 @@ class KeyedFlatMap(_KeyedFunction):
 class KeyedFilter(_KeyedFunction):
     """Calls a ``FilterFunction``."""
 
+    method = "filter"
+
     def results(self, value: Any) -> Iterable[Any] | None:
         return (value,) if self.function.filter(value) else None
 
 
 class AllApply(_Adapter, WindowFunction):
     """Calls an ``AllWindowFunction``, or a function of window and records."""
+
+    method = "apply"
 
     def apply(self, key: Any, window: Any, inputs: Iterable[Any]) -> Iterable[Any] | None:
         results: Iterable[Any] | None = method_of(self.function, "apply")(window, inputs)
@@ -82,6 +101,8 @@ class AllApply(_Adapter, WindowFunction):
 
 class AllProcess(_Adapter, ProcessWindowFunction):
     """Calls a ``ProcessAllWindowFunction``."""
+
+    method = "process"
 
     def process(
         self, key: Any, context: ProcessWindowFunction.Context, elements: Iterable[Any]

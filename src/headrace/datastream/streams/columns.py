@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.arguments import refused
 from headrace.common.errors import InvalidTypeError
-from headrace.common.typeinfo import RowTypeInfo, TupleTypeInfo, Types
+from headrace.common.typeinfo import TupleTypeInfo, Types
 from headrace.datastream.streams.types import declared_type
 from headrace.expressions import Column, Expression, bind, col
 
@@ -89,8 +89,6 @@ def bound_columns(
         InvalidTypeError: when one does not fit the records.
         InvalidProgramError: when one has no name, or two have the same.
     """
-    if isinstance(record_type, RowTypeInfo) and record_type.changelog:
-        raise refused("select would lose the kinds of the rows: use map with a function that keeps them")
     values = tuple(bound(expression, record_type, "select") for expression in expressions)
     names = [_name(expression, record_type) for expression in expressions]
     repeated = sorted({name for name in names if names.count(name) > 1})

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 _CHAINING: Final = "what runs chained follows from the shuffles"
 
@@ -60,11 +61,45 @@ OTHER_NAMES_OF_KEYED_STREAMS: Final = {
 }
 """The same behind ``key_by``."""
 
-OTHER_NAMES_OF_WINDOWED_STREAMS: Final = dict.fromkeys(
-    ("agg", "count", "sum", "min", "max", "mean", "avg"),
-    'use aggregate(count(), sum("x").alias("total")), with one built-in aggregate for each column',
-)
+_BUILT_IN: Final = 'use aggregate(count(), sum("x").alias("total")), with one built-in aggregate for each column'
+
+OTHER_NAMES_OF_WINDOWED_STREAMS: Final = dict.fromkeys(("agg", "count", "sum", "min", "max", "mean", "avg"), _BUILT_IN)
 """Those of grouped data, behind ``window``."""
+
+_CALLS: Final = {
+    **{name: f'{name}("{{field}}")' for name in ("sum", "min", "max", "avg", "first", "last")},
+    **dict.fromkeys(("count", "size", "len"), "count()"),
+    "mean": 'avg("{field}")',
+    "std": 'stddev_samp("{field}")',
+    "var": 'var_samp("{field}")',
+    "nunique": 'count_distinct("{field}")',
+}
+"""The words of ``agg`` in pandas and PySpark for built-in aggregates."""
+
+
+def built_in_call(asked: Any) -> str | None:
+    """What to write instead of ``"sum"``, ``{"amount": "sum"}``, or Python's own ``sum``; begins in lower case.
+
+    Args:
+        asked: what an aggregate was asked for with.
+
+    Returns:
+        None for what is nothing of the kind.
+    """
+    if any(asked is function for function in (sum, min, max, len)):
+        asked = asked.__name__
+    if not isinstance(asked, str | Mapping | list | tuple):
+        return None
+    fields = asked if isinstance(asked, Mapping) else {"field": asked}
+    pairs = [
+        (field, name)
+        for field, names in fields.items()
+        for name in (names if isinstance(names, list | tuple) else [names])
+    ]
+    if not pairs or not all(isinstance(name, str) and name in _CALLS for _, name in pairs):
+        return _BUILT_IN
+    return f"use aggregate({', '.join(_CALLS[name].format(field=field) for field, name in pairs)})"
+
 
 OTHER_NAMES_OF_ENVIRONMENTS: Final = {
     **dict.fromkeys(("read", "readStream", "read_csv", "read_text_file"), "use from_source(FileSource..., ...)"),

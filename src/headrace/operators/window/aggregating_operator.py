@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+from headrace.operators.window.accumulated_contents import AccumulatedContents
 from headrace.operators.window.aggregate_log import AggregateLog
-from headrace.operators.window.aggregated_contents import AggregatedContents
 from headrace.operators.window.window_operator import WindowOperator
 
 if TYPE_CHECKING:
@@ -42,13 +42,13 @@ class AggregatingWindowOperator(WindowOperator):
 
     def end_epoch(self) -> None:
         super().end_epoch()
-        if isinstance(self._contents, AggregatedContents):
+        if isinstance(self._contents, AccumulatedContents):
             self._contents.end_epoch()
 
     def _new_contents(self) -> WindowContents:
         if self._layout.evictor is not None:
             return super()._new_contents()
-        return AggregatedContents(self._keyed, self._columns, self._log)
+        return AccumulatedContents(self._keyed, self._columns, self._log)
 
     def _show(self, window: Any, contents: GivenNamespace, firing: Firing, stamp: int) -> None:
         def emit(held: Sequence[Any]) -> None:
@@ -61,7 +61,7 @@ class AggregatingWindowOperator(WindowOperator):
 
     def _flush(self) -> None:
         super()._flush()
-        if isinstance(self._contents, AggregatedContents):
+        if isinstance(self._contents, AccumulatedContents):
             self._contents.work_out(self.output)
         else:
             self._log.work_out(self.output)

@@ -7,8 +7,10 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.constants import NO_TIMESTAMP
+from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import Types
 from headrace.operators.functions import method_of
+from headrace.operators.user_code import note_returned
 from headrace.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -76,10 +78,15 @@ class ReducedContents(WindowContents):
 
     def __init__(self, keyed: KeyedStates, function: Any, type_: TypeInformation) -> None:
         super().__init__(keyed, ReducingStateDescriptor(CONTENTS, function, type_))
+        self._reduce = method_of(function, "reduce")
 
     def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
         self._keyed.namespace = namespace
-        self._state.add(element)
+        try:
+            self._state.add(element)
+        except InvalidTypeError as error:
+            note_returned(error, self._reduce)
+            raise
 
     def show(self, namespace: GivenNamespace, window: Any, emit: Emit) -> None:
         self._keyed.namespace = namespace
@@ -99,10 +106,15 @@ class AggregatedContents(WindowContents):
 
     def __init__(self, keyed: KeyedStates, function: Any, type_: TypeInformation) -> None:
         super().__init__(keyed, AggregatingStateDescriptor(CONTENTS, _Boxed(function), type_))
+        self._add = function.add
 
     def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
         self._keyed.namespace = namespace
-        self._state.add(element)
+        try:
+            self._state.add(element)
+        except InvalidTypeError as error:
+            note_returned(error, self._add)
+            raise
 
     def show(self, namespace: GivenNamespace, window: Any, emit: Emit) -> None:
         self._keyed.namespace = namespace

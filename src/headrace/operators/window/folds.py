@@ -5,10 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
+from headrace.common.errors import InvalidTypeError
 from headrace.common.row import Row, make_row
 from headrace.common.typeinfo import RowTypeInfo
 from headrace.common.values import handler_of
 from headrace.operators.functions import method_of
+from headrace.operators.user_code import note_returned
 from headrace.state.copying import copy_value
 
 if TYPE_CHECKING:
@@ -62,7 +64,7 @@ class ReduceFold(Fold):
         result = self._reduce(value, element)
         if result is element:
             return self._copy(element)
-        return result if self._is_coerced(result) else self._coerce(result)
+        return result if self._is_coerced(result) else _coerced(result, self._coerce, self._reduce)
 
     def result(self, value: Any) -> Any:
         return value
@@ -85,10 +87,19 @@ class AggregateFold(Fold):
         return self.add(self._function.create_accumulator(), element)
 
     def add(self, value: Any, element: Any) -> Any:
-        return self._coerce(self._function.add(element, value))
+        return _coerced(self._function.add(element, value), self._coerce, self._function.add)
 
     def result(self, value: Any) -> Any:
         return self._function.get_result(value)
+
+
+def _coerced(result: Any, coerce: Callable[[Any], Any], function: Any) -> Any:
+    """What a function has returned, in the form of its type; a wrong one is noted as the function's."""
+    try:
+        return coerce(result)
+    except InvalidTypeError as error:
+        note_returned(error, function)
+        raise
 
 
 def copier(type_: TypeInformation) -> Callable[[Any], Any]:

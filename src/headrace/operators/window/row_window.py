@@ -19,7 +19,7 @@ from headrace.operators.user_code import calling_user_code, user_error
 from headrace.operators.window.lateness import LateRecords, check_timestamps, cleanup_times
 from headrace.operators.window.merging import STORE, check_has_no_timers
 from headrace.operators.window.row_contents import RowContents
-from headrace.operators.window.window_functions import PassContents, WindowContext
+from headrace.operators.window.window_functions import PassContents, WindowContext, maker_of
 from headrace.state.copying import copy_value
 from headrace.state.keys.entries import NO_KEY
 from headrace.windowing.trigger import Firing
@@ -70,6 +70,7 @@ class RowWindowOperator(FunctionOperator):
     def __init__(self, layout: RowWindowLayout) -> None:
         self._fold = layout.new_fold()
         self._call = layout.new_call()
+        self.maker = maker_of(self._call, layout.aggregate_function)
         super().__init__(*(self._fold.functions if self._fold else ()), *self._call.functions)
         self._layout = layout
         self._assigner = layout.assigner

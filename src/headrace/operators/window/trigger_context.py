@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import InvalidTypeError
+from headrace.common.other_names import names_explained
+from headrace.operators.functions import STATE_GETTERS
 from headrace.windowing.evictor import Evictor
 from headrace.windowing.trigger import Trigger, TriggerResult
 
@@ -37,6 +39,7 @@ class OperatorTime(Evictor.EvictorContext):
         return self.watermark
 
 
+@names_explained("Trigger.TriggerContext", dict.fromkeys(STATE_GETTERS, "use get_partitioned_state(descriptor)"))
 class WindowTrigger(Trigger.OnMergeContext):
     """The trigger of an operator, asked about one key and window after the other, and what it sees of them.
 

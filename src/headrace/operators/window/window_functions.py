@@ -6,7 +6,9 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from headrace.common.errors import InvalidProgramError
-from headrace.operators.functions import has_own, method_of
+from headrace.common.other_names import names_explained
+from headrace.operators.collector import results_of
+from headrace.operators.functions import OTHER_NAMES_FOR_EMITTING, STATE_GETTERS, has_own, method_of, results_made_by
 from headrace.state.interfaces import KeyedStateStore
 from headrace.windowing.trigger import Firing
 
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     from headrace.state.backend import KeyedStates
     from headrace.state.descriptors import StateDescriptor
     from headrace.state.keys.entries import AnyKeyEntry
-    from headrace.windowing.windows import TimeWindow
 
 
 class WindowStateStore(KeyedStateStore):
@@ -33,6 +34,16 @@ class WindowStateStore(KeyedStateStore):
         return self._declare(descriptor)
 
 
+@names_explained(
+    "ProcessWindowFunction.Context",
+    {
+        **OTHER_NAMES_FOR_EMITTING,
+        **dict.fromkeys(STATE_GETTERS, "use window_state() or global_state(), which have it"),
+        **dict.fromkeys(("get_current_key", "key"), "the key is the first argument of process"),
+        "timestamp": "use window().max_timestamp(), which the results have",
+        "timer_service": "a window's timers are those of its Trigger",
+    },
+)
 class WindowContext:
     """``ProcessWindowFunction.Context``: names as in PyFlink. One instance serves all calls of an operator.
 
@@ -93,12 +104,14 @@ class WindowCall(ABC):
 
     Attributes:
         functions: the functions of the user that are called.
+        maker: the method that makes what the window emits; None where there is none.
     """
 
     functions: tuple[Any, ...] = ()
+    maker: Callable[..., Any] | None = None
 
     @abstractmethod
-    def results(self, entry: AnyKeyEntry, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any] | None:
+    def results(self, entry: AnyKeyEntry, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any]:
         """What the window emits when it fires."""
 
     @property
@@ -113,7 +126,7 @@ class WindowCall(ABC):
 class PassContents(WindowCall):
     """No function: what the elements were folded into is the result."""
 
-    def results(self, entry: AnyKeyEntry, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any] | None:
+    def results(self, entry: AnyKeyEntry, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any]:
         return elements
 
 
@@ -126,10 +139,10 @@ class ApplyCall(WindowCall):
 
     def __init__(self, function: Any) -> None:
         self.functions = (function,)
-        self._apply: Callable[[Any, TimeWindow, Iterable[Any]], Iterable[Any] | None] = method_of(function, "apply")
+        self._apply, self.maker = method_of(function, "apply"), results_made_by(function, "apply")
 
-    def results(self, entry: AnyKeyEntry, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any] | None:
-        return self._apply(entry.key, context.window(), elements)
+    def results(self, entry: AnyKeyEntry, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any]:
+        return results_of(self._apply(entry.key, context.window(), elements), self.maker)
 
 
 class ProcessCall(WindowCall):
@@ -138,10 +151,10 @@ class ProcessCall(WindowCall):
     def __init__(self, function: Any) -> None:
         self.functions = (function,)
         self._function = function
+        self._process, self.maker = function.process, results_made_by(function, "process")
 
-    def results(self, entry: AnyKeyEntry, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any] | None:
-        found: Iterable[Any] | None = self._function.process(entry.key, context, elements)
-        return found
+    def results(self, entry: AnyKeyEntry, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any]:
+        return results_of(self._process(entry.key, context, elements), self.maker)
 
     @property
     def wants_clear(self) -> bool:
@@ -149,6 +162,12 @@ class ProcessCall(WindowCall):
 
     def clear(self, context: WindowContext) -> None:
         self._function.clear(context)
+
+
+def maker_of(call: WindowCall, aggregate_function: Any) -> Callable[..., Any] | None:
+    """The function of the user that makes what a window emits; None where that is elements, or reduced ones."""
+    maker: Callable[..., Any] | None = call.maker or getattr(aggregate_function, "get_result", None)
+    return maker
 
 
 def window_call(function: Any) -> WindowCall:

@@ -19,7 +19,7 @@ from headrace.operators.window.lateness import LATE_DROPPED, check_timestamps
 from headrace.operators.window.merging import check_has_no_tables
 from headrace.operators.window.merging_windows import MergingWindows
 from headrace.operators.window.trigger_context import OperatorTime, WindowTrigger
-from headrace.operators.window.window_functions import WindowContext
+from headrace.operators.window.window_functions import WindowContext, maker_of
 from headrace.state.keys.entries import NO_KEY
 from headrace.windowing.assigner import MergingWindowAssigner, WindowAssigner
 from headrace.windowing.serializers import window_serializer
@@ -57,6 +57,7 @@ class WindowOperator(FunctionOperator):
         self._windows = window_serializer(layout.assigner.get_window_serializer())
         self._late_tag = None if layout.late_tag is None else OutputTag(layout.late_tag)
         self._call = layout.new_call()
+        self.maker = maker_of(self._call, layout.aggregate_function)
         self._collector = RowCollector(layout.output_type, layout.side_types)
         self._time = OperatorTime()
 

@@ -11,9 +11,8 @@ from contextlib import chdir, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-import cloudpickle
-
 from headrace.common.errors import InfrastructureError
+from headrace.common.pickling import pickle_by_value
 from headrace.common.temporary import TemporaryFolder
 from headrace.exchange.envelope import Envelope, Kind, sort_key
 from headrace.operators.interruption import EpochCancelledError, InterruptibleRun
@@ -74,7 +73,7 @@ class LocalRuntime:
         """Do it at once. All of it is pickled, as it would be for another process."""
         done: Future[list[R]] = Future()
         try:
-            pickled = cloudpickle.dumps(work)
+            pickled = pickle_by_value(work)
             parts = [pickle.dumps(item, protocol=5) for item in items]
             outcomes = [attempt(pickle.loads(pickled), pickle.loads(part)).to_bytes() for part in parts]
             done.set_result([pickle.loads(outcome).result() for outcome in outcomes])

@@ -7,19 +7,21 @@ import hashlib
 import pickle
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
-import cloudpickle
 from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from headrace.common.errors import JobExecutionError
+from headrace.common.pickling import pickle_by_value
 from headrace.exchange.envelope import SCHEMA, SORT_COLUMNS, Kind
 from headrace.runtime.spark.executors import ask_workers, check_directory, check_versions, remove_probes
 from headrace.runtime.spark.faults import SPARK_ERRORS, failure
 from headrace.runtime.spark.session import session_of_epochs
 from headrace.runtime.spark.shipping import Parts, ShippedFiles
 from headrace.runtime.spark.worker import BackgroundStage, LaterStage, ShippedJob, SourceStage
+from headrace.runtime.task.dependencies import own_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -154,7 +156,9 @@ class SparkRuntime:
 
     def _ship(self, blob: JobBlob) -> ShippedJob:
         assert self._files is not None
-        content = pickle.dumps((blob.plan, blob.dependencies, blob.logs), protocol=5)
+        # Tasks on this machine find the program's modules where it does; others get only what it names
+        dependencies = replace(blob.dependencies, path=own_path()) if self._tasks_run_here else blob.dependencies
+        content = pickle.dumps((blob.plan, dependencies, blob.logs), protocol=5)
         digest = hashlib.sha256(content + pickle.dumps(blob.storage, protocol=5)).hexdigest()
         if len(content) <= INLINE_JOB_BYTES:
             return ShippedJob(digest, blob.storage, blob.storage_options, content)
@@ -206,7 +210,7 @@ class SparkRuntime:
         assert self._job is not None
         self._tag_queries()
         self._bring_back_the_job()
-        pickled = [cloudpickle.dumps(work), *(pickle.dumps(item, protocol=5) for item in items)]
+        pickled = [pickle_by_value(work), *(pickle.dumps(item, protocol=5) for item in items)]
         parts = self._files.write_parts(pickled)
         numbers = self._session.range(0, len(items), 1, len(items))
         try:

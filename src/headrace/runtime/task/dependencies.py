@@ -9,7 +9,9 @@ from __future__ import annotations
 import importlib
 import os
 import shutil
+import site
 import sys
+import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -51,11 +53,13 @@ class Dependencies:
         bundle: its modules.
         archives: what the program added.
         files: its cached files.
+        path: where else its modules are, for tasks that run on the driver's machine: as of :func:`own_path` there.
     """
 
     bundle: Archive | None = None
     archives: tuple[Archive, ...] = ()
     files: Archive | None = None
+    path: tuple[str, ...] = ()
 
     def all(self) -> Iterator[Archive]:
         """Everything that has to be shipped."""
@@ -76,6 +80,7 @@ def enter(dependencies: Dependencies, folder_of: Callable[[str], str]) -> None:
         dependencies: those of the job.
         folder_of: by its name, where something was unpacked.
     """
+    _look_in(dependencies.path)
     if dependencies.bundle is not None:
         put_on_path(entries_of(folder_of(dependencies.bundle.name)))
     if dependencies.archives:
@@ -102,6 +107,25 @@ _home: list[str] = []
 def entries_of(bundle: str) -> list[str]:
     """The entries of the Python path in a bundle, in their order."""
     return [str(entry) for entry in sorted(Path(bundle).iterdir()) if entry.is_dir()]
+
+
+def own_path() -> tuple[str, ...]:
+    """Where this process finds modules besides those of its interpreter, of what is installed there, and of a bundle.
+
+    The folder of the program is one of them, or the archive that it is in; and what the program itself has added.
+    """
+    paths = sysconfig.get_paths()
+    elsewhere = [paths[kind] for kind in ("stdlib", "platstdlib", "purelib", "platlib")]
+    elsewhere += [*site.getsitepackages(), site.getusersitepackages(), *_entries]
+    entries = (Path(entry).absolute() for entry in sys.path)  # an empty one is the working directory
+    return tuple(str(entry) for entry in entries if entry.exists() and not any(map(entry.is_relative_to, elsewhere)))
+
+
+def _look_in(entries: tuple[str, ...]) -> None:
+    missing = [entry for entry in entries if entry not in sys.path]
+    if missing:
+        sys.path[:0] = missing
+        importlib.invalidate_caches()
 
 
 def _cached_in(bundle: Path) -> dict[str, Path]:

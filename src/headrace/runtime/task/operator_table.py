@@ -61,7 +61,10 @@ class OperatorMaker:
 
     def make(self, planned: PlannedOperator) -> Operator:
         """The operator that does what the spec says."""
-        return _MAKERS[type(planned.node.spec)](self, planned, planned.node.spec)
+        spec = planned.node.spec
+        operator = _MAKERS[type(spec)](self, planned, spec)
+        operator.takes_changes = spec.takes_changes([planned.input_schema(index) for index in range(len(spec.inputs))])
+        return operator
 
     def _map(self, planned: PlannedOperator, spec: specs.MapSpec) -> Operator:
         return MapOperator(spec.function, planned.output_type)
@@ -114,7 +117,7 @@ class OperatorMaker:
     def _columnar_window(self, planned: PlannedOperator, spec: ColumnarWindowSpec) -> Operator:
         tag = None if spec.late_tag is None else spec.late_tag.tag_id
         layout = spec.layout(planned.input_schema(0))
-        return columnar_window(layout, spec.assigner, spec.allowed_lateness, tag)
+        return columnar_window(layout, spec.assigner, spec.allowed_lateness, tag, spec.accumulation_mode)
 
     def _columnar_sessions(self, planned: PlannedOperator, spec: ColumnarSessionSpec) -> Operator:
         tag = None if spec.late_tag is None else spec.late_tag.tag_id
@@ -129,7 +132,7 @@ class OperatorMaker:
     def _aggregated_window(self, planned: PlannedOperator, spec: AggregatedWindowSpec) -> Operator:
         layout = WindowOperatorLayout(
             assigner=spec.assigner,
-            trigger=spec.trigger,
+            trigger=spec.purging_trigger,
             evictor=spec.evictor,
             input_type=planned.input_schema(0).record_type,
             output_type=planned.output_type,

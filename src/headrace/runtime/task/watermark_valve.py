@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from headrace.common.constants import MIN_WATERMARK
+from headrace.common.errors import InvalidProgramError
+from headrace.common.row import symbols_of
+from headrace.graph.specs import CHANGES
+from headrace.operators.user_code import record_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable, Mapping
 
     from headrace.common.batch import Batch
-    from headrace.operators.base import Operator
+    from headrace.operators.base import Operator, OperatorContext
     from headrace.plan.job_plan import PlannedEdge
 
 
@@ -113,6 +117,8 @@ class WatermarkValve:
 
     def _pass(self, input_index: int, batch: Batch) -> None:
         self.watermark = int(batch.watermarks[-1])
+        if not self.operator.takes_changes:
+            _refuse_changes(batch, self.operator.context)
         self.operator.process(input_index, batch)
 
     def _limit(self, sources: Collection[int]) -> int | None:
@@ -126,3 +132,21 @@ class WatermarkValve:
         """The same records under no more than ``limit``, and no less than what was reached already."""
         watermarks = batch.watermarks if limit is None else np.minimum(batch.watermarks, limit)
         return batch.with_watermarks(np.maximum(watermarks, self.watermark))
+
+
+def _refuse_changes(batch: Batch, context: OperatorContext) -> None:
+    """Refuse records that are more than insertions, before an operator that takes these alone.
+
+    Raises:
+        InvalidProgramError: naming the operator and the first such record.
+    """
+    kinds = batch.kinds
+    if kinds is None:
+        return
+    row = int(np.flatnonzero(kinds)[0])
+    raise InvalidProgramError(
+        f"operator {context.name!r} (uid {context.uid}, subtask {context.subtask}) takes insertions alone, but a "
+        f"record is {symbols_of(kinds[row : row + 1])}; there may be {CHANGES}\n"
+        f"  record: {record_text(batch.slice(row, row + 1).rows[0])}\n"
+        f"  operator defined at {context.call_site}"
+    )

@@ -78,7 +78,7 @@ class _Held:
         self.pending.append(part)
 
 
-class AggregatedContents(WindowContents):
+class AccumulatedContents(WindowContents):
     """Accumulators of built-in aggregates. What is shown is the number of a version in the log.
 
     Args:

@@ -1,0 +1,101 @@
+"""Values as bytes for another process, with classes and functions that only the program's own process can import.
+
+It is ``cloudpickle`` with what that lacks: functions that remember their results (``functools.cache``), generic
+functions (``functools.singledispatch``), and ``cached_property``, which has a lock before Python 3.12. Those of a
+script would go by a name that nobody else can import, or not at all.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import sys
+from collections import ChainMap
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, ClassVar, Final
+
+import cloudpickle
+
+PROTOCOL: Final = 5
+"""Fixed, so that all supported versions of Python read and write the same bytes."""
+
+_MAIN: Final = "__main__"
+_GENERIC: Final = getattr(functools.singledispatch(len), "__code__")  # noqa: B009 - declared without it
+"""All generic functions have this code, whatever they do."""
+
+
+def pickle_by_value(value: Any) -> bytes:
+    """The bytes of a value.
+
+    Raises:
+        Exception: what cannot be pickled raises all kinds of errors.
+    """
+    file = io.BytesIO()
+    _Pickler(file, PROTOCOL).dump(value)
+    return file.getvalue()
+
+
+def _cached(value: Any) -> str | tuple[Any, ...]:
+    if _is_importable(value):
+        name: str = value.__reduce__()
+        return name
+    about = {key: item for key, item in vars(value).items() if key != "cache_parameters"}
+    return _new_cached, tuple(value.cache_parameters().values()), about
+
+
+def _new_cached(maxsize: int | None, typed: bool) -> Callable[..., Any]:
+    """A function that remembers results of the one that it is told afterwards, which may call it in turn."""
+
+    @functools.lru_cache(maxsize, typed)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return call.__wrapped__(*args, **kwargs)
+
+    return call
+
+
+def _generic(value: Any) -> tuple[Any, ...]:
+    return _new_generic, (), (dict(value.registry), vars(value).get("__wrapped__")), None, None, _set_generic
+
+
+def _new_generic() -> Callable[..., Any]:
+    return functools.singledispatch(_no_function)
+
+
+def _no_function(_: Any) -> None:
+    raise AssertionError("replaced by what is registered for object")
+
+
+def _set_generic(value: Any, state: tuple[dict[type, Callable[..., Any]], Callable[..., Any]]) -> None:
+    registry, function = state
+    functools.update_wrapper(value, function)
+    for kind, registered in registry.items():
+        value.register(kind, registered)
+
+
+def _cached_property(value: functools.cached_property[Any]) -> tuple[Any, ...]:
+    about = {key: item for key, item in vars(value).items() if key not in {"lock", "func"}}
+    return functools.cached_property, (value.func,), about
+
+
+def _is_importable(value: Any) -> bool:
+    """Whether another process finds a function by its name."""
+    name = value.__module__
+    if name == _MAIN or name not in sys.modules or name in cloudpickle.list_registry_pickle_by_value():
+        return False
+    found: Any = sys.modules[name]
+    for part in value.__qualname__.split("."):
+        found = getattr(found, part, None)
+    return found is value
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    dispatch_table: ClassVar = ChainMap(
+        {type(functools.lru_cache(len)): _cached, functools.cached_property: _cached_property},
+        cloudpickle.Pickler.dispatch_table,
+    )
+
+    def reducer_override(self, value: Any) -> Any:
+        if type(value) is FunctionType and value.__code__ is _GENERIC and not _is_importable(value):
+            return _generic(value)
+        return super().reducer_override(value)

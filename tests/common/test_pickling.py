@@ -1,0 +1,127 @@
+"""What only a program's own process can import travels by value, cached and generic functions too."""
+
+from __future__ import annotations
+
+import pickle
+import textwrap
+from functools import cached_property, lru_cache
+from typing import Any
+
+import pytest
+
+from headrace.common.pickling import pickle_by_value
+from tests.common import importable_functions
+
+
+def of_a_script(text: str, name: str) -> Any:
+    """What a program defines, unpickled by a process that does not have it."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(textwrap.dedent(text), names)
+    return pickle.loads(pickle_by_value(names[name]))
+
+
+def test_a_function_that_remembers_and_calls_itself() -> None:
+    fib = of_a_script(
+        """
+        from functools import lru_cache
+        @lru_cache(maxsize=300)
+        def fib(number):
+            "A number."
+            return number if number < 2 else fib(number - 1) + fib(number - 2)
+        """,
+        "fib",
+    )
+    assert fib(200) == 280571172992510140037611932413038677189525
+    assert fib.cache_info().misses == 201  # each number once: it finds the same cache again
+    assert fib.cache_parameters() == {"maxsize": 300, "typed": False}
+    assert (fib.__name__, fib.__doc__) == ("fib", "A number.")
+    again = pickle.loads(pickle_by_value(fib))
+    assert again.cache_info().currsize == 0  # results stay where they are
+    assert again(10) == 55
+
+
+def test_a_function_that_uses_one_and_a_method_that_is_one() -> None:
+    program = """
+        import functools
+        @functools.cache
+        def scale(name):
+            return len(name)
+        class Price:
+            factor = 2
+            @functools.lru_cache(maxsize=None)
+            def of(self, name):
+                return self.factor * scale(name)
+        def price(name):
+            return Price().of(name)
+        """
+    price = of_a_script(program, "price")
+    assert price("abc") == price("abc") == 6
+
+
+def test_a_generic_function_and_a_generic_method() -> None:
+    program = """
+        from functools import singledispatch, singledispatchmethod
+        class Own: pass
+        @singledispatch
+        def text(value):
+            "Anything."
+            return "?"
+        @text.register
+        def _(value: int):
+            return f"int {value}"
+        @text.register(list)
+        def _(value):
+            return [text(item) for item in value]
+        @text.register(Own)
+        def _(value):
+            return "own"
+        class Texts:
+            @singledispatchmethod
+            def of(self, value):
+                return text(value)
+            @of.register
+            def _(self, value: str):
+                return value
+        def all_texts():
+            return [text([1, "a", Own()]), Texts().of("b"), Texts().of(2), text.__doc__, len(text.registry)]
+        """
+    expected = [["int 1", "?", "own"], "b", "int 2", "Anything.", 4]
+    assert of_a_script(program, "all_texts")() == expected
+
+
+def test_a_cached_property() -> None:
+    program = """
+        from functools import cached_property
+        class Circle:
+            calls = 0
+            def __init__(self, radius):
+                self.radius = radius
+            @cached_property
+            def area(self):
+                "Its area."
+                self.calls += 1
+                return 3 * self.radius ** 2
+        """
+    circle = of_a_script(program, "Circle")(2)
+    assert (circle.area, circle.area, circle.calls) == (12, 12, 1)
+    assert type(circle).area.__doc__ == "Its area."
+    assert isinstance(type(circle).area, cached_property)
+
+
+def test_inside_a_function_there_are_others_each_time() -> None:
+    def made(step: int) -> Any:
+        @lru_cache
+        def add(number: int) -> int:
+            return number + step
+
+        return add
+
+    one, ten = pickle.loads(pickle_by_value((made(1), made(10))))
+    assert (one(1), ten(1)) == (2, 11)
+
+
+@pytest.mark.parametrize("function", [importable_functions.remembered, importable_functions.generic])
+def test_what_can_be_imported_stays_the_same(function: Any) -> None:
+    """Its cache, and what others have registered, are those of the process."""
+    assert pickle.loads(pickle_by_value(function)) is function
+    assert b"importable_functions" in pickle_by_value(function)
