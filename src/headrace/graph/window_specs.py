@@ -11,7 +11,6 @@ from headrace.operators.window.local import ACCUMULATORS_TAG
 from headrace.state.kinds import KEYED
 from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.serializers import TimeWindowSerializer, window_serializer
-from headrace.windowing.triggers.end_of_window import EventTimeTrigger
 from headrace.windowing.triggers.purging import PurgingTrigger
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from headrace.state.kinds import StateKinds
     from headrace.windowing.assigner import WindowAssigner
     from headrace.windowing.evictor import Evictor
-    from headrace.windowing.intervals import AlignedWindows, RegularWindows
+    from headrace.windowing.intervals import RegularWindows
     from headrace.windowing.trigger import Trigger
 
 
@@ -233,13 +232,6 @@ class RowWindowSpec(WindowSpec):
     @property
     def emits_to_tags(self) -> bool:
         return self.window_function is not None
-
-    @property
-    def aligned(self) -> AlignedWindows | None:
-        """The windows as arithmetic, where they fire at their ends and for late records alone; None for all others."""
-        if self.evictor is not None or self.trigger != EventTimeTrigger():
-            return None
-        return self.assigner.aligned
 
 
 def _layout(
