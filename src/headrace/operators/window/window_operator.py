@@ -6,15 +6,17 @@ keep their contents under the first of them, so that what they hold need not be 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace.common.constants import MAX_WATERMARK
-from headrace.common.errors import InvalidProgramError
+from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.output_tag import OutputTag
 from headrace.operators.collector import RowCollector
 from headrace.operators.functions import FunctionOperator, RuntimeContext
 from headrace.operators.timer_service import TimeDomain
-from headrace.operators.user_code import NO_RECORD, record_text, user_error
+from headrace.operators.user_code import NO_RECORD, note_returned, record_text, user_error
+from headrace.operators.window.former_results import FormerResults
 from headrace.operators.window.lateness import LATE_DROPPED, check_timestamps
 from headrace.operators.window.merging import check_has_no_tables
 from headrace.operators.window.merging_windows import MergingWindows
@@ -66,6 +68,7 @@ class WindowOperator(FunctionOperator):
         check_has_no_tables(context)
         self._keyed, self._timers = context.state.keyed, context.state.timers
         self._contents = self._new_contents()
+        self._former = self._new_former_results() if self._layout.takes_results_back else None
         self._trigger = WindowTrigger(self._layout.trigger, self._keyed, self._timers, self._time)
         self._merging: MergingWindows[Any] | None = None
         if isinstance(self._assigner, MergingWindowAssigner):
@@ -119,6 +122,10 @@ class WindowOperator(FunctionOperator):
     def _new_contents(self) -> WindowContents:
         """What windows hold."""
         return self._layout.new_contents(self._keyed, self._time)
+
+    def _new_former_results(self) -> FormerResults:
+        """What windows have shown."""
+        return FormerResults(self._keyed, self._layout.output_type)
 
     # --- elements ----------------------------------------------------------------------------------------------------
 
@@ -212,7 +219,10 @@ class WindowOperator(FunctionOperator):
             self._trigger.clear()
             self._own_timers.delete(self._cleanup_time(window), namespace)
         if merged_states:
-            self._contents.merge(namespace_of(state_window), [namespace_of(window) for window in merged_states])
+            target, sources = namespace_of(state_window), [namespace_of(window) for window in merged_states]
+            self._contents.merge(target, sources)
+            if self._former is not None:
+                self._former.merge(target, sources)
 
     def _check_not_late(self, window: Any) -> None:
         now = self._time.watermark if self._is_event_time else self._time.processing_time
@@ -264,6 +274,8 @@ class WindowOperator(FunctionOperator):
     def _clear(self, window: Any, namespace: GivenNamespace, contents: GivenNamespace) -> None:
         """A window goes, with all that was kept for it."""
         self._contents.clear(contents)
+        if self._former is not None:
+            self._former.clear(contents)
         self._trigger.enter(window, namespace)
         self._trigger.clear()
         if self._call.wants_clear:
@@ -304,9 +316,22 @@ class WindowOperator(FunctionOperator):
         def emit(elements: Sequence[Any]) -> None:
             self._enter(window, firing)
             results = self._call.results(cast("AnyKeyEntry", self._keyed.current), self._context, elements)
-            self._collector.collect(results, window.max_timestamp(), stamp)
+            if self._former is None:
+                self._collector.collect(results, window.max_timestamp(), stamp)
+            else:
+                take_back = partial(self._take_back, contents)
+                self._collector.collect_changed(results, window.max_timestamp(), stamp, take_back)
 
         self._contents.show(contents, window, emit)
+
+    def _take_back(self, contents: GivenNamespace, results: list[Any]) -> list[Any]:
+        """What a window emits that takes back what it has shown before."""
+        assert self._former is not None
+        try:
+            return self._former.changes(contents, results)
+        except InvalidTypeError as error:
+            note_returned(error, self.maker)
+            raise
 
     def _flush(self) -> None:
         """Hands on what was emitted."""
