@@ -42,6 +42,45 @@ def fields_of(record: logging.LogRecord) -> tuple[object, ...]:
     return tuple(vars(record)[name] for name in ("job", "job_id", "epoch"))
 
 
+def test_a_factory_of_the_programs_own_wins(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    def make(*args: Any, **kwargs: Any) -> logging.LogRecord:
+        record = logging.LogRecord(*args, **kwargs)
+        record.job = "the program's"
+        return record
+
+    monkeypatch.setattr(logging, "_logRecordFactory", make)
+    with logging_of(LogFields("fraud", "ab12", 4)):
+        get_logger("headrace.tested").warning("there")
+    assert [fields_of(record) for record in caplog.records] == [("the program's", "ab12", 4)]
+
+
+@pytest.mark.parametrize("raises", [True, False])
+def test_nothing_fails_by_a_handler_or_a_filter(
+    raises: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class AwayHandler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raise ConnectionError("no log server")
+
+    monkeypatch.setattr(logging, "raiseExceptions", raises)
+    with unconfigured() as root:
+        root.addHandler(AwayHandler())
+        get_logger("headrace.tested").warning("there")
+        try:
+            raise ValueError("unseen")
+        except ValueError:
+            get_logger("headrace.tested").exception("and there")
+    assert capsys.readouterr().err.count("ConnectionError: no log server\n") == (2 if raises else 0)
+
+
+def test_a_record_is_of_the_line_that_logs(caplog: pytest.LogCaptureFixture) -> None:
+    logger = get_logger("headrace.tested")
+    logger.warning("a")
+    logger.error("b")
+    first = test_a_record_is_of_the_line_that_logs.__code__.co_firstlineno
+    assert [(record.pathname, record.lineno - first) for record in caplog.records] == [(__file__, 2), (__file__, 3)]
+
+
 def test_records_have_the_fields_of_the_job_at_work(caplog: pytest.LogCaptureFixture) -> None:
     logger = get_logger("headrace.tested")
     fields = LogFields("fraud", "ab12")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.common import Configuration, Duration, Row, Time, Types, WatermarkStrategy
-from headrace.common.errors import HeadraceError, InvalidProgramError
+from headrace.common.errors import InvalidProgramError
 from headrace.datastream import (
     AggregateFunction,
     OutputTag,
@@ -165,7 +165,7 @@ def test_a_strategy_without_assigner_is_told_at_the_window() -> None:
     strategy = WatermarkStrategy.for_monotonous_timestamps()
     timed = env.from_collection([Row(card="a", amount=1)], ROW).assign_timestamps_and_watermarks(strategy)
     timed.key_by("card").window(SECOND).aggregate(count()).print()
-    with pytest.raises(HeadraceError, match=r"WatermarkStrategy before it needs a timestamp assigner, such as \.with"):
+    with pytest.raises(InvalidProgramError, match=r"Give .* a strategy with a timestamp assigner: \.with"):
         env.execute()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import reprlib
 import traceback
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.call_site import is_of_headrace, of_function, of_traceback
@@ -56,6 +57,26 @@ _NO_TIMESTAMP: Final = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class OperatorPlace:
+    """An operator as messages name it.
+
+    Attributes:
+        name: its name.
+        uid: its uid.
+        subtask: which subtask.
+        call_site: the line that has made it.
+    """
+
+    name: str
+    uid: str
+    subtask: int
+    call_site: CallSite
+
+    def __str__(self) -> str:
+        return f"operator {self.name!r} (uid {self.uid}, subtask {self.subtask})"
+
+
 class RecordError(Exception):
     """The key of a record cannot be found, where it is not known which operator made the record; the cause says why.
 
@@ -102,10 +123,10 @@ def user_error(
     site = of_traceback(error.__traceback__)
     function = getattr(error, _RETURNED_BY, function)
     returned_by = None if site or function is None else of_function(function)
-    who = f"{'key_by behind ' if key_by else ''}operator {context.name!r}"
+    place = OperatorPlace(context.name, context.uid, context.subtask, context.call_site)
     text = text_of(error)
     lines = [
-        f"{who} (uid {context.uid}, subtask {context.subtask}) failed",
+        f"{'key_by behind ' if key_by else ''}{place} failed",
         f"  {_kind_and_text(error)}",
         *(f"  {line}" for line in _notes(error)),
         f"  {_NO_EXIT}" if isinstance(error, SystemExit) else "",
@@ -118,7 +139,7 @@ def user_error(
         f"  returned by {returned_by}" if returned_by else "",
         "" if record is NO_RECORD else f"  {label}: {record_text(record)}",
         f"  timer: {timer}" if timer else "",
-        f"  key_by called at {key_by}" if key_by else f"  operator defined at {context.call_site}",
+        f"  key_by called at {key_by}" if key_by else f"  operator defined at {place.call_site}",
     ]
     kind = FunctionRefusedError if isinstance(error, HeadraceError) else UserFunctionError
     return kind("\n".join(line for line in lines if line))

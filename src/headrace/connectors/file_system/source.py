@@ -98,6 +98,10 @@ class FileSource(Source[T_co]):
         return tuple(map(shown, self._paths))
 
     @property
+    def gives_timestamps(self) -> bool:
+        return False
+
+    @property
     def reads_in_pieces(self) -> bool:
         return True
 

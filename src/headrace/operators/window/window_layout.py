@@ -48,6 +48,7 @@ class WindowOperatorLayout:
         late_tag: the id of the side output for records that come too late; without one they are dropped and counted.
         side_types: the types of the side outputs that are read, by tag id.
         takes_results_back: whether windows that fire again take back what they have shown before; results are rows.
+        is_batch: whether timers in processing time fire when the input has ended, whatever the clock says.
     """
 
     assigner: WindowAssigner[Any, Any]
@@ -63,6 +64,7 @@ class WindowOperatorLayout:
     late_tag: str | None = None
     side_types: Mapping[str, TypeInformation] = field(default_factory=dict)
     takes_results_back: bool = False
+    is_batch: bool = False
 
     @property
     def functions(self) -> tuple[Any, ...]:

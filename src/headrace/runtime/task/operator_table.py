@@ -22,6 +22,7 @@ from headrace.operators.rolling import RollingOperator, rolling_aggregate, rolli
 from headrace.operators.sink import SinkOperator
 from headrace.operators.stateless import FilterOperator, FlatMapOperator, MapBatchesOperator, MapOperator
 from headrace.operators.timestamps import TimestampsOperator
+from headrace.operators.user_code import OperatorPlace
 from headrace.operators.window.aggregating_operator import AggregatingWindowOperator
 from headrace.operators.window.local import LocalWindowAggregate
 from headrace.operators.window.paned import columnar_window
@@ -34,6 +35,7 @@ from headrace.plan.job_plan import PlannedOperator
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from headrace.operators.window.layout import WindowLayout
     from headrace.plan.job_plan import JobPlan
 
 
@@ -89,7 +91,8 @@ class OperatorMaker:
         return ProcessOperator(spec.function, planned.output_type, planned.side_types_read)
 
     def _keyed_process(self, planned: PlannedOperator, spec: specs.KeyedProcessSpec) -> Operator:
-        return KeyedProcessOperator(spec.function, planned.output_type, planned.side_types_read)
+        is_batch = self._plan.settings.is_batch
+        return KeyedProcessOperator(spec.function, planned.output_type, planned.side_types_read, is_batch=is_batch)
 
     def _reduce(self, planned: PlannedOperator, spec: specs.RollingReduceSpec) -> Operator:
         return RollingOperator(
@@ -114,11 +117,11 @@ class OperatorMaker:
 
     def _columnar_window(self, planned: PlannedOperator, spec: ColumnarWindowSpec) -> Operator:
         tag = None if spec.late_tag is None else spec.late_tag.tag_id
-        layout = spec.layout(planned.input_schema(0))
+        layout = self._layout(planned, spec)
         return columnar_window(layout, spec.assigner, spec.allowed_lateness, tag, spec.accumulation_mode)
 
     def _local_window(self, planned: PlannedOperator, spec: LocalWindowSpec) -> Operator:
-        return LocalWindowAggregate(spec.window.layout(planned.input_schema(0)), spec.window.assigner)
+        return LocalWindowAggregate(self._layout(planned, spec.window), spec.window.assigner)
 
     def _global_window(self, planned: PlannedOperator, spec: GlobalWindowSpec) -> Operator:
         return self._columnar_window(planned, spec.window)
@@ -134,8 +137,15 @@ class OperatorMaker:
             late_tag=None if spec.late_tag is None else spec.late_tag.tag_id,
             side_types=planned.side_types_read,
             takes_results_back=spec.accumulation_mode.retracts,
+            is_batch=self._plan.settings.is_batch,
         )
-        return AggregatingWindowOperator(layout, spec.layout(planned.input_schema(0)))
+        return AggregatingWindowOperator(layout, self._layout(planned, spec))
+
+    def _layout(self, planned: PlannedOperator, spec: AggregatedWindowSpec | ColumnarWindowSpec) -> WindowLayout:
+        """The columns of a window with built-in aggregates, which know what operator they are of."""
+        node = planned.node
+        place = OperatorPlace(node.name, planned.uid, self._subtask, node.call_site)
+        return spec.layout(planned.input_schema(0)).of_operator(place)
 
     def _row_window(self, planned: PlannedOperator, spec: RowWindowSpec) -> Operator:
         if spec.aligned is None:
@@ -170,6 +180,7 @@ class OperatorMaker:
             late_tag=None if spec.late_tag is None else spec.late_tag.tag_id,
             side_types=planned.side_types_read,
             takes_results_back=spec.accumulation_mode.retracts,
+            is_batch=self._plan.settings.is_batch,
         )
         return WindowOperator(layout)
 
