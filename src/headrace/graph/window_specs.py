@@ -107,6 +107,36 @@ class ColumnarWindowSpec(WindowSpec):
 
 
 @dataclass(frozen=True, slots=True)
+class ColumnarSessionSpec(WindowSpec):
+    """Built-in aggregates over sessions of event time, column by column.
+
+    Attributes:
+        gap: how long after its last record a session ends, in milliseconds.
+        aggregates: the built-in aggregates.
+        late_tag: the side output for records that come too late; None drops and counts them.
+        has_key: whether results have the key; not where all records have one key.
+    """
+
+    kind: ClassVar[str] = ColumnarWindowSpec.kind
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED,)
+    state_kinds: ClassVar[StateKinds] = KEYED
+    gap: int
+    aggregates: tuple[Aggregate, ...]
+    late_tag: OutputTag | None = None
+    has_key: bool = True
+
+    def layout(self, records: InputSchema) -> WindowLayout:
+        """The columns of the sessions of such records; errors as in :meth:`ColumnarWindowSpec.layout`."""
+        return _layout(records, self.aggregates, self.has_key)
+
+    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+        return self.layout(inputs[0]).output_type
+
+    def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
+        return _late_type(self.late_tag, inputs)
+
+
+@dataclass(frozen=True, slots=True)
 class AggregatedWindowSpec(TriggeredWindowSpec):
     """Built-in aggregates over windows of any kind, as the program asks for them; the planner picks the operator.
 

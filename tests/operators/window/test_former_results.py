@@ -103,7 +103,9 @@ def test_what_is_left_is_what_windows_show_last(make: Any, given: Windows, epoch
     changes = results(changing)
     assert [shown for kind, shown in changes if kind not in TAKEN_BACK] == plain.out.rows
     left = left_of(changes)
-    if make is by_aggregates and not isinstance(given.assigner, MergingWindowAssigner):
+    # By the clock a window may be over, and begin anew within its last millisecond.
+    is_lasting = given.assigner.is_event_time() and not isinstance(given.assigner, MergingWindowAssigner)
+    if make is by_aggregates and is_lasting:
         last = {tuple(row[:-2]): repr(row) for _, _, *row in plain.out.rows}
         assert left == Counter(last.values())
 

@@ -22,7 +22,7 @@ from headrace.operators.window.firing import Emission, result_batch
 from headrace.operators.window.late_firings import LATE_FIRINGS
 from headrace.operators.window.lateness import LateRecords, check_timestamps, cleaned_end, cleanup_times, passed_end
 from headrace.operators.window.local import ACCUMULATORS_INPUT
-from headrace.operators.window.merging import STORE, accumulators_layout
+from headrace.operators.window.merging import EARLIER_STORE, STORE, accumulators_layout, check_has_only
 from headrace.operators.window.window_store import WindowStore
 from headrace.state.keys.hashing import hash_array
 from headrace.windowing.accumulation_mode import AccumulationMode
@@ -74,6 +74,7 @@ class ColumnarWindowOperator(Operator):
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
         assert context.state is not None
+        check_has_only(context, STORE, EARLIER_STORE)
         self._store = self._open_store(context.state)
         self._late = LateRecords(self, self._lateness, self._late_tag)
 

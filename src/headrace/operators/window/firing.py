@@ -50,13 +50,24 @@ class Emission:
             watermarks: the watermarks it rises to, the last of which every window of ``due`` has seen.
         """
         records = np.searchsorted(watermarks, due.ends - 1)
-        before = np.concatenate((np.array([current], np.int64), watermarks))
-        return Emission(due, before[records], 2 * records)
+        return Emission(due, stamps_of(due.ends, current, watermarks), 2 * records)
 
     @staticmethod
     def of_late(contents: Accumulators, records: Longs, watermarks: Longs, kinds: Kinds | None = None) -> Emission:
         """The results of windows that fire again for late records, given by their positions."""
         return Emission(contents, watermarks[records], 2 * records + 1, kinds)
+
+
+def stamps_of(ends: Longs, current: int, watermarks: Longs) -> Longs:
+    """The watermark in force before the advance that makes each of some windows fire, which are given by their ends.
+
+    Args:
+        ends: the ends.
+        current: the watermark before.
+        watermarks: the watermarks it rises to, the last of which every window has seen.
+    """
+    before = np.concatenate((np.array([current], np.int64), watermarks))
+    return before[np.searchsorted(watermarks, ends - 1)]
 
 
 def result_batch(layout: WindowLayout, windows: RegularWindows, emissions: Sequence[Emission]) -> Batch:

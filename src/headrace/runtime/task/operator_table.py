@@ -9,6 +9,7 @@ from headrace.connectors.sink import WriterContext
 from headrace.graph import specs
 from headrace.graph.window_specs import (
     AggregatedWindowSpec,
+    ColumnarSessionSpec,
     ColumnarWindowSpec,
     GlobalWindowSpec,
     LocalWindowSpec,
@@ -28,6 +29,7 @@ from headrace.operators.window.local import LocalWindowAggregate
 from headrace.operators.window.paned import columnar_window
 from headrace.operators.window.row_layout import RowWindowLayout
 from headrace.operators.window.row_window import RowWindowOperator
+from headrace.operators.window.session_window import SessionWindowOperator
 from headrace.operators.window.window_layout import WindowOperatorLayout
 from headrace.operators.window.window_operator import WindowOperator
 from headrace.plan.job_plan import PlannedOperator
@@ -120,6 +122,10 @@ class OperatorMaker:
         layout = self._layout(planned, spec)
         return columnar_window(layout, spec.assigner, spec.allowed_lateness, tag, spec.accumulation_mode)
 
+    def _columnar_sessions(self, planned: PlannedOperator, spec: ColumnarSessionSpec) -> Operator:
+        tag = None if spec.late_tag is None else spec.late_tag.tag_id
+        return SessionWindowOperator(spec.layout(planned.input_schema(0)), spec.gap, tag)
+
     def _local_window(self, planned: PlannedOperator, spec: LocalWindowSpec) -> Operator:
         return LocalWindowAggregate(self._layout(planned, spec.window), spec.window.assigner)
 
@@ -209,6 +215,7 @@ _MAKERS: dict[type[specs.OperatorSpec], Make] = {
     specs.SinkSpec: OperatorMaker._sink,
     AggregatedWindowSpec: OperatorMaker._aggregated_window,
     ColumnarWindowSpec: OperatorMaker._columnar_window,
+    ColumnarSessionSpec: OperatorMaker._columnar_sessions,
     LocalWindowSpec: OperatorMaker._local_window,
     GlobalWindowSpec: OperatorMaker._global_window,
     RowWindowSpec: OperatorMaker._row_window,
