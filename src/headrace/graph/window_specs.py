@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from headrace.state.kinds import StateKinds
     from headrace.windowing.assigner import WindowAssigner
     from headrace.windowing.evictor import Evictor
-    from headrace.windowing.intervals import AlignedWindows, RegularWindows
+    from headrace.windowing.intervals import RegularWindows
     from headrace.windowing.trigger import Trigger
 
 
@@ -252,13 +252,6 @@ class RowWindowSpec(TriggeredWindowSpec):
     @property
     def emits_to_tags(self) -> bool:
         return self.window_function is not None
-
-    @property
-    def aligned(self) -> AlignedWindows | None:
-        """The windows as arithmetic, where they fire at their ends and for late records alone; None for all others."""
-        if self.evictor is not None or self.applied_trigger != EventTimeTrigger() or self.accumulation_mode.retracts:
-            return None
-        return self.assigner.aligned
 
 
 def _layout(

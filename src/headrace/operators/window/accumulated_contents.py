@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from headrace.common.columns import layout_of
 from headrace.operators.arrays import gather
-from headrace.operators.window.contents import CONTENTS, WindowContents
+from headrace.operators.window.contents import CONTENTS, KeyedContents
 from headrace.state.descriptors import ValueStateDescriptor
 from headrace.state.keys.entries import NO_KEY
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from headrace.common.batch import Batch
     from headrace.operators.window.aggregate_log import AggregateLog, Columns
-    from headrace.operators.window.contents import Emit
     from headrace.operators.window.layout import WindowLayout
     from headrace.state.backend import KeyedStates
     from headrace.state.keyed.namespaces import GivenNamespace
@@ -78,7 +77,7 @@ class _Held:
         self.pending.append(part)
 
 
-class AccumulatedContents(WindowContents):
+class AccumulatedContents(KeyedContents):
     """Accumulators of built-in aggregates. What is shown is the number of a version in the log.
 
     Args:
@@ -103,10 +102,9 @@ class AccumulatedContents(WindowContents):
             held.take(held.open_part)
         self._log.add(held.open_part, element)
 
-    def show(self, namespace: GivenNamespace, window: Any, emit: Emit) -> None:
+    def elements(self, namespace: GivenNamespace, window: Any) -> Sequence[Any] | None:
         held = self._enter(namespace)
-        if held.parts:
-            emit((self._version(held),))
+        return (self._version(held),) if held.parts else None
 
     def clear(self, namespace: GivenNamespace) -> None:
         self._clear(self._enter(namespace))
@@ -132,8 +130,7 @@ class AccumulatedContents(WindowContents):
                 del self._held[held.entry.ordinal, held.namespace]
         self._batch += 1
 
-    def end_epoch(self) -> None:
-        """Writes what has changed."""
+    def end_epoch(self, watermark: int) -> None:
         try:
             for held, accumulators in self._changed():
                 self._keyed.current, self._keyed.namespace = held.entry, held.namespace

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from headrace.common.batch import Batch
     from headrace.operators.base import EpochScope, OperatorContext, Output
-    from headrace.operators.window.contents import WindowContents
+    from headrace.operators.window.contents import KeyedContents
     from headrace.operators.window.former_results import FormerResults
     from headrace.operators.window.layout import WindowLayout
     from headrace.operators.window.window_layout import WindowOperatorLayout
@@ -43,29 +43,23 @@ class AggregatingWindowOperator(WindowOperator):
         self._log.begin_epoch(scope.epoch)
         super().begin_epoch(scope)
 
-    def end_epoch(self) -> None:
-        super().end_epoch()
-        if isinstance(self._contents, AccumulatedContents):
-            self._contents.end_epoch()
+    def _fixed_windows(self) -> None:
+        return None  # over those they are columnar, or the trigger is to be asked
 
-    def _new_contents(self) -> WindowContents:
+    def _keyed_contents(self) -> KeyedContents:
         if self._layout.evictor is not None:
-            return super()._new_contents()
+            return super()._keyed_contents()
         return AccumulatedContents(self._keyed, self._columns, self._log)
 
     def _new_former_results(self) -> FormerResults:
         return NotedResults(self._keyed, self._layout.output_type)
 
-    def _show(self, window: Any, contents: GivenNamespace, firing: Firing, stamp: int) -> None:
-        def emit(held: Sequence[Any]) -> None:
-            if not held:
-                return  # the evictor has left nothing
-            version = held[0] if self._layout.evictor is None else self._log.version_of(held)
+    def _show(self, elements: Sequence[Any], window: Any, contents: GivenNamespace, firing: Firing, stamp: int) -> None:
+        if elements:  # otherwise the evictor has left nothing
+            version = elements[0] if self._layout.evictor is None else self._log.version_of(elements)
             self._log.show(version, cast("AnyKeyEntry", self._keyed.current).raw, window, stamp)
             if isinstance(self._former, NotedResults):
                 self._former.show(contents)
-
-        self._contents.show(contents, window, emit)
 
     def _flush(self) -> None:
         super()._flush()
