@@ -60,6 +60,8 @@ class SessionWindowOperator(Operator):
         super().__init__()
         self._layout = layout
         self._aggregators = layout.aggregators
+        # A field of the key is that of the first record, as equal keys may be written in several ways.
+        self._is_ordered = layout.is_ordered or bool(layout.key_fields)
         self._gap = gap
         self._late_tag = late_tag
         self._watermark = MIN_WATERMARK
@@ -131,16 +133,18 @@ class SessionWindowOperator(Operator):
         """The sessions, each with the accumulators of its records and of the open sessions that it is made of."""
         sessions, columns = found.sessions, opened.columns
         parts = found.of_open
-        if touched.chunk is not None:
-            rows = np.flatnonzero(found.of_records != NO_SESSION)
-            order, numbers, segments = _by_session(found.of_records[rows])
-            if len(order):
-                made = touched.chunk.accumulated(self._aggregators, Groups(rows[order], segments))
-                parts = np.concatenate((parts, numbers[segments.starts]))
-                columns = [concat([a, b]) for a, b in zip(columns, made, strict=True)] if len(opened) else made
+        rows = found.by_session
+        if touched.chunk is not None and len(rows):
+            if self._is_ordered:
+                rows = rows[sorted_by(found.of_records[rows], rows)]
+            numbers = found.of_records[rows]
+            segments = _segments(numbers)
+            made = touched.chunk.accumulated(self._aggregators, Groups(rows, segments))
+            parts = np.concatenate((parts, numbers[segments.starts]))
+            columns = [concat([a, b]) for a, b in zip(columns, made, strict=True)] if len(opened) else made
         if len(opened):
-            order, _, segments = _by_session(parts)
-            columns = self._aggregators.merge([gather(column, order) for column in columns], segments)
+            order = sorted_by(parts, np.arange(len(parts)))
+            columns = self._aggregators.merge([gather(column, order) for column in columns], _segments(parts[order]))
         return SessionRows(touched.keys.take(sessions.keys), sessions.starts, sessions.ends, columns)
 
     def _fire(self, rows: SessionRows, is_due: Mask, watermarks: Longs) -> None:
@@ -214,10 +218,8 @@ class _Touched:
         return np.concatenate(columns) if columns else np.empty(0, np.int64)
 
 
-def _by_session(sessions: Longs) -> tuple[Longs, Longs, Segments]:
-    """Rows in the order of sessions, those of one as they came: the order, the session of each, where each begins."""
-    order = sorted_by(sessions, np.arange(len(sessions)))
-    numbers = sessions[order]
+def _segments(numbers: Longs) -> Segments:
+    """The stretches of equal numbers, which do not fall."""
     changes = np.ones(len(numbers), np.bool_)
     changes[1:] = numbers[1:] != numbers[:-1]
-    return order, numbers, Segments(np.flatnonzero(changes), len(numbers))
+    return Segments(np.flatnonzero(changes), len(numbers))
