@@ -53,15 +53,16 @@ def is_empty(run: Driver) -> bool:
     return not ends and not any(held)
 
 
-@pytest.mark.parametrize("pending", [1, 3, 1 << 19])
+@pytest.mark.parametrize(("pending", "due"), [(1, 1 << 19), (3, 1), (1 << 19, 2), (1 << 19, 1 << 19)])
 @settings(max_examples=20, deadline=None)
 @given(gap=st.integers(1, 12), epochs=inputs())
-def test_operator_equals_model(pending: int, gap: int, epochs: list[Epoch]) -> None:
+def test_operator_equals_model(pending: int, due: int, gap: int, epochs: list[Epoch]) -> None:
     epochs = numbered(epochs)
     model = WindowModel(EventTimeSessionWindows.with_gap(gap), rank=RANKS.__getitem__)
     run_model(model, epochs)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(session_window, "_PENDING_ROWS", pending)
+        patch.setattr(session_window, "_DUE_ROWS", due)
         run, counting = driver(gap), driver(gap, None)
         run_driver(run, epochs)
         run_driver(counting, epochs)

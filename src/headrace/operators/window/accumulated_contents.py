@@ -14,9 +14,9 @@ from headrace.state.descriptors import ValueStateDescriptor
 from headrace.state.keys.entries import NO_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from headrace.operators.base import Output
+    from headrace.common.batch import Batch
     from headrace.operators.window.aggregate_log import AggregateLog, Columns
     from headrace.operators.window.layout import WindowLayout
     from headrace.state.backend import KeyedStates
@@ -117,13 +117,13 @@ class AccumulatedContents(KeyedContents):
                 target.take(part)
             self._clear(held)
 
-    def work_out(self, output: Output) -> None:
+    def work_out(self, emit: Callable[[Batch], None]) -> None:
         """Has the log emit its results, and takes up what the windows hold now."""
         touched, self._touched = self._touched, []
         for held in touched:
             if held.pending:
                 self._version(held)
-        columns = self._log.work_out(output)
+        columns = self._log.work_out(emit)
         for held in touched:
             held.columns, held.row = (columns, held.version) if held.parts else (None, -1)
             if not held.parts and not held.is_stored:

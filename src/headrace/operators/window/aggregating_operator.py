@@ -6,15 +6,19 @@ from typing import TYPE_CHECKING, Any, cast
 
 from headrace.operators.window.accumulated_contents import AccumulatedContents
 from headrace.operators.window.aggregate_log import AggregateLog
+from headrace.operators.window.former_results import NotedResults
 from headrace.operators.window.window_operator import WindowOperator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from headrace.common.batch import Batch
     from headrace.operators.base import EpochScope, OperatorContext, Output
     from headrace.operators.window.contents import KeyedContents
+    from headrace.operators.window.former_results import FormerResults
     from headrace.operators.window.layout import WindowLayout
     from headrace.operators.window.window_layout import WindowOperatorLayout
+    from headrace.state.keyed.namespaces import GivenNamespace
     from headrace.state.keys.entries import AnyKeyEntry
     from headrace.windowing.trigger import Firing
 
@@ -47,14 +51,24 @@ class AggregatingWindowOperator(WindowOperator):
             return super()._keyed_contents()
         return AccumulatedContents(self._keyed, self._columns, self._log)
 
-    def _show(self, elements: Sequence[Any], window: Any, firing: Firing, stamp: int) -> None:
+    def _new_former_results(self) -> FormerResults:
+        return NotedResults(self._keyed, self._layout.output_type)
+
+    def _show(self, elements: Sequence[Any], window: Any, contents: GivenNamespace, firing: Firing, stamp: int) -> None:
         if elements:  # otherwise the evictor has left nothing
             version = elements[0] if self._layout.evictor is None else self._log.version_of(elements)
             self._log.show(version, cast("AnyKeyEntry", self._keyed.current).raw, window, stamp)
+            if isinstance(self._former, NotedResults):
+                self._former.show(contents)
 
     def _flush(self) -> None:
         super()._flush()
+        made: list[Batch] = []
         if isinstance(self._contents, AccumulatedContents):
-            self._contents.work_out(self.output)
+            self._contents.work_out(made.append)
         else:
-            self._log.work_out(self.output)
+            self._log.work_out(made.append)
+        if isinstance(self._former, NotedResults):
+            made = self._former.all_changes(made)
+        for results in made:
+            self.output.emit(results)

@@ -74,11 +74,13 @@ class FoundSessions:
         sessions: all sessions, those included that the watermarks of the records have passed.
         of_records: the session of each record; ``NO_SESSION`` for one that is too late.
         of_open: the session that each open session is part of.
+        by_session: the records that are not too late, session after session; those of one in any order.
     """
 
     sessions: Spans
     of_records: Longs
     of_open: Longs
+    by_session: Longs
 
 
 def find_sessions(gap: int, records: ArrivedTimes, opened: Spans) -> FoundSessions:
@@ -101,9 +103,12 @@ def find_sessions(gap: int, records: ArrivedTimes, opened: Spans) -> FoundSessio
     of_records = np.full(len(records.keys), NO_SESSION)
     of_records[rows] = numbers[: len(rows)]
     of_open = numbers[len(rows) : len(rows) + len(opened)]
+    by_session = points.order if not len(opened) else points.order[points.order < len(rows)]
     if is_late.any():
         found = _with_late(gap, records, np.flatnonzero(is_late), found, of_records, opened, of_open)
-    return FoundSessions(found, of_records, of_open)
+        by_session = np.flatnonzero(of_records != NO_SESSION)
+        by_session = by_session[sorted_by(of_records[by_session], by_session)]
+    return FoundSessions(found, of_records, of_open, by_session)
 
 
 @dataclass(frozen=True)
@@ -132,8 +137,7 @@ class _Points:
             keys = np.concatenate((keys, opened.keys, opened.keys))
             times = np.concatenate((times, opened.starts, opened.ends - gap))
             marks = np.concatenate((marks, np.full(2 * len(opened), MIN_WATERMARK)))
-        order = sorted_by(keys, times)
-        keys, times = keys[order], times[order]
+        order, keys, times = _sorted(keys, times)
         are_linked = _linked(gap, keys, times, marks[order])
         if len(opened):
             places = np.empty(len(order), np.int64)
@@ -195,19 +199,26 @@ def _with_late(
 
 def sorted_by(numbers: Longs, values: Longs) -> Longs:
     """The order of rows by numbers, which are not negative, then by values; stable."""
+    return _sorted(numbers, values)[0]
+
+
+def _sorted(numbers: Longs, values: Longs) -> tuple[Longs, Longs, Longs]:
+    """The order of rows by numbers, which are not negative, then by values; and both in that order."""
     total = len(numbers)
     if not total:
-        return np.empty(0, np.int64)
+        return np.empty(0, np.int64), numbers, values
     lowest, row_bits = int(values.min()), (total - 1).bit_length()
     value_bits = (int(values.max()) - lowest).bit_length()
     if int(numbers.max()).bit_length() + value_bits + row_bits > _WORD:
-        return np.lexsort((values, numbers))
+        order = np.lexsort((values, numbers))
+        return order, numbers[order], values[order]
     # Sorting the integers themselves is several times as fast as finding the order that sorts them.
     packed = (numbers << value_bits | (values - lowest)) << row_bits
     packed |= np.arange(total)
     packed.sort()
-    packed &= (1 << row_bits) - 1
-    return packed
+    order = packed & ((1 << row_bits) - 1)
+    packed >>= row_bits
+    return order, packed >> value_bits, (packed & ((1 << value_bits) - 1)) + lowest
 
 
 def _first_above(values: Longs, starts: Longs, stops: Longs, bounds: Longs) -> Longs:

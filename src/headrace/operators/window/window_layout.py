@@ -53,6 +53,7 @@ class WindowOperatorLayout:
         lateness: how long after its end a window of event time still takes records, in milliseconds.
         late_tag: the id of the side output for records that come too late; without one they are dropped and counted.
         side_types: the types of the side outputs that are read, by tag id.
+        takes_results_back: whether windows that fire again take back what they have shown before; results are rows.
         is_batch: whether timers in processing time fire when the input has ended, whatever the clock says.
     """
 
@@ -68,6 +69,7 @@ class WindowOperatorLayout:
     lateness: int = 0
     late_tag: str | None = None
     side_types: Mapping[str, TypeInformation] = field(default_factory=dict)
+    takes_results_back: bool = False
     is_batch: bool = False
 
     @property
@@ -77,8 +79,8 @@ class WindowOperatorLayout:
 
     @property
     def fixed_windows(self) -> RegularWindows | None:
-        """The windows as arithmetic, where nobody looks at them before their ends; None for all others."""
-        is_seen_before = self.evictor is not None or not self.trigger.fires_only_at_end
+        """The windows as arithmetic, where nobody looks at them before their ends, or takes back what they show."""
+        is_seen_before = self.evictor is not None or self.takes_results_back or not self.trigger.fires_only_at_end
         return None if is_seen_before else self.assigner.aligned
 
     def new_call(self) -> WindowCall:

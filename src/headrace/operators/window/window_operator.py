@@ -10,16 +10,18 @@ keep their contents under the first of them, so that what they hold need not be 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace.common.constants import MAX_WATERMARK
-from headrace.common.errors import InvalidProgramError
+from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.output_tag import OutputTag
 from headrace.operators.collector import RowCollector
 from headrace.operators.functions import FunctionOperator
 from headrace.operators.timer_service import TimeDomain
-from headrace.operators.user_code import NO_RECORD, record_text, user_error
+from headrace.operators.user_code import NO_RECORD, note_returned, record_text, user_error
 from headrace.operators.window.contents import KeyedContents, WindowContents
+from headrace.operators.window.former_results import FormerResults
 from headrace.operators.window.intake import Intake, OneByOne, OnTimeTogether
 from headrace.operators.window.lateness import LATE_DROPPED, LateRecords, Lifetimes, check_timestamps
 from headrace.operators.window.merging import check_has_no_tables
@@ -80,6 +82,7 @@ class WindowOperator(FunctionOperator):
     def open(self, context: OperatorContext, output: Output) -> None:
         assert context.state is not None
         self._keyed, self._timers = context.state.keyed, context.state.timers
+        self._former = self._new_former_results() if self._layout.takes_results_back else None
         self._trigger = WindowTrigger(self._layout.trigger, self._keyed, self._timers, self._time)
         if self._fixed is None:
             self._keep_by_timers(context)
@@ -160,6 +163,10 @@ class WindowOperator(FunctionOperator):
         """What windows hold in state of key and window."""
         return self._layout.keyed_contents(self._keyed, self._time)
 
+    def _new_former_results(self) -> FormerResults:
+        """What windows have shown."""
+        return FormerResults(self._keyed, self._layout.output_type)
+
     # --- elements ----------------------------------------------------------------------------------------------------
 
     def _add(self, element: Any, timestamp: int, windows: Collection[Any]) -> None:
@@ -221,7 +228,10 @@ class WindowOperator(FunctionOperator):
             self._ends.release(window, namespace)
         if merged_states:
             assert isinstance(self._contents, KeyedContents), "windows of fixed ends do not merge"
-            self._contents.merge(namespace_of(state_window), [namespace_of(window) for window in merged_states])
+            target, sources = namespace_of(state_window), [namespace_of(window) for window in merged_states]
+            self._contents.merge(target, sources)
+            if self._former is not None:
+                self._former.merge(target, sources)
 
     def _check_not_late(self, window: Any) -> None:
         now = self._lifetimes.now
@@ -303,6 +313,8 @@ class WindowOperator(FunctionOperator):
     def _clear(self, window: Any, namespace: GivenNamespace, contents: GivenNamespace) -> None:
         """A window goes, with all that was kept for it."""
         self._contents.clear(contents)
+        if self._former is not None:
+            self._former.clear(contents)
         self._trigger.enter(window, namespace)
         self._trigger.clear()
         if self._call.wants_clear:
@@ -324,16 +336,29 @@ class WindowOperator(FunctionOperator):
         if result.is_fire():
             elements = self._contents.elements(contents, window)
             if elements is not None:
-                self._show(elements, window, firing, stamp)
+                self._show(elements, window, contents, firing, stamp)
             self._contents.was_shown(contents, window)
         if result.is_purge():
             self._contents.clear(contents)
 
-    def _show(self, elements: Sequence[Any], window: Any, firing: Firing, stamp: int) -> None:
+    def _show(self, elements: Sequence[Any], window: Any, contents: GivenNamespace, firing: Firing, stamp: int) -> None:
         """Emits what a window shows of what it holds for the current key."""
         self._enter(window, firing)
         results = self._call.results(cast("AnyKeyEntry", self._keyed.current), self._context, elements)
-        self._collector.collect(results, window.max_timestamp(), stamp)
+        if self._former is None:
+            self._collector.collect(results, window.max_timestamp(), stamp)
+        else:
+            take_back = partial(self._take_back, contents)
+            self._collector.collect_changed(results, window.max_timestamp(), stamp, take_back)
+
+    def _take_back(self, contents: GivenNamespace, results: list[Any]) -> list[Any]:
+        """What a window emits that takes back what it has shown before."""
+        assert self._former is not None
+        try:
+            return self._former.changes(contents, results)
+        except InvalidTypeError as error:
+            note_returned(error, self.maker)
+            raise
 
     def _flush(self) -> None:
         """Hands on what was emitted."""

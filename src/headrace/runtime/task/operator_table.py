@@ -133,13 +133,14 @@ class OperatorMaker:
     def _aggregated_window(self, planned: PlannedOperator, spec: AggregatedWindowSpec) -> Operator:
         layout = WindowOperatorLayout(
             assigner=spec.assigner,
-            trigger=spec.purging_trigger,
+            trigger=spec.applied_trigger,
             evictor=spec.evictor,
             input_type=planned.input_schema(0).record_type,
             output_type=planned.output_type,
             lateness=spec.allowed_lateness,
             late_tag=None if spec.late_tag is None else spec.late_tag.tag_id,
             side_types=planned.side_types_read,
+            takes_results_back=spec.accumulation_mode.retracts,
             is_batch=self._plan.settings.is_batch,
         )
         return AggregatingWindowOperator(layout, self._layout(planned, spec))
@@ -153,7 +154,7 @@ class OperatorMaker:
     def _row_window(self, planned: PlannedOperator, spec: RowWindowSpec) -> Operator:
         layout = WindowOperatorLayout(
             assigner=spec.assigner,
-            trigger=spec.trigger,
+            trigger=spec.applied_trigger,
             evictor=spec.evictor,
             input_type=planned.input_schema(0).record_type,
             output_type=planned.output_type,
@@ -164,6 +165,7 @@ class OperatorMaker:
             lateness=spec.allowed_lateness,
             late_tag=None if spec.late_tag is None else spec.late_tag.tag_id,
             side_types=planned.side_types_read,
+            takes_results_back=spec.accumulation_mode.retracts,
             is_batch=self._plan.settings.is_batch,
         )
         return WindowOperator(layout)
