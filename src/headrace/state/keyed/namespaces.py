@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from headrace.common.errors import StateError
 from headrace.state.keys import KeyColumn
-from headrace.state.keys.encoding import ClassRegistry, KeyEncoder
+from headrace.state.keys.encoding import ClassRegistry, KeyDecoder, KeyEncoder
 from headrace.state.keys.hashing import hash_array
 from headrace.state.runs import HASH
 from headrace.state.runs.layout import KEY
@@ -155,6 +155,12 @@ class NamespaceScope:
 def namespaced(codec: KeyCodec) -> Json:
     """What has to be the same for stored pairs of such keys and namespaces to be readable."""
     return {"key": codec.to_json(), "namespace": True}
+
+
+def decoded_pair(data: bytes) -> tuple[int | str | bytes, GivenNamespace]:
+    """A stored pair: the key in canonical form, and the namespace."""
+    key, namespace = KeyDecoder(ClassRegistry()).decode(data)
+    return key, namespace
 
 
 def take_over(earlier: RunStore, store: RunStore, codec: KeyCodec) -> None:
