@@ -5,20 +5,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchmarks.suite.catch_up import CatchUpBenchmark, LimitBenchmark
+from benchmarks.suite.count_trigger import CountTriggerBenchmark
 from benchmarks.suite.growth import GrowthBenchmark
 from benchmarks.suite.large_epochs import LargeEpochsBenchmark
 from benchmarks.suite.latency import LatencyBenchmark
 from benchmarks.suite.memory import MemoryBenchmark
 from benchmarks.suite.partitions import PartitionsBenchmark
 from benchmarks.suite.process import ProcessBenchmark
+from benchmarks.suite.session import SessionBenchmark
+from benchmarks.suite.sliding import SlidingBenchmark
 from benchmarks.suite.small_epoch import SmallEpochBenchmark
 from benchmarks.suite.window import WindowBenchmark
+from benchmarks.suite.window_function import WindowFunctionBenchmark
 
 if TYPE_CHECKING:
     from benchmarks.suite.base import Benchmark
 
 BENCHMARKS: tuple[Benchmark, ...] = (
     WindowBenchmark(),
+    SlidingBenchmark(),
+    SessionBenchmark(),
+    WindowFunctionBenchmark(),
+    CountTriggerBenchmark(),
     ProcessBenchmark(),
     SmallEpochBenchmark(),
     LatencyBenchmark(),
