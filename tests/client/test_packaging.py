@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import pydoc
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -100,6 +101,28 @@ def test_a_python_without_packages_imports_from_it(index: Path, job: Path, tmp_p
 def test_the_same_job_makes_the_same_bytes(index: Path, job: Path, tmp_path: Path) -> None:
     first, second = (package_job(job, tmp_path / name).path.read_bytes() for name in ("a.zip", "b.zip"))
     assert first == second
+
+
+def test_two_archives_of_one_name_are_made_at_one_time(
+    index: Path, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one begins and ends while the first one is written; each is whole, and the last one stays."""
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "other.py").write_text("")
+    archive, copy, seen = tmp_path / "rates.zip", shutil.copyfileobj, []
+
+    def copy_meanwhile(source: Any, target: Any) -> None:
+        if not seen:
+            seen.append("begun")
+            seen.append(names(package_job(other, archive).path) & {"main.py", "other.py"})
+        copy(source, target)
+
+    monkeypatch.setattr(shutil, "copyfileobj", copy_meanwhile)
+    package_job(job, archive)
+    assert seen == ["begun", {"other.py"}]
+    assert names(archive) & {"main.py", "other.py"} == {"main.py"}
+    assert not [*tmp_path.glob(".*")]
 
 
 def test_an_archive_in_the_jobs_own_folder_is_not_in_the_next_one(index: Path, job: Path) -> None:

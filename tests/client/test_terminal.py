@@ -9,12 +9,15 @@ import pty
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 
 import headrace
 from headrace.client.progress.live_panel import LivePanel
+from headrace.common import Configuration
+from headrace.datastream import StreamExecutionEnvironment
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -67,6 +70,15 @@ def test_progress_is_shown_on_a_terminal(tmp_path: Path) -> None:
 
 def test_nothing_is_shown_without_one(tmp_path: Path) -> None:
     assert run_on_a_terminal(tmp_path, has_terminal=False) == ("2\n4\n6\n", "")
+
+
+def test_nothing_is_shown_where_the_standard_error_is_an_object_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+    monkeypatch.setattr(sys, "stderr", SimpleNamespace(write=written.append, flush=written.clear))
+    configuration = Configuration.from_dict({"headrace.runtime": "local", "parallelism.default": "1"})
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    assert list(env.from_collection([1]).execute_and_collect()) == [1]
+    assert written == []
 
 
 def test_it_is_shown_in_lines_where_that_is_asked_for(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import logging
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,10 +35,50 @@ def unconfigured() -> Iterator[logging.Logger]:
         root.handlers = before[0]
         root.setLevel(before[1])
         py4j.setLevel(before[2])
+        logging.captureWarnings(False)
 
 
 def fields_of(record: logging.LogRecord) -> tuple[object, ...]:
     return tuple(vars(record)[name] for name in ("job", "job_id", "epoch"))
+
+
+def test_a_factory_of_the_programs_own_wins(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    def make(*args: Any, **kwargs: Any) -> logging.LogRecord:
+        record = logging.LogRecord(*args, **kwargs)
+        record.job = "the program's"
+        return record
+
+    monkeypatch.setattr(logging, "_logRecordFactory", make)
+    with logging_of(LogFields("fraud", "ab12", 4)):
+        get_logger("headrace.tested").warning("there")
+    assert [fields_of(record) for record in caplog.records] == [("the program's", "ab12", 4)]
+
+
+@pytest.mark.parametrize("raises", [True, False])
+def test_nothing_fails_by_a_handler_or_a_filter(
+    raises: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class AwayHandler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raise ConnectionError("no log server")
+
+    monkeypatch.setattr(logging, "raiseExceptions", raises)
+    with unconfigured() as root:
+        root.addHandler(AwayHandler())
+        get_logger("headrace.tested").warning("there")
+        try:
+            raise ValueError("unseen")
+        except ValueError:
+            get_logger("headrace.tested").exception("and there")
+    assert capsys.readouterr().err.count("ConnectionError: no log server\n") == (2 if raises else 0)
+
+
+def test_a_record_is_of_the_line_that_logs(caplog: pytest.LogCaptureFixture) -> None:
+    logger = get_logger("headrace.tested")
+    logger.warning("a")
+    logger.error("b")
+    first = test_a_record_is_of_the_line_that_logs.__code__.co_firstlineno
+    assert [(record.pathname, record.lineno - first) for record in caplog.records] == [(__file__, 2), (__file__, 3)]
 
 
 def test_records_have_the_fields_of_the_job_at_work(caplog: pytest.LogCaptureFixture) -> None:
@@ -162,6 +203,20 @@ def test_a_level_alone_gives_lines_of_text(capsys: pytest.CaptureFixture[str]) -
         assert LogSettings.of(Configuration().set("headrace.log.level", "debug")).apply()
         get_logger("headrace.tested").debug("seen")
     assert capsys.readouterr().err.endswith(" DEBUG headrace.tested: seen\n")
+
+
+@pytest.mark.filterwarnings("default")
+def test_warnings_are_lines_of_json_as_well(capsys: pytest.CaptureFixture[str]) -> None:
+    with unconfigured():
+        assert LogSettings(format="json").apply()
+        with logging_of(LogFields("fraud")):
+            warnings.warn("set_buffer_timeout has no effect", stacklevel=1)
+    document = json.loads(capsys.readouterr().err)
+    assert document["logger"] == "py.warnings"
+    assert document["level"] == "WARNING"
+    assert document["job"] == "fraud"
+    assert f"{__file__}:" in document["message"]
+    assert "UserWarning: set_buffer_timeout has no effect" in document["message"]
 
 
 def test_what_the_program_has_configured_holds() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from typing import Any
 
 import pytest
@@ -54,6 +55,28 @@ def test_an_epoch_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
     committables = run.run_epoch([1])
     run.committer.commit(run.epoch, committables, 0)
     assert capsys.readouterr().out == "1\n"
+
+
+class Plain:
+    """All that ``print`` asks of a stream, such as programs put in the place of the standard output."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def write(self, text: str) -> None:
+        self.text += text
+
+    def flush(self) -> None:
+        self.text += "."
+
+
+def test_what_stands_for_the_standard_output_is_printed_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, run = Plain(), SinkRun(PrintSink(), Types.LONG())
+    monkeypatch.setattr(sys, "stdout", plain)
+    run.run_epoch([1, 2])
+    monkeypatch.setattr(sys, "stdout", None)
+    run.run_epoch([3])
+    assert plain.text == "1\n2\n."
 
 
 @pytest.mark.parametrize("kind", [Types.LONG(), Types.PICKLED_BYTE_ARRAY()])

@@ -16,6 +16,8 @@ from headrace.datastream import StreamExecutionEnvironment
 from headrace.graph.specs import SinkSpec
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from headrace.datastream.data_stream import DataStream
     from tests.datastream.conftest import Job, Submissions
 
@@ -126,6 +128,33 @@ def test_limit_has_to_be_positive(env: StreamExecutionEnvironment, jobs: Submiss
     with pytest.raises(InvalidProgramError, match="above zero"):
         env.from_sequence(1, 4).execute_and_collect(limit=0)
     assert not jobs
+
+
+@pytest.mark.parametrize(
+    ("run", "said"),
+    [
+        (lambda stream: stream.execute_and_collect(3), r"name first, not 3: write execute_and_collect\(limit=3\)\n"),
+        (lambda stream: stream.execute_and_collect(["name"]), r"name first, not \['name'\]\n"),
+        (lambda stream: stream.to_dataframe(3), r"to_dataframe takes a str, not 3\n"),
+        (lambda stream: stream.get_execution_environment().execute(3), r"execute takes a str, not 3\n"),
+        (lambda stream: stream.get_execution_environment().execute_async(stream), r"takes a str, not DataStream"),
+    ],
+)
+def test_the_name_of_a_job_is_text(
+    env: StreamExecutionEnvironment, jobs: Submissions, run: Callable[..., Any], said: str
+) -> None:
+    numbers = env.from_collection([1, 2]).filter(bool)
+    with pytest.raises(InvalidTypeError, match=said):
+        run(numbers)
+    assert repr(env) == "StreamExecutionEnvironment(1 operator for the next job)"  # no sink was left behind
+    assert numbers.execute_and_collect(limit=1) == []
+    assert len(jobs) == 1
+
+
+def test_what_is_shown_of_records_that_come(env: StreamExecutionEnvironment, running: Submissions) -> None:
+    records = env.from_collection([1, 2]).execute_and_collect("numbers")
+    assert repr(records) == f"CloseableIterator({records.get_job_client()!r})"
+    assert repr(env) == "StreamExecutionEnvironment(0 operators for the next job)"
 
 
 def test_keyed_streams_can_be_collected(env: StreamExecutionEnvironment, jobs: Submissions) -> None:

@@ -256,15 +256,29 @@ def test_endless_sources(
     assert len(jobs) == 1
 
 
-def test_batch_mode_needs_sources_that_end(
-    env: StreamExecutionEnvironment, endless: DataStream, jobs: Submissions
-) -> None:
+def test_batch_mode_needs_sources_that_end(env: StreamExecutionEnvironment, endless: DataStream) -> None:
     env.set_runtime_mode(RuntimeExecutionMode.BATCH)
-    env.from_sequence(1, 2).print()
-    env.execute()
     endless.print()
-    with pytest.raises(InvalidProgramError, match=r"source 'endless' .* is unbounded"):
-        env.execute()
+    for tell in (env.explain, env.execute):
+        with pytest.raises(InvalidProgramError, match=r"source 'endless' .* is unbounded"):
+            tell()
+
+
+def test_a_plan_says_which_mode_it_is_in_and_why_where_that_was_left_open(
+    env: StreamExecutionEnvironment, endless: DataStream
+) -> None:
+    def mode(stream: DataStream, asked: RuntimeExecutionMode) -> str:
+        stream.print()
+        text = env.set_runtime_mode(asked).explain().splitlines()[0].split(", ")[-1]
+        env.close()
+        return text
+
+    assert mode(env.from_sequence(1, 2), RuntimeExecutionMode.BATCH) == "batch mode"
+    assert mode(env.from_sequence(1, 2), RuntimeExecutionMode.STREAMING) == "streaming mode"
+    assert mode(env.from_sequence(1, 2), RuntimeExecutionMode.AUTOMATIC) == (
+        "batch mode (AUTOMATIC: all sources are bounded)"
+    )
+    assert mode(endless, RuntimeExecutionMode.AUTOMATIC) == "streaming mode (AUTOMATIC: source 'endless' is unbounded)"
 
 
 WRONG_TYPES: list[tuple[str, str, Any, str]] = [

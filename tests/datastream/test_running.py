@@ -134,7 +134,10 @@ WINDOWED = {
 def test_windows_refuse_records_without_timestamp(
     local: StreamExecutionEnvironment, aggregate: Any, assigner: Any
 ) -> None:
-    stream = local.from_collection(PAYMENTS, Types.TUPLE([Types.STRING(), Types.INT(), Types.INT()]))
+    """Where the graph does not tell, since other records of the stream may have one."""
+    payment = Types.TUPLE([Types.STRING(), Types.INT(), Types.INT()])
+    timed = local.from_collection([], payment).assign_timestamps_and_watermarks(ASCENDING)
+    stream = local.from_collection(PAYMENTS, payment).union(timed)
     aggregate(stream.key_by(0).window(assigner)).name("spending").uid("spent").print()
     with pytest.raises(InvalidProgramError) as failure:
         local.execute()

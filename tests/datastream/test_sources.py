@@ -11,18 +11,23 @@ import pytest
 from headrace.common import Configuration, Duration, Row, Types, WatermarkStrategy
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, UnsupportedOperationError
 from headrace.common.output_tag import OutputTag
+from headrace.common.serialization import Encoder
 from headrace.connectors.collection import CollectionSource
-from headrace.connectors.file_system import FileSource, StreamFormat
+from headrace.connectors.file_system import FileSink, FileSource, StreamFormat
 from headrace.connectors.sequence import NumberSequenceSource
+from headrace.connectors.source import Source
 from headrace.formats.json import JsonLinesFormat
+from headrace.formats.text import TextLineFormat
 from headrace.graph.specs import SourceSpec, TimestampsSpec
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from headrace.datastream import StreamExecutionEnvironment
     from headrace.graph.stream_graph import StreamGraph
 
+LINES = FileSource.for_record_stream_format(StreamFormat.text_line_format(), "/data")
 ASCENDING = WatermarkStrategy.for_monotonous_timestamps()
 NONE = WatermarkStrategy.no_watermarks()
 DEAD_LETTER = Types.ROW_NAMED(["where", "raw", "reason"], [Types.STRING(), Types.STRING(), Types.STRING()])
@@ -92,9 +97,33 @@ def test_what_gives_no_records_is_no_collection(env: StreamExecutionEnvironment,
 
 
 def test_a_builder_is_no_source(env: StreamExecutionEnvironment) -> None:
-    builder = FileSource.for_record_stream_format(StreamFormat.text_line_format(), "/data")
     with pytest.raises(InvalidTypeError, match=r"from_source takes a Source, not .*: call its build\(\)"):
-        env.from_source(builder, WatermarkStrategy.no_watermarks(), "files")  # type: ignore[arg-type]
+        env.from_source(LINES, WatermarkStrategy.no_watermarks(), "files")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("mistake", "said"),
+    [
+        (
+            lambda env: FileSource.for_record_stream_format(StreamFormat.text_line_format, "a"),
+            r"call it, text_line",
+        ),
+        (lambda env: FileSource.for_record_stream_format(TextLineFormat, "a"), r"make one, TextLineFormat\(\.\.\.\)"),
+        (
+            lambda env: FileSink.for_row_format("a", Encoder.simple_string_encoder),
+            r"call it, simple_string",
+        ),
+        (lambda env: env.from_source(Source, WatermarkStrategy.no_watermarks(), "a"), r"not <class [^:]*\n"),
+        (lambda env: env.from_source(len, WatermarkStrategy.no_watermarks(), "a"), r"not <built-in function len>\n"),
+        (lambda env: env.from_source(LINES.build, WatermarkStrategy.no_watermarks(), "a"), r"call it, build\(\)"),
+        (lambda env: env.from_source(LINES.build(), WatermarkStrategy.no_watermarks, "a"), r"it, no_watermarks\(\)"),
+        (lambda env: env.from_source(lambda: 0, WatermarkStrategy.no_watermarks(), "a"), r"<lambda> at \w+>\n"),
+    ],
+)
+def test_what_was_not_called(env: StreamExecutionEnvironment, mistake: Callable[..., Any], said: str) -> None:
+    with pytest.raises(InvalidTypeError, match=said) as told:
+        mistake(env)
+    assert str(told.value).partition("\n  at ")[2].startswith(__file__)
 
 
 def test_a_dataframe_of_another_library_says_how_to_make_one_of_spark(env: StreamExecutionEnvironment) -> None:

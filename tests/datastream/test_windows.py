@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.common import Configuration, Duration, Row, Time, Types, WatermarkStrategy
-from headrace.common.errors import HeadraceError, InvalidProgramError
+from headrace.common.errors import InvalidProgramError
 from headrace.datastream import (
     AggregateFunction,
     OutputTag,
@@ -79,6 +79,12 @@ def keyed(env: StreamExecutionEnvironment) -> KeyedStream:
 @pytest.fixture
 def windows(keyed: KeyedStream) -> WindowedStream:
     return keyed.window(SECOND)
+
+
+def test_what_is_shown_of_windows(env: StreamExecutionEnvironment) -> None:
+    numbers = env.from_collection([1], Types.LONG())
+    assert repr(numbers.key_by(lambda v: v).window(SECOND)) == f"WindowedStream(Long, {SECOND})"
+    assert repr(numbers.window_all(SECOND)) == f"AllWindowedStream(Long, {SECOND})"
 
 
 def test_built_in_aggregates(windows: WindowedStream, graph: StreamGraph) -> None:
@@ -159,7 +165,7 @@ def test_a_strategy_without_assigner_is_told_at_the_window() -> None:
     strategy = WatermarkStrategy.for_monotonous_timestamps()
     timed = env.from_collection([Row(card="a", amount=1)], ROW).assign_timestamps_and_watermarks(strategy)
     timed.key_by("card").window(SECOND).aggregate(count()).print()
-    with pytest.raises(HeadraceError, match=r"WatermarkStrategy before it needs a timestamp assigner, such as \.with"):
+    with pytest.raises(InvalidProgramError, match=r"Give .* a strategy with a timestamp assigner: \.with"):
         env.execute()
 
 

@@ -16,7 +16,7 @@ PAGE = DOCS / "windows.md"
 
 def test_the_page_is_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert Reader(PAGE, tmp_path).follow() == 4
+    assert Reader(PAGE, tmp_path).follow() == 5
 
 
 def test_every_assigner_trigger_and_evictor_is_named() -> None:

@@ -93,7 +93,7 @@ flowchart TB
 
 def test_json_documents_operators_and_edges(payments_plan: JobPlan) -> None:
     document = plan_document(payments_plan)
-    assert list(document) == ["name", "mode", "max_parallelism", "stages", "edges"]
+    assert list(document) == ["name", "mode", "mode_reason", "max_parallelism", "stages", "edges"]
     assert (document["name"], document["mode"], document["max_parallelism"]) == ("Card fraud", "STREAMING", 128)
     assert [[op["id"] for op in stage["operators"]] for stage in document["stages"]] == [[0, 1], [2, 3, 4, 5, 6]]
     source, rule = document["stages"][0]["operators"][0], document["stages"][1]["operators"][0]

@@ -329,3 +329,83 @@ def test_a_sink_says_what_it_is(env: StreamExecutionEnvironment) -> None:
     sink = env.from_collection([1]).print().name("out")
     assert repr(sink) == "DataStreamSink('out', no uid)"
     assert repr(sink.uid("shown")) == "DataStreamSink('out', uid shown)"
+
+
+def parsed(value: Any) -> Any:
+    try:
+        return {}[value]
+    except KeyError as error:
+        raise ValueError(f"no rate for {value}") from error
+
+
+def cleaned_up(value: Any) -> Any:
+    try:
+        raise OSError("away")
+    finally:
+        raise LookupError("and nothing to close")
+
+
+def hidden(value: Any) -> Any:
+    try:
+        return {}[value]
+    except KeyError:
+        raise ValueError("no rate") from None
+
+
+def in_circles(value: Any) -> Any:
+    first, second = ValueError("first"), ValueError("second")
+    try:
+        raise second
+    except ValueError:
+        first.__cause__, second.__cause__ = second, first
+        raise first  # noqa: B904 - that is the point
+
+
+def noted(value: Any) -> Any:
+    error = ValueError("no rate")
+    error.add_note("rates are loaded at midnight")
+    error.__notes__.append(3)  # type: ignore[arg-type]
+    raise error
+
+
+def grouped(value: Any) -> Any:
+    raise ExceptionGroup("many", [ValueError(f"number {number}") for number in range(12)])
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (parsed, ["ValueError: no rate for 1", "at +4", "caused by KeyError: 1 at +2"]),
+        (cleaned_up, ["LookupError: and nothing to close", "at +4", "caused by OSError: away at +2"]),
+        (hidden, ["ValueError: no rate", "at +4"]),
+        (in_circles, ["ValueError: first", "at +6", "caused by ValueError: second at +3"]),
+        (noted, ["ValueError: no rate", "rates are loaded at midnight", "at +4"]),
+        (
+            grouped,
+            [
+                "ExceptionGroup: many (12 sub-exceptions)",
+                *(f"- ValueError: number {number}" for number in range(10)),
+                "- 2 more",
+                "at +1",
+            ],
+        ),
+    ],
+)
+def test_what_an_exception_came_of_and_what_was_noted(
+    env: StreamExecutionEnvironment, function: Callable[[Any], Any], told: list[str]
+) -> None:
+    lines = failure_of(env.from_collection([1], Types.LONG()).map(function)).splitlines()[1:-2]
+    file, first = line_of(function).rsplit(":", 1)
+    places = re.compile(re.escape(file) + r":(\d+) in " + function.__name__)
+    found = [places.sub(lambda line: f"+{int(line[1]) - int(first)}", line.strip()) for line in lines]
+    assert found == told
+
+
+def test_a_long_text_does_not_hide_the_line(env: StreamExecutionEnvironment) -> None:
+    def long(value: Any) -> Any:
+        raise ValueError("y" * 1_000_000)
+
+    message = failure_of(env.from_collection([1], Types.LONG()).map(long))
+    assert "y ... (990000 characters more)\n  at " in message
+    assert len(message) < 11_000
+    assert message.splitlines()[-2] == "  record: 1"

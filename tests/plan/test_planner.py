@@ -15,6 +15,7 @@ from headrace.datastream.streams.data_stream import DataStream
 from headrace.graph.partitioning import FORWARD, HASH, REBALANCE
 from headrace.plan.job_plan import JobPlan, PlannedEdge, PlanSettings
 from headrace.plan.planner import plan_job
+from headrace.time.watermark_strategy import WatermarkStrategy
 from headrace.windowing.assigners.sessions import ProcessingTimeSessionWindows
 from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
 
@@ -28,6 +29,11 @@ def env() -> StreamExecutionEnvironment:
 
 def pairs(env: StreamExecutionEnvironment, name: str = "pairs") -> DataStream:
     return env.from_collection([("a", 1)], PAIR).name(name)
+
+
+def timed_pairs(env: StreamExecutionEnvironment) -> DataStream:
+    times = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner("f1")
+    return pairs(env).assign_timestamps_and_watermarks(times).name("times")
 
 
 def end(stream: DataStream, name: str) -> None:
@@ -151,14 +157,14 @@ class Splitter:
 
 
 def test_windows_are_summed_up_before_the_shuffle_where_that_changes_nothing(env: StreamExecutionEnvironment) -> None:
-    windows = pairs(env).key_by("f0").window(TumblingEventTimeWindows.of(10))
+    windows = timed_pairs(env).key_by("f0").window(TumblingEventTimeWindows.of(10))
     end(windows.aggregate(count()).name("count"), "sink")
-    assert names(plan(env))[0] == ["pairs", "Local count"]
+    assert names(plan(env))[0] == ["pairs", "times", "Local count"]
 
     for changed in (windows.allowed_lateness(1).aggregate(count()), windows.aggregate(first("f1"))):
         env.transformations.discard()
         end(changed, "sink")
-        assert names(plan(env))[0] == ["pairs"]
+        assert names(plan(env))[0] == ["pairs", "times"]
 
 
 def test_uids(env: StreamExecutionEnvironment) -> None:

@@ -65,7 +65,18 @@ def env() -> StreamExecutionEnvironment:
         ),
         (lambda keyed: keyed.window(TENS).evictor(CountEvictor.of(2)), "an evictor looks at every record"),
         (lambda keyed: keyed.window(TumblingProcessingTimeWindows.of(10)), "windows end by the clock"),
-        (lambda keyed: keyed.window(EventTimeSessionWindows.with_gap(10)), "windows merge"),
+        (
+            lambda keyed: keyed.window(EventTimeSessionWindows.with_dynamic_gap(lambda row: row.amount)),
+            "windows merge",
+        ),
+        (
+            lambda keyed: keyed.window(EventTimeSessionWindows.with_gap(10)).allowed_lateness(5),
+            "sessions stay for late records",
+        ),
+        (
+            lambda keyed: keyed.window(EventTimeSessionWindows.with_gap(10)).trigger(CountTrigger.of(3)),
+            "custom trigger CountTrigger",
+        ),
         (lambda keyed: keyed.count_window(3), "windows are of a count"),
         (lambda keyed: keyed.window(GlobalWindows.create()), "windows have no end"),
         (lambda keyed: keyed.window(Odd(10)), "custom assigner Odd"),
@@ -92,3 +103,14 @@ def test_windows_of_all_records_are_summed_up_before_they_meet(env: StreamExecut
 def test_a_function_of_the_program_sees_record_by_record(env: StreamExecutionEnvironment) -> None:
     text = explained(env, lambda records: records.key_by("card").window(TENS).reduce(lambda a, b: a))
     assert "keyed state, record by record (a function of the program)" in text
+
+
+def test_sessions_are_columnar_and_not_split(env: StreamExecutionEnvironment) -> None:
+    """Which records are of one session is known where all of a key are."""
+
+    def define(records: Any) -> Any:
+        return records.key_by("card").window(EventTimeSessionWindows.with_gap(10)).aggregate(count(), sum("amount"))
+
+    text = explained(env, define)
+    assert text.count("columnar") == 1
+    assert "Local Window" not in text

@@ -227,6 +227,11 @@ class DictionaryOperator:
             self._logs[name] = RunStore(name, self._hashes, partition=self._partition)
         return self._logs[name]
 
+    def stored(self) -> Sequence[str]:
+        found = [name for name, log in self._logs.items() if log.runs]
+        found += [f"keyed/{name}" for (name, _), table in self._record.tables.items() if table.cells]
+        return found + [f"timers/{domain}" for domain, timers in self._record.timers.items() if timers]
+
     def earliest_processing_time(self) -> int | None:
         earliest = NO_TIMER if self._timers is None else self._timers.processing.next_due
         return None if earliest == NO_TIMER else earliest

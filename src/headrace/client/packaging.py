@@ -5,6 +5,7 @@ from __future__ import annotations
 import compileall
 import os
 import re
+import secrets
 import shutil
 import zipfile
 from contextlib import contextmanager
@@ -241,7 +242,8 @@ def _compile(packages: Path) -> None:
 def _zip(folder: Path, archive: Path) -> None:
     """All files of a folder, in an order and with times that are always the same."""
     archive.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = archive.with_name(f".{archive.name}.unfinished")
+    # A name of its own: another one may be made at the same time
+    unfinished = archive.with_name(f".{archive.name}.{secrets.token_hex(4)}.unfinished")
     try:
         with zipfile.ZipFile(unfinished, "w") as file:
             for path in sorted(path for path in folder.rglob("*") if path.is_file()):

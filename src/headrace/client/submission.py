@@ -18,16 +18,15 @@ from headrace.client.pickling import pickled
 from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, InvalidProgramError
-from headrace.common.execution_mode import RuntimeExecutionMode
 from headrace.common.ipython import is_notebook, with_cells
 from headrace.common.logs import UNCONFIGURED, LogSettings, get_logger
 from headrace.connectors.collect import CollectSink
-from headrace.connectors.source import Boundedness
 from headrace.graph.specs import SinkSpec, SourceSpec
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.settings import job_settings
+from headrace.plan.batch_mode import mode_of
 from headrace.plan.job_plan import PlanSettings
-from headrace.plan.planner import plan_job
+from headrace.plan.planner import check_program, plan_job
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.runtime.task.dependencies import NOTHING
 from headrace.runtime.task.messages import JobBlob
@@ -70,6 +69,8 @@ def submit(graph: StreamGraph, configuration: Configuration, job_name: str | Non
         raise GraphCaptured
     _configure_logging(configuration)
     check_interpreter(configuration)
+    is_batch, _ = mode_of(graph, configuration.get(options.RUNTIME_MODE))
+    check_program(graph, configuration.get(options.MAX_PARALLELISM), is_batch=is_batch)  # before Spark takes seconds
     listener = _listener(configuration)
     dependencies = gather(configuration)
     runtime, parallelism = open_runtime(configuration, listener)
@@ -116,13 +117,15 @@ def plan_graph(graph: StreamGraph, configuration: Configuration, job_name: str |
     """
     if not configuration.get(options.AUTO_GENERATE_UIDS):
         _require_uids(graph)
+    is_batch, reason = mode_of(graph, configuration.get(options.RUNTIME_MODE))
     return plan_job(
         graph,
         PlanSettings(
             name=job_name or configuration.get(options.PIPELINE_NAME) or "headrace job",
             parallelism=configuration.get(options.PARALLELISM) or parallelism,
             max_parallelism=configuration.get(options.MAX_PARALLELISM),
-            is_batch=_is_batch(graph, configuration),
+            is_batch=is_batch,
+            mode_reason=reason,
             parameters=configuration.job_parameters(),
             fresh_instances=configuration.get(options.FRESH_FUNCTIONS),
             inline_threshold=configuration.get(options.CHECKPOINT_INLINE_THRESHOLD),
@@ -218,7 +221,8 @@ def _listener(configuration: Configuration) -> JobListener | None:
 
         return notebook_listener()
     if wanted is None:
-        wanted = sys.stderr is not None and sys.stderr.isatty() and not hasattr(sys, "ps1")
+        is_terminal = getattr(sys.stderr, "isatty", bool)()  # programs put streams of their own there, or nothing
+        wanted = is_terminal and not hasattr(sys, "ps1")
     if not wanted:
         return None
     from headrace.client.progress.listener import terminal_listener  # likewise
@@ -240,14 +244,6 @@ def _configure_logging(configuration: Configuration) -> None:
             options.LOG_LEVEL.key,
             options.LOG_FORMAT.key,
         )
-
-
-def _is_batch(graph: StreamGraph, configuration: Configuration) -> bool:
-    mode = configuration.get(options.RUNTIME_MODE)
-    if mode is RuntimeExecutionMode.AUTOMATIC:
-        sources = [node.spec.source for node in graph if isinstance(node.spec, SourceSpec)]
-        return all(source.boundedness is Boundedness.BOUNDED for source in sources)
-    return mode is RuntimeExecutionMode.BATCH
 
 
 def _require_uids(graph: StreamGraph) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from inspect import isabstract
+from types import FunctionType, MethodType
+
 from headrace.common.call_site import caller
 from headrace.common.errors import HeadraceError, InvalidProgramError, InvalidTypeError
 
@@ -22,8 +25,23 @@ def expect(value: object, kind: type, method: str) -> None:
     kinds = (int, float) if kind is float else kind
     is_odd_number = isinstance(value, bool) and kind in (int, float)
     if is_odd_number or not isinstance(value, kinds):
-        hint = ": call its build()" if callable(getattr(value, "build", None)) else ""
-        raise refused(f"{method} takes {with_article(kind)}, not {value!r}{hint}", InvalidTypeError)
+        raise refused(f"{method} takes {with_article(kind)}, not {value!r}{uncalled(value, kind)}", InvalidTypeError)
+
+
+def uncalled(value: object, kind: type) -> str:
+    """The end of a message about an argument that only has to be called; empty for others.
+
+    Args:
+        value: what was given: a builder, a class, a function.
+        kind: what was to be given.
+    """
+    if callable(getattr(value, "build", None)):
+        return ": call its build()"
+    if isinstance(value, type) and issubclass(value, kind) and not isabstract(value):
+        return f": make one, {value.__name__}(...)"
+    if isinstance(value, FunctionType | MethodType) and value.__name__ != "<lambda>":
+        return f": call it, {value.__name__}()"
+    return ""
 
 
 def with_article(kind: type) -> str:

@@ -309,4 +309,4 @@ def joined_kinds(parts: Sequence[tuple[int, Kinds | None]]) -> Kinds | None:
     """The kinds of several runs of records, of each its length and its kinds; None where all are insertions."""
     if all(kinds is None for _, kinds in parts):
         return None
-    return np.concatenate([np.zeros(length, np.int8) if kinds is None else kinds for length, kinds in parts])
+    return _changes(np.concatenate([np.zeros(length, np.int8) if kinds is None else kinds for length, kinds in parts]))

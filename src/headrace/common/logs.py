@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -55,17 +56,35 @@ def _current() -> dict[str, Any]:
 
 
 class JobLogger(logging.LoggerAdapter[logging.Logger]):
-    """A logger whose records have the attributes of :class:`LogFields`; what is given as ``extra`` wins."""
+    """A logger that no job fails by: what handlers and filters of the program raise is printed, as by ``logging``."""
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
-        """Add the fields to a record that is about to be made."""
-        kwargs["extra"] = _current() | (kwargs.get("extra") or {})
+        """Leave a record that is about to be made what it was given as ``extra``."""
         return msg, kwargs
+
+    def log(self, level: int, msg: Any, *args: Any, **kwargs: Any) -> None:
+        """Log something, at the line that has called a method of this logger."""
+        kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
+        try:
+            super().log(level, msg, *args, **kwargs)
+        except Exception:
+            if logging.raiseExceptions and sys.stderr is not None:
+                with suppress(OSError):
+                    traceback.print_exc()
 
 
 def get_logger(name: str) -> JobLogger:
-    """The logger of a module of headrace."""
-    return JobLogger(logging.getLogger(name))
+    """The logger of a module of headrace; its records have the attributes of :class:`LogFields`."""
+    logger = logging.getLogger(name)
+    logger.addFilter(_add_fields)
+    return JobLogger(logger)
+
+
+def _add_fields(record: logging.LogRecord) -> bool:
+    """What was given as ``extra``, or comes from the program's own factory of records, wins."""
+    for key, value in _current().items():
+        vars(record).setdefault(key, value)
+    return True
 
 
 @contextmanager
@@ -169,6 +188,9 @@ class LogSettings:
     def apply(self) -> bool:
         """Have the root logger print to the standard error, as ``logging.basicConfig`` does.
 
+        Where it prints lines of JSON, Python's warnings are records of its logger ``py.warnings``: they would be lines
+        of text between.
+
         Returns:
             False when it prints already, as others want it, so that the settings have no effect.
         """
@@ -178,7 +200,11 @@ class LogSettings:
         if root.handlers:
             return any(isinstance(handler, _CurrentStderr) for handler in root.handlers)
         handler = _CurrentStderr()
-        handler.setFormatter(JsonFormatter() if self.format == "json" else logging.Formatter(_TEXT))
+        if self.format == "json":
+            handler.setFormatter(JsonFormatter())
+            logging.captureWarnings(True)
+        else:
+            handler.setFormatter(logging.Formatter(_TEXT))
         root.addHandler(handler)
         root.setLevel(self.level or logging.INFO)
         # It tells every call into Java, and every connection that it closes

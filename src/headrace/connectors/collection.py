@@ -61,6 +61,10 @@ class CollectionSource(Source[T_co]):
         return self._type
 
     @property
+    def gives_timestamps(self) -> bool:
+        return False
+
+    @property
     def reads_in_pieces(self) -> bool:
         return True
 

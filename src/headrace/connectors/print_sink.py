@@ -112,8 +112,8 @@ class _PrintCommitter(Committer):
         # Looked up each time: tests and notebooks exchange the streams.
         stream = sys.stderr if self._to_stderr else sys.stdout
         try:
-            stream.writelines(committables)
-            stream.flush()
+            if stream is not None:  # as ``print`` does it, also in what streams of programs need to have
+                print(*committables, sep="", end="", file=stream, flush=True)
         except BrokenPipeError as error:
             # Python writes what is left of the stream when it ends, and would complain then
             with open(os.devnull, "wb") as nothing:

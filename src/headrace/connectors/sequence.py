@@ -63,6 +63,10 @@ class NumberSequenceSource(Source[int]):
         return Types.LONG()
 
     @property
+    def gives_timestamps(self) -> bool:
+        return False
+
+    @property
     def reads_in_pieces(self) -> bool:
         return True
 

@@ -264,6 +264,14 @@ class Source(ABC, Generic[T_co]):
         return None
 
     @property
+    def gives_timestamps(self) -> bool:
+        """Whether records may come with timestamps; if not, windows of event time behind it need a timestamp assigner.
+
+        A job is refused before it starts where they have none.
+        """
+        return True
+
+    @property
     def reads_in_pieces(self) -> bool:
         """Whether a split's share of an epoch can be cut into several pieces."""
         return False

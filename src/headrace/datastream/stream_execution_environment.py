@@ -9,14 +9,14 @@ from headrace.common import options
 from headrace.common.arguments import expect, refused
 from headrace.common.call_site import warn_caller
 from headrace.common.configuration import Configuration
-from headrace.common.errors import InvalidProgramError, InvalidTypeError, UnsupportedOperationError
+from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
 from headrace.common.execution_mode import RuntimeExecutionMode
 from headrace.common.other_names import other_names
 from headrace.common.public_module import public_module
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.connectors.collection import CollectionSource
 from headrace.connectors.sequence import NumberSequenceSource
-from headrace.connectors.source import Boundedness, Source
+from headrace.connectors.source import Source
 from headrace.datastream.checkpoint_config import CheckpointConfig
 from headrace.datastream.dependencies import Dependencies
 from headrace.datastream.execution_config import ExecutionConfig
@@ -29,7 +29,6 @@ from headrace.datastream.streams.source_stream import DataStreamSource
 from headrace.datastream.streams.timestamps import check_strategy
 from headrace.datastream.streams.types import TypeOrigin, declared_type
 from headrace.datastream.transformations import Transformations
-from headrace.graph.specs import SourceSpec
 from headrace.time.watermark_strategy import WatermarkStrategy
 
 if TYPE_CHECKING:
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from headrace.datastream.checkpointing_mode import CheckpointingMode
     from headrace.datastream.streams.data_stream import DataStream
     from headrace.graph.keys import KeySelection
-    from headrace.graph.stream_graph import StreamGraph
     from headrace.plan.job_plan import JobPlan
 
 __all__ = ["StreamExecutionEnvironment"]
@@ -317,8 +315,9 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
         """
         from headrace.client.submission import submit
 
+        if job_name is not None:
+            expect(job_name, str, "execute")
         job = self.transformations.take_next_job()
-        self._check_mode(job)
         return submit(job, self.get_configuration(), job_name)
 
     def get_execution_plan(self) -> str:
@@ -353,6 +352,10 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
 
         return draw_svg(plan_diagram(self._plan()))
 
+    def __repr__(self) -> str:
+        pending = self.transformations.pending
+        return f"{type(self).__name__}({pending} operator{'' if pending == 1 else 's'} for the next job)"
+
     def _repr_html_(self) -> str:
         """What notebooks show: the plan of the next job."""
         from headrace.datastream.notebook import environment_html
@@ -367,15 +370,4 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
         from headrace.client.submission import effective_configuration, plan_graph
 
         job = self.transformations.next_job()
-        self._check_mode(job)
         return plan_graph(job, effective_configuration(self._configuration), None, self.get_parallelism())
-
-    def _check_mode(self, job: StreamGraph) -> None:
-        if self._configuration.get(options.RUNTIME_MODE) is not RuntimeExecutionMode.BATCH:
-            return
-        for node in job:
-            if isinstance(node.spec, SourceSpec) and node.spec.source.boundedness is not Boundedness.BOUNDED:
-                raise InvalidProgramError(
-                    f"batch mode needs sources that end, but source {node.name!r} ({node.call_site}) is unbounded: use "
-                    "RuntimeExecutionMode.AUTOMATIC or STREAMING"
-                )

@@ -37,6 +37,11 @@ class Transformations:
         return node
 
     @property
+    def pending(self) -> int:
+        """How many operators were asked for since the last job; sources do not count."""
+        return len(self._pending)
+
+    @property
     def is_empty(self) -> bool:
         """Whether nothing was asked for since the last job."""
         return not self._pending

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.common.public_module import public_module
 from headrace.common.time import Time
+from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.assigner import MergingWindowAssigner, WindowAssigner
 from headrace.windowing.assigners.count import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 from headrace.windowing.assigners.cumulating import CumulatingEventTimeWindows
@@ -38,6 +39,7 @@ from headrace.windowing.windows import (
 )
 
 __all__ = [
+    "AccumulationMode",
     "ContinuousEventTimeTrigger",
     "ContinuousProcessingTimeTrigger",
     "CountEvictor",

@@ -9,8 +9,10 @@ from headrace.graph.specs import InputKind, OperatorSpec, PassingSpec
 from headrace.operators.window.layout import WindowLayout
 from headrace.operators.window.local import ACCUMULATORS_TAG
 from headrace.state.kinds import KEYED
+from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.serializers import TimeWindowSerializer, window_serializer
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger
+from headrace.windowing.triggers.purging import PurgingTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,6 +47,7 @@ class ColumnarWindowSpec(WindowSpec):
         allowed_lateness: milliseconds.
         late_tag: the side output for records that come too late; None drops and counts them.
         has_key: whether results have the key; not where all records have one key.
+        accumulation_mode: what windows show when they fire again.
     """
 
     kind: ClassVar[str] = "Window"
@@ -55,6 +58,11 @@ class ColumnarWindowSpec(WindowSpec):
     allowed_lateness: int = 0
     late_tag: OutputTag | None = None
     has_key: bool = True
+    accumulation_mode: AccumulationMode = AccumulationMode.ACCUMULATING
+
+    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        is_retracting = self.accumulation_mode is AccumulationMode.ACCUMULATING_AND_RETRACTING
+        return is_retracting and self.allowed_lateness > 0  # else no window fires twice
 
     def layout(self, records: InputSchema) -> WindowLayout:
         """The columns of the window over such records.
@@ -63,6 +71,36 @@ class ColumnarWindowSpec(WindowSpec):
             InvalidTypeError: when an aggregate does not fit the records.
             InvalidProgramError: when two columns of the output have the same name.
         """
+        return _layout(records, self.aggregates, self.has_key)
+
+    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+        return self.layout(inputs[0]).output_type
+
+    def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
+        return _late_type(self.late_tag, inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnarSessionSpec(WindowSpec):
+    """Built-in aggregates over sessions of event time, column by column.
+
+    Attributes:
+        gap: how long after its last record a session ends, in milliseconds.
+        aggregates: the built-in aggregates.
+        late_tag: the side output for records that come too late; None drops and counts them.
+        has_key: whether results have the key; not where all records have one key.
+    """
+
+    kind: ClassVar[str] = ColumnarWindowSpec.kind
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED,)
+    state_kinds: ClassVar[StateKinds] = KEYED
+    gap: int
+    aggregates: tuple[Aggregate, ...]
+    late_tag: OutputTag | None = None
+    has_key: bool = True
+
+    def layout(self, records: InputSchema) -> WindowLayout:
+        """The columns of the sessions of such records; errors as in :meth:`ColumnarWindowSpec.layout`."""
         return _layout(records, self.aggregates, self.has_key)
 
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
@@ -84,6 +122,7 @@ class AggregatedWindowSpec(WindowSpec):
         allowed_lateness: milliseconds.
         late_tag: the side output for records that come too late; None drops and counts them.
         has_key: whether results have the key; not where all records have one key.
+        accumulation_mode: what windows show when they fire again.
     """
 
     kind: ClassVar[str] = ColumnarWindowSpec.kind
@@ -96,6 +135,16 @@ class AggregatedWindowSpec(WindowSpec):
     allowed_lateness: int = 0
     late_tag: OutputTag | None = None
     has_key: bool = True
+    accumulation_mode: AccumulationMode = AccumulationMode.ACCUMULATING
+
+    @property
+    def purging_trigger(self) -> Trigger[Any, Any]:
+        """The trigger of the operator that goes record by record; it drops what it has shown where windows discard."""
+        is_discarding = self.accumulation_mode is AccumulationMode.DISCARDING
+        return PurgingTrigger.of(self.trigger) if is_discarding else self.trigger
+
+    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return self.accumulation_mode is AccumulationMode.ACCUMULATING_AND_RETRACTING
 
     def layout(self, records: InputSchema) -> WindowLayout:
         """The columns of the window over such records; errors as in :meth:`ColumnarWindowSpec.layout`."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from headrace.common.constants import MIN_WATERMARK, NO_TIMESTAMP
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.other_names import names_explained
 from headrace.common.output_tag import OutputTag
 from headrace.operators.collector import ONE_RECORD, RowCollector, refuse_one_record
@@ -63,14 +63,23 @@ class KeyedProcessOperator(FunctionOperator):
         function: a ``KeyedProcessFunction``.
         output_type: the type of what it yields.
         side_types: the types of the side outputs that are read, by tag id.
+        is_batch: whether timers in processing time fire when the input has ended, whatever the clock says.
     """
 
-    def __init__(self, function: Any, output_type: TypeInformation, side_types: Mapping[str, TypeInformation]) -> None:
+    def __init__(
+        self,
+        function: Any,
+        output_type: TypeInformation,
+        side_types: Mapping[str, TypeInformation],
+        *,
+        is_batch: bool = False,
+    ) -> None:
         super().__init__(function)
         self._function = function
         self._made_by = results_made_by(function, "process_element")
         self.maker = None if has_own(function, "on_timer") else self._made_by
         self._collector = RowCollector(output_type, side_types)
+        self._is_batch = is_batch
         self._watermark = MIN_WATERMARK
 
     def open(self, context: OperatorContext, output: Output) -> None:
@@ -84,8 +93,9 @@ class KeyedProcessOperator(FunctionOperator):
     def begin_epoch(self, scope: EpochScope) -> None:
         self._watermark = self._service.watermark = scope.watermark
         self._service.processing_time = scope.processing_time
-        self._fire_processing_time()
-        self._collector.flush(self.output)
+        if not self._is_batch:
+            self._fire_processing_time(scope.processing_time)
+            self._collector.flush(self.output)
 
     def process(self, input_index: int, batch: Batch) -> None:
         keyed = cast("KeyedBatch", batch)
@@ -133,6 +143,8 @@ class KeyedProcessOperator(FunctionOperator):
             if self._timers.event.next_due <= watermark:
                 self._fire_event_time(self._watermark, watermark)
                 self._collector.flush(self.output)
+            if self._is_batch and watermark == MAX_WATERMARK:
+                self._end_clock()
             self._watermark = self._service.watermark = watermark
         super().advance_watermark(watermark)
 
@@ -141,9 +153,14 @@ class KeyedProcessOperator(FunctionOperator):
         self._service.watermark = watermark
         self._fire(TimeDomain.EVENT_TIME, self._timers.event.pop_due(watermark), reached)
 
-    def _fire_processing_time(self) -> None:
-        due = self._timers.processing.pop_due(self._service.processing_time)
-        self._fire(TimeDomain.PROCESSING_TIME, due, self._watermark)
+    def _fire_processing_time(self, now: int) -> None:
+        self._fire(TimeDomain.PROCESSING_TIME, self._timers.processing.pop_due(now), self._watermark)
+
+    def _end_clock(self) -> None:
+        """In batch mode the clock stands still until the input has ended; then all timers of it fire."""
+        self._service.watermark, self._service.clock_has_ended = MAX_WATERMARK, True
+        self._fire_processing_time(MAX_WATERMARK)
+        self._collector.flush(self.output)
 
     def _fire(self, domain: TimeDomain, due: Iterable[Timer], watermark: int) -> None:
         """Call ``on_timer`` for each; what a timer of processing time emits has no event time, as in Flink."""

@@ -108,14 +108,20 @@ class KeyedTimerService(_OperatorTimerService):
 
     Args:
         timers: those of the operator.
+
+    Attributes:
+        clock_has_ended: whether all timers in processing time fire now, in batch mode; then there is no later time to
+            register one for.
     """
 
     def __init__(self, timers: Timers) -> None:
         super().__init__()
         self._timers = timers
+        self.clock_has_ended = False
 
     def register_processing_time_timer(self, timestamp: int) -> None:
-        self._timers.processing.register(timestamp)
+        if not self.clock_has_ended:
+            self._timers.processing.register(timestamp)
 
     def register_event_time_timer(self, timestamp: int) -> None:
         self._timers.event.register(timestamp)

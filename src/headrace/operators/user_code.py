@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import reprlib
 import traceback
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.call_site import is_of_headrace, of_function, of_traceback
@@ -23,6 +24,7 @@ from headrace.common.other_names import explained
 from headrace.operators.interruption import is_interruption
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import FrameType, TracebackType
 
     from headrace.common.call_site import CallSite
@@ -37,6 +39,12 @@ _RETURNED_BY: Final = "_headrace_returned_by"
 NO_RECORD: Final = object()
 """Stands for a record where there is none."""
 
+_LONGEST_TEXT: Final = 10_000
+"""Characters of an exception's text that are shown."""
+
+_MOST_GROUPED: Final = 10
+_MOST_CAUSES: Final = 5
+
 _NO_EXIT: Final = "a function cannot end the process, which is not its own: raise an exception instead"
 
 _NO_RESULTS: Final = "the function has to yield its results, or return a list of them or None"
@@ -47,6 +55,26 @@ _NO_VALUE: Final = "a state without a value gives None: write (state.value() or 
 _NO_TIMESTAMP: Final = (
     "ctx.timestamp() is None: the records have no timestamps; call assign_timestamps_and_watermarks(...) before"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorPlace:
+    """An operator as messages name it.
+
+    Attributes:
+        name: its name.
+        uid: its uid.
+        subtask: which subtask.
+        call_site: the line that has made it.
+    """
+
+    name: str
+    uid: str
+    subtask: int
+    call_site: CallSite
+
+    def __str__(self) -> str:
+        return f"operator {self.name!r} (uid {self.uid}, subtask {self.subtask})"
 
 
 class RecordError(Exception):
@@ -95,21 +123,23 @@ def user_error(
     site = of_traceback(error.__traceback__)
     function = getattr(error, _RETURNED_BY, function)
     returned_by = None if site or function is None else of_function(function)
-    who = f"{'key_by behind ' if key_by else ''}operator {context.name!r}"
+    place = OperatorPlace(context.name, context.uid, context.subtask, context.call_site)
     text = text_of(error)
     lines = [
-        f"{who} (uid {context.uid}, subtask {context.subtask}) failed",
-        f"  {type(error).__name__}: {text}",
+        f"{'key_by behind ' if key_by else ''}{place} failed",
+        f"  {_kind_and_text(error)}",
+        *(f"  {line}" for line in _notes(error)),
         f"  {_NO_EXIT}" if isinstance(error, SystemExit) else "",
         f"  {_NO_TIMESTAMP}" if timestamp == NO_TIMESTAMP and _is_of_no_timestamp(error, text) else "",
         f"  {names}" if (names := explained(error)) else "",
         f"  {_NO_VALUE}" if context.state is not None and _is_of_no_value(error, text) else "",
         f"  {_NO_RESULTS}" if not site and _is_not_iterable(error) else "",
         f"  at {site}" if site and not text.endswith(f"at {site}") else "",
+        *(f"  {line}" for line in _causes(error)),
         f"  returned by {returned_by}" if returned_by else "",
         "" if record is NO_RECORD else f"  {label}: {record_text(record)}",
         f"  timer: {timer}" if timer else "",
-        f"  key_by called at {key_by}" if key_by else f"  operator defined at {context.call_site}",
+        f"  key_by called at {key_by}" if key_by else f"  operator defined at {place.call_site}",
     ]
     kind = FunctionRefusedError if isinstance(error, HeadraceError) else UserFunctionError
     return kind("\n".join(line for line in lines if line))
@@ -150,6 +180,41 @@ def text_of(error: BaseException) -> str:
         if is_interruption(another):
             raise
         return f"(its __str__ raised {type(another).__name__})"
+
+
+def _kind_and_text(error: BaseException) -> str:
+    text = text_of(error)
+    left_out = len(text) - _LONGEST_TEXT
+    shown = text if left_out <= 0 else f"{text[:_LONGEST_TEXT]} ... ({left_out} characters more)"
+    return f"{type(error).__name__}: {shown}"
+
+
+def _notes(error: BaseException) -> Iterator[str]:
+    """What was noted on an exception, and those that it groups."""
+    notes = getattr(error, "__notes__", ())
+    yield from (line for note in notes if isinstance(note, str) for line in note.splitlines())
+    if isinstance(error, BaseExceptionGroup):
+        grouped = error.exceptions
+        yield from (f"- {_kind_and_text(one)}{_place_of(one)}" for one in grouped[:_MOST_GROUPED])
+        if len(grouped) > _MOST_GROUPED:
+            yield f"- {len(grouped) - _MOST_GROUPED} more"
+
+
+def _causes(error: BaseException) -> Iterator[str]:
+    """What an exception came of, as Python shows it, as far as it is the user's own code that raised it."""
+    seen: list[BaseException] = []
+    while len(seen) < _MOST_CAUSES and not isinstance(error, HeadraceError):
+        seen.append(error)
+        cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        if cause is None or any(cause is one for one in seen) or not (place := _place_of(cause)):
+            return
+        yield f"caused by {_kind_and_text(cause)}{place}"
+        error = cause
+
+
+def _place_of(error: BaseException) -> str:
+    site = of_traceback(error.__traceback__)
+    return f" at {site}" if site else ""
 
 
 def record_text(record: Any) -> str:

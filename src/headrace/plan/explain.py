@@ -5,6 +5,7 @@ The document of a plan has these keys, in this order; later versions may add som
 ===================  ===================================================================================
 ``name``             the job's name
 ``mode``             ``STREAMING`` or ``BATCH``
+``mode_reason``      why ``AUTOMATIC`` came to that mode; null when the program says the mode itself
 ``max_parallelism``  the number of key groups of an operator that does not say otherwise
 ``stages``           a list of ``{"index", "parallelism", "operators"}``, from the sources on
 ``edges``            a list of edges, as below
@@ -34,18 +35,22 @@ from headrace.state.kinds import names_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, Stage
+    from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, PlanSettings, Stage
 
 
 def plan_diagram(plan: JobPlan) -> Diagram:
     """The stages, what runs chained in them, and what is shuffled between them."""
     stages = count_of(len(plan.stages), "stage")
-    mode = "batch" if plan.settings.is_batch else "streaming"
     return Diagram(
-        f"{plan.name}: {stages}, {count_of(plan.settings.max_parallelism, 'key group')}, {mode} mode",
+        f"{plan.name}: {stages}, {count_of(plan.settings.max_parallelism, 'key group')}, {_mode(plan.settings)}",
         tuple(map(_frame, plan.stages)),
         tuple(_arrow(edge) for operator in plan.operators() for edge in operator.outputs),
     )
+
+
+def _mode(settings: PlanSettings) -> str:
+    mode = "batch mode" if settings.is_batch else "streaming mode"
+    return f"{mode} ({settings.mode_reason})" if settings.mode_reason else mode
 
 
 def _frame(stage: Stage) -> Frame:
@@ -93,6 +98,7 @@ def plan_document(plan: JobPlan) -> dict[str, Any]:
     return {
         "name": plan.name,
         "mode": "BATCH" if plan.settings.is_batch else "STREAMING",
+        "mode_reason": plan.settings.mode_reason or None,
         "max_parallelism": plan.settings.max_parallelism,
         "stages": [_stage(stage) for stage in plan.stages],
         "edges": [_edge(edge) for operator in plan.operators() for edge in operator.outputs],

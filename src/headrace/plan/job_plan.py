@@ -145,6 +145,7 @@ class PlanSettings:
         parallelism: how many subtasks an operator has that does not say otherwise.
         max_parallelism: how many key groups an operator has that does not say otherwise.
         is_batch: whether the job runs in batch mode.
+        mode_reason: why the mode is the one it is, where the program left it open; else empty.
         parameters: the job's configuration as the user gave it.
         fresh_instances: whether user functions are made anew for each epoch (a test mode that finds out fields that are
             used as state).
@@ -157,6 +158,7 @@ class PlanSettings:
     parallelism: int
     max_parallelism: int
     is_batch: bool = False
+    mode_reason: str = ""
     parameters: Mapping[str, str] = field(default_factory=dict)
     fresh_instances: bool = False
     inline_threshold: int = CHECKPOINT_INLINE_THRESHOLD.default

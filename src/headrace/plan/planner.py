@@ -9,11 +9,11 @@ from headrace.common.errors import InvalidProgramError
 from headrace.common.logs import get_logger
 from headrace.graph.partitioning import Receivers
 from headrace.graph.specs import SinkSpec, TimestampsSpec
-from headrace.graph.window_specs import AggregatedWindowSpec, RowWindowSpec
+from headrace.plan.batch_mode import check_clock, with_batch_windows
+from headrace.plan.event_time import check_event_time
 from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, Stage
 from headrace.plan.rewrites import with_columnar_windows, with_parallelism, with_two_phase_windows, with_uids
 from headrace.plan.stage_cut import stages_of
-from headrace.windowing.assigners.of_time import ProcessingTimeAssigner
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -27,6 +27,19 @@ logger = get_logger(__name__)
 _BEFORE: Final = "give the strategy to from_source(...), or call assign_timestamps_and_watermarks() before key_by()"
 
 
+def check_program(graph: StreamGraph, max_parallelism: int, *, is_batch: bool) -> None:
+    """Refuse what can be seen to be wrong without knowing where the job runs.
+
+    Raises:
+        InvalidProgramError: as :func:`plan_job`.
+        InvalidTypeError: as :func:`plan_job`.
+    """
+    _validate(graph, max_parallelism)
+    check_event_time(graph)
+    if is_batch:
+        check_clock(graph)
+
+
 def plan_job(graph: StreamGraph, settings: PlanSettings) -> JobPlan:
     """Plan a job.
 
@@ -34,11 +47,12 @@ def plan_job(graph: StreamGraph, settings: PlanSettings) -> JobPlan:
         InvalidProgramError: when the graph cannot be run; the message names the operator and the user's line.
         InvalidTypeError: when a sink cannot write what reaches it.
     """
-    _validate(graph, settings.max_parallelism)
-    if settings.is_batch:
-        _check_times(graph)
+    check_program(graph, settings.max_parallelism, is_batch=settings.is_batch)
     explicit = frozenset(node.id for node in graph if node.uid is not None)
-    graph = with_two_phase_windows(with_columnar_windows(with_uids(graph)))
+    graph = with_uids(graph)
+    if settings.is_batch:
+        graph = with_batch_windows(graph)
+    graph = with_two_phase_windows(with_columnar_windows(graph))
     graph = with_parallelism(graph, settings.parallelism, settings.max_parallelism)
     stages = _stages(graph, stages_of(graph, is_batch=settings.is_batch), explicit)
     _check_strategies(stages)
@@ -58,21 +72,6 @@ def _validate(graph: StreamGraph, max_parallelism: int) -> None:
         if isinstance(node.spec, SinkSpec):
             for edge in node.inputs:
                 node.spec.sink.validate(graph.record_type(edge))
-
-
-def _check_times(graph: StreamGraph) -> None:
-    """Nothing waits for the clock in batch mode: windows of processing time would be left unfired at the end.
-
-    Raises:
-        InvalidProgramError: naming the operator that has such windows.
-    """
-    for node in graph:
-        spec = node.spec
-        if isinstance(spec, RowWindowSpec | AggregatedWindowSpec) and isinstance(spec.assigner, ProcessingTimeAssigner):
-            raise InvalidProgramError(
-                f"operator {node.name!r}: {spec.assigner} ends windows by the clock, for which nothing waits in "
-                f"batch mode: use windows of event time, or streaming mode\n  at {node.call_site}"
-            )
 
 
 def _stages(graph: StreamGraph, stage_of: Mapping[int, int], explicit: Collection[int]) -> tuple[Stage, ...]:

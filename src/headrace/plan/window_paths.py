@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.graph.window_specs import (
     AggregatedWindowSpec,
+    ColumnarSessionSpec,
     ColumnarWindowSpec,
     GlobalWindowSpec,
     LocalWindowSpec,
@@ -16,12 +17,14 @@ from headrace.windowing.assigner import MergingWindowAssigner
 from headrace.windowing.assigners.count import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 from headrace.windowing.assigners.global_windows import GlobalWindows
 from headrace.windowing.assigners.of_time import ProcessingTimeAssigner
+from headrace.windowing.assigners.sessions import EventTimeSessionWindows
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.graph.specs import OperatorSpec
+    from headrace.windowing.assigner import WindowAssigner
 
 BY_RECORDS: Final = "record by record"
 BY_COLUMNS: Final = "columnar"
@@ -41,14 +44,27 @@ class _Obstacle:
     is_met: Callable[[AggregatedWindowSpec], bool]
 
 
+def _is_of_sessions(assigner: WindowAssigner[Any, Any]) -> bool:
+    """Whether windows are sessions of event time with one gap for all records."""
+    return type(assigner) is EventTimeSessionWindows
+
+
 _OBSTACLES: Final = (
     _Obstacle("an evictor looks at every record", lambda spec: spec.evictor is not None),
     _Obstacle("windows end by the clock", lambda spec: isinstance(spec.assigner, ProcessingTimeAssigner)),
-    _Obstacle("windows merge", lambda spec: isinstance(spec.assigner, MergingWindowAssigner)),
+    _Obstacle(
+        "windows merge",
+        lambda spec: isinstance(spec.assigner, MergingWindowAssigner) and not _is_of_sessions(spec.assigner),
+    ),
     _Obstacle("windows are of a count", lambda spec: isinstance(spec.assigner, _COUNT_WINDOWS)),
     _Obstacle("windows have no end", lambda spec: isinstance(spec.assigner, GlobalWindows)),
-    _Obstacle("custom assigner {assigner}", lambda spec: spec.assigner.regular is None),
+    _Obstacle(
+        "custom assigner {assigner}", lambda spec: spec.assigner.regular is None and not _is_of_sessions(spec.assigner)
+    ),
     _Obstacle("custom trigger {trigger}", lambda spec: spec.trigger != EventTimeTrigger()),
+    _Obstacle(
+        "sessions stay for late records", lambda spec: spec.allowed_lateness > 0 and _is_of_sessions(spec.assigner)
+    ),
 )
 """Why built-in aggregates are computed record by record; the first that is met is told."""
 
@@ -71,7 +87,7 @@ class WindowPath:
 
 def path_of(spec: OperatorSpec) -> WindowPath | None:
     """How the windows of an operator are computed; None for operators without windows."""
-    if isinstance(spec, ColumnarWindowSpec | LocalWindowSpec | GlobalWindowSpec):
+    if isinstance(spec, ColumnarWindowSpec | LocalWindowSpec | GlobalWindowSpec | ColumnarSessionSpec):
         return WindowPath(BY_COLUMNS)
     if isinstance(spec, RowWindowSpec):
         return WindowPath(BY_RECORDS, "a function of the program")
@@ -84,12 +100,19 @@ def path_of(spec: OperatorSpec) -> WindowPath | None:
     return WindowPath(BY_RECORDS, met.text.format(**parts))
 
 
-def columnar_spec(spec: AggregatedWindowSpec) -> ColumnarWindowSpec | None:
+def columnar_spec(spec: AggregatedWindowSpec) -> ColumnarWindowSpec | ColumnarSessionSpec | None:
     """The same windows column by column; None where that cannot be."""
     path = path_of(spec)
     if path is None or path.reason is not None:
         return None
+    if isinstance(spec.assigner, EventTimeSessionWindows):
+        return ColumnarSessionSpec(spec.assigner.session_gap, spec.aggregates, spec.late_tag, spec.has_key)
     assert spec.assigner.regular is not None
     return ColumnarWindowSpec(
-        spec.assigner.regular, spec.aggregates, spec.allowed_lateness, spec.late_tag, spec.has_key
+        spec.assigner.regular,
+        spec.aggregates,
+        spec.allowed_lateness,
+        spec.late_tag,
+        spec.has_key,
+        spec.accumulation_mode,
     )

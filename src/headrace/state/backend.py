@@ -164,6 +164,9 @@ class OperatorStates(Protocol):
         their writer says about them (``meta``).
         """
 
+    def stored(self) -> Sequence[str]:
+        """The names of all stores that hold something, those with a slash of states and timers included."""
+
     def earliest_processing_time(self) -> int | None:
         """When the earliest timer in processing time is due (or earlier); None when there is none."""
 

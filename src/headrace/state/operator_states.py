@@ -12,7 +12,7 @@ from headrace.state.operator.store import OperatorStateStore
 from headrace.state.timers import HashMapTimers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from headrace.state.keys import KeyCodec
     from headrace.state.kinds import StateKinds
@@ -29,12 +29,20 @@ class HashMapOperatorStates:
         store: gives the runs of a store by its name.
         kinds: the kinds of state that its spec declares.
         is_restored: whether the job has just gone on from a checkpoint that knows the operator.
+        stored: gives the names of the stores that hold something.
     """
 
     def __init__(
-        self, uid: str, store: Callable[[str], RunStore], kinds: StateKinds = KEYED, *, is_restored: bool = False
+        self,
+        uid: str,
+        store: Callable[[str], RunStore],
+        kinds: StateKinds = KEYED,
+        *,
+        is_restored: bool = False,
+        stored: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self.uid = uid
+        self.stored = stored
         self._store = store
         self._without_keys: OperatorStateStore | None = None
         if kinds - KEYED:

@@ -82,7 +82,13 @@ class HashMapTaskStates:
         if state is None:
             owner = self._owners[uid]
             is_restored = owner.before is not None
-            state = HashMapOperatorStates(uid, lambda name: self.store(uid, name), owner.kinds, is_restored=is_restored)
+            state = HashMapOperatorStates(
+                uid,
+                lambda name: self.store(uid, name),
+                owner.kinds,
+                is_restored=is_restored,
+                stored=lambda: self._stored(uid),
+            )
             self._operators[uid] = state
         return state
 
@@ -92,6 +98,9 @@ class HashMapTaskStates:
         if key not in self._stores:
             self._stores[key] = RunStore(name, self._hashes_of(uid, name), partition=self._partition)
         return self._stores[key]
+
+    def _stored(self, uid: str) -> Sequence[str]:
+        return sorted(name for (of, name), store in self._stores.items() if of == uid and store.runs)
 
     def size_in_bytes(self) -> int:
         """How many bytes the runs of all stores take, in all files that they are in."""

@@ -149,6 +149,13 @@ class Trigger(ABC, Generic[T_contra, W_contra]):
         """Whether it can be used with windows that merge; then :meth:`on_merge` has to be right."""
         return False
 
+    def in_batch_mode(self) -> Trigger[T_contra, W_contra]:
+        """The trigger that takes its place in batch mode, where a window is to be shown once, at the end of the input.
+
+        Itself, unless all that it does is to show windows before their ends, or by the clock.
+        """
+        return self
+
     @abstractmethod
     def on_merge(self, window: W_contra, ctx: Trigger.OnMergeContext) -> None:
         """Called when windows were merged into ``window``, before the others are cleared: merge state, set timers."""

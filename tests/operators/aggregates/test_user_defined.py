@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,12 @@ from folding import Folding
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.common import Configuration, Time, WatermarkStrategy
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, UserFunctionError
 from headrace.common.typeinfo import Types
+from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.aggregates import ArrowAggregateFunction
+from headrace.datastream.window import CountTrigger, EventTimeSessionWindows, EventTimeTrigger, TumblingEventTimeWindows
 from headrace.state.runs.grouping import Segments
 
 
@@ -105,6 +109,41 @@ def test_what_arrow_raises_is_shown_at_the_line_of_the_program() -> None:
     broken = type("Broken", (WeightedSum,), {"add": lambda _, empty, columns, groups: [pc.add(columns[0], "x")]})
     with pytest.raises(UserFunctionError, match=r"ArrowNotImplementedError[\s\S]*at .*test_user_defined.py:\d+"):
         Folding(broken().of("v", "w"), TWO).add((0, 1, 2))
+
+
+SECONDS = TumblingEventTimeWindows.of(Time.seconds(1))
+SESSIONS = EventTimeSessionWindows.with_gap(Time.seconds(1))
+
+
+@pytest.mark.parametrize(
+    ("windows", "trigger"),
+    [(SECONDS, EventTimeTrigger()), (SECONDS, CountTrigger.of(1)), (SESSIONS, EventTimeTrigger())],
+    ids=["columns", "count", "sessions"],
+)
+@pytest.mark.parametrize("method", ["add", "result"])
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_the_operator_is_named(windows: Any, trigger: Any, method: str, parallelism: int) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment(
+        Configuration.from_dict({"headrace.runtime": "local", "parallelism.default": str(parallelism)})
+    )
+
+    def fail(*_: Any) -> Any:
+        return 1 // 0
+
+    fail.__name__ = method
+    broken = type("Broken", (WeightedSum,), {method: staticmethod(fail)})
+    times = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda row, _: row[0])
+    rows = env.from_collection([(1, 2), (1, 3)], Types.ROW_NAMED(["v", "w"], TWO))
+    windowed = rows.assign_timestamps_and_watermarks(times).key_by("v").window(windows).trigger(trigger)
+    windowed.aggregate(broken().of("v", "w").alias("x")).name("sums").uid("sums-1").print()
+    with pytest.raises(UserFunctionError) as told:
+        env.execute()
+    lines = str(told.value).splitlines()
+    assert re.fullmatch(r"operator '(Local )?sums' \(uid sums-1(/local-0)?, subtask \d\) failed", lines[0])
+    assert lines[1] == f"  x = Broken(v, w): {method}() failed"
+    assert lines[2] == "  ZeroDivisionError: integer division or modulo by zero"
+    assert lines[3].startswith(f"  at {__file__}:")
+    assert lines[4].startswith(f"  operator defined at {__file__}:")
 
 
 def test_a_field_that_is_not_there_is_refused_at_once() -> None:

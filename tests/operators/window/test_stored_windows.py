@@ -12,8 +12,10 @@ from headrace.common.typeinfo import Types
 from headrace.datastream.aggregates import max, sum
 from headrace.testing import JobHarness
 from headrace.windowing.assigner import WindowAssigner
+from headrace.windowing.assigners.sessions import EventTimeSessionWindows
 from headrace.windowing.assigners.sliding import SlidingEventTimeWindows
 from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
+from headrace.windowing.triggers.count import CountTrigger
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger
 
 EVENT = Types.TUPLE([Types.STRING(), Types.LONG()])
@@ -146,4 +148,58 @@ def test_what_windows_with_another_trigger_hold_is_not_forgotten_but_refused(bef
             assert harness.results("out") == [("a", 7)]
         else:
             with pytest.raises(StateMigrationError, match="give it another uid, or restore the old declaration"):
+                harness.run_epoch()
+
+
+KINDS: dict[str, Callable[[Any], Any]] = {
+    "tumbling": lambda keyed: keyed.window(TumblingEventTimeWindows.of(10)),
+    "overlapping": lambda keyed: keyed.window(SlidingEventTimeWindows.of(10, 5)),
+    "sessions": lambda keyed: keyed.window(EventTimeSessionWindows.with_gap(10)),
+    "with a trigger": lambda keyed: keyed.window(TumblingEventTimeWindows.of(10)).trigger(CountTrigger.of(9)),
+    "sessions for late records": lambda keyed: keyed.window(EventTimeSessionWindows.with_gap(10)).allowed_lateness(5),
+}
+SAME_OPERATOR = {"with a trigger": 1, "sessions for late records": 1}
+
+
+def of_kind(name: str) -> Callable[[JobHarness], None]:
+    def build(harness: JobHarness) -> None:
+        keyed = harness.add_source("events", EVENT).key_by("f0")
+        harness.add_sink("out", KINDS[name](keyed).aggregate(sum("f1")).uid("windows"))
+
+    return build
+
+
+@pytest.mark.parametrize("before", KINDS)
+def test_built_in_aggregates_refuse_what_windows_of_another_kind_hold(before: str) -> None:
+    with JobHarness(of_kind(before)) as harness:
+        harness.push("events", ("a", 7), 4)
+        checkpoint = harness.checkpoint()
+    for after in KINDS:
+        with JobHarness(of_kind(after), restore=checkpoint) as harness:
+            harness.push("events", ("a", 1), 4)
+            if before == after:
+                harness.run_epoch()
+            elif SAME_OPERATOR.get(before) is None or SAME_OPERATOR.get(after) is None:
+                with pytest.raises(StateMigrationError, match=r"stored with another|give it another uid"):
+                    harness.run_epoch()
+
+
+def test_sessions_of_another_gap_or_other_aggregates_are_refused() -> None:
+    def sessions(gap: int, *aggregates: Any) -> Callable[[JobHarness], None]:
+        def build(harness: JobHarness) -> None:
+            windows = harness.add_source("events", EVENT).key_by("f0").window(EventTimeSessionWindows.with_gap(gap))
+            harness.add_sink("out", windows.aggregate(*aggregates).uid("windows"))
+
+        return build
+
+    with JobHarness(sessions(10, sum("f1"))) as harness:
+        harness.push("events", ("a", 7), 4)
+        checkpoint = harness.checkpoint()
+    for declared, message in [
+        (sessions(11, sum("f1")), "sessions were stored with another session gap in milliseconds: stored 10, decl"),
+        (sessions(10, max("f1")), "sessions were stored with another set of aggregates"),
+    ]:
+        with JobHarness(declared, restore=checkpoint) as harness:
+            harness.push("events", ("a", 7), 4)
+            with pytest.raises(StateMigrationError, match=message):
                 harness.run_epoch()

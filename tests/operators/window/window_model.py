@@ -32,7 +32,8 @@ class Firing:
 class Model:
     """Aligned windows with the event-time trigger.
 
-    ``rank`` orders the keys of one moment (Flink leaves that order open; headrace does not).
+    ``rank`` orders the keys of one moment (Flink leaves that order open; headrace does not). With ``purges`` what was
+    shown is dropped.
     """
 
     size: int
@@ -40,6 +41,7 @@ class Model:
     offset: int = 0
     lateness: int = 0
     rank: dict = field(default_factory=dict)
+    purges: bool = False
     watermark: int = MIN
     contents: dict = field(default_factory=dict)
     firings: list = field(default_factory=list)
@@ -84,3 +86,5 @@ class Model:
 
     def _fire(self, end: int, key: object, stamp: int, event_time: int) -> None:
         self.firings.append(Firing(stamp, end, key, tuple(self.contents[end, key]), event_time))
+        if self.purges:
+            del self.contents[end, key]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 
 from headrace.common.errors import HeadraceError, InfrastructureError, JobExecutionError
+from headrace.runtime.spark import session
 from headrace.runtime.spark.faults import SPARK_ERRORS, failure
+from headrace.runtime.spark.session_start import SessionStart
 
 ABORTED = """An error occurred while calling o1.getResult.
 : org.apache.spark.SparkException: Exception thrown in awaitResult:
@@ -64,3 +69,31 @@ def test_what_spark_raises_is_told_in_a_sentence(error: Exception, kind: type[He
     assert type(told) is kind
     assert said in str(told)
     assert "\n" not in str(told)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            Py4JError(
+                "An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.\n"
+                ": org.apache.spark.SparkIllegalArgumentException: [INVALID_DRIVER_MEMORY] Too little: 101384192.\n"
+                "Please increase it.\n\tat org.apache.spark.memory.UnifiedMemoryManager$.getMaxMemory(U.scala:478)\n"
+            ),
+            "org.apache.spark.SparkIllegalArgumentException: [INVALID_DRIVER_MEMORY] Too little: 101384192.",
+        ),
+        (ConnectionRefusedError(111, "Connection refused"), "its Java process has ended"),
+        (Py4JNetworkError("no answer"), "its Java process has ended"),
+    ],
+)
+def test_a_session_that_does_not_start(error: Exception, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: object) -> None:
+        raise error
+
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")  # Java is there
+    monkeypatch.setattr(SparkContext, "getOrCreate", refuse)
+    monkeypatch.setattr(session, "SparkConf", lambda: SparkConf(loadDefaults=False, _jconf=Mock()))
+    with pytest.raises(JobExecutionError) as failed:
+        session._start(SessionStart({}, {}), None, {})
+    assert str(failed.value) == f"Spark did not start: {said}; what Java said is above"
+    assert failed.value.__cause__ is error

@@ -70,6 +70,17 @@ def test_it_says_how_to_reach_it_and_ends_with_its_input(tmp_path: Path) -> None
     assert java.process.wait(60) == 0
 
 
+@pytest.mark.parametrize(
+    ("given", "found"), [("C", "C.UTF-8"), ("POSIX", "C.UTF-8"), ("de_DE.UTF-8", "de_DE.UTF-8"), (None, "")]
+)
+def test_it_can_name_all_files(given: str | None, found: str, tmp_path: Path) -> None:
+    environment = spark_with(f'printf "%s" "$LC_ALL" > {tmp_path}/told\n{LISTENS}', tmp_path)
+    java = JavaProcess(SessionStart({}, {}), environment | ({} if given is None else {"LC_ALL": given}))
+    java.wait()
+    java.end()
+    assert (tmp_path / "told").read_text() == found
+
+
 def test_one_that_ends_at_once_is_an_error(tmp_path: Path) -> None:
     java = JavaProcess(SessionStart({}, {}), spark_with("exit 3", tmp_path))
 

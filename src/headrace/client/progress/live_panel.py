@@ -35,7 +35,7 @@ class LivePanel:
             refresh_per_second=_REFRESHES_PER_SECOND,
             transient=True,
             # What goes into a file or a pipe must not pass through the terminal
-            redirect_stdout=sys.stdout.isatty(),
+            redirect_stdout=getattr(sys.stdout, "isatty", bool)(),
         )
         self._live.start()
         self._handlers = _redirect({id(old): new for old, new in zip(streams, (sys.stdout, sys.stderr), strict=True)})

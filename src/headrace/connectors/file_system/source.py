@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Generic
 
+from headrace.common.arguments import refused, uncalled
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.other_names import other_names
 from headrace.common.time import Duration, to_millis
@@ -97,6 +98,10 @@ class FileSource(Source[T_co]):
         return tuple(map(shown, self._paths))
 
     @property
+    def gives_timestamps(self) -> bool:
+        return False
+
+    @property
     def reads_in_pieces(self) -> bool:
         return True
 
@@ -134,7 +139,8 @@ class FileSourceBuilder(Generic[T_co]):
 
     def __init__(self, fmt: FileFormat[T_co], *paths: str | os.PathLike[str]) -> None:
         if not isinstance(fmt, FileFormat):
-            raise InvalidTypeError(f"a FileSource takes a format, and then the paths, not {fmt!r} first")
+            text = f"a FileSource takes a format, and then the paths, not {fmt!r} first{uncalled(fmt, FileFormat)}"
+            raise refused(text, InvalidTypeError)
         if not paths:
             raise InvalidProgramError("a FileSource needs at least one path")
         self._format = fmt

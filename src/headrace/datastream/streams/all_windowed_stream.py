@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
     from headrace.datastream.streams.data_stream import DataStream
     from headrace.datastream.streams.keyed_stream import KeyedStream
+    from headrace.windowing.accumulation_mode import AccumulationMode
     from headrace.windowing.assigner import WindowAssigner
     from headrace.windowing.evictor import Evictor
     from headrace.windowing.trigger import Trigger
@@ -63,6 +64,9 @@ class AllWindowedStream(Generic[T_co]):
         """The type of the records in the windows."""
         return self._windowed.get_input_type()
 
+    def __repr__(self) -> str:
+        return repr(self._windowed).replace(type(self._windowed).__name__, type(self).__name__, 1)
+
     def trigger(self, trigger: Trigger[Any, Any]) -> Self:
         """Says when the contents of windows are shown; as ``WindowedStream.trigger``."""
         self._windowed.trigger(trigger)
@@ -71,6 +75,11 @@ class AllWindowedStream(Generic[T_co]):
     def evictor(self, evictor: Evictor[Any, Any]) -> Self:
         """Removes records from a window when it fires; as ``WindowedStream.evictor``."""
         self._windowed.evictor(evictor)
+        return self
+
+    def accumulation_mode(self, mode: AccumulationMode) -> Self:
+        """Says what windows show when they fire again; as ``WindowedStream.accumulation_mode``."""
+        self._windowed.accumulation_mode(mode)
         return self
 
     def allowed_lateness(self, time_ms: int | Time | Duration | timedelta) -> Self:

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Generic, Self
 
 from headrace.common.arguments import expect, refused
+from headrace.common.errors import InvalidTypeError
 from headrace.common.html import framed
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T, T_co
@@ -35,6 +36,9 @@ def collected(stream: DataStream[T], job_name: str | None, limit: int | None) ->
     Returns:
         An iterator over all records, or a list of at most ``limit``; the job is cancelled when these are there.
     """
+    if job_name is not None and not isinstance(job_name, str):
+        hint = f": write execute_and_collect(limit={job_name})" if isinstance(job_name, int) else ""
+        raise refused(f"execute_and_collect takes the job's name first, not {job_name!r}{hint}", InvalidTypeError)
     if limit is not None:
         expect(limit, int, "limit")
         if limit < 1:
@@ -60,6 +64,8 @@ def to_dataframe(stream: DataStream, job_name: str | None) -> Any:
     """
     from headrace.client.dataframe import DataFrameTarget  # not at the top: most programs need no Parquet
 
+    if job_name is not None:
+        expect(job_name, str, "to_dataframe")
     _check_bounded(stream)
     environment = stream.get_execution_environment()
     target = DataFrameTarget(stream.get_type(), environment.get_configuration())
@@ -171,6 +177,9 @@ class CloseableIterator(Generic[T_co]):
     def get_job_client(self) -> JobClient:
         """The job."""
         return self._client
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._client!r})"
 
     def _repr_html_(self) -> str:
         """What notebooks show: the job whose records these are."""

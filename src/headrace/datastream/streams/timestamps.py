@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.common.arguments import refused
+from headrace.common.arguments import refused, uncalled
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import BasicType, BasicTypeInfo
 from headrace.datastream.streams.columns import bound, type_of_field
@@ -32,9 +32,8 @@ def check_strategy(strategy: Any, record_type: TypeInformation) -> None:
         InvalidTypeError: when it is no ``WatermarkStrategy``, there is no such field, or it holds no time.
     """
     if not isinstance(strategy, WatermarkStrategy):
-        raise refused(
-            f"expected a WatermarkStrategy, got {strategy!r}: WatermarkStrategy.no_watermarks(), say", InvalidTypeError
-        )
+        hint = uncalled(strategy, WatermarkStrategy) or ": WatermarkStrategy.no_watermarks(), say"
+        raise refused(f"expected a WatermarkStrategy, got {strategy!r}{hint}", InvalidTypeError)
     assigner = strategy.timestamp_assigner
     if isinstance(assigner, FieldTimestamps):
         _check_field(assigner.field, record_type)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, Self, overload
 
 from headrace.common.arguments import expect, refused
-from headrace.common.errors import InvalidTypeError
+from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
 from headrace.common.function_types import Role
 from headrace.common.other_names import other_names
 from headrace.common.output_tag import OutputTag
@@ -19,6 +19,8 @@ from headrace.datastream.streams.other_names import OTHER_NAMES_OF_WINDOWED_STRE
 from headrace.datastream.streams.types import TypeOrigin, declared_type, origin_of, result_type
 from headrace.graph.window_specs import AggregatedWindowSpec, RowWindowSpec
 from headrace.operators.aggregates.aggregate import Aggregate
+from headrace.plan.window_paths import path_of
+from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.assigner import MergingWindowAssigner, WindowAssigner
 from headrace.windowing.assigners.count import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 from headrace.windowing.evictor import Evictor
@@ -77,6 +79,7 @@ class WindowedStream(Generic[T_co, K_co, W_co]):
         self._evictor: Evictor[Any, Any] | None = None
         self._lateness = 0
         self._late_tag: OutputTag | None = None
+        self._mode = AccumulationMode.ACCUMULATING
 
     def get_execution_environment(self) -> StreamExecutionEnvironment:
         """The environment that the stream belongs to."""
@@ -85,6 +88,9 @@ class WindowedStream(Generic[T_co, K_co, W_co]):
     def get_input_type(self) -> TypeInformation[T_co]:
         """The type of the records in the windows."""
         return self._keyed_stream.get_type()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.get_input_type()}, {self._assigner})"
 
     def _repr_html_(self) -> str:
         """What notebooks show: the windows, and all that comes before."""
@@ -133,6 +139,16 @@ class WindowedStream(Generic[T_co, K_co, W_co]):
         if lateness < 0:
             raise refused(f"the allowed lateness cannot be negative, it is {lateness} ms")
         self._lateness = lateness
+        return self
+
+    def accumulation_mode(self, mode: AccumulationMode) -> Self:
+        """Says what windows show when they fire again; all that they hold unless this is called. Not in Flink.
+
+        Raises:
+            InvalidTypeError: when it is no ``AccumulationMode``.
+        """
+        expect(mode, AccumulationMode, "accumulation_mode")
+        self._mode = mode
         return self
 
     def side_output_late_data(self, output_tag: OutputTag[Any]) -> Self:
@@ -316,7 +332,11 @@ class WindowedStream(Generic[T_co, K_co, W_co]):
             self._lateness,
             self._late_tag,
             has_key,
+            self._mode,
         )
+        path = path_of(spec)
+        if self._mode is AccumulationMode.ACCUMULATING_AND_RETRACTING and path is not None and path.reason is not None:
+            raise self._cannot_retract(f"these are computed {path}")
         return self._keyed_stream._apply(spec, "Window", origin=TypeOrigin.DECLARED)
 
     def _aggregate_rows(
@@ -346,14 +366,24 @@ class WindowedStream(Generic[T_co, K_co, W_co]):
         return self._row_spec(found, window_function=window_function)
 
     def _row_spec(self, found: TypeInformation, **functions: Any) -> RowWindowSpec:
+        if self._mode is AccumulationMode.ACCUMULATING_AND_RETRACTING:
+            raise self._cannot_retract("a function of yours may not make its results again")
+        trigger = self._trigger_or_default()
         return RowWindowSpec(
             self._assigner,
-            self._trigger_or_default(),
+            PurgingTrigger.of(trigger) if self._mode is AccumulationMode.DISCARDING else trigger,
             found,
             self._evictor,
             allowed_lateness=self._lateness,
             late_tag=self._late_tag,
             **functions,
+        )
+
+    def _cannot_retract(self, why: str) -> BaseException:
+        return refused(
+            "windows can take results back where built-in aggregates are computed column by column, over tumbling, "
+            f"sliding and cumulating windows of event time: {why}",
+            UnsupportedOperationError,
         )
 
     def _trigger_or_default(self) -> Trigger[Any, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.common.typeinfo import TypeInformation
+    from headrace.operators.user_code import OperatorPlace
     from headrace.state.runs.grouping import Groups, RowGroups
     from headrace.state.runs.hash_grouping import HashGroups
 
@@ -107,6 +108,10 @@ class Aggregator(ABC):
     def inputs(self) -> tuple[Input, ...]:
         """What it looks at."""
         return ()
+
+    def of_operator(self, place: OperatorPlace) -> Self:
+        """The same aggregator; where it calls functions of the user, their failures name the operator."""
+        return self
 
     @property
     @abstractmethod

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headrace.expressions import Expression
     from headrace.operators.aggregates.aggregate import InputColumn
     from headrace.operators.aggregates.aggregator import Fields, GroupedRows, Input
+    from headrace.operators.user_code import OperatorPlace
 
 
 @hides_engine_of_methods
@@ -140,14 +141,19 @@ class UserAggregator(UserParts):
     Attributes:
         function: the function.
         sources: what it looks at.
+        place: the operator that it is of, once that is known.
     """
 
     function: ArrowAggregateFunction
     sources: tuple[Input, ...]
+    place: OperatorPlace | None = None
 
     @property
     def inputs(self) -> tuple[Input, ...]:
         return self.sources
+
+    def of_operator(self, place: OperatorPlace) -> Self:
+        return replace(self, place=place)
 
     @property
     def fields(self) -> Fields:
@@ -200,8 +206,14 @@ class UserAggregator(UserParts):
             if is_interruption(error):
                 raise
             where = of_traceback(error.__traceback__) or of_function(method)
-            text = f"{self.name}: {method.__name__}() failed\n  {type(error).__name__}: {error}"
-            raise UserFunctionError(f"{text}\n  at {where}" if where else text) from error
+            lines = [
+                f"{self.place} failed" if self.place else "",
+                f"{self.name}: {method.__name__}() failed",
+                f"{type(error).__name__}: {error}",
+                f"at {where}" if where else "",
+                f"operator defined at {self.place.call_site}" if self.place else "",
+            ]
+            raise UserFunctionError("\n  ".join(filter(None, lines))) from error
         return columns
 
 

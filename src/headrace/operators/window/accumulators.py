@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from headrace.operators.aggregates.aggregator import Input
     from headrace.operators.aggregates.aggregator_list import AggregatorList
+    from headrace.state.runs.grouping import Groups
     from headrace.windowing.intervals import Assignment
 
     Longs = npt.NDArray[np.int64]
@@ -60,6 +61,11 @@ class Chunk:
         chosen = pa.array(mask)
         columns = {index: column.filter(chosen) for index, column in self.columns.items()}
         return Chunk(self.ends[mask], self.hashes[mask], self.keys.filter(chosen), columns, self.arrivals[mask])
+
+    def accumulated(self, aggregators: AggregatorList, groups: Groups) -> list[pa.Array]:
+        """The columns of the accumulator of each group of pairs."""
+        blocks = [aggregators.accumulate(GroupedRows(self.columns, self.arrivals, block)) for block in groups.blocks()]
+        return [concat(list(pieces)) for pieces in zip(*blocks, strict=True)]
 
     @staticmethod
     def concat(chunks: Sequence[Chunk]) -> Chunk:
@@ -140,10 +146,7 @@ class Accumulators:
         """The accumulators of each key and window in a chunk."""
         groups = group_rows(chunk.ends, chunk.hashes, chunk.keys)
         first = groups.first_rows
-        blocks = [
-            aggregators.accumulate(GroupedRows(chunk.columns, chunk.arrivals, block)) for block in groups.blocks()
-        ]
-        columns = [concat(list(pieces)) for pieces in zip(*blocks, strict=True)]
+        columns = chunk.accumulated(aggregators, groups)
         return Accumulators(chunk.ends[first], chunk.hashes[first], gather(chunk.keys, first), columns)
 
     @staticmethod

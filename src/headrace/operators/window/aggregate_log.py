@@ -19,7 +19,7 @@ from headrace.common.columns import layout_of
 from headrace.operators.aggregates.aggregator import GroupedRows
 from headrace.operators.arrays import concat, gather
 from headrace.operators.window.columnar import Arrivals
-from headrace.operators.window.firing import running_merges
+from headrace.operators.window.late_firings import running_merges
 from headrace.state.runs.grouping import Groups, Segments
 
 if TYPE_CHECKING:

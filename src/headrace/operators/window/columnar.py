@@ -18,12 +18,14 @@ from headrace.operators.arrays import fixed_width, gather
 from headrace.operators.base import Operator
 from headrace.operators.keyed import KeyedBatch
 from headrace.operators.window.accumulators import Accumulators, Chunk
-from headrace.operators.window.firing import Emission, result_batch, running_accumulators
+from headrace.operators.window.firing import Emission, result_batch
+from headrace.operators.window.late_firings import LATE_FIRINGS
 from headrace.operators.window.lateness import LateRecords, check_timestamps, cleaned_end, cleanup_times, passed_end
 from headrace.operators.window.local import ACCUMULATORS_INPUT
-from headrace.operators.window.merging import STORE, accumulators_layout
+from headrace.operators.window.merging import EARLIER_STORE, STORE, accumulators_layout, check_has_only
 from headrace.operators.window.window_store import WindowStore
 from headrace.state.keys.hashing import hash_array
+from headrace.windowing.accumulation_mode import AccumulationMode
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -49,21 +51,30 @@ class ColumnarWindowOperator(Operator):
         assigner: puts records into windows.
         lateness: how long after its end a window still takes records, in milliseconds.
         late_tag: the id of the side output for records that come too late; without one they are dropped and counted.
+        mode: what windows show when they fire again.
     """
 
     def __init__(
-        self, layout: WindowLayout, assigner: RegularWindows, lateness: int = 0, late_tag: str | None = None
+        self,
+        layout: WindowLayout,
+        assigner: RegularWindows,
+        lateness: int = 0,
+        late_tag: str | None = None,
+        mode: AccumulationMode = AccumulationMode.ACCUMULATING,
     ) -> None:
         super().__init__()
         self._layout = layout
         self._assigner = assigner
         self._lateness = lateness
         self._late_tag = late_tag
+        self._late_firings = LATE_FIRINGS[mode]
+        self._kept_for = lateness if self._late_firings.keeps_contents else 0  # from a window's end on
         self._watermark = MIN_WATERMARK
 
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
         assert context.state is not None
+        check_has_only(context, STORE, EARLIER_STORE)
         self._store = self._open_store(context.state)
         self._late = LateRecords(self, self._lateness, self._late_tag)
 
@@ -91,7 +102,7 @@ class ColumnarWindowOperator(Operator):
         super().advance_watermark(self._watermark)
 
     def end_epoch(self) -> None:
-        self._store.end_epoch(cleaned_end(self._watermark, self._lateness))
+        self._store.end_epoch(cleaned_end(self._watermark, self._kept_for))
 
     def _add_all(self, batch: KeyedBatch) -> None:
         # A record of windows that overlap becomes several rows; how a batch is cut changes nothing but memory.
@@ -106,7 +117,7 @@ class ColumnarWindowOperator(Operator):
         self._store.add(self._chunk(batch, judged.on_time, arrivals))
         late = self._chunk(batch, judged.again, arrivals) if len(judged.again.ends) else None
         self._advance(batch.watermarks, judged.again, late)
-        if late is not None:
+        if late is not None and self._late_firings.keeps_contents:
             self._store.add_accumulators(Accumulators.of_chunk(self._layout.aggregators, late))
 
     def _judged(self, batch: KeyedBatch) -> Judged:
@@ -156,12 +167,12 @@ class ColumnarWindowOperator(Operator):
                 self.output.emit(result_batch(self._layout, self._assigner, [emission]))
         else:
             fired = list(due)
-            held = self._store.find(late.ends, late.hashes)
-            contents = running_accumulators(self._layout.aggregators, held, late)
-            refired = Emission.of_late(contents, again.records, watermarks)
+            refired = self._late_firings.emission(
+                self._layout.aggregators, self._store.find, late, again.records, watermarks
+            )
             self.output.emit(result_batch(self._layout, self._assigner, [*fired, refired]))
         self._watermark = last
-        self._store.forget(cleaned_end(last, self._lateness))
+        self._store.forget(cleaned_end(last, self._kept_for))
 
 
 class Judged(NamedTuple):

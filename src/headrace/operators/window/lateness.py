@@ -91,11 +91,14 @@ class LateRecords:
         is_left[taken.records] = False
         if not is_left.any():
             return
-        refused = is_left & is_too_late(batch.timestamps, batch.watermarks, self._lateness)
+        self.send_away(batch, is_left & is_too_late(batch.timestamps, batch.watermarks, self._lateness))
+
+    def send_away(self, batch: Batch, is_refused: Mask) -> None:
+        """What becomes of those records of a batch that are refused."""
         if self._tag is None:
-            self.drop(int(np.count_nonzero(refused)))
-        elif refused.any():
-            self._operator.output.emit_side(self._tag, batch.filter(refused))
+            self.drop(int(np.count_nonzero(is_refused)))
+        elif is_refused.any():
+            self._operator.output.emit_side(self._tag, batch.filter(is_refused))
 
     def drop(self, records: int) -> None:
         """Counts records that are dropped."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from headrace.operators.aggregates.aggregate import Aggregate, BoundAggregate
     from headrace.operators.aggregates.aggregator import Aggregator, Input
     from headrace.operators.base import OperatorContext
+    from headrace.operators.user_code import OperatorPlace
     from headrace.state.keys import KeyCodec
 
 _CANONICAL_TYPES = {pa.int64(): Types.LONG(), pa.string(): Types.STRING(), pa.binary(): Types.BYTES()}
@@ -87,6 +88,14 @@ class WindowLayout:
         )
         assert layout.output_type.is_composite  # made now, so that its names are checked here and not in a task
         return layout
+
+    def of_operator(self, place: OperatorPlace) -> WindowLayout:
+        """The same layout; where functions of the user fail, the operator is named."""
+        aggregates = tuple(
+            replace(each, aggregators=tuple(one.of_operator(place) for one in each.aggregators))
+            for each in self.aggregates
+        )
+        return replace(self, aggregates=aggregates)
 
     @cached_property
     def output_type(self) -> TypeInformation:

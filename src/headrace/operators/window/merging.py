@@ -20,7 +20,7 @@ from headrace.state.runs.ordered import all_rows, newest
 from headrace.state.timers import NO_TIMER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -40,6 +40,20 @@ PANE: Final = "pane"
 
 STORE: Final = "windows"
 """The store of an operator that ordered tables of windows are in."""
+EARLIER_STORE: Final = "windows-of-their-own"
+"""The store of what earlier versions have kept by window where there are panes now; nothing is added to it."""
+SESSIONS_STORE: Final = "sessions"
+"""The store that open sessions are in."""
+SESSION_ENDS_STORE: Final = "session-ends"
+"""The store that the ends of open sessions are in."""
+
+_KINDS: Final = {
+    STORE: "fire at their ends alone",
+    EARLIER_STORE: "fire at their ends alone",
+    SESSIONS_STORE: "are sessions, computed column by column",
+    SESSION_ENDS_STORE: "are sessions, computed column by column",
+}
+"""What windows are of which something is in a store; all others keep what they hold as state of keys."""
 
 _ROWS = 1 << 16
 """About so many rows are merged at a time."""
@@ -103,11 +117,29 @@ def check_has_no_tables(context: OperatorContext) -> None:
     """Whether the windows of a trigger, assigner or evictor of one's own may begin with what is stored.
 
     Raises:
-        StateMigrationError: when it was stored by windows that fire at their ends alone.
+        StateMigrationError: when it was stored by windows that are computed column by column.
     """
+    _check(context, lambda name: name not in _KINDS, "have another trigger, assigner or evictor")
+
+
+def check_has_only(context: OperatorContext, *stores: str) -> None:
+    """Whether windows that are computed column by column may begin with what is stored.
+
+    Args:
+        context: the operator.
+        stores: the stores that they keep it in.
+
+    Raises:
+        StateMigrationError: when windows of another kind have stored something.
+    """
+    _check(context, lambda name: name in stores, _KINDS[stores[0]])
+
+
+def _check(context: OperatorContext, is_own: Callable[[str], bool], declared: str) -> None:
     assert context.state is not None
-    if context.state.store(STORE).runs:
-        raise _of_others(context, "fire at their ends alone", "have another trigger, assigner or evictor")
+    for name in context.state.stored():
+        if not is_own(name):
+            raise _of_others(context, _KINDS.get(name, "have a trigger, assigner or evictor of their own"), declared)
 
 
 def check_has_no_timers(context: OperatorContext) -> None:

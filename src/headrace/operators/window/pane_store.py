@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.operators.window.accumulators import Accumulators, Chunk
-from headrace.operators.window.merging import PANE, STORE, accumulators_layout, rows_at
+from headrace.operators.window.merging import EARLIER_STORE, PANE, STORE, accumulators_layout, rows_at
 from headrace.operators.window.pane_stacks import PaneStacks
 from headrace.operators.window.window_store import WindowStore
 from headrace.state.runs.ordered import NO_TIME, described, floor_of, rest_of
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     Longs = npt.NDArray[np.int64]
     Hashes = npt.NDArray[np.uint64]
 
-_EARLIER: Final = "windows-of-their-own"
-"""The store of what earlier versions have kept by window; nothing is added to it."""
 _LATE_ROWS: Final = 1 << 16
 """So many late rows are merged into each window that fires; with more the merge of the panes is made anew."""
 _SPREAD_ROWS: Final = 1 << 19
@@ -60,9 +58,9 @@ class PaneStore:
         self._windows = windows
         self._panes = panes
         of_windows = accumulators_layout(layout, windows)
-        _set_apart(store(STORE), store(_EARLIER), of_windows)
+        _set_apart(store(STORE), store(EARLIER_STORE), of_windows)
         self._rows = WindowStore(layout, accumulators_layout(layout, windows, panes.length), store(STORE))
-        self._earlier = WindowStore(layout, of_windows, store(_EARLIER))
+        self._earlier = WindowStore(layout, of_windows, store(EARLIER_STORE))
         self._nothing = Accumulators.of_batch(pa.RecordBatch.from_pylist([], layout.state_schema))
         self._waiting: list[Accumulators] = []
         self._stacks: PaneStacks | None = None

@@ -11,6 +11,7 @@ from headrace.operators.window.columnar import MOST_PAIRS, ColumnarWindowOperato
 from headrace.operators.window.lateness import cleanup_times, passed_end
 from headrace.operators.window.pane_store import PaneStore
 from headrace.operators.window.panes import Panes
+from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.intervals import Assignment
 
 if TYPE_CHECKING:
@@ -25,13 +26,17 @@ if TYPE_CHECKING:
 
 
 def columnar_window(
-    layout: WindowLayout, assigner: RegularWindows, lateness: int = 0, late_tag: str | None = None
+    layout: WindowLayout,
+    assigner: RegularWindows,
+    lateness: int = 0,
+    late_tag: str | None = None,
+    mode: AccumulationMode = AccumulationMode.ACCUMULATING,
 ) -> ColumnarWindowOperator:
     """The operator for built-in aggregates over such windows."""
     panes = Panes.of(assigner)
     if panes is None:
-        return ColumnarWindowOperator(layout, assigner, lateness, late_tag)
-    return PanedWindowOperator(layout, assigner, panes, lateness, late_tag)
+        return ColumnarWindowOperator(layout, assigner, lateness, late_tag, mode)
+    return PanedWindowOperator(layout, assigner, panes, lateness, late_tag, mode)
 
 
 class PanedWindowOperator(ColumnarWindowOperator):
@@ -43,6 +48,7 @@ class PanedWindowOperator(ColumnarWindowOperator):
         panes: those that the windows share.
         lateness: how long after its end a window still takes records, in milliseconds.
         late_tag: the id of the side output for records that come too late; without one they are dropped and counted.
+        mode: what windows show when they fire again.
     """
 
     _store: PaneStore
@@ -54,8 +60,9 @@ class PanedWindowOperator(ColumnarWindowOperator):
         panes: Panes,
         lateness: int = 0,
         late_tag: str | None = None,
+        mode: AccumulationMode = AccumulationMode.ACCUMULATING,
     ) -> None:
-        super().__init__(layout, assigner, lateness, late_tag)
+        super().__init__(layout, assigner, lateness, late_tag, mode)
         self._panes = panes
 
     def _open_store(self, state: OperatorStates) -> PaneStore:
@@ -91,7 +98,7 @@ class PanedWindowOperator(ColumnarWindowOperator):
         again = Assignment(rows[judged.again.records], judged.again.ends, False)
         self._advance(batch.watermarks, again, late)
         last_ends = self._assigner.last_ends(part.timestamps)
-        is_taken = cleanup_times(last_ends, self._lateness) > part.watermarks
+        is_taken = cleanup_times(last_ends, self._kept_for) > part.watermarks
         taken = self._chunk(batch, pairs.where(np.isin(pairs.records, rows[is_taken])), arrivals)
         self._store.settle(Accumulators.of_chunk(self._layout.aggregators, taken))
 

@@ -26,9 +26,11 @@ class OperatorTime(Evictor.EvictorContext):
     Attributes:
         watermark: event time.
         processing_time: the job's clock.
+        clock_has_ended: whether all timers in processing time fire now, in batch mode.
     """
 
     def __init__(self) -> None:
+        self.clock_has_ended = False
         self.watermark = MIN_WATERMARK
         self.processing_time = 0
 
@@ -97,7 +99,8 @@ class WindowTrigger(Trigger.OnMergeContext):
         return self._time.watermark
 
     def register_processing_time_timer(self, time: int) -> None:
-        self._processing.register(time, self._namespace)
+        if not self._time.clock_has_ended:
+            self._processing.register(time, self._namespace)
 
     def register_event_time_timer(self, time: int) -> None:
         self._event.register(time, self._namespace)

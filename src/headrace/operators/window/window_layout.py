@@ -47,6 +47,7 @@ class WindowOperatorLayout:
         lateness: how long after its end a window of event time still takes records, in milliseconds.
         late_tag: the id of the side output for records that come too late; without one they are dropped and counted.
         side_types: the types of the side outputs that are read, by tag id.
+        is_batch: whether timers in processing time fire when the input has ended, whatever the clock says.
     """
 
     assigner: WindowAssigner[Any, Any]
@@ -61,6 +62,7 @@ class WindowOperatorLayout:
     lateness: int = 0
     late_tag: str | None = None
     side_types: Mapping[str, TypeInformation] = field(default_factory=dict)
+    is_batch: bool = False
 
     @property
     def functions(self) -> tuple[Any, ...]:

@@ -78,9 +78,9 @@ class WindowOperator(FunctionOperator):
         self._time.watermark, self._time.processing_time = scope.watermark, scope.processing_time
         if self._merging is not None:
             self._merging.begin_epoch()
-        due = self._timers.processing.pop_due(scope.processing_time)
-        self._fire(TimeDomain.PROCESSING_TIME, due, scope.watermark)
-        self._flush()
+        if not self._layout.is_batch:
+            self._fire_processing_time(scope.processing_time, scope.watermark)
+            self._flush()
 
     def process(self, input_index: int, batch: Batch) -> None:
         if not len(batch):
@@ -108,7 +108,11 @@ class WindowOperator(FunctionOperator):
 
     def advance_watermark(self, watermark: int) -> None:
         if watermark > self._time.watermark:
+            reached = self._time.watermark
             self._advance(watermark)
+            if self._layout.is_batch and watermark == MAX_WATERMARK:  # the clock comes to its end behind event time
+                self._time.clock_has_ended = True
+                self._fire_processing_time(MAX_WATERMARK, reached)
             self._flush()
         super().advance_watermark(watermark)
 
@@ -230,6 +234,9 @@ class WindowOperator(FunctionOperator):
         reached, self._time.watermark = self._time.watermark, watermark
         if self._timers.event.next_due <= watermark:
             self._fire(TimeDomain.EVENT_TIME, self._timers.event.pop_due(watermark), reached)
+
+    def _fire_processing_time(self, now: int, stamp: int) -> None:
+        self._fire(TimeDomain.PROCESSING_TIME, self._timers.processing.pop_due(now), stamp)
 
     def _fire(self, domain: TimeDomain, due: Iterable[Timer], stamp: int) -> None:
         timer = None

@@ -64,6 +64,10 @@ class DataFrameSource(Source):
         return self._type
 
     @property
+    def gives_timestamps(self) -> bool:
+        return False
+
+    @property
     def reads_in_pieces(self) -> bool:
         return True
 

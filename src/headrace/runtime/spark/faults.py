@@ -75,6 +75,12 @@ def failure(what: str, error: Exception) -> HeadraceError:
     return kind(f"{what} failed in Spark: {first_line(error)}{_remedy(error)}")
 
 
+def not_started(error: Exception) -> JobExecutionError:
+    """The error to be raised in place of one of :data:`SPARK_ERRORS` that hindered a session from being made."""
+    why = "its Java process has ended" if isinstance(error, _LOST) else first_line(error)
+    return JobExecutionError(f"Spark did not start: {why}; what Java said is above")
+
+
 def _remedy(error: Exception) -> str:
     text = str(error)
     return next((remedy for pattern, remedy in _REMEDIES if pattern.search(text)), "")
@@ -95,4 +101,4 @@ def first_line(error: Exception) -> str:
         return _NO_WORKERS
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
     told = next((line for line in reversed(lines) if "Error" in line or "Exception" in line), lines[0] if lines else "")
-    return told.removeprefix("Caused by: ")
+    return told.removeprefix("Caused by: ").removeprefix(": ")

@@ -64,6 +64,7 @@ class JavaProcess:
                 process_group=0,  # Ctrl-C is for this process, which ends Java when it has stopped its jobs
                 env={
                     **environment,
+                    **_locale(environment),
                     **start.variables,
                     "SPARK_CONNECT_MODE": "0",
                     _CONNECTION_FILE: str(self._connection),
@@ -111,6 +112,14 @@ class JavaProcess:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self._files.close()
+
+
+def _locale(environment: Mapping[str, str]) -> dict[str, str]:
+    """In the C locale Java has no names for files outside ASCII, and Spark does not start in a folder with such a path.
+
+    Python sees to the other variables of that locale for itself and its children, but for this one.
+    """
+    return {"LC_ALL": "C.UTF-8"} if environment.get("LC_ALL") in {"C", "POSIX"} else {}
 
 
 class EarlyJava:

@@ -18,6 +18,7 @@ from pyspark.sql.utils import is_remote
 
 from headrace.common.errors import ConfigurationError
 from headrace.common.logs import get_logger
+from headrace.runtime.spark.faults import SPARK_ERRORS, not_started
 from headrace.runtime.spark.java_process import JavaProcess
 from headrace.runtime.spark.known_settings import warn_of_misspelled
 from headrace.runtime.spark.master import NO_CONNECT
@@ -112,6 +113,7 @@ def acquire_session(
         ConfigurationError: when ``settings`` are not settings of Spark or contradict ``master`` or ``python``, the
             workers of a running session have another interpreter, or sessions are those of Spark Connect.
         JavaNotFoundError: when a session has to be started and there is no usable Java.
+        JobExecutionError: when Java does not start, or Spark refuses the settings.
     """
     if is_remote():
         raise ConfigurationError(f"this process is a client of Spark Connect, but {NO_CONNECT}")
@@ -228,8 +230,11 @@ def _start(start: SessionStart, java: JavaProcess | None, asked: Mapping[str, st
     settings = start.settings
     if GATEWAY_PORT not in os.environ and SparkContext._gateway is None:
         _connect(java or JavaProcess(start, os.environ))
-    beginning = start_early(SparkContext.getOrCreate(SparkConf().setAll([*settings.items()])))
-    session = SparkSession.builder.config(map={**settings}).getOrCreate()
+    try:
+        beginning = start_early(SparkContext.getOrCreate(SparkConf().setAll([*settings.items()])))
+        session = SparkSession.builder.config(map={**settings}).getOrCreate()
+    except SPARK_ERRORS as error:
+        raise not_started(error) from error
     warn_of_misspelled(session.sparkContext, asked)
     return SessionHandle(session, owned=True, beginning=beginning)
 

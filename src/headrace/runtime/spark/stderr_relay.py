@@ -13,7 +13,8 @@ _SECONDS: Final = 1.0
 
 def destination() -> int | None:
     """Where a Java is to write its errors: a pipe to here when they end on a terminal, else where this process does."""
-    return subprocess.PIPE if sys.stderr is not None and sys.stderr.isatty() else None
+    is_terminal = getattr(sys.stderr, "isatty", bool)()  # programs put streams of their own there, or nothing
+    return subprocess.PIPE if is_terminal else None
 
 
 class StderrRelay:

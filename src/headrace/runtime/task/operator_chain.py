@@ -247,7 +247,9 @@ class OperatorChain:
             state.end_epoch()
         version = self.state.snapshot(context.epoch, context.generation, self.plan.inline_bytes)
         timers = [time for state in kept if (time := state.earliest_processing_time()) is not None]
-        return StateReport(version, min(timers, default=None), self.state.size_in_bytes())
+        # In batch mode timers wait for the end of the input, so there is no time to look for them.
+        earliest = None if self.plan.settings.is_batch else min(timers, default=None)
+        return StateReport(version, earliest, self.state.size_in_bytes())
 
     def _operator_states(self) -> list[OperatorStates]:
         """The state of each operator that has some."""

@@ -9,6 +9,7 @@ from headrace.connectors.sink import WriterContext
 from headrace.graph import specs
 from headrace.graph.window_specs import (
     AggregatedWindowSpec,
+    ColumnarSessionSpec,
     ColumnarWindowSpec,
     GlobalWindowSpec,
     LocalWindowSpec,
@@ -22,11 +23,13 @@ from headrace.operators.rolling import RollingOperator, rolling_aggregate, rolli
 from headrace.operators.sink import SinkOperator
 from headrace.operators.stateless import FilterOperator, FlatMapOperator, MapBatchesOperator, MapOperator
 from headrace.operators.timestamps import TimestampsOperator
+from headrace.operators.user_code import OperatorPlace
 from headrace.operators.window.aggregating_operator import AggregatingWindowOperator
 from headrace.operators.window.local import LocalWindowAggregate
 from headrace.operators.window.paned import columnar_window
 from headrace.operators.window.row_layout import RowWindowLayout
 from headrace.operators.window.row_window import RowWindowOperator
+from headrace.operators.window.session_window import SessionWindowOperator
 from headrace.operators.window.window_layout import WindowOperatorLayout
 from headrace.operators.window.window_operator import WindowOperator
 from headrace.plan.job_plan import PlannedOperator
@@ -34,6 +37,7 @@ from headrace.plan.job_plan import PlannedOperator
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from headrace.operators.window.layout import WindowLayout
     from headrace.plan.job_plan import JobPlan
 
 
@@ -89,7 +93,8 @@ class OperatorMaker:
         return ProcessOperator(spec.function, planned.output_type, planned.side_types_read)
 
     def _keyed_process(self, planned: PlannedOperator, spec: specs.KeyedProcessSpec) -> Operator:
-        return KeyedProcessOperator(spec.function, planned.output_type, planned.side_types_read)
+        is_batch = self._plan.settings.is_batch
+        return KeyedProcessOperator(spec.function, planned.output_type, planned.side_types_read, is_batch=is_batch)
 
     def _reduce(self, planned: PlannedOperator, spec: specs.RollingReduceSpec) -> Operator:
         return RollingOperator(
@@ -114,11 +119,15 @@ class OperatorMaker:
 
     def _columnar_window(self, planned: PlannedOperator, spec: ColumnarWindowSpec) -> Operator:
         tag = None if spec.late_tag is None else spec.late_tag.tag_id
-        layout = spec.layout(planned.input_schema(0))
-        return columnar_window(layout, spec.assigner, spec.allowed_lateness, tag)
+        layout = self._layout(planned, spec)
+        return columnar_window(layout, spec.assigner, spec.allowed_lateness, tag, spec.accumulation_mode)
+
+    def _columnar_sessions(self, planned: PlannedOperator, spec: ColumnarSessionSpec) -> Operator:
+        tag = None if spec.late_tag is None else spec.late_tag.tag_id
+        return SessionWindowOperator(spec.layout(planned.input_schema(0)), spec.gap, tag)
 
     def _local_window(self, planned: PlannedOperator, spec: LocalWindowSpec) -> Operator:
-        return LocalWindowAggregate(spec.window.layout(planned.input_schema(0)), spec.window.assigner)
+        return LocalWindowAggregate(self._layout(planned, spec.window), spec.window.assigner)
 
     def _global_window(self, planned: PlannedOperator, spec: GlobalWindowSpec) -> Operator:
         return self._columnar_window(planned, spec.window)
@@ -126,15 +135,22 @@ class OperatorMaker:
     def _aggregated_window(self, planned: PlannedOperator, spec: AggregatedWindowSpec) -> Operator:
         layout = WindowOperatorLayout(
             assigner=spec.assigner,
-            trigger=spec.trigger,
+            trigger=spec.purging_trigger,
             evictor=spec.evictor,
             input_type=planned.input_schema(0).record_type,
             output_type=planned.output_type,
             lateness=spec.allowed_lateness,
             late_tag=None if spec.late_tag is None else spec.late_tag.tag_id,
             side_types=planned.side_types_read,
+            is_batch=self._plan.settings.is_batch,
         )
-        return AggregatingWindowOperator(layout, spec.layout(planned.input_schema(0)))
+        return AggregatingWindowOperator(layout, self._layout(planned, spec))
+
+    def _layout(self, planned: PlannedOperator, spec: AggregatedWindowSpec | ColumnarWindowSpec) -> WindowLayout:
+        """The columns of a window with built-in aggregates, which know what operator they are of."""
+        node = planned.node
+        place = OperatorPlace(node.name, planned.uid, self._subtask, node.call_site)
+        return spec.layout(planned.input_schema(0)).of_operator(place)
 
     def _row_window(self, planned: PlannedOperator, spec: RowWindowSpec) -> Operator:
         if spec.aligned is None:
@@ -168,6 +184,7 @@ class OperatorMaker:
             lateness=spec.allowed_lateness,
             late_tag=None if spec.late_tag is None else spec.late_tag.tag_id,
             side_types=planned.side_types_read,
+            is_batch=self._plan.settings.is_batch,
         )
         return WindowOperator(layout)
 
@@ -196,6 +213,7 @@ _MAKERS: dict[type[specs.OperatorSpec], Make] = {
     specs.SinkSpec: OperatorMaker._sink,
     AggregatedWindowSpec: OperatorMaker._aggregated_window,
     ColumnarWindowSpec: OperatorMaker._columnar_window,
+    ColumnarSessionSpec: OperatorMaker._columnar_sessions,
     LocalWindowSpec: OperatorMaker._local_window,
     GlobalWindowSpec: OperatorMaker._global_window,
     RowWindowSpec: OperatorMaker._row_window,

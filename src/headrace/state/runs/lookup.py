@@ -44,6 +44,31 @@ def find_rows(run: Run, keys: KeyColumn) -> tuple[Indices, Indices]:
     return _find(section, keys)
 
 
+def find_all_rows(section: Section, keys: KeyColumn) -> tuple[Indices, Indices]:
+    """All rows of keys in a section that has any number of rows a key: positions of the keys, and the rows.
+
+    Both the keys, which differ, and the section are sorted by hash and key; so are the rows that are found.
+    """
+    if not section.rows or not len(keys):
+        return _NOTHING, _NOTHING
+    rows = section.lower_bounds(HASH, keys.hashes)
+    found = np.flatnonzero(_hashes_at(section, rows) == keys.hashes)
+    rows = rows[found]
+    positions, places, more = [found], [rows], found
+    while len(more):
+        rows = rows + 1
+        is_same = (rows < section.rows) & (_hashes_at(section, rows) == keys.hashes[more])
+        more, rows = more[is_same], rows[is_same]
+        positions.append(more)
+        places.append(rows)
+    found, rows = np.concatenate(positions), np.concatenate(places)
+    if not pa.types.is_int64(keys.values.type) and len(found):
+        is_key = np.asarray(pc.equal(section.take(KEY, rows), keys.values.take(pa.array(found)))).astype(bool)
+        found, rows = found[is_key], rows[is_key]
+    order = np.argsort(rows, kind="stable")
+    return found[order], rows[order]
+
+
 def _find(section: Section, keys: KeyColumn) -> tuple[Indices, Indices]:
     if not section.rows or not len(keys):
         return _NOTHING, _NOTHING

@@ -12,6 +12,7 @@ from headrace.common.typeinfo import Types
 from headrace.state.descriptors import ReducingStateDescriptor
 from headrace.windowing.checks import check_positive
 from headrace.windowing.trigger import PassiveTrigger, TriggerResult
+from headrace.windowing.triggers.end_of_window import EventTimeTrigger
 from headrace.windowing.windows import Window
 
 if TYPE_CHECKING:
@@ -73,6 +74,9 @@ class ContinuousEventTimeTrigger(PassiveTrigger[Any, Window]):
         next_fire.clear()
         self._register_next(time, window, ctx)
         return TriggerResult.FIRE
+
+    def in_batch_mode(self) -> EventTimeTrigger:
+        return EventTimeTrigger()
 
     def can_merge(self) -> bool:
         return True
@@ -142,6 +146,9 @@ class ContinuousProcessingTimeTrigger(PassiveTrigger[Any, Window]):
         next_fire.clear()
         self._register_next(time, window, ctx)
         return TriggerResult.FIRE
+
+    def in_batch_mode(self) -> EventTimeTrigger:
+        return EventTimeTrigger()
 
     def can_merge(self) -> bool:
         return True

@@ -70,6 +70,9 @@ class ProcessingTimeTrigger(PassiveTrigger[Any, Window]):
     def on_processing_time(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
         return TriggerResult.FIRE
 
+    def in_batch_mode(self) -> EventTimeTrigger:
+        return EventTimeTrigger()
+
     def can_merge(self) -> bool:
         return True
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.time import to_millis
@@ -97,6 +97,9 @@ class ProcessingTimeoutTrigger(Trigger[T_contra, W_contra]):
 
     def on_event_time(self, time: int, window: W_contra, ctx: Trigger.TriggerContext) -> TriggerResult:
         return self._timed(self.nested_trigger.on_event_time(time, window, ctx), window, ctx)
+
+    def in_batch_mode(self) -> ProcessingTimeoutTrigger[T_contra, W_contra]:
+        return replace(self, nested_trigger=self.nested_trigger.in_batch_mode())
 
     def on_merge(self, window: W_contra, ctx: Trigger.OnMergeContext) -> None:
         """Is not called: the trigger cannot merge."""

@@ -49,6 +49,9 @@ class PurgingTrigger(Trigger[T_contra, W_contra]):
     def on_event_time(self, time: int, window: W_contra, ctx: Trigger.TriggerContext) -> TriggerResult:
         return _purging(self.nested_trigger.on_event_time(time, window, ctx))
 
+    def in_batch_mode(self) -> PurgingTrigger[T_contra, W_contra]:
+        return PurgingTrigger(self.nested_trigger.in_batch_mode())
+
     def can_merge(self) -> bool:
         return self.nested_trigger.can_merge()
 

@@ -1,0 +1,223 @@
+"""Session windows with built-in aggregates, column by column.
+
+Records wait until the watermark goes on at the end of a stretch of input, or until there are many. Then the sessions
+of all of them are found at once, as if they had come one by one: see :mod:`headrace.operators.window.sessions`. Of the
+open sessions only those of keys are read and written that have records, or a session that may be due. What is emitted,
+and in which order, is what handling the records one by one gives: by moment of firing, and within one moment by
+(window end, hash of key, key).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.batch import Batch
+from headrace.common.constants import MIN_WATERMARK
+from headrace.operators.arrays import concat, gather
+from headrace.operators.base import Operator
+from headrace.operators.window.accumulators import Chunk
+from headrace.operators.window.columnar import Arrivals
+from headrace.operators.window.firing import stamps_of
+from headrace.operators.window.lateness import LateRecords, check_timestamps, passed_end
+from headrace.operators.window.merging import SESSION_ENDS_STORE, SESSIONS_STORE, check_has_only
+from headrace.operators.window.session_store import SessionRows, SessionStore
+from headrace.operators.window.sessions import NO_SESSION, ArrivedTimes, FoundSessions, Spans, find_sessions, sorted_by
+from headrace.state.keys import KeyColumn
+from headrace.state.runs.grouping import Groups, Segments, group_rows
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from headrace.operators.base import EpochScope, OperatorContext, Output
+    from headrace.operators.keyed import KeyedBatch
+    from headrace.operators.window.layout import WindowLayout
+
+    Longs = npt.NDArray[np.int64]
+    Mask = npt.NDArray[np.bool_]
+
+_PENDING_ROWS = 1 << 19
+_PENDING_BYTES = 128 << 20
+"""So many records wait at most, or so much memory; the more there are, the less often a session is read and written."""
+
+_FIRED_ROWS = 1 << 16
+"""So many results leave as one batch."""
+
+
+class SessionWindowOperator(Operator):
+    """Built-in aggregates over sessions of event time with one gap for all records.
+
+    Args:
+        layout: the aggregates and the columns.
+        gap: how long after its last record a session ends, in milliseconds.
+        late_tag: the id of the side output for records that come too late; without one they are dropped and counted.
+    """
+
+    def __init__(self, layout: WindowLayout, gap: int, late_tag: str | None = None) -> None:
+        super().__init__()
+        self._layout = layout
+        self._aggregators = layout.aggregators
+        self._gap = gap
+        self._late_tag = late_tag
+        self._watermark = MIN_WATERMARK
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        super().open(context, output)
+        assert context.state is not None
+        check_has_only(context, SESSIONS_STORE, SESSION_ENDS_STORE)
+        self._store = SessionStore(self._layout, self._gap, context.state.store)
+        self._late = LateRecords(self, 0, self._late_tag)
+
+    def begin_epoch(self, scope: EpochScope) -> None:
+        self._watermark = scope.watermark
+        self._arrivals = Arrivals(scope.epoch)
+        self._store.begin_epoch()
+        self._forget_pending()
+
+    def process(self, input_index: int, batch: Batch) -> None:
+        if not len(batch):
+            return
+        check_timestamps(batch, self.context)
+        keyed = cast("KeyedBatch", batch)
+        columns = self._layout.inputs_of(keyed, self.context)
+        arrivals = self._arrivals.next(len(keyed))
+        ends = keyed.timestamps + self._gap
+        chunk = Chunk(ends, keyed.keys.hashes, keyed.keys.values, columns, arrivals)
+        self._pending.append((keyed, chunk))
+        self._pending_rows += len(chunk)
+        self._pending_bytes += chunk.nbytes
+        if self._pending_rows >= _PENDING_ROWS or self._pending_bytes >= _PENDING_BYTES:
+            self._advance(int(keyed.watermarks[-1]))
+
+    def advance_watermark(self, watermark: int) -> None:
+        if self._pending or watermark > self._watermark:
+            self._advance(max(watermark, self._watermark))
+        super().advance_watermark(self._watermark)
+
+    def end_epoch(self) -> None:
+        assert not self._pending, "records came after the last watermark of the epoch"
+        self._store.end_epoch()
+
+    def _advance(self, watermark: int) -> None:
+        """Adds the records that wait to sessions, brings event time to a watermark, and fires what is due."""
+        pending = self._pending
+        self._forget_pending()
+        touched = _Touched.of([chunk for _, chunk in pending], self._store.take_due(passed_end(watermark)))
+        if touched is not None:
+            timestamps = touched.times_of([batch.timestamps for batch, _ in pending])
+            watermarks = touched.times_of([batch.watermarks for batch, _ in pending])
+            which, opened = self._store.find(touched.keys)
+            records = ArrivedTimes(touched.of_records, timestamps, watermarks)
+            found = find_sessions(self._gap, records, Spans(which, opened.starts, opened.ends))
+            self._send_away([batch for batch, _ in pending], found.of_records == NO_SESSION)
+            rows = self._contents(touched, found, opened)
+            is_due = rows.ends <= passed_end(watermark)
+            self._fire(rows, is_due, np.append(watermarks, watermark))
+            self._write(touched, found, opened, rows, is_due)
+        self._watermark = watermark
+
+    def _send_away(self, batches: list[KeyedBatch], is_late: Mask) -> None:
+        if not is_late.any():
+            return
+        first = 0
+        for batch in batches:
+            self._late.send_away(batch, is_late[first : first + len(batch)])
+            first += len(batch)
+
+    def _contents(self, touched: _Touched, found: FoundSessions, opened: SessionRows) -> SessionRows:
+        """The sessions, each with the accumulators of its records and of the open sessions that it is made of."""
+        sessions, columns = found.sessions, opened.columns
+        parts = found.of_open
+        if touched.chunk is not None:
+            rows = np.flatnonzero(found.of_records != NO_SESSION)
+            order, numbers, segments = _by_session(found.of_records[rows])
+            if len(order):
+                made = touched.chunk.accumulated(self._aggregators, Groups(rows[order], segments))
+                parts = np.concatenate((parts, numbers[segments.starts]))
+                columns = [concat([a, b]) for a, b in zip(columns, made, strict=True)] if len(opened) else made
+        if len(opened):
+            order, _, segments = _by_session(parts)
+            columns = self._aggregators.merge([gather(column, order) for column in columns], segments)
+        return SessionRows(touched.keys.take(sessions.keys), sessions.starts, sessions.ends, columns)
+
+    def _fire(self, rows: SessionRows, is_due: Mask, watermarks: Longs) -> None:
+        due = np.flatnonzero(is_due)
+        if not len(due):
+            return
+        due = due[sorted_by(np.zeros(len(due), np.int64), rows.ends[due])]
+        for start in range(0, len(due), _FIRED_ROWS):
+            fired = rows.take(due[start : start + _FIRED_ROWS])
+            bounds = (pa.array(fired.starts), pa.array(fired.ends))
+            table = self._layout.finish(fired.keys.values, bounds, fired.columns)
+            stamps = stamps_of(fired.ends, self._watermark, watermarks)
+            self.output.emit(Batch(self._layout.output_type, fired.ends - 1, stamps, columns=table))
+
+    def _write(
+        self, touched: _Touched, found: FoundSessions, opened: SessionRows, rows: SessionRows, is_due: Mask
+    ) -> None:
+        """Writes the open sessions of the keys of which one has changed, or fired."""
+        keys = found.sessions.keys
+        has_changed = np.zeros(len(touched.keys), np.bool_)
+        has_changed[touched.of_records[found.of_records != NO_SESSION]] = True
+        has_changed[keys[is_due]] = True
+        stays = has_changed[keys] & ~is_due
+        is_new_end = np.ones(len(rows), np.bool_)
+        is_new_end[found.of_open[opened.ends == rows.ends[found.of_open]]] = False
+        had_some = np.zeros(len(touched.keys), np.bool_)
+        had_some[keys[found.of_open]] = True
+        had_some[keys[stays]] = False
+        written = np.flatnonzero(stays)
+        without = touched.keys.take(np.flatnonzero(had_some & has_changed))
+        self._store.write(rows.take(written), is_new_end[written], without)
+
+    def _forget_pending(self) -> None:
+        self._pending: list[tuple[KeyedBatch, Chunk]] = []
+        self._pending_rows = self._pending_bytes = 0
+
+
+@dataclass(frozen=True)
+class _Touched:
+    """The keys that records, or sessions that may be due, are of.
+
+    Attributes:
+        chunk: the records; None when there are none.
+        keys: the keys, each once, by hash and key.
+        of_records: which of them each record has.
+    """
+
+    chunk: Chunk | None
+    keys: KeyColumn
+    of_records: Longs
+
+    @staticmethod
+    def of(chunks: list[Chunk], due: KeyColumn | None) -> _Touched | None:
+        """The keys of some records, and some others; None when there are none."""
+        chunk = Chunk.concat(chunks) if chunks else None
+        parts = [] if chunk is None else [KeyColumn(chunk.keys, chunk.hashes)]
+        if due is not None:
+            parts.append(due)
+        if not parts:
+            return None
+        keys = KeyColumn.concat(parts)
+        groups = group_rows(np.zeros(len(keys), np.int64), keys.hashes, keys.values)
+        numbers = np.empty(len(keys), np.int64)
+        numbers[groups.order] = groups.segments.ids
+        records = 0 if chunk is None else len(chunk)
+        return _Touched(chunk, keys.take(groups.first_rows), numbers[:records])
+
+    @staticmethod
+    def times_of(columns: list[Longs]) -> Longs:
+        """A column of all records, of those of the batches."""
+        return np.concatenate(columns) if columns else np.empty(0, np.int64)
+
+
+def _by_session(sessions: Longs) -> tuple[Longs, Longs, Segments]:
+    """Rows in the order of sessions, those of one as they came: the order, the session of each, where each begins."""
+    order = sorted_by(sessions, np.arange(len(sessions)))
+    numbers = sessions[order]
+    changes = np.ones(len(numbers), np.bool_)
+    changes[1:] = numbers[1:] != numbers[:-1]
+    return order, numbers, Segments(np.flatnonzero(changes), len(numbers))

@@ -1,0 +1,67 @@
+"""Whether records that reach windows of event time can have event time at all, as far as the graph tells."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from headrace.common.errors import InvalidProgramError
+from headrace.graph import specs
+from headrace.graph.window_specs import AggregatedWindowSpec, RowWindowSpec
+from headrace.operators.functions import has_own
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headrace.graph.nodes import Node
+    from headrace.graph.stream_graph import StreamGraph
+
+_KEEPS_TIMES: Final = (
+    specs.MapSpec,
+    specs.FlatMapSpec,
+    specs.FilterSpec,
+    specs.ColumnFilterSpec,
+    specs.SelectSpec,
+    specs.MapBatchesSpec,
+    specs.ProcessSpec,
+    specs.RollingReduceSpec,
+    specs.RollingAggregateSpec,
+)
+"""What gives each record the time of one that it was made of. All others may give records a time of their own."""
+
+
+def check_event_time(graph: StreamGraph) -> None:
+    """Refuse windows of event time on records of which none can have a timestamp.
+
+    Where some may have one, the records tell, when the job runs.
+
+    Raises:
+        InvalidProgramError: naming the operator that has such windows, and the sources.
+    """
+    have_times = graph.annotate(_may_have_times)
+    for node in graph:
+        if _needs_times(node) and not any(have_times[edge.source] for edge in node.inputs):
+            before = graph.needed_by([node.id])
+            sources = " and ".join(repr(source.name) for source in graph if source.is_source and source.id in before)
+            raise InvalidProgramError(
+                f"operator {node.name!r} has windows of event time, but its records have no timestamps: those of "
+                f"{sources} come without, and no WatermarkStrategy assigns them any. Give from_source(...), or "
+                "assign_timestamps_and_watermarks(...) before key_by, a strategy with a timestamp assigner: "
+                f'.with_timestamp_assigner("time"), say; or use windows of processing time\n  at {node.call_site}'
+            )
+
+
+def _needs_times(node: Node) -> bool:
+    spec = node.spec
+    return isinstance(spec, AggregatedWindowSpec | RowWindowSpec) and spec.assigner.is_event_time()
+
+
+def _may_have_times(node: Node, found: Mapping[int, bool]) -> bool:
+    spec = node.spec
+    if isinstance(spec, specs.SourceSpec):
+        return spec.source.gives_timestamps
+    keeps = isinstance(spec, _KEEPS_TIMES)
+    if isinstance(spec, specs.TimestampsSpec):
+        keeps = spec.strategy.timestamp_assigner is None
+    elif isinstance(spec, specs.KeyedProcessSpec):  # what its timers emit has their time
+        keeps = not has_own(spec.function, "on_timer")
+    return any(found[edge.source] for edge in node.inputs) if keeps else True

@@ -1,0 +1,160 @@
+"""Session windows with built-in aggregates give what Flink's rules give record by record, however the input is cut."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_against_model import COLUMNAR, described
+from test_aggregating_operator import MANY, layouts
+from test_aggregating_operator import driver as one_by_one
+from test_any_window_against_model import ELEMENT, RANKS, run_driver, run_model
+from window_harness import Driver
+from window_model import Record
+
+from headrace.common.typeinfo import Types
+from headrace.datastream.aggregates import count, listagg, sum
+from headrace.operators.window import session_window
+from headrace.operators.window.session_store import newest_of_keys
+from headrace.operators.window.session_window import SessionWindowOperator
+from headrace.testing import JobHarness
+from headrace.windowing.assigners.sessions import EventTimeSessionWindows
+from tests.windowing.model import Fired, WindowModel
+from tests.windowing.scenarios import Epoch, Windows, inputs
+
+
+def numbered(epochs: list[Epoch]) -> list[Epoch]:
+    """The same elements, each with the number of its arrival for a value."""
+    count = iter(range(10**6))
+    return [
+        replace(epoch, batches=tuple(tuple(replace(e, value=next(count)) for e in batch) for batch in epoch.batches))
+        for epoch in epochs
+    ]
+
+
+def expected(fired: Fired) -> tuple[Any, ...]:
+    values = sorted(float(row["value"]) for row in fired.values)
+    row = described(fired.key, fired.window.start, fired.window.end, values)
+    return (fired.stamp, fired.window.max_timestamp(), *row)
+
+
+def driver(gap: int, tag: str | None = "late") -> Driver:
+    return Driver(partial(SessionWindowOperator, COLUMNAR, gap, tag))
+
+
+def is_empty(run: Driver) -> bool:
+    """Whether no session is open: runs may say so of keys of which older ones hold sessions."""
+    sessions, ends = (run.state.stores[name].runs for name in ("sessions", "session-ends"))
+    held = newest_of_keys([each.batch for each in sessions]).column("live").to_pylist() if sessions else []
+    return not ends and not any(held)
+
+
+@pytest.mark.parametrize("pending", [1, 3, 1 << 19])
+@settings(max_examples=20, deadline=None)
+@given(gap=st.integers(1, 12), epochs=inputs())
+def test_operator_equals_model(pending: int, gap: int, epochs: list[Epoch]) -> None:
+    epochs = numbered(epochs)
+    model = WindowModel(EventTimeSessionWindows.with_gap(gap), rank=RANKS.__getitem__)
+    run_model(model, epochs)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session_window, "_PENDING_ROWS", pending)
+        run, counting = driver(gap), driver(gap, None)
+        run_driver(run, epochs)
+        run_driver(counting, epochs)
+    assert run.out.rows == counting.out.rows == [expected(fired) for fired in model.fired]
+    assert [row[-1] for row in run.out.side("late")] == [row["value"] for row in model.late]
+    assert counting.counters.get("numLateRecordsDropped", 0) == len(model.late)
+    assert is_empty(run), "what has fired is not kept"
+
+
+@pytest.mark.parametrize("tag", [None, "late"])
+@settings(max_examples=12, deadline=None)
+@given(gap=st.integers(1, 12), epochs=inputs())
+def test_columns_give_what_records_give(tag: str | None, gap: int, epochs: list[Epoch]) -> None:
+    given = Windows(EventTimeSessionWindows.with_gap(gap), None, None, 0)
+    by_records = one_by_one(given, MANY, tag)
+    _, columns = layouts(given, MANY, tag)
+    by_columns = Driver(partial(SessionWindowOperator, columns, gap, tag), type=ELEMENT)
+    for run in (by_records, by_columns):
+        run_driver(run, numbered(epochs))
+    assert by_columns.out.rows == by_records.out.rows
+    assert by_columns.counters == by_records.counters
+    if tag:
+        assert by_columns.out.side(tag) == by_records.out.side(tag)
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "sessions"),
+    [
+        ([1, 2, 3, 4, 8, 9, 15], [(1, 14, 6), (15, 20, 1)]),  # WI-36
+        ([0, 8, 4], [(0, 13, 3)]),  # WI-38
+        ([-9, -12, -20], [(-20, -15, 1), (-12, -4, 2)]),
+    ],
+)
+def test_known_answers(arrivals: list[int], sessions: list[tuple[int, int, int]]) -> None:
+    run = driver(5)
+    for time in arrivals:
+        run.run([[Record(1, 1.0, time)]])
+    run.run([], upto=1000)
+    assert [(start, end, count) for _, _, _, start, end, count, *_ in run.out.rows] == sessions
+
+
+def test_only_what_is_touched_is_written() -> None:
+    """Of many open sessions those of two keys grow; another epoch later one of the others fires."""
+    run = driver(1000)
+    run.run([[Record(key, 1.0, key % 7) for key in range(5000)]], upto=0)
+    run.run([[Record(3, 1.0, 500), Record(4, 1.0, 500)], [Record(5, 1.0, -2000, 0)]], upto=0)
+    assert [r.rows for r in run.state.stores["sessions"].runs] == [5000, 2]
+    run.run([], upto=999)
+    fired = [key for _, _, key, *_ in run.out.rows]
+    assert len(fired) == 5000 // 7 + 1
+    assert [r.rows for r in run.state.stores["sessions"].runs] == [5000, 2 + len(fired)]
+    run.run([], upto=10_000)
+    assert len(run.out.rows) == 5000
+    assert is_empty(run)
+
+
+EVENT = Types.TUPLE([Types.STRING(), Types.STRING()])
+
+
+def visits(job: JobHarness) -> None:
+    windows = job.add_source("visits", EVENT).key_by("f0").window(EventTimeSessionWindows.with_gap(10))
+    job.add_sink("out", windows.aggregate(count(), listagg("f1")).uid("sessions"))
+
+
+def test_a_job_goes_on_with_open_sessions_at_another_parallelism() -> None:
+    users = [f"user {number} ü" for number in range(50)]
+    with JobHarness(visits, parallelism=2) as job:
+        for page, time in [("a", 0), ("b", 7)]:
+            for user in users:
+                job.push("visits", (user, page), time)
+            job.run_epoch()
+        checkpoint = job.checkpoint()
+    with JobHarness(visits, parallelism=3, restore=checkpoint) as job:
+        for user in users[::2]:
+            job.push("visits", (user, "c"), 17)
+        job.run_epoch()
+        job.finish()
+        rows = sorted(tuple(row) for row in job.results("out"))
+    assert rows == sorted(
+        (user, 0, 27, 3, "a,b,c") if number % 2 == 0 else (user, 0, 17, 2, "a,b") for number, user in enumerate(users)
+    )
+
+
+def test_a_sum_that_does_not_fit_is_an_error_when_the_session_fires() -> None:
+    def build(job: JobHarness) -> None:
+        source = job.add_source("numbers", Types.TUPLE([Types.STRING(), Types.LONG()]))
+        windows = source.key_by("f0").window(EventTimeSessionWindows.with_gap(10))
+        job.add_sink("out", windows.aggregate(sum("f1")))
+
+    with JobHarness(build) as job:
+        job.push("numbers", ("a", 2**62), 1)
+        job.run_epoch()
+        job.push("numbers", ("a", 2**62), 2)
+        job.run_epoch()
+        with pytest.raises(Exception, match="sum"):
+            job.finish()
