@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchmarks.suite.catch_up import CatchUpBenchmark, LimitBenchmark
-from benchmarks.suite.count_trigger import CountTriggerBenchmark
 from benchmarks.suite.growth import GrowthBenchmark
 from benchmarks.suite.large_epochs import LargeEpochsBenchmark
 from benchmarks.suite.latency import LatencyBenchmark
@@ -26,7 +25,6 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     SlidingBenchmark(),
     SessionBenchmark(),
     WindowFunctionBenchmark(),
-    CountTriggerBenchmark(),
     ProcessBenchmark(),
     SmallEpochBenchmark(),
     LatencyBenchmark(),
