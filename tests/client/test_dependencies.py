@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -9,7 +10,7 @@ import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from headrace.common import Configuration, Encoder, Types, WatermarkStrategy, ar
 from headrace.common.cached_files import CachedFile, cached_files
 from headrace.common.errors import (
     ConfigurationError,
+    InfrastructureError,
     InvalidProgramError,
     UnsupportedOperationError,
     UserFunctionError,
@@ -136,6 +138,24 @@ def test_tasks_on_this_machine_find_modules_where_the_program_does(
 
     added = environment("spark").from_sequence(1, 3).map(add, Types.LONG())
     assert sorted(added.execute_and_collect()) == [12, 13, 14]
+
+
+@pytest.mark.parametrize(("step", "brought"), [("copy", "file"), ("unpack_archive", "archive")])
+def test_a_full_disk_is_told(step: str, brought: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    env = environment(LOCAL)
+    with zipfile.ZipFile(tmp_path / "rates.zip", "w") as file:
+        file.writestr("rates.csv", "a,1")
+    if brought == "file":
+        env.register_cached_file(str(tmp_path / "rates.zip"), "rates")
+    else:
+        env.add_python_archive(str(tmp_path / "rates.zip"), "rates")
+
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shutil, step, refuse)
+    with pytest.raises(InfrastructureError, match=r"the job cannot write its temporary files, .* No space left"):
+        list(env.from_sequence(1, 1).execute_and_collect())
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)

@@ -18,7 +18,7 @@ from headrace.client.pip import install
 from headrace.common import options
 from headrace.common.cached_files import cached_files
 from headrace.common.errors import ConfigurationError, InvalidProgramError
-from headrace.common.temporary import TemporaryFolder
+from headrace.common.temporary import TemporaryFolder, writing
 from headrace.runtime.task.dependencies import (
     ARCHIVE_FORMATS,
     EXECUTABLE,
@@ -46,9 +46,11 @@ def gather(configuration: Configuration) -> Dependencies:
 
     Raises:
         InvalidProgramError: when something is not there, or pip cannot install what is required.
+        InfrastructureError: when what is copied cannot be written: the disk is full, say.
     """
     archives = tuple(map(_archive, _listed(configuration, options.PYTHON_ARCHIVES)))
-    return Dependencies(_modules(configuration), archives, _cached_files(configuration))
+    with writing("the job"):
+        return Dependencies(_modules(configuration), archives, _cached_files(configuration))
 
 
 def _modules(configuration: Configuration) -> Archive | None:
