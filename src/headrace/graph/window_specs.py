@@ -111,6 +111,36 @@ class ColumnarSessionSpec(WindowSpec):
 
 
 @dataclass(frozen=True, slots=True)
+class ColumnarUntimedSpec(WindowSpec):
+    """Built-in aggregates, column by column, over windows that do not look at timestamps.
+
+    Attributes:
+        assigner: the windows, by the clock, or the one that has no end and fires when the input ends.
+        aggregates: the built-in aggregates.
+        late_tag: a side output for records that come too late, which none does.
+        has_key: whether results have the key; not where all records have one key.
+    """
+
+    kind: ClassVar[str] = ColumnarWindowSpec.kind
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED,)
+    state_kinds: ClassVar[StateKinds] = KEYED
+    assigner: RegularWindows
+    aggregates: tuple[Aggregate, ...]
+    late_tag: OutputTag | None = None
+    has_key: bool = True
+
+    def layout(self, records: InputSchema) -> WindowLayout:
+        """The columns of the windows over such records; errors as in :meth:`ColumnarWindowSpec.layout`."""
+        return _layout(records, self.aggregates, self.has_key, self.assigner.names)
+
+    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+        return self.layout(inputs[0]).output_type
+
+    def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
+        return _late_type(self.late_tag, inputs)
+
+
+@dataclass(frozen=True, slots=True)
 class AggregatedWindowSpec(WindowSpec):
     """Built-in aggregates over windows of any kind, as the program asks for them; the planner picks the operator.
 
@@ -170,7 +200,7 @@ class LocalWindowSpec(WindowSpec, PassingSpec):
 
     kind: ClassVar[str] = "LocalWindow"
     inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED,)
-    window: ColumnarWindowSpec
+    window: ColumnarWindowSpec | ColumnarUntimedSpec
 
     def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
         return {ACCUMULATORS_TAG: self.window.layout(inputs[0]).accumulator_type}
@@ -187,7 +217,7 @@ class GlobalWindowSpec(WindowSpec):
     kind: ClassVar[str] = ColumnarWindowSpec.kind
     inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED, InputKind.KEYED)
     state_kinds: ClassVar[StateKinds] = KEYED
-    window: ColumnarWindowSpec
+    window: ColumnarWindowSpec | ColumnarUntimedSpec
 
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
         return self.window.output_type(inputs)
