@@ -21,12 +21,14 @@ from headrace.operators.keyed import KeyedBatch
 from headrace.operators.window.accumulators import Accumulators, Chunk
 from headrace.operators.window.columnar import ColumnarWindowOperator
 from headrace.operators.window.layout import WindowLayout
-from headrace.operators.window.row_layout import RowWindowLayout
-from headrace.operators.window.row_window import RowWindowOperator
+from headrace.operators.window.window_layout import WindowOperatorLayout
+from headrace.operators.window.window_operator import WindowOperator
 from headrace.state.keys import KeyCodec
 from headrace.state.operator_states import HashMapOperatorStates
 from headrace.state.runs import ALL_HASHES, RunStore
+from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
 from headrace.windowing.intervals import AlignedWindows
+from headrace.windowing.triggers.end_of_window import EventTimeTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -153,10 +155,11 @@ def rows_one_by_one(case: Case) -> None:
     given = KeyedBatch.of(Batch.of_rows(case.type, rows, batch.timestamps, batch.watermarks), batch.keys)
 
     def epoch() -> None:
-        layout = RowWindowLayout(
-            AlignedWindows(60_000, 60_000), case.codec, case.type, case.type, reduce_function=lambda a, b: b
+        minutes = TumblingEventTimeWindows.of(60_000)
+        layout = WindowOperatorLayout(
+            minutes, EventTimeTrigger.create(), case.type, case.type, reduce_function=lambda a, b: b
         )
-        operator = case.opened(RowWindowOperator(layout))
+        operator = case.opened(WindowOperator(layout))
         operator.begin_epoch(EpochScope(0, 0))
         operator.process(0, given)
         operator.advance_watermark(10**6)

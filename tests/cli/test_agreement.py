@@ -87,4 +87,4 @@ def test_an_idle_job(tmp_path: Path, console: Console, inline: str) -> None:
     finally:
         client.stop().result()
     assert newest(checkpoints).counters["numRecordsRead"] == 100
-    assert "job 'totals' ended" in console.file.getvalue()  # type: ignore[attr-defined]
+    assert "job 'totals' stopped at epoch" in console.file.getvalue()  # type: ignore[attr-defined]

@@ -47,11 +47,15 @@ def test_a_file_of_settings_as_spark_and_flink_write_them(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("\nspark.ui.port\n", r"job\.conf, line 2: expected a key"), ("parallelism.defualt 4", r"did you mean")],
+    [
+        (b"\nspark.ui.port\n", r"job\.conf, line 2: expected a key"),
+        (b"parallelism.defualt 4", r"did you mean"),
+        (b"pipeline.name caf\xe9", r"job\.conf is not UTF-8 at byte 17"),
+    ],
 )
-def test_a_file_that_is_wrong_is_refused(tmp_path: Path, text: str, message: str) -> None:
+def test_a_file_that_is_wrong_is_refused(tmp_path: Path, text: bytes, message: str) -> None:
     file = tmp_path / "job.conf"
-    file.write_text(text)
+    file.write_bytes(text)
     with pytest.raises(ConfigurationError, match=message):
         job_settings(properties_file=file)
 

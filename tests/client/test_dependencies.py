@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -9,7 +10,7 @@ import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from headrace.common import Configuration, Encoder, Types, WatermarkStrategy, ar
 from headrace.common.cached_files import CachedFile, cached_files
 from headrace.common.errors import (
     ConfigurationError,
+    InfrastructureError,
     InvalidProgramError,
     UnsupportedOperationError,
     UserFunctionError,
@@ -136,6 +138,24 @@ def test_tasks_on_this_machine_find_modules_where_the_program_does(
 
     added = environment("spark").from_sequence(1, 3).map(add, Types.LONG())
     assert sorted(added.execute_and_collect()) == [12, 13, 14]
+
+
+@pytest.mark.parametrize(("step", "brought"), [("copy", "file"), ("unpack_archive", "archive")])
+def test_a_full_disk_is_told(step: str, brought: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    env = environment(LOCAL)
+    with zipfile.ZipFile(tmp_path / "rates.zip", "w") as file:
+        file.writestr("rates.csv", "a,1")
+    if brought == "file":
+        env.register_cached_file(str(tmp_path / "rates.zip"), "rates")
+    else:
+        env.add_python_archive(str(tmp_path / "rates.zip"), "rates")
+
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shutil, step, refuse)
+    with pytest.raises(InfrastructureError, match=r"the job cannot write its temporary files, .* No space left"):
+        list(env.from_sequence(1, 1).execute_and_collect())
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
@@ -306,6 +326,10 @@ def test_the_same_files_are_shipped_once(tmp_path: Path) -> None:
     [
         ("python.files", "nowhere.py", "add_python_file: there is no file or folder .*nowhere.py"),
         ("python.files", "notes.txt", "add_python_file: notes.txt is neither a module"),
+        ("python.files", "broken.zip", "add_python_file: broken.zip cannot be unpacked: "),
+        ("python.files", "cut.zip", "add_python_file: cut.zip cannot be unpacked: "),
+        ("python.archives", "broken.zip", "add_python_archive: .*broken.zip is no archive, or a damaged one"),
+        ("python.archives", "broken.tar.gz", "add_python_archive: .*broken.tar.gz is no archive, or a damaged one"),
         ("python.archives", "nowhere.zip", "add_python_archive: there is no file .*nowhere.zip"),
         ("python.archives", "notes.txt", r"add_python_archive: .*notes.txt is not one of \.zip, "),
         ("python.archives", "data.zip#../up", "the target folder '../up' has to be a relative path"),
@@ -319,6 +343,10 @@ def test_what_cannot_be_shipped(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "notes.txt").write_text("no-such-package-anywhere\n")
     shutil.make_archive("data", "zip", tmp_path, "notes.txt")
+    data = (tmp_path / "data.zip").read_bytes()
+    (tmp_path / "cut.zip").write_bytes(data[20:])  # the list of what is in it is at the end
+    for name in ("broken.zip", "broken.tar.gz"):
+        (tmp_path / name).write_bytes(data[:20])
     env = environment(LOCAL)
     env.configure(Configuration().set_string(key, value))
     env.from_sequence(1, 3).print()
@@ -343,6 +371,13 @@ def test_the_local_runtime_has_one_interpreter() -> None:
         else:
             with pytest.raises(ConfigurationError, match="the local runtime runs in the program's own process"):
                 numbers.execute_and_collect()
+
+
+def test_an_interpreter_without_a_name() -> None:
+    env = environment(LOCAL)
+    env.set_python_executable("")
+    with pytest.raises(ConfigurationError, match=r"python\.executable is empty"):
+        env.from_sequence(1, 1).execute_and_collect()
 
 
 def test_an_interpreter_inside_an_archive(tmp_path: Path) -> None:

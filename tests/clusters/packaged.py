@@ -36,11 +36,19 @@ def settings(archive: Path, python: Path) -> list[str]:
     ]
 
 
+PREPARED_WORKERS = (
+    "spark.python.daemon.module=headrace.runtime.spark.worker_daemon",
+    "spark.executorEnv.SPARK_SIMPLIFIED_TRACEBACK=1",
+)
+"""Settings for executors whose new interpreters find headrace."""
+
+
 def settings_of_this_environment() -> list[str]:
     """For executors that have this interpreter with all its packages."""
     return [
         f"spark.executorEnv.PYTHONPATH={_SOURCES}{os.pathsep}{JOB}",
         f"spark.pyspark.python={sys.executable}",
+        *PREPARED_WORKERS,
         "spark.cores.max=2",  # one of each worker
         f"spark.executor.extraJavaOptions={FRUGAL_JAVA}",
         f"spark.driver.extraJavaOptions={FRUGAL_JAVA}",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clusters.packaged import JOB, assert_exact, run, settings, settings_of_this_environment
+from tests.clusters.packaged import JOB, PREPARED_WORKERS, assert_exact, run, settings, settings_of_this_environment
 from tests.clusters.standalone import SPARK_HOME, StandaloneCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
@@ -50,7 +50,7 @@ def test_spark_submit_and_an_executor_dies(
 def test_headrace_run_and_an_executor_dies(
     cluster: StandaloneCluster, archive: Path, bare_python: Path, tmp_path: Path
 ) -> None:
-    options = [word for setting in settings(archive, bare_python) for word in ("-D", setting)]
+    options = [word for setting in (*settings(archive, bare_python), *PREPARED_WORKERS) for word in ("-D", setting)]
     command = [sys.executable, "-m", "headrace", "run", "--master", cluster.master, *options]
     done = run(tmp_path, [*command, str(JOB / "main.py"), str(tmp_path)])
     assert done.returncode == 0, done.stderr

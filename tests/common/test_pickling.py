@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 import pickle
 import textwrap
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import pytest
@@ -106,6 +107,11 @@ def test_a_cached_property() -> None:
     assert (circle.area, circle.area, circle.calls) == (12, 12, 1)
     assert type(circle).area.__doc__ == "Its area."
     assert isinstance(type(circle).area, cached_property)
+
+
+@pytest.mark.parametrize("called", [partial(operator.add, 3), (3).__add__])
+def test_what_has_no_name_of_its_own_is_remembered_as_well(called: Any) -> None:
+    assert pickle.loads(pickle_by_value(lru_cache(called)))(4) == 7
 
 
 def test_inside_a_function_there_are_others_each_time() -> None:

@@ -223,10 +223,14 @@ def columnar_windows(env: StreamExecutionEnvironment) -> Streams:
     tumbling = stream.key_by("f0").window(TumblingEventTimeWindows.of(500))
     sliding = stream.key_by("f0").window(SlidingEventTimeWindows.of(900, 300)).allowed_lateness(60)
     late = sliding.side_output_late_data(LATE).aggregate(count(), first("f1"), last("f1"))
+    visits = stream.key_by("f0").window(EventTimeSessionWindows.with_gap(40)).side_output_late_data(LATE)
+    visited = visits.aggregate(count(), first("f1"), sum("f1").alias("total"), max("f3"))
     return {
         "tumbling": tumbling.aggregate(count(), sum("f1").alias("total"), min("f3"), max("f3"), avg("f3")),
         "sliding": late,
         "late": late.get_side_output(LATE),
+        "visits": visited,
+        "late for visits": visited.get_side_output(LATE),
     }
 
 

@@ -123,8 +123,14 @@ ASSIGNERS: Final[st.SearchStrategy[Any]] = st.one_of(
     st.builds(CountSlidingWindowAssigner.of, _STEPS, _STEPS),
 )
 
+
+class SilentEventTimeTrigger(EventTimeTrigger):
+    """Does the same, but does not say of itself that it fires only at the end: windows cannot rely on it."""
+
+
 _PLAIN_TRIGGERS: Final[st.SearchStrategy[Any]] = st.one_of(
     st.just(EventTimeTrigger.create()),
+    st.just(SilentEventTimeTrigger()),
     st.just(ProcessingTimeTrigger.create()),
     st.builds(ContinuousEventTimeTrigger.of, st.integers(1, 8)),
     st.builds(ContinuousProcessingTimeTrigger.of, st.integers(1, 8)),

@@ -89,7 +89,11 @@ def _definition(text: str) -> tuple[str, str]:
 def _settings_in(file: Path) -> dict[str, str]:
     """What a file says, a key and a value a line as in ``spark-defaults.conf``; ``key: value`` as Flink has it, too."""
     settings: dict[str, str] = {}
-    for number, line in enumerate(file.read_text().splitlines(), start=1):
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{file} is not UTF-8 at byte {error.start}: save it as that") from None
+    for number, line in enumerate(lines, start=1):
         found = read_spark_defaults(line)
         if not found and line.strip() and line.lstrip()[0] not in "#!":
             raise ConfigurationError(

@@ -7,7 +7,9 @@ import hashlib
 import os
 import shutil
 import sys
+import tarfile
 import tempfile
+import zipfile
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,7 +18,7 @@ from headrace.client.pip import install
 from headrace.common import options
 from headrace.common.cached_files import cached_files
 from headrace.common.errors import ConfigurationError, InvalidProgramError
-from headrace.common.temporary import TemporaryFolder
+from headrace.common.temporary import TemporaryFolder, writing
 from headrace.runtime.task.dependencies import (
     ARCHIVE_FORMATS,
     EXECUTABLE,
@@ -44,9 +46,11 @@ def gather(configuration: Configuration) -> Dependencies:
 
     Raises:
         InvalidProgramError: when something is not there, or pip cannot install what is required.
+        InfrastructureError: when what is copied cannot be written: the disk is full, say.
     """
     archives = tuple(map(_archive, _listed(configuration, options.PYTHON_ARCHIVES)))
-    return Dependencies(_modules(configuration), archives, _cached_files(configuration))
+    with writing("the job"):
+        return Dependencies(_modules(configuration), archives, _cached_files(configuration))
 
 
 def _modules(configuration: Configuration) -> Archive | None:
@@ -93,12 +97,14 @@ def check_interpreter(configuration: Configuration) -> None:
     """Refuse an interpreter that cannot be had.
 
     Raises:
-        ConfigurationError: when it is inside an archive, or the local runtime, which has just this one process, is
-            asked for another.
+        ConfigurationError: when it is empty or inside an archive, or the local runtime, which has just this one
+            process, is asked for another.
     """
     python = configuration.get(options.PYTHON_EXECUTABLE)
     if python is None:
         return
+    if not python.strip():
+        raise ConfigurationError(f"{options.PYTHON_EXECUTABLE.key} is empty: give a path or a command, or leave it out")
     names = [_archive_name(entry) for entry in _listed(configuration, options.PYTHON_ARCHIVES)]
     if Path(python).parts[0] in names:
         raise ConfigurationError(
@@ -137,9 +143,17 @@ def _archive(entry: str) -> Archive:
         raise InvalidProgramError(f"add_python_archive: there is no file {path}")
     if not path.name.lower().endswith(tuple(ARCHIVE_FORMATS)):
         raise InvalidProgramError(f"add_python_archive: {path} is not one of {', '.join(ARCHIVE_FORMATS)}")
+    if not _is_archive(path):
+        raise InvalidProgramError(f"add_python_archive: {path} is no archive, or a damaged one")
     if Path(name).is_absolute() or ".." in Path(name).parts:
         raise InvalidProgramError(f"add_python_archive: the target folder {name!r} has to be a relative path")
     return Archive(str(path), name)
+
+
+def _is_archive(path: Path) -> bool:
+    """Whether a file begins, or ends, as its name says; what is inside is not looked at."""
+    suffix = next(suffix for suffix in ARCHIVE_FORMATS if path.name.lower().endswith(suffix))
+    return zipfile.is_zipfile(path) if ARCHIVE_FORMATS[suffix] == "zip" else tarfile.is_tarfile(path)
 
 
 def _add_modules(path: Path, folder: Path) -> None:
@@ -153,7 +167,10 @@ def _add_modules(path: Path, folder: Path) -> None:
         folder.mkdir()
         shutil.copy(path, folder)
     elif path.suffix in _PACKED:
-        shutil.unpack_archive(path, folder, "zip")
+        try:
+            shutil.unpack_archive(path, folder, "zip")
+        except (OSError, zipfile.BadZipFile) as error:
+            raise InvalidProgramError(f"add_python_file: {path} cannot be unpacked: {error}") from None
     else:
         raise InvalidProgramError(
             f"add_python_file: {path} is neither a module (.py) nor a folder or one of {', '.join(_PACKED)}"

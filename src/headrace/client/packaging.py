@@ -8,7 +8,6 @@ import re
 import secrets
 import shutil
 import zipfile
-from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import distribution, distributions
 from pathlib import Path
@@ -17,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 import headrace
 from headrace.client.pip import install
-from headrace.common.errors import InfrastructureError, InvalidProgramError
-from headrace.common.temporary import TemporaryFolder
+from headrace.common.errors import InvalidProgramError
+from headrace.common.temporary import TemporaryFolder, writing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -96,26 +95,16 @@ def package_job(job: Path, archive: Path, extras: Iterable[str] = (), target: Ta
     if archive.is_dir():
         raise InvalidProgramError(f"{archive} is a folder: give the name of the archive, {archive / job.name}.zip say")
     required = _required(job, extras)
-    with _writing("its temporary files, for which TMPDIR says another folder"):
+    with writing("headrace package"):
         work = TemporaryFolder("package-")
         try:
             packages = _collect(job, archive, work.path, required, target or TargetPython())
-            with _writing(str(archive)):
+            with writing("headrace package", str(archive)):
                 _zip(packages, archive)
             names = tuple(sorted(f"{found.name} {found.version}" for found in distributions(path=[str(packages)])))
         finally:
             work.remove()
     return JobArchive(archive, archive.stat().st_size, names)
-
-
-@contextmanager
-def _writing(what: str) -> Iterator[None]:
-    """Tell what the file system refuses, and where: the error itself hardly ever does."""
-    try:
-        yield
-    except OSError as error:
-        why = error.args[0][0][2] if isinstance(error, shutil.Error) else error
-        raise InfrastructureError(f"headrace package cannot write {what}: {why}") from error
 
 
 def _collect(job: Path, archive: Path, work: Path, required: Sequence[str], target: TargetPython) -> Path:

@@ -103,7 +103,7 @@ CHECKPOINT_TIMEOUT: Final = ConfigOption(
     "execution.checkpointing.timeout",
     positive_duration,
     600_000,
-    "How long an epoch may take before it is given up and run again.",
+    "How long an epoch may take before it is given up and run again; when not set, two hours in batch mode.",
 )
 CHECKPOINT_MODE: Final = ConfigOption(
     "execution.checkpointing.mode",
@@ -222,7 +222,8 @@ EPOCH_FIRST_RECORDS: Final = ConfigOption(
     50_000,
     "How many records all sources together read in a run's first epoch, when nothing is known of what a record costs. "
     "Later epochs follow the target duration, each with eight times the records of the one before at most. Where a "
-    "function takes milliseconds a record, one that asks a service say, set it to what can be done in some seconds.",
+    "function takes milliseconds a record, one that asks a service say, set it to what can be done in some seconds. "
+    "When not set, 500000 in batch mode.",
 )
 EPOCH_MAX_BYTES: Final = ConfigOption(
     "headrace.epoch.max-bytes", memory_size, 256 << 20, "The most bytes that one source subtask reads in an epoch."
@@ -231,7 +232,8 @@ EPOCH_TARGET_DURATION: Final = ConfigOption(
     "headrace.epoch.target-duration",
     positive_duration,
     1_000,
-    "How long an epoch should take: the job manager sizes epochs by what the last ones took.",
+    "How long an epoch should take: the job manager sizes epochs by what the last ones took. When not set, a minute in "
+    "batch mode.",
 )
 EPOCH_MIN_INTERVAL: Final = ConfigOption(
     "headrace.epoch.min-interval",

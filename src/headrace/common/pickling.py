@@ -84,7 +84,7 @@ def _is_importable(value: Any) -> bool:
     if name == _MAIN or name not in sys.modules or name in cloudpickle.list_registry_pickle_by_value():
         return False
     found: Any = sys.modules[name]
-    for part in value.__qualname__.split("."):
+    for part in getattr(value, "__qualname__", "").split("."):  # a partial has none
         found = getattr(found, part, None)
     return found is value
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.durable import move, write_all
+from headrace.common.errors import InfrastructureError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,6 +52,24 @@ class TemporaryFolder:
         lock, self._lock = self._lock, None
         if lock is not None:
             os.close(lock)
+
+
+@contextlib.contextmanager
+def writing(who: str, what: str = "its temporary files, for which TMPDIR says another folder") -> Iterator[None]:
+    """Tell what the file system refuses, and where: the error itself hardly ever does.
+
+    Args:
+        who: who writes.
+        what: what is written.
+
+    Raises:
+        InfrastructureError: when it cannot be written: the disk is full, say.
+    """
+    try:
+        yield
+    except OSError as error:
+        why = error.args[0][0][2] if isinstance(error, shutil.Error) else error
+        raise InfrastructureError(f"{who} cannot write {what}: {why}") from error
 
 
 def remove_stale() -> list[Path]:

@@ -11,7 +11,8 @@ from headrace.operators.window.local import ACCUMULATORS_TAG
 from headrace.state.kinds import KEYED
 from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.serializers import TimeWindowSerializer, window_serializer
-from headrace.windowing.triggers.end_of_window import EventTimeTrigger
+from headrace.windowing.triggers.end_of_window import EventTimeTrigger, ProcessingTimeTrigger
+from headrace.windowing.triggers.never import EndOfStreamTrigger
 from headrace.windowing.triggers.purging import PurgingTrigger
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from headrace.state.kinds import StateKinds
     from headrace.windowing.assigner import WindowAssigner
     from headrace.windowing.evictor import Evictor
-    from headrace.windowing.intervals import AlignedWindows, RegularWindows
+    from headrace.windowing.intervals import RegularWindows
     from headrace.windowing.trigger import Trigger
 
 
@@ -35,6 +36,33 @@ class WindowSpec(OperatorSpec):
 
     def takes_changes(self, inputs: Sequence[InputSchema]) -> bool:
         return False
+
+
+class TriggeredWindowSpec(WindowSpec):
+    """The root of operators whose windows have a trigger of any kind.
+
+    Attributes:
+        trigger: says when the contents of windows are shown, and when they go.
+        allowed_lateness: milliseconds.
+        accumulation_mode: what windows show when they fire again.
+    """
+
+    __slots__ = ()
+
+    trigger: Trigger[Any, Any]
+    allowed_lateness: int
+    accumulation_mode: AccumulationMode
+
+    @property
+    def applied_trigger(self) -> Trigger[Any, Any]:
+        """The trigger; where windows discard what they have shown, one that purges besides."""
+        is_discarding = self.accumulation_mode is AccumulationMode.DISCARDING
+        return PurgingTrigger.of(self.trigger) if is_discarding else self.trigger
+
+    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        is_fired_at_end = self.trigger == EventTimeTrigger() and self.allowed_lateness == 0
+        fires_once = is_fired_at_end or self.trigger in (ProcessingTimeTrigger(), EndOfStreamTrigger())
+        return self.accumulation_mode.retracts and not fires_once
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +89,7 @@ class ColumnarWindowSpec(WindowSpec):
     accumulation_mode: AccumulationMode = AccumulationMode.ACCUMULATING
 
     def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        is_retracting = self.accumulation_mode is AccumulationMode.ACCUMULATING_AND_RETRACTING
-        return is_retracting and self.allowed_lateness > 0  # else no window fires twice
+        return self.accumulation_mode.retracts and self.allowed_lateness > 0  # else no window fires twice
 
     def layout(self, records: InputSchema) -> WindowLayout:
         """The columns of the window over such records.
@@ -141,7 +168,7 @@ class ColumnarUntimedSpec(WindowSpec):
 
 
 @dataclass(frozen=True, slots=True)
-class AggregatedWindowSpec(WindowSpec):
+class AggregatedWindowSpec(TriggeredWindowSpec):
     """Built-in aggregates over windows of any kind, as the program asks for them; the planner picks the operator.
 
     Attributes:
@@ -166,15 +193,6 @@ class AggregatedWindowSpec(WindowSpec):
     late_tag: OutputTag | None = None
     has_key: bool = True
     accumulation_mode: AccumulationMode = AccumulationMode.ACCUMULATING
-
-    @property
-    def purging_trigger(self) -> Trigger[Any, Any]:
-        """The trigger of the operator that goes record by record; it drops what it has shown where windows discard."""
-        is_discarding = self.accumulation_mode is AccumulationMode.DISCARDING
-        return PurgingTrigger.of(self.trigger) if is_discarding else self.trigger
-
-    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        return self.accumulation_mode is AccumulationMode.ACCUMULATING_AND_RETRACTING
 
     def layout(self, records: InputSchema) -> WindowLayout:
         """The columns of the window over such records; errors as in :meth:`ColumnarWindowSpec.layout`."""
@@ -224,7 +242,7 @@ class GlobalWindowSpec(WindowSpec):
 
 
 @dataclass(frozen=True, slots=True)
-class RowWindowSpec(WindowSpec):
+class RowWindowSpec(TriggeredWindowSpec):
     """Functions of the user over windows.
 
     Attributes:
@@ -238,6 +256,7 @@ class RowWindowSpec(WindowSpec):
         accumulator_type: the type of the accumulator of ``aggregate_function``; None pickles it.
         allowed_lateness: milliseconds.
         late_tag: the side output for records that come too late; None drops and counts them.
+        accumulation_mode: what windows show when they fire again.
     """
 
     kind: ClassVar[str] = "Window"
@@ -253,6 +272,7 @@ class RowWindowSpec(WindowSpec):
     accumulator_type: TypeInformation | None = None
     allowed_lateness: int = 0
     late_tag: OutputTag | None = None
+    accumulation_mode: AccumulationMode = AccumulationMode.ACCUMULATING
 
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
         return self.result_type
@@ -263,13 +283,6 @@ class RowWindowSpec(WindowSpec):
     @property
     def emits_to_tags(self) -> bool:
         return self.window_function is not None
-
-    @property
-    def aligned(self) -> AlignedWindows | None:
-        """The windows as arithmetic, where they fire at their ends and for late records alone; None for all others."""
-        if self.evictor is not None or self.trigger != EventTimeTrigger():
-            return None
-        return self.assigner.aligned
 
 
 def _layout(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headrace.common import options
 from headrace.common.errors import ConfigurationError
@@ -21,6 +21,29 @@ RESTARTS_WITHOUT_CHECKPOINTS: Final = 10
 
 It can be restarted here, unlike in Flink, as an epoch can be run again from memory; but whoever tries a program out
 should be told at some time that it will never work."""
+
+
+class _EpochDefaults(NamedTuple):
+    """What epochs aim at where the configuration does not say it.
+
+    Attributes:
+        target_duration: how long an epoch should take, in milliseconds.
+        first_records: how many records the first one reads.
+        timeout: how long one may take before it is run again, in milliseconds.
+    """
+
+    target_duration: int
+    first_records: int
+    timeout: int
+
+
+_IN_STREAMING_MODE: Final = _EpochDefaults(
+    options.EPOCH_TARGET_DURATION.default, options.EPOCH_FIRST_RECORDS.default, options.CHECKPOINT_TIMEOUT.default
+)
+
+_IN_BATCH_MODE: Final = _EpochDefaults(60_000, 500_000, 7_200_000)
+"""Nobody waits for the results of an epoch, and large ones write less. At ten milliseconds a record the first one still
+ends in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +72,21 @@ class JobSettings:
 def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
     """How the job manager works."""
     readers = plan.stages[0].parallelism
-    target = configuration.get(options.EPOCH_TARGET_DURATION)
+    defaults = _IN_BATCH_MODE if plan.settings.is_batch else _IN_STREAMING_MODE
+    target = configuration.get(options.EPOCH_TARGET_DURATION, defaults.target_duration)
     longest = configuration.get(options.CHECKPOINT_INTERVAL)
     return JobSettings(
         limits=EpochLimits(
             max_records=configuration.get(options.EPOCH_MAX_RECORDS) * readers,
             max_bytes=configuration.get(options.EPOCH_MAX_BYTES) * readers,
             target_seconds=(target if longest is None else min(target, longest)) / 1000,
-            first_records=configuration.get(options.EPOCH_FIRST_RECORDS),
+            first_records=configuration.get(options.EPOCH_FIRST_RECORDS, defaults.first_records),
         ),
         restart=restart_strategy(configuration),
         restarts_functions=configuration.get(options.RESTART_STRATEGY) is not None,
         poll_seconds=configuration.get(options.SOURCE_POLL_INTERVAL) / 1000,
         min_interval_seconds=configuration.get(options.EPOCH_MIN_INTERVAL) / 1000,
-        epoch_timeout_seconds=configuration.get(options.CHECKPOINT_TIMEOUT) / 1000,
+        epoch_timeout_seconds=configuration.get(options.CHECKPOINT_TIMEOUT, defaults.timeout) / 1000,
         ignore_unclaimed_state=configuration.get(options.IGNORE_UNCLAIMED_STATE),
     )
 

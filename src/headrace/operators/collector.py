@@ -13,7 +13,7 @@ from headrace.common.row import Row
 from headrace.operators.user_code import note_returned
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import Output
@@ -81,6 +81,17 @@ class RowCollector:
                 self.rows.append(result)
                 self.timestamps.append(timestamp)
                 self.watermarks.append(watermark)
+
+    def collect_changed(
+        self, results: Iterable[Any] | None, timestamp: int, watermark: int, change: Callable[[list[Any]], list[Any]]
+    ) -> None:
+        """The same, but what is for the main output is what ``change`` makes of all that was yielded for it."""
+        start = len(self.rows)
+        self.collect(results, timestamp, watermark)
+        changed = change(self.rows[start:])
+        self.rows[start:] = changed
+        self.timestamps[start:] = [timestamp] * len(changed)
+        self.watermarks[start:] = [watermark] * len(changed)
 
     def flush(self, output: Output) -> None:
         """Hand everything on."""

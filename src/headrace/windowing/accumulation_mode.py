@@ -39,3 +39,8 @@ class AccumulationMode(Enum):
     """All that it holds: a result takes the place of the one before. This is what Flink does."""
     ACCUMULATING_AND_RETRACTING = "accumulating and retracting"
     """The same, and it takes the former result back: with the kind ``-U``, and the new one has ``+U``."""
+
+    @property
+    def retracts(self) -> bool:
+        """Whether former results are taken back."""
+        return self is AccumulationMode.ACCUMULATING_AND_RETRACTING

@@ -12,6 +12,7 @@ from headrace.windowing.windows import CountWindow, GlobalWindow, TimeWindow
 
 if TYPE_CHECKING:
     from headrace.state.keyed.namespaces import GivenNamespace
+    from headrace.windowing.intervals import RegularWindows
 
 _INTERVAL: Final = struct.Struct(">qq")
 _NUMBER: Final = struct.Struct(">q")
@@ -70,6 +71,29 @@ class TimeWindowSerializer(WindowSerializer[TimeWindow]):
 
     def window_of(self, namespace: GivenNamespace) -> TimeWindow:
         return TimeWindow(*cast("tuple[int, int]", namespace))
+
+
+class EndSerializer(TimeWindowSerializer):
+    """The same for windows that follow from their ends; the namespace is the end.
+
+    Args:
+        intervals: the windows.
+
+    Examples:
+        >>> from headrace.windowing.intervals import AlignedWindows
+        >>> EndSerializer(AlignedWindows(10, 10)).window_of(20)
+        TimeWindow(start=10, end=20)
+    """
+
+    def __init__(self, intervals: RegularWindows) -> None:
+        self._intervals = intervals
+
+    def namespace_of(self, window: TimeWindow) -> GivenNamespace:
+        return window.end
+
+    def window_of(self, namespace: GivenNamespace) -> TimeWindow:
+        end = cast("int", namespace)
+        return TimeWindow(self._intervals.starts_of(end), end)
 
 
 class CountWindowSerializer(WindowSerializer[CountWindow]):

@@ -124,6 +124,17 @@ class Trigger(ABC, Generic[T_contra, W_contra]):
                 InvalidProgramError: when the state cannot be merged, as a ``ValueState`` cannot.
             """
 
+    @property
+    def fires_only_at_end(self) -> bool:
+        """Whether it fires at the end of a window, again for each late element, and does nothing else.
+
+        False, as here, unless the class itself says otherwise. What is promised: it continues for every element that
+        comes before the watermark reaches the last timestamp of the window, fires then, fires for every element after
+        that, never purges, and remembers nothing. Windows that follow from the timestamp alone are then filled a batch
+        at once and fire all keys together; the trigger is asked for late elements only.
+        """
+        return False
+
     @abstractmethod
     def on_element(
         self, element: T_contra, timestamp: int, window: W_contra, ctx: Trigger.TriggerContext

@@ -12,11 +12,10 @@ from window_harness import Driver
 from window_model import MAX, Model
 
 from headrace.common import Row, RowKind, Types, WatermarkStrategy
-from headrace.common.errors import InvalidProgramError, InvalidTypeError, UnsupportedOperationError
+from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.datastream.aggregates import count, max, sum
 from headrace.datastream.window import (
     AccumulationMode,
-    CountTrigger,
     CumulatingEventTimeWindows,
     EventTimeSessionWindows,
     EventTimeTrigger,
@@ -182,21 +181,22 @@ def test_windows_of_any_kind_discard(assigner: Any, ends: list[int]) -> None:
     assert weights[0] == weights[1] == weights[2]
 
 
-@pytest.mark.parametrize(
-    ("build", "why"),
-    [
-        (
-            lambda windows: windows.trigger(CountTrigger.of(2)).aggregate(count()),
-            r"record by record \(custom trigger C",
-        ),
-        (lambda windows: windows.reduce(lambda a, b: a), "a function of yours may not make its results again"),
-    ],
-)
-def test_what_cannot_retract_says_so(build: Any, why: str) -> None:
+def test_results_that_are_taken_back_are_rows() -> None:
     def job(harness: JobHarness) -> None:
-        build(clicks(harness).key_by("page").window(TumblingEventTimeWindows.of(10)).accumulation_mode(RETRACTING))
+        windows = clicks(harness).key_by("page").window(TumblingEventTimeWindows.of(10))
+        windows.accumulation_mode(RETRACTING).apply(lambda key, window, clicks: [key], output_type=Types.STRING())
 
-    with pytest.raises(UnsupportedOperationError, match=f"windows can take results back where .*{why}"):
+    with pytest.raises(
+        InvalidTypeError, match="results that are taken back are rows, which alone have a kind, not Str"
+    ):
+        JobHarness(job)
+
+
+def test_windows_of_so_many_records_have_nothing_to_take_back() -> None:
+    def job(harness: JobHarness) -> None:
+        clicks(harness).key_by("page").count_window(2).accumulation_mode(RETRACTING)
+
+    with pytest.raises(InvalidProgramError, match="are shown once, when they are full: there is nothing to take back"):
         JobHarness(job)
 
 

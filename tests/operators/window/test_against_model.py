@@ -18,11 +18,13 @@ from headrace.datastream import aggregates as agg
 from headrace.operators.window.columnar import ColumnarWindowOperator
 from headrace.operators.window.layout import WindowLayout
 from headrace.operators.window.paned import columnar_window
-from headrace.operators.window.row_layout import RowWindowLayout
-from headrace.operators.window.row_window import RowWindowOperator
+from headrace.operators.window.window_layout import WindowOperatorLayout
+from headrace.operators.window.window_operator import WindowOperator
 from headrace.state.keys import KeyCodec
 from headrace.state.keys.hashing import hash_array
+from headrace.windowing.assigners.sliding import SlidingEventTimeWindows
 from headrace.windowing.intervals import AlignedWindows
+from headrace.windowing.triggers.end_of_window import EventTimeTrigger
 
 CODEC = KeyCodec.for_type(Types.LONG())
 KEYS = [0, 1, 2, -7]
@@ -93,26 +95,33 @@ def columnar(windows: AlignedWindows, lateness: int, tag: str | None) -> Columna
     return columnar_window(COLUMNAR, windows, lateness, tag)
 
 
-def row_apply(windows: AlignedWindows, lateness: int, tag: str | None) -> RowWindowOperator:
-    return RowWindowOperator(
-        RowWindowLayout(windows, CODEC, INPUT, RESULT, window_function=Describe(), lateness=lateness, late_tag=tag)
-    )
+def assigner_of(windows: AlignedWindows) -> SlidingEventTimeWindows:
+    return SlidingEventTimeWindows(windows.size, windows.slide, windows.offset)
 
 
-def row_fold(windows: AlignedWindows, lateness: int, tag: str | None) -> RowWindowOperator:
-    return RowWindowOperator(
-        RowWindowLayout(
-            windows,
-            CODEC,
-            INPUT,
-            RESULT,
-            aggregate_function=Everything(),
-            window_function=Describe(),
-            accumulator_type=Types.LIST(Types.DOUBLE()),
-            lateness=lateness,
-            late_tag=tag,
-        )
+def by_row(windows: AlignedWindows, lateness: int, tag: str | None, **functions: Any) -> WindowOperator:
+    assigner, trigger = assigner_of(windows), EventTimeTrigger()
+    layout = WindowOperatorLayout(
+        assigner,
+        trigger,
+        INPUT,
+        RESULT,
+        window_function=Describe(),
+        lateness=lateness,
+        late_tag=tag,
+        side_types={"late": INPUT},
+        **functions,
     )
+    return WindowOperator(layout)
+
+
+def row_apply(windows: AlignedWindows, lateness: int, tag: str | None) -> WindowOperator:
+    return by_row(windows, lateness, tag)
+
+
+def row_fold(windows: AlignedWindows, lateness: int, tag: str | None) -> WindowOperator:
+    accumulators = Types.LIST(Types.DOUBLE())
+    return by_row(windows, lateness, tag, aggregate_function=Everything(), accumulator_type=accumulators)
 
 
 @st.composite

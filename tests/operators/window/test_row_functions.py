@@ -7,31 +7,36 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from test_against_model import CODEC, drive, ranks, scenarios
+from test_against_model import CODEC, assigner_of, drive, ranks, scenarios
 from window_harness import INPUT, Driver
 from window_model import MAX, MIN, Model, Record
 
-from headrace.common.errors import InvalidProgramError, UserFunctionError
+from headrace.common.errors import UserFunctionError
 from headrace.common.output_tag import OutputTag
 from headrace.common.row import Row
 from headrace.common.typeinfo import Types
 from headrace.datastream.functions import ProcessWindowFunction
-from headrace.operators.window.row_layout import RowWindowLayout
-from headrace.operators.window.row_window import RowWindowOperator
 from headrace.operators.window.window_functions import ProcessCall, window_call
+from headrace.operators.window.window_layout import WindowOperatorLayout
+from headrace.operators.window.window_operator import WindowOperator
 from headrace.state.descriptors import ListStateDescriptor, ValueStateDescriptor
 from headrace.state.keyed.table import StateTable
 from headrace.state.keys import KeyCodec
-from headrace.windowing.intervals import AlignedWindows
+from headrace.state.keys.encoding import ClassRegistry, KeyEncoder
+from headrace.windowing.assigners.sliding import SlidingEventTimeWindows
+from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
+from headrace.windowing.trigger import TriggerResult
+from headrace.windowing.triggers.end_of_window import EventTimeTrigger
 
 ANY = Types.PICKLED_BYTE_ARRAY()
-TENS = AlignedWindows(10, 10)
+TENS = TumblingEventTimeWindows.of(10)
 
 
-def driver(fresh: bool = True, **layout: Any) -> Driver:
-    given = {"assigner": TENS, "codec": CODEC, "input_type": INPUT, "output_type": ANY, **layout}
-    make = partial(RowWindowOperator, RowWindowLayout(**given))
-    return Driver(make, type=given["input_type"], codec=given["codec"], fresh=fresh)
+def driver(fresh: bool = True, codec: KeyCodec = CODEC, **layout: Any) -> Driver:
+    given = {"assigner": TENS, "trigger": EventTimeTrigger(), "input_type": INPUT, "output_type": ANY, **layout}
+    made = WindowOperatorLayout(**given)
+    assert made.fixed_windows is not None
+    return Driver(partial(WindowOperator, made), type=given["input_type"], codec=codec, fresh=fresh)
 
 
 def outputs(run: Driver) -> list[Any]:
@@ -79,7 +84,7 @@ def test_reduce() -> None:
 
 
 def test_reduce_changes_neither_its_input_nor_other_windows() -> None:
-    run = driver(assigner=AlignedWindows(10, 5), reduce_function=add_values, output_type=INPUT)
+    run = driver(assigner=SlidingEventTimeWindows.of(10, 5), reduce_function=add_values, output_type=INPUT)
     run.run([[Record(1, 1.0, 6), Record(1, 2.0, 7)]], upto=MAX)
     assert [row["value"] for row in outputs(run)] == [3.0, 3.0]
 
@@ -278,7 +283,7 @@ def test_every_key_and_window_is_cleared_once(fresh: bool, scenario: Any) -> Non
         model.process(record)
     model.advance(MAX - 1)
     journal = Journal()
-    run = driver(fresh, assigner=windows, window_function=journal, lateness=lateness)
+    run = driver(fresh, assigner=assigner_of(windows), window_function=journal, lateness=lateness)
     drive(run, records, cuts, kinds)
     cleared = sorted(call[1] for call in journal.calls if call[0] == "clear")
     assert cleared == sorted(end for end, _ in model.cleared)
@@ -346,13 +351,47 @@ def test_get_result_is_the_users_code_as_well() -> None:
         run.run([[Record(1, 1.0, 1)]], upto=MAX)
 
 
-@pytest.mark.parametrize(
-    ("layout", "message"),
-    [({}, "needs a function"), ({"reduce_function": max, "aggregate_function": Mean()}, "not both")],
-)
-def test_what_makes_no_sense_is_refused(layout: Any, message: str) -> None:
-    with pytest.raises(InvalidProgramError, match=message):
-        RowWindowLayout(TENS, CODEC, INPUT, ANY, **layout)
+class ShownAtEnd(EventTimeTrigger):
+    """Says of itself that it fires only at the end, though it may do more."""
+
+    purges = False
+
+    @property
+    def fires_only_at_end(self) -> bool:
+        return True
+
+    def on_element(self, element: Any, timestamp: int, window: Any, ctx: Any) -> TriggerResult:
+        fires = super().on_element(element, timestamp, window, ctx)
+        return TriggerResult.FIRE_AND_PURGE if self.purges and fires is TriggerResult.FIRE else fires
+
+
+class Purging(ShownAtEnd):
+    purges = True
+
+
+def test_a_trigger_of_ones_own_may_say_that_it_fires_only_at_the_end() -> None:
+    run = driver(trigger=ShownAtEnd(), window_function=Process(), lateness=50)
+    run.run([[Record(1, 1.0, 4), Record(2, 2.0, 4), Record(1, 3.0, 4, 30)]])
+    assert [(key, values) for key, *_, values in outputs(run)] == [(1, [1.0]), (2, [2.0]), (1, [1.0, 3.0])]
+    assert not any(name.startswith("timers") and store.runs for name, store in run.state.stores.items())
+
+
+def test_a_trigger_that_purges_does_not_fire_only_at_the_end() -> None:
+    run = driver(trigger=Purging(), window_function=Process(), lateness=50)
+    with pytest.raises(UserFunctionError, match=r"it purges: leave fires_only_at_end as it is, False"):
+        run.run([[Record(1, 1.0, 4), Record(1, 3.0, 4, 30)]])
+
+
+def test_state_is_as_it_has_always_been() -> None:
+    """Savepoints of earlier versions are read as they are: kinds, columns, and the namespace of a window: its end."""
+    run = driver(reduce_function=add_values, window_function=Keeper(), lateness=50)
+    run.run([[Record(1, 1.0, 4), Record(1, 2.0, 14)]], upto=9)
+    stored = {name: run_.batch for name, store in run.state.stores.items() for run_ in store.runs}
+    assert stored["windows"].schema.names == ["window_end", "hash", "key", "value"]
+    assert stored["windows"].column("window_end").to_pylist() == [10, 20]
+    assert run.state.store("windows").runs[0].meta["kind"] == "window-values"
+    encode = KeyEncoder(ClassRegistry()).encode
+    assert stored["namespaced/firings"].column("key").to_pylist() == [encode((1, 10))]
 
 
 def test_keys_are_those_of_the_user() -> None:

@@ -6,6 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,6 +23,11 @@ from headrace.datastream.aggregates import count, listagg, sum
 from headrace.operators.window import session_window
 from headrace.operators.window.session_store import newest_of_keys
 from headrace.operators.window.session_window import SessionWindowOperator
+from headrace.state.keys import KeyColumn
+from headrace.state.runs import ALL_HASHES, Run
+from headrace.state.runs.lookup import find_all_rows
+from headrace.state.runs.merging import merge_runs
+from headrace.state.runs.sections import Section
 from headrace.testing import JobHarness
 from headrace.windowing.assigners.sessions import EventTimeSessionWindows
 from tests.windowing.model import Fired, WindowModel
@@ -53,15 +60,16 @@ def is_empty(run: Driver) -> bool:
     return not ends and not any(held)
 
 
-@pytest.mark.parametrize("pending", [1, 3, 1 << 19])
+@pytest.mark.parametrize(("pending", "due"), [(1, 1 << 19), (3, 1), (1 << 19, 2), (1 << 19, 1 << 19)])
 @settings(max_examples=20, deadline=None)
 @given(gap=st.integers(1, 12), epochs=inputs())
-def test_operator_equals_model(pending: int, gap: int, epochs: list[Epoch]) -> None:
+def test_operator_equals_model(pending: int, due: int, gap: int, epochs: list[Epoch]) -> None:
     epochs = numbered(epochs)
     model = WindowModel(EventTimeSessionWindows.with_gap(gap), rank=RANKS.__getitem__)
     run_model(model, epochs)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(session_window, "_PENDING_ROWS", pending)
+        patch.setattr(session_window, "_DUE_ROWS", due)
         run, counting = driver(gap), driver(gap, None)
         run_driver(run, epochs)
         run_driver(counting, epochs)
@@ -158,3 +166,31 @@ def test_a_sum_that_does_not_fit_is_an_error_when_the_session_fires() -> None:
         job.run_epoch()
         with pytest.raises(Exception, match="sum"):
             job.finish()
+
+
+def test_runs_are_merged_as_they_count() -> None:
+    """A key without sessions hides what an older run says of it, and is left out where there is none."""
+    run = driver(100)
+    run.run([[Record(1, 1.0, 0), Record(1, 1.0, 500), Record(2, 1.0, 0)]], upto=0)
+    run.run([[Record(1, 1.0, 300)]], upto=0)
+    run.run([], upto=99)
+    batches = [each.batch for each in run.state.stores["sessions"].runs]
+    told = pa.Table.from_batches([newest_of_keys(batches)]).select(["key", "window_start", "live"]).to_pylist()
+    assert [tuple(row.values()) for row in told if row["live"]] == [(1, 300, True), (1, 500, True)]
+    layout = run.state.stores["sessions"].runs[0].meta
+    runs = [Run(Section(batch), layout, ALL_HASHES) for batch in batches]
+    merged, _ = merge_runs(runs, is_oldest=True, now=0)
+    assert merged is not None
+    assert merged.column("window_start").to_pylist() == [300, 500]
+
+
+def test_keys_that_share_a_hash_are_told_apart() -> None:
+    keys = ["a", "b"]
+    hashes = np.array([1, 7, 7, 7, 7, 9], np.uint64)
+    held = pa.array([keys[0], keys[0], keys[0], keys[1], keys[1], keys[1]])
+    section = Section(pa.RecordBatch.from_pydict({"hash": hashes, "key": held}))
+    asked = KeyColumn(pa.array(keys), np.array([7, 7], np.uint64))
+    places, rows = find_all_rows(section, asked)
+    assert (places.tolist(), rows.tolist()) == ([0, 0, 1, 1], [1, 2, 3, 4])
+    missing = KeyColumn(pa.array(keys[:1]), np.array([8], np.uint64))
+    assert [len(found) for found in find_all_rows(section, missing)] == [0, 0]

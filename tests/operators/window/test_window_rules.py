@@ -13,12 +13,13 @@ from headrace.datastream import aggregates as agg
 from headrace.operators.window.columnar import ColumnarWindowOperator
 from headrace.operators.window.layout import WindowLayout
 from headrace.operators.window.paned import columnar_window
-from headrace.operators.window.row_layout import RowWindowLayout
-from headrace.operators.window.row_window import RowWindowOperator
+from headrace.operators.window.window_layout import WindowOperatorLayout
+from headrace.operators.window.window_operator import WindowOperator
 from headrace.state.keys import KeyCodec
 from headrace.windowing.assigners.sliding import SlidingEventTimeWindows
 from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
 from headrace.windowing.intervals import AlignedWindows
+from headrace.windowing.triggers.end_of_window import EventTimeTrigger
 
 STRINGS = KeyCodec.for_type(Types.STRING())
 TYPE = Types.ROW_NAMED(["key", "value"], [Types.STRING(), Types.DOUBLE()])
@@ -38,11 +39,17 @@ def columnar(windows: AlignedWindows, lateness: int = 0, tag: str | None = None)
     return columnar_window(LAYOUT, windows, lateness, tag)
 
 
-def by_row(windows: AlignedWindows, lateness: int = 0, tag: str | None = None) -> RowWindowOperator:
-    layout = RowWindowLayout(
-        windows, STRINGS, TYPE, LAYOUT.output_type, window_function=CountElements(), lateness=lateness, late_tag=tag
+def by_row(windows: AlignedWindows, lateness: int = 0, tag: str | None = None) -> WindowOperator:
+    layout = WindowOperatorLayout(
+        SlidingEventTimeWindows(windows.size, windows.slide, windows.offset),
+        EventTimeTrigger(),
+        TYPE,
+        LAYOUT.output_type,
+        window_function=CountElements(),
+        lateness=lateness,
+        late_tag=tag,
     )
-    return RowWindowOperator(layout)
+    return WindowOperator(layout)
 
 
 @pytest.fixture(params=[columnar, by_row])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, Self, overload
 
 from headrace.common.arguments import expect, refused
-from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
+from headrace.common.errors import InvalidTypeError
 from headrace.common.function_types import Role
 from headrace.common.other_names import other_names
 from headrace.common.output_tag import OutputTag
@@ -13,13 +13,13 @@ from headrace.common.signatures import check_returns, warn_without_results
 from headrace.common.time import Duration, Time, to_millis
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import ACC, OUT, K_co, T, T_co, W_co
+from headrace.common.typeinfo import RowTypeInfo
 from headrace.datastream.functions import AggregateFunction, ProcessWindowFunction, ReduceFunction, WindowFunction
 from headrace.datastream.streams.checks import check_function, check_object
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_WINDOWED_STREAMS, built_in_call
 from headrace.datastream.streams.types import TypeOrigin, declared_type, origin_of, result_type
 from headrace.graph.window_specs import AggregatedWindowSpec, RowWindowSpec
 from headrace.operators.aggregates.aggregate import Aggregate
-from headrace.plan.window_paths import path_of
 from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.assigner import MergingWindowAssigner, WindowAssigner
 from headrace.windowing.assigners.count import CountSlidingWindowAssigner, CountTumblingWindowAssigner
@@ -146,8 +146,11 @@ class WindowedStream(Generic[T_co, K_co, W_co]):
 
         Raises:
             InvalidTypeError: when it is no ``AccumulationMode``.
+            InvalidProgramError: when it takes results back, and the windows are of so many records.
         """
         expect(mode, AccumulationMode, "accumulation_mode")
+        if mode.retracts and isinstance(self._assigner, CountTumblingWindowAssigner | CountSlidingWindowAssigner):
+            raise refused(f"{self._assigner} are shown once, when they are full: there is nothing to take back")
         self._mode = mode
         return self
 
@@ -334,9 +337,6 @@ class WindowedStream(Generic[T_co, K_co, W_co]):
             has_key,
             self._mode,
         )
-        path = path_of(spec)
-        if self._mode is AccumulationMode.ACCUMULATING_AND_RETRACTING and path is not None and path.reason is not None:
-            raise self._cannot_retract(f"these are computed {path}")
         return self._keyed_stream._apply(spec, "Window", origin=TypeOrigin.DECLARED)
 
     def _aggregate_rows(
@@ -366,24 +366,21 @@ class WindowedStream(Generic[T_co, K_co, W_co]):
         return self._row_spec(found, window_function=window_function)
 
     def _row_spec(self, found: TypeInformation, **functions: Any) -> RowWindowSpec:
-        if self._mode is AccumulationMode.ACCUMULATING_AND_RETRACTING:
-            raise self._cannot_retract("a function of yours may not make its results again")
-        trigger = self._trigger_or_default()
+        if self._mode.retracts and not isinstance(found, RowTypeInfo):
+            raise refused(
+                f"results that are taken back are rows, which alone have a kind, not {found}: give rows, and declare "
+                "their type, Types.ROW(...) or Types.ROW_NAMED(...)",
+                InvalidTypeError,
+            )
         return RowWindowSpec(
             self._assigner,
-            PurgingTrigger.of(trigger) if self._mode is AccumulationMode.DISCARDING else trigger,
+            self._trigger_or_default(),
             found,
             self._evictor,
             allowed_lateness=self._lateness,
             late_tag=self._late_tag,
+            accumulation_mode=self._mode,
             **functions,
-        )
-
-    def _cannot_retract(self, why: str) -> BaseException:
-        return refused(
-            "windows can take results back where built-in aggregates are computed column by column, over tumbling, "
-            f"sliding and cumulating windows of event time: {why}",
-            UnsupportedOperationError,
         )
 
     def _trigger_or_default(self) -> Trigger[Any, Any]:

@@ -9,16 +9,15 @@ import pyarrow as pa
 
 from headrace.common.columns import layout_of
 from headrace.operators.arrays import gather
-from headrace.operators.window.contents import CONTENTS, WindowContents
+from headrace.operators.window.contents import CONTENTS, KeyedContents
 from headrace.state.descriptors import ValueStateDescriptor
 from headrace.state.keys.entries import NO_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from headrace.operators.base import Output
+    from headrace.common.batch import Batch
     from headrace.operators.window.aggregate_log import AggregateLog, Columns
-    from headrace.operators.window.contents import Emit
     from headrace.operators.window.layout import WindowLayout
     from headrace.state.backend import KeyedStates
     from headrace.state.keyed.namespaces import GivenNamespace
@@ -78,7 +77,7 @@ class _Held:
         self.pending.append(part)
 
 
-class AccumulatedContents(WindowContents):
+class AccumulatedContents(KeyedContents):
     """Accumulators of built-in aggregates. What is shown is the number of a version in the log.
 
     Args:
@@ -103,10 +102,9 @@ class AccumulatedContents(WindowContents):
             held.take(held.open_part)
         self._log.add(held.open_part, element)
 
-    def show(self, namespace: GivenNamespace, window: Any, emit: Emit) -> None:
+    def elements(self, namespace: GivenNamespace, window: Any) -> Sequence[Any] | None:
         held = self._enter(namespace)
-        if held.parts:
-            emit((self._version(held),))
+        return (self._version(held),) if held.parts else None
 
     def clear(self, namespace: GivenNamespace) -> None:
         self._clear(self._enter(namespace))
@@ -119,21 +117,20 @@ class AccumulatedContents(WindowContents):
                 target.take(part)
             self._clear(held)
 
-    def work_out(self, output: Output) -> None:
+    def work_out(self, emit: Callable[[Batch], None]) -> None:
         """Has the log emit its results, and takes up what the windows hold now."""
         touched, self._touched = self._touched, []
         for held in touched:
             if held.pending:
                 self._version(held)
-        columns = self._log.work_out(output)
+        columns = self._log.work_out(emit)
         for held in touched:
             held.columns, held.row = (columns, held.version) if held.parts else (None, -1)
             if not held.parts and not held.is_stored:
                 del self._held[held.entry.ordinal, held.namespace]
         self._batch += 1
 
-    def end_epoch(self) -> None:
-        """Writes what has changed."""
+    def end_epoch(self, watermark: int) -> None:
         try:
             for held, accumulators in self._changed():
                 self._keyed.current, self._keyed.namespace = held.entry, held.namespace

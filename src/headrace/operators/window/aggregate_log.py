@@ -23,12 +23,12 @@ from headrace.operators.window.late_firings import running_merges
 from headrace.state.runs.grouping import Groups, Segments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy.typing as npt
 
     from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.base import OperatorContext, Output
+    from headrace.operators.base import OperatorContext
     from headrace.operators.window.layout import WindowLayout
     from headrace.windowing.serializers import WindowSerializer
 
@@ -139,7 +139,7 @@ class AggregateLog:
         """
         self._shown.append(_Shown(version, key, window, stamp))
 
-    def work_out(self, output: Output) -> Columns:
+    def work_out(self, emit: Callable[[Batch], None]) -> Columns:
         """Emits all results, in the order in which they were noted, and forgets what has happened.
 
         Returns:
@@ -149,7 +149,7 @@ class AggregateLog:
         shown = self._shown
         self._forget()
         if shown:
-            output.emit(self._results(columns, shown))
+            emit(self._results(columns, shown))
         return columns
 
     def _forget(self) -> None:

@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 from headrace.operators.window.accumulated_contents import AccumulatedContents
 from headrace.operators.window.aggregate_log import AggregateLog
+from headrace.operators.window.former_results import NotedResults
 from headrace.operators.window.window_operator import WindowOperator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from headrace.common.batch import Batch
     from headrace.operators.base import EpochScope, OperatorContext, Output
-    from headrace.operators.window.contents import WindowContents
+    from headrace.operators.window.contents import KeyedContents
+    from headrace.operators.window.former_results import FormerResults
     from headrace.operators.window.layout import WindowLayout
     from headrace.operators.window.window_layout import WindowOperatorLayout
     from headrace.state.keyed.namespaces import GivenNamespace
@@ -40,28 +43,32 @@ class AggregatingWindowOperator(WindowOperator):
         self._log.begin_epoch(scope.epoch)
         super().begin_epoch(scope)
 
-    def end_epoch(self) -> None:
-        super().end_epoch()
-        if isinstance(self._contents, AccumulatedContents):
-            self._contents.end_epoch()
+    def _fixed_windows(self) -> None:
+        return None  # over those they are columnar, or the trigger is to be asked
 
-    def _new_contents(self) -> WindowContents:
+    def _keyed_contents(self) -> KeyedContents:
         if self._layout.evictor is not None:
-            return super()._new_contents()
+            return super()._keyed_contents()
         return AccumulatedContents(self._keyed, self._columns, self._log)
 
-    def _show(self, window: Any, contents: GivenNamespace, firing: Firing, stamp: int) -> None:
-        def emit(held: Sequence[Any]) -> None:
-            if not held:
-                return  # the evictor has left nothing
-            version = held[0] if self._layout.evictor is None else self._log.version_of(held)
-            self._log.show(version, cast("AnyKeyEntry", self._keyed.current).raw, window, stamp)
+    def _new_former_results(self) -> FormerResults:
+        return NotedResults(self._keyed, self._layout.output_type)
 
-        self._contents.show(contents, window, emit)
+    def _show(self, elements: Sequence[Any], window: Any, contents: GivenNamespace, firing: Firing, stamp: int) -> None:
+        if elements:  # otherwise the evictor has left nothing
+            version = elements[0] if self._layout.evictor is None else self._log.version_of(elements)
+            self._log.show(version, cast("AnyKeyEntry", self._keyed.current).raw, window, stamp)
+            if isinstance(self._former, NotedResults):
+                self._former.show(contents)
 
     def _flush(self) -> None:
         super()._flush()
+        made: list[Batch] = []
         if isinstance(self._contents, AccumulatedContents):
-            self._contents.work_out(self.output)
+            self._contents.work_out(made.append)
         else:
-            self._log.work_out(self.output)
+            self._log.work_out(made.append)
+        if isinstance(self._former, NotedResults):
+            made = self._former.all_changes(made)
+        for results in made:
+            self.output.emit(results)

@@ -1,4 +1,4 @@
-"""What windows hold of their elements, in state of the key and window: one value that they are folded into, or all."""
+"""What windows hold of their elements: one value that they are folded into, or all; here in state of key and window."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from headrace.state.keyed.namespaces import GivenNamespace
     from headrace.windowing.evictor import Evictor
 
-    Emit = Callable[[Sequence[Any]], None]
     Folding = Callable[[Sequence[Any]], Sequence[Any] | None]
 
 CONTENTS: Final = "window-contents"
@@ -36,7 +35,32 @@ CONTENTS: Final = "window-contents"
 
 
 class WindowContents(ABC):
-    """What windows hold. Every call is about the current key and a namespace.
+    """What windows hold. Calls that take a namespace are about it and the current key."""
+
+    def begin_epoch(self) -> None:
+        """Takes up what the last epoch left."""
+
+    def end_epoch(self, watermark: int) -> None:
+        """Writes what is still needed when event time has come to ``watermark``."""
+
+    @abstractmethod
+    def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
+        """Adds an element."""
+
+    @abstractmethod
+    def elements(self, namespace: GivenNamespace, window: Any) -> Sequence[Any] | None:
+        """What a window function is to see; None when there is nothing that it is called for."""
+
+    def was_shown(self, namespace: GivenNamespace, window: Any) -> None:
+        """Is called after the window function."""
+
+    @abstractmethod
+    def clear(self, namespace: GivenNamespace) -> None:
+        """Drops everything."""
+
+
+class KeyedContents(WindowContents):
+    """What windows hold in state of the key and the window.
 
     Args:
         keyed: the state.
@@ -48,16 +72,11 @@ class WindowContents(ABC):
         self._descriptor = descriptor
         self._state = keyed.namespaced_state(descriptor)
 
-    @abstractmethod
     def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
-        """Adds an element."""
-
-    @abstractmethod
-    def show(self, namespace: GivenNamespace, window: Any, emit: Emit) -> None:
-        """Has ``emit`` called with what a window function is to see, unless there is nothing."""
+        self._keyed.namespace = namespace
+        self._state.add(element)
 
     def clear(self, namespace: GivenNamespace) -> None:
-        """Drops everything."""
         self._keyed.namespace = namespace
         self._state.clear()
 
@@ -67,7 +86,7 @@ class WindowContents(ABC):
         self._keyed.merge_namespaces(self._descriptor, sources)
 
 
-class ReducedContents(WindowContents):
+class ReducedContents(KeyedContents):
     """The elements, combined by a ``ReduceFunction`` as they come.
 
     Args:
@@ -88,14 +107,13 @@ class ReducedContents(WindowContents):
             note_returned(error, self._reduce)
             raise
 
-    def show(self, namespace: GivenNamespace, window: Any, emit: Emit) -> None:
+    def elements(self, namespace: GivenNamespace, window: Any) -> Sequence[Any] | None:
         self._keyed.namespace = namespace
         value = self._state.get()
-        if value is not None:
-            emit((value,))
+        return None if value is None else (value,)
 
 
-class AggregatedContents(WindowContents):
+class AggregatedContents(KeyedContents):
     """An accumulator that an ``AggregateFunction`` folds the elements into as they come.
 
     Args:
@@ -116,11 +134,10 @@ class AggregatedContents(WindowContents):
             note_returned(error, self._add)
             raise
 
-    def show(self, namespace: GivenNamespace, window: Any, emit: Emit) -> None:
+    def elements(self, namespace: GivenNamespace, window: Any) -> Sequence[Any] | None:
         self._keyed.namespace = namespace
-        result = self._state.get()
-        if result is not None:
-            emit(result)
+        result: tuple[Any] | None = self._state.get()
+        return result
 
 
 class _Boxed:
@@ -140,7 +157,7 @@ class _Boxed:
         return (self._get_result(accumulator),)
 
 
-class ListedContents(WindowContents):
+class ListedContents(KeyedContents):
     """All elements, in the order in which they came.
 
     Args:
@@ -151,18 +168,12 @@ class ListedContents(WindowContents):
     def __init__(self, keyed: KeyedStates, type_: TypeInformation) -> None:
         super().__init__(keyed, ListStateDescriptor(CONTENTS, type_))
 
-    def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
+    def elements(self, namespace: GivenNamespace, window: Any) -> Sequence[Any] | None:
         self._keyed.namespace = namespace
-        self._state.add(element)
-
-    def show(self, namespace: GivenNamespace, window: Any, emit: Emit) -> None:
-        self._keyed.namespace = namespace
-        elements = self._state.get()
-        if elements:
-            emit(elements)
+        return self._state.get() or None
 
 
-class EvictedContents(WindowContents):
+class EvictedContents(KeyedContents):
     """All elements with their timestamps, some of which an evictor removes when they are shown.
 
     Args:
@@ -180,26 +191,32 @@ class EvictedContents(WindowContents):
         self._evictor = evictor
         self._time = time
         self._fold = fold
+        self._held = 0
+        self._left: list[TimestampedValue[Any]] = []
 
     def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
         self._keyed.namespace = namespace
         self._state.add((element, timestamp))
 
-    def show(self, namespace: GivenNamespace, window: Any, emit: Emit) -> None:
+    def elements(self, namespace: GivenNamespace, window: Any) -> Sequence[Any] | None:
         self._keyed.namespace = namespace
-        stored = [
+        held = [
             TimestampedValue(value, None if timestamp == NO_TIMESTAMP else timestamp)
             for value, timestamp in self._state.get()
         ]
-        if not stored:
+        self._held = len(held)
+        if not held:
+            return None
+        self._left = list(self._evictor.evict_before(held, len(held), window, self._time))
+        return self._fold([element.value for element in self._left])
+
+    def was_shown(self, namespace: GivenNamespace, window: Any) -> None:
+        if not self._held:
             return
-        kept = list(self._evictor.evict_before(stored.copy(), len(stored), window, self._time))
-        shown = self._fold([element.value for element in kept])
-        if shown is not None:
-            emit(shown)
-        kept = list(self._evictor.evict_after(kept, len(kept), window, self._time))
-        if len(kept) < len(stored):
-            self._keep(namespace, kept)
+        left = list(self._evictor.evict_after(self._left, len(self._left), window, self._time))
+        if len(left) < self._held:
+            self._keep(namespace, left)
+        self._left = []
 
     def _keep(self, namespace: GivenNamespace, kept: Sequence[TimestampedValue[Any]]) -> None:
         self._keyed.namespace = namespace

@@ -20,13 +20,7 @@ if TYPE_CHECKING:
 
 
 class Fold(ABC):
-    """Turns elements into one value a key and window: read, modify, write. Values are never merged.
-
-    Attributes:
-        functions: the functions of the user that are called.
-    """
-
-    functions: tuple[Any, ...]
+    """Turns elements into one value a key and window: read, modify, write. Values are never merged."""
 
     @abstractmethod
     def first(self, element: Any) -> Any:
@@ -50,7 +44,6 @@ class ReduceFold(Fold):
     """
 
     def __init__(self, function: Any, type_: TypeInformation) -> None:
-        self.functions = (function,)
         self._reduce = method_of(function, "reduce")
         # A function may change its first argument in place; the element may be in several windows and streams.
         self._copy = copier(type_)
@@ -79,7 +72,6 @@ class AggregateFold(Fold):
     """
 
     def __init__(self, function: Any, type_: TypeInformation) -> None:
-        self.functions = (function,)
         self._function = function
         self._coerce = handler_of(type_).coerce
 

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
     from headrace.common.batch import Batch
     from headrace.operators.base import Operator, OperatorContext
+    from headrace.operators.window.trigger_context import OperatorTime
     from headrace.windowing.intervals import Assignment
+    from headrace.windowing.windows import Window
 
     Longs = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
@@ -69,18 +71,57 @@ def is_too_late(timestamps: Longs, watermarks: Longs, lateness: int) -> Mask:
     return cleanup_times(timestamps + 1, lateness) <= watermarks
 
 
+class Lifetimes:
+    """Until when windows are kept: in event time beyond their ends by the allowed lateness.
+
+    Attributes:
+        is_event_time: whether they are windows of event time.
+
+    Args:
+        time: the operator's time.
+        lateness: the allowed lateness in milliseconds.
+        is_event_time: see above.
+    """
+
+    def __init__(self, time: OperatorTime, lateness: int, *, is_event_time: bool) -> None:
+        self.is_event_time = is_event_time
+        self._time = time
+        self._lateness = lateness
+
+    @property
+    def now(self) -> int:
+        """The time of the windows."""
+        return self._time.watermark if self.is_event_time else self._time.processing_time
+
+    def end(self, window: Window) -> int:
+        """When a window goes; ``MAX_WATERMARK`` where that is never."""
+        last = window.max_timestamp()
+        return min(last + self._lateness, MAX_WATERMARK) if self.is_event_time else last
+
+    def is_late(self, window: Window) -> bool:
+        """Whether a window takes no more elements."""
+        return self.is_event_time and self.end(window) <= self._time.watermark
+
+    def is_too_late(self, timestamp: int) -> bool:
+        """Whether an element that no window took is late by itself."""
+        return self.is_event_time and min(timestamp + self._lateness, MAX_WATERMARK) <= self._time.watermark
+
+
 class LateRecords:
     """What becomes of records that no window takes any more.
 
+    Attributes:
+        lateness: the allowed lateness in milliseconds.
+
     Args:
         operator: whose output and counters are used.
-        lateness: the allowed lateness in milliseconds.
+        lateness: see above.
         tag: the id of the side output; None drops and counts.
     """
 
     def __init__(self, operator: Operator, lateness: int, tag: str | None) -> None:
         self._operator = operator
-        self._lateness = lateness
+        self.lateness = lateness
         self._tag = tag
 
     def refuse(self, batch: Batch, taken: Assignment) -> None:
@@ -91,7 +132,7 @@ class LateRecords:
         is_left[taken.records] = False
         if not is_left.any():
             return
-        self.send_away(batch, is_left & is_too_late(batch.timestamps, batch.watermarks, self._lateness))
+        self.send_away(batch, is_left & is_too_late(batch.timestamps, batch.watermarks, self.lateness))
 
     def send_away(self, batch: Batch, is_refused: Mask) -> None:
         """What becomes of those records of a batch that are refused."""

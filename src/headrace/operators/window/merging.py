@@ -122,12 +122,12 @@ def _flat(windows: Sequence[Sequence[Accumulators]]) -> list[Accumulators]:
 
 
 def check_has_no_tables(context: OperatorContext) -> None:
-    """Whether the windows of a trigger, assigner or evictor of one's own may begin with what is stored.
+    """Whether windows that are looked at before their ends, or take back what they show, may begin with what is stored.
 
     Raises:
         StateMigrationError: when it was stored by windows that are computed column by column.
     """
-    _check(context, lambda name: name not in _KINDS, "have another trigger, assigner or evictor")
+    _check(context, lambda name: name not in _KINDS, "have another trigger, assigner, evictor or accumulation mode")
 
 
 def check_has_only(context: OperatorContext, *stores: str) -> None:

@@ -104,6 +104,16 @@ class SessionStore:
         self._ends.begin_epoch()
         self._written = []
 
+    def first_due(self, upto: int, rows: int) -> int:
+        """Up to which end about ``rows`` sessions are due, of those with an end not above ``upto``."""
+        if self._ends.first > upto:
+            return upto
+        batches = self._ends.up_to(upto)
+        if sum(batch.num_rows for batch in batches) <= rows:
+            return upto
+        ends = np.concatenate([fixed_width(batch.column(_END)) for batch in batches])
+        return int(np.partition(ends, rows)[rows])
+
     def take_due(self, upto: int) -> KeyColumn | None:
         """The keys that may have sessions with an end not above ``upto``, each once at least; None when none has."""
         if self._ends.first > upto:

@@ -43,6 +43,9 @@ _PENDING_ROWS = 1 << 19
 _PENDING_BYTES = 128 << 20
 """So many records wait at most, or so much memory; the more there are, the less often a session is read and written."""
 
+_DUE_ROWS = 1 << 19
+"""About so many sessions are read at a time when more are due, as at the end of the input."""
+
 _FIRED_ROWS = 1 << 16
 """So many results leave as one batch."""
 
@@ -60,6 +63,8 @@ class SessionWindowOperator(Operator):
         super().__init__()
         self._layout = layout
         self._aggregators = layout.aggregators
+        # A field of the key is that of the first record, as equal keys may be written in several ways.
+        self._is_ordered = layout.is_ordered or bool(layout.key_fields)
         self._gap = gap
         self._late_tag = late_tag
         self._watermark = MIN_WATERMARK
@@ -103,21 +108,34 @@ class SessionWindowOperator(Operator):
 
     def _advance(self, watermark: int) -> None:
         """Adds the records that wait to sessions, brings event time to a watermark, and fires what is due."""
-        pending = self._pending
+        pending, upto = self._pending, passed_end(watermark)
         self._forget_pending()
-        touched = _Touched.of([chunk for _, chunk in pending], self._store.take_due(passed_end(watermark)))
-        if touched is not None:
-            timestamps = touched.times_of([batch.timestamps for batch, _ in pending])
-            watermarks = touched.times_of([batch.watermarks for batch, _ in pending])
-            which, opened = self._store.find(touched.keys)
-            records = ArrivedTimes(touched.of_records, timestamps, watermarks)
-            found = find_sessions(self._gap, records, Spans(which, opened.starts, opened.ends))
-            self._send_away([batch for batch, _ in pending], found.of_records == NO_SESSION)
-            rows = self._contents(touched, found, opened)
-            is_due = rows.ends <= passed_end(watermark)
-            self._fire(rows, is_due, np.append(watermarks, watermark))
-            self._write(touched, found, opened, rows, is_due)
+        if self._store.first_due(upto, _DUE_ROWS) < upto:
+            if pending:
+                # The sessions of their keys are due when they are, however many others there are.
+                reached = int(pending[-1][0].watermarks[-1])
+                self._add_and_fire(pending, reached, passed_end(reached))
+                self._watermark, pending = reached, []
+            while (first := self._store.first_due(upto, _DUE_ROWS)) < upto:
+                self._add_and_fire([], watermark, first)
+        self._add_and_fire(pending, watermark, upto)
         self._watermark = watermark
+
+    def _add_and_fire(self, pending: list[tuple[KeyedBatch, Chunk]], watermark: int, upto: int) -> None:
+        """Adds records to sessions, and fires those with an end not above ``upto``, on the way to a watermark."""
+        touched = _Touched.of([chunk for _, chunk in pending], self._store.take_due(upto))
+        if touched is None:
+            return
+        timestamps = _joined([batch.timestamps for batch, _ in pending])
+        watermarks = _joined([batch.watermarks for batch, _ in pending])
+        which, opened = self._store.find(touched.keys)
+        records = ArrivedTimes(touched.of_records, timestamps, watermarks)
+        found = find_sessions(self._gap, records, Spans(which, opened.starts, opened.ends))
+        self._send_away([batch for batch, _ in pending], found.of_records == NO_SESSION)
+        rows = self._contents(touched, found, opened)
+        is_due = rows.ends <= upto
+        self._fire(rows, is_due, np.append(watermarks, watermark))
+        self._write(touched, found, opened, rows, is_due)
 
     def _send_away(self, batches: list[KeyedBatch], is_late: Mask) -> None:
         if not is_late.any():
@@ -131,16 +149,18 @@ class SessionWindowOperator(Operator):
         """The sessions, each with the accumulators of its records and of the open sessions that it is made of."""
         sessions, columns = found.sessions, opened.columns
         parts = found.of_open
-        if touched.chunk is not None:
-            rows = np.flatnonzero(found.of_records != NO_SESSION)
-            order, numbers, segments = _by_session(found.of_records[rows])
-            if len(order):
-                made = touched.chunk.accumulated(self._aggregators, Groups(rows[order], segments))
-                parts = np.concatenate((parts, numbers[segments.starts]))
-                columns = [concat([a, b]) for a, b in zip(columns, made, strict=True)] if len(opened) else made
+        rows = found.by_session
+        if touched.chunk is not None and len(rows):
+            if self._is_ordered:
+                rows = rows[sorted_by(found.of_records[rows], rows)]
+            numbers = found.of_records[rows]
+            segments = _segments(numbers)
+            made = touched.chunk.accumulated(self._aggregators, Groups(rows, segments))
+            parts = np.concatenate((parts, numbers[segments.starts]))
+            columns = [concat([a, b]) for a, b in zip(columns, made, strict=True)] if len(opened) else made
         if len(opened):
-            order, _, segments = _by_session(parts)
-            columns = self._aggregators.merge([gather(column, order) for column in columns], segments)
+            order = sorted_by(parts, np.arange(len(parts)))
+            columns = self._aggregators.merge([gather(column, order) for column in columns], _segments(parts[order]))
         return SessionRows(touched.keys.take(sessions.keys), sessions.starts, sessions.ends, columns)
 
     def _fire(self, rows: SessionRows, is_due: Mask, watermarks: Longs) -> None:
@@ -208,16 +228,13 @@ class _Touched:
         records = 0 if chunk is None else len(chunk)
         return _Touched(chunk, keys.take(groups.first_rows), numbers[:records])
 
-    @staticmethod
-    def times_of(columns: list[Longs]) -> Longs:
-        """A column of all records, of those of the batches."""
-        return np.concatenate(columns) if columns else np.empty(0, np.int64)
+
+def _joined(columns: list[Longs]) -> Longs:
+    return np.concatenate(columns) if columns else np.empty(0, np.int64)
 
 
-def _by_session(sessions: Longs) -> tuple[Longs, Longs, Segments]:
-    """Rows in the order of sessions, those of one as they came: the order, the session of each, where each begins."""
-    order = sorted_by(sessions, np.arange(len(sessions)))
-    numbers = sessions[order]
+def _segments(numbers: Longs) -> Segments:
+    """The stretches of equal numbers, which do not fall."""
     changes = np.ones(len(numbers), np.bool_)
     changes[1:] = numbers[1:] != numbers[:-1]
-    return order, numbers, Segments(np.flatnonzero(changes), len(numbers))
+    return Segments(np.flatnonzero(changes), len(numbers))

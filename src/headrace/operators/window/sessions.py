@@ -74,11 +74,13 @@ class FoundSessions:
         sessions: all sessions, those included that the watermarks of the records have passed.
         of_records: the session of each record; ``NO_SESSION`` for one that is too late.
         of_open: the session that each open session is part of.
+        by_session: the records that are not too late, session after session; those of one in any order.
     """
 
     sessions: Spans
     of_records: Longs
     of_open: Longs
+    by_session: Longs
 
 
 def find_sessions(gap: int, records: ArrivedTimes, opened: Spans) -> FoundSessions:
@@ -101,9 +103,12 @@ def find_sessions(gap: int, records: ArrivedTimes, opened: Spans) -> FoundSessio
     of_records = np.full(len(records.keys), NO_SESSION)
     of_records[rows] = numbers[: len(rows)]
     of_open = numbers[len(rows) : len(rows) + len(opened)]
+    by_session = points.order if not len(opened) else points.order[points.order < len(rows)]
     if is_late.any():
         found = _with_late(gap, records, np.flatnonzero(is_late), found, of_records, opened, of_open)
-    return FoundSessions(found, of_records, of_open)
+        by_session = np.flatnonzero(of_records != NO_SESSION)
+        by_session = by_session[sorted_by(of_records[by_session], by_session)]
+    return FoundSessions(found, of_records, of_open, by_session)
 
 
 @dataclass(frozen=True)
@@ -132,8 +137,7 @@ class _Points:
             keys = np.concatenate((keys, opened.keys, opened.keys))
             times = np.concatenate((times, opened.starts, opened.ends - gap))
             marks = np.concatenate((marks, np.full(2 * len(opened), MIN_WATERMARK)))
-        order = sorted_by(keys, times)
-        keys, times = keys[order], times[order]
+        order, keys, times = _sorted(keys, times)
         are_linked = _linked(gap, keys, times, marks[order])
         if len(opened):
             places = np.empty(len(order), np.int64)
@@ -162,12 +166,7 @@ def _with_late(
     gap: int, records: ArrivedTimes, late: Longs, found: Spans, of_records: Longs, opened: Spans, of_open: Longs
 ) -> Spans:
     """The sessions once those records that are late by themselves are in them which are taken; notes these down."""
-    low = np.searchsorted(found.keys, records.keys[late])
-    high = np.searchsorted(found.keys, records.keys[late], side="right")
-    # A session that covers the moment after the watermark: there is one at most, and no later one can be touched.
-    candidates = _first_above(found.ends, low, high, _next(records.watermarks[late]))
-    has_one = candidates < high
-    late, candidates = late[has_one], candidates[has_one]
+    late, candidates = _candidates(records, late, found)
     if not len(late):
         return found
     is_candidate = np.zeros(len(found), np.bool_)
@@ -177,37 +176,72 @@ def _with_late(
     sessions = np.concatenate((of_open[older], of_records[members], candidates))
     arrivals = np.concatenate((np.full(len(older), -1), members, late))
     times = np.concatenate((opened.starts[older], records.timestamps[members], records.timestamps[late]))
-    order = np.lexsort((arrivals, sessions))
-    sessions, times, is_late = sessions[order], times[order], order >= len(older) + len(members)
+    order = sorted_by(sessions, arrivals)
+    sessions, arrivals, times = sessions[order], arrivals[order], times[order]
+    is_late = order >= len(older) + len(members)
     lowest = _lowest_before(sessions, np.where(is_late, MAX_WATERMARK, times))[is_late]
-    sessions, times, rows = sessions[is_late], times[is_late], arrivals[order][is_late]
-    is_taken = lowest <= times + gap
-    while True:
-        reached = np.minimum(lowest, _lowest_before(sessions, np.where(is_taken, times, MAX_WATERMARK)))
-        if np.array_equal(is_taken, is_now := reached <= times + gap):
-            break
-        is_taken = is_now
-    of_records[rows[is_taken]] = sessions[is_taken]
+    sessions, arrivals, times = sessions[is_late], arrivals[is_late], times[is_late]
+    is_taken = _are_reached(gap, sessions, times, lowest)
+    of_records[arrivals[is_taken]] = sessions[is_taken]
     starts = found.starts.copy()
     np.minimum.at(starts, sessions[is_taken], times[is_taken])
     return Spans(found.keys, starts, found.ends)
 
 
+def _candidates(records: ArrivedTimes, late: Longs, found: Spans) -> tuple[Longs, Longs]:
+    """Those of the late records that may be part of a session, and which one that would be.
+
+    It covers the moment after the watermark that the record meets: only one of a key does, and no later one can be
+    reached.
+    """
+    low = np.searchsorted(found.keys, records.keys[late])
+    high = np.searchsorted(found.keys, records.keys[late], side="right")
+    moments = np.minimum(records.watermarks[late], MAX_WATERMARK - 1) + 1
+    candidates = _first_above(found.ends, low, high, moments)
+    has_one = candidates < high
+    return late[has_one], candidates[has_one]
+
+
+def _are_reached(gap: int, sessions: Longs, times: Longs, lowest: Longs) -> Mask:
+    """Which late records overlap or touch their session, as it is when they come.
+
+    Args:
+        gap: how long a record lasts.
+        sessions: the session of each record; these do not fall, and the records of one are as they came.
+        times: their timestamps.
+        lowest: the first timestamp of the session when each comes, without other late records.
+    """
+    are_reached: Mask = lowest <= times + gap
+    while True:
+        taken = _lowest_before(sessions, np.where(are_reached, times, MAX_WATERMARK))
+        now = np.minimum(lowest, taken) <= times + gap
+        if np.array_equal(now, are_reached):
+            return are_reached
+        are_reached = now
+
+
 def sorted_by(numbers: Longs, values: Longs) -> Longs:
     """The order of rows by numbers, which are not negative, then by values; stable."""
+    return _sorted(numbers, values)[0]
+
+
+def _sorted(numbers: Longs, values: Longs) -> tuple[Longs, Longs, Longs]:
+    """The order of rows by numbers, which are not negative, then by values; and both in that order."""
     total = len(numbers)
     if not total:
-        return np.empty(0, np.int64)
+        return np.empty(0, np.int64), numbers, values
     lowest, row_bits = int(values.min()), (total - 1).bit_length()
     value_bits = (int(values.max()) - lowest).bit_length()
     if int(numbers.max()).bit_length() + value_bits + row_bits > _WORD:
-        return np.lexsort((values, numbers))
+        order = np.lexsort((values, numbers))
+        return order, numbers[order], values[order]
     # Sorting the integers themselves is several times as fast as finding the order that sorts them.
     packed = (numbers << value_bits | (values - lowest)) << row_bits
     packed |= np.arange(total)
     packed.sort()
-    packed &= (1 << row_bits) - 1
-    return packed
+    order = packed & ((1 << row_bits) - 1)
+    packed >>= row_bits
+    return order, packed >> value_bits, (packed & ((1 << value_bits) - 1)) + lowest
 
 
 def _first_above(values: Longs, starts: Longs, stops: Longs, bounds: Longs) -> Longs:
@@ -249,8 +283,3 @@ def _lowest_before(groups: Longs, values: Longs) -> Longs:
     lowest = np.full(len(groups), MAX_WATERMARK)
     lowest[1:] = np.where(is_first[1:], MAX_WATERMARK, distinct[running[:-1]])
     return lowest
-
-
-def _next(watermarks: Longs) -> Longs:
-    """One more than each watermark; the last one stays."""
-    return np.minimum(watermarks, MAX_WATERMARK - 1) + 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from headrace.common.errors import InvalidProgramError
 from headrace.common.other_names import names_explained
@@ -103,11 +103,11 @@ class WindowCall(ABC):
     """Calls one function over the contents of a window.
 
     Attributes:
-        functions: the functions of the user that are called.
+        sees_window: whether the function learns which key and window it is called for.
         maker: the method that makes what the window emits; None where there is none.
     """
 
-    functions: tuple[Any, ...] = ()
+    sees_window: ClassVar[bool] = True
     maker: Callable[..., Any] | None = None
 
     @abstractmethod
@@ -126,6 +126,8 @@ class WindowCall(ABC):
 class PassContents(WindowCall):
     """No function: what the elements were folded into is the result."""
 
+    sees_window: ClassVar[bool] = False
+
     def results(self, entry: AnyKeyEntry, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any]:
         return elements
 
@@ -138,7 +140,6 @@ class ApplyCall(WindowCall):
     """
 
     def __init__(self, function: Any) -> None:
-        self.functions = (function,)
         self._apply, self.maker = method_of(function, "apply"), results_made_by(function, "apply")
 
     def results(self, entry: AnyKeyEntry, context: WindowContext, elements: Iterable[Any]) -> Iterable[Any]:
@@ -149,7 +150,6 @@ class ProcessCall(WindowCall):
     """A ``ProcessWindowFunction``."""
 
     def __init__(self, function: Any) -> None:
-        self.functions = (function,)
         self._function = function
         self._process, self.maker = function.process, results_made_by(function, "process")
 

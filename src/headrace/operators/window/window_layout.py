@@ -15,18 +15,24 @@ from headrace.operators.window.contents import (
     all_of,
     reducing,
 )
+from headrace.operators.window.folds import AggregateFold, ReduceFold
+from headrace.operators.window.ordered_contents import OrderedElements, OrderedValues
 from headrace.operators.window.window_functions import window_call
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.window.contents import Folding, WindowContents
+    from headrace.operators.base import OperatorContext
+    from headrace.operators.window.contents import Folding, KeyedContents
+    from headrace.operators.window.folds import Fold
+    from headrace.operators.window.ordered_contents import OrderedContents
     from headrace.operators.window.trigger_context import OperatorTime
     from headrace.operators.window.window_functions import WindowCall
     from headrace.state.backend import KeyedStates
     from headrace.windowing.assigner import WindowAssigner
     from headrace.windowing.evictor import Evictor
+    from headrace.windowing.intervals import RegularWindows
     from headrace.windowing.trigger import Trigger
 
 
@@ -47,6 +53,7 @@ class WindowOperatorLayout:
         lateness: how long after its end a window of event time still takes records, in milliseconds.
         late_tag: the id of the side output for records that come too late; without one they are dropped and counted.
         side_types: the types of the side outputs that are read, by tag id.
+        takes_results_back: whether windows that fire again take back what they have shown before; results are rows.
         is_batch: whether timers in processing time fire when the input has ended, whatever the clock says.
     """
 
@@ -62,6 +69,7 @@ class WindowOperatorLayout:
     lateness: int = 0
     late_tag: str | None = None
     side_types: Mapping[str, TypeInformation] = field(default_factory=dict)
+    takes_results_back: bool = False
     is_batch: bool = False
 
     @property
@@ -69,20 +77,39 @@ class WindowOperatorLayout:
         """The functions of the user that are opened and closed."""
         return self.reduce_function, self.aggregate_function, self.window_function
 
+    @property
+    def fixed_windows(self) -> RegularWindows | None:
+        """The windows as arithmetic, where nobody looks at them before their ends, or takes back what they show."""
+        is_seen_before = self.evictor is not None or self.takes_results_back or not self.trigger.fires_only_at_end
+        return None if is_seen_before else self.assigner.aligned
+
     def new_call(self) -> WindowCall:
         """Calls the window function."""
         return window_call(self.window_function)
 
-    def new_contents(self, keyed: KeyedStates, time: OperatorTime) -> WindowContents:
-        """What windows hold."""
+    def keyed_contents(self, keyed: KeyedStates, time: OperatorTime) -> KeyedContents:
+        """What windows hold, in state of key and window."""
         if self.evictor is not None:
             return EvictedContents(keyed, self.input_type, self.evictor, time, self._folding)
         if self.reduce_function is not None:
             return ReducedContents(keyed, self.reduce_function, self.input_type)
         if self.aggregate_function is not None:
-            accumulators = self.accumulator_type or Types.PICKLED_BYTE_ARRAY()
-            return AggregatedContents(keyed, self.aggregate_function, accumulators)
+            return AggregatedContents(keyed, self.aggregate_function, self._accumulators)
         return ListedContents(keyed, self.input_type)
+
+    def ordered_contents(self, context: OperatorContext, windows: RegularWindows) -> OrderedContents:
+        """What windows of fixed ends hold, in the order of these."""
+        if self.reduce_function is not None:
+            fold: Fold = ReduceFold(self.reduce_function, self.input_type)
+            return OrderedValues(context, windows, self.input_type, self.lateness, fold)
+        if self.aggregate_function is not None:
+            fold = AggregateFold(self.aggregate_function, self._accumulators)
+            return OrderedValues(context, windows, self._accumulators, self.lateness, fold)
+        return OrderedElements(context, windows, self.input_type, self.lateness)
+
+    @property
+    def _accumulators(self) -> TypeInformation:
+        return self.accumulator_type or Types.PICKLED_BYTE_ARRAY()
 
     @property
     def _folding(self) -> Folding:

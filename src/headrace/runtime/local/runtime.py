@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from headrace.common.errors import InfrastructureError
 from headrace.common.pickling import pickle_by_value
-from headrace.common.temporary import TemporaryFolder
+from headrace.common.temporary import TemporaryFolder, writing
 from headrace.exchange.envelope import Envelope, Kind, sort_key
 from headrace.operators.interruption import EpochCancelledError, InterruptibleRun
 from headrace.runtime.task.background import attempt
@@ -98,7 +98,8 @@ class LocalRuntime:
     def _unpack(self, dependencies: Dependencies) -> None:
         if dependencies != NOTHING:
             into = self._unpacked = TemporaryFolder("unpacked-")
-            folders = {archive.name: unpack(archive, str(into.path)) for archive in dependencies.all()}
+            with writing("the job"):
+                folders = {archive.name: unpack(archive, str(into.path)) for archive in dependencies.all()}
             enter(dependencies, folders.__getitem__)
             self._works_in = str(into.path) if dependencies.archives else None
 

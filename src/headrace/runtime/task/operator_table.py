@@ -28,8 +28,6 @@ from headrace.operators.user_code import OperatorPlace
 from headrace.operators.window.aggregating_operator import AggregatingWindowOperator
 from headrace.operators.window.local import LocalWindowAggregate
 from headrace.operators.window.paned import columnar_window
-from headrace.operators.window.row_layout import RowWindowLayout
-from headrace.operators.window.row_window import RowWindowOperator
 from headrace.operators.window.session_window import SessionWindowOperator
 from headrace.operators.window.untimed import untimed_window
 from headrace.operators.window.window_layout import WindowOperatorLayout
@@ -145,13 +143,14 @@ class OperatorMaker:
     def _aggregated_window(self, planned: PlannedOperator, spec: AggregatedWindowSpec) -> Operator:
         layout = WindowOperatorLayout(
             assigner=spec.assigner,
-            trigger=spec.purging_trigger,
+            trigger=spec.applied_trigger,
             evictor=spec.evictor,
             input_type=planned.input_schema(0).record_type,
             output_type=planned.output_type,
             lateness=spec.allowed_lateness,
             late_tag=None if spec.late_tag is None else spec.late_tag.tag_id,
             side_types=planned.side_types_read,
+            takes_results_back=spec.accumulation_mode.retracts,
             is_batch=self._plan.settings.is_batch,
         )
         return AggregatingWindowOperator(layout, self._layout(planned, spec))
@@ -163,27 +162,9 @@ class OperatorMaker:
         return spec.layout(planned.input_schema(0)).of_operator(place)
 
     def _row_window(self, planned: PlannedOperator, spec: RowWindowSpec) -> Operator:
-        if spec.aligned is None:
-            return self._any_window(planned, spec)
-        layout = RowWindowLayout(
-            assigner=spec.aligned,
-            codec=planned.key.codec,
-            input_type=planned.input_schema(0).record_type,
-            output_type=planned.output_type,
-            reduce_function=spec.reduce_function,
-            aggregate_function=spec.aggregate_function,
-            window_function=spec.window_function,
-            accumulator_type=spec.accumulator_type,
-            lateness=spec.allowed_lateness,
-            late_tag=None if spec.late_tag is None else spec.late_tag.tag_id,
-            side_types=planned.side_types_read,
-        )
-        return RowWindowOperator(layout)
-
-    def _any_window(self, planned: PlannedOperator, spec: RowWindowSpec) -> Operator:
         layout = WindowOperatorLayout(
             assigner=spec.assigner,
-            trigger=spec.trigger,
+            trigger=spec.applied_trigger,
             evictor=spec.evictor,
             input_type=planned.input_schema(0).record_type,
             output_type=planned.output_type,
@@ -194,6 +175,7 @@ class OperatorMaker:
             lateness=spec.allowed_lateness,
             late_tag=None if spec.late_tag is None else spec.late_tag.tag_id,
             side_types=planned.side_types_read,
+            takes_results_back=spec.accumulation_mode.retracts,
             is_batch=self._plan.settings.is_batch,
         )
         return WindowOperator(layout)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 INTEGERS: Final = WHOLE_NUMBERS | {BasicType.BOOLEAN}
 _RECORDS: Final = (TupleTypeInfo, RowTypeInfo, NamedTupleTypeInfo, DataclassTypeInfo)
+_AS_TUPLES: Final = "make tuples of what they hold, in a fixed order: key_by(lambda record: tuple(...))"
 _FIXED_SIZE: Final = 9
 _HEAD_SIZE: Final = 5
 
@@ -53,7 +54,7 @@ def check_key_type(type_: TypeInformation) -> None:
     if isinstance(type_, BasicTypeInfo | PickledBytesTypeInfo):
         return
     if not isinstance(type_, _RECORDS) or (isinstance(type_, RowTypeInfo) and type_.changelog):
-        raise InvalidTypeError(f"values of {type_} cannot be keys: they are not hashable")
+        raise InvalidTypeError(f"values of {type_} cannot be keys: they are not hashable; {_AS_TUPLES}")
     for field in type_.field_types:
         check_key_type(field)
 

@@ -27,6 +27,10 @@ class EventTimeTrigger(PassiveTrigger[Any, Window]):
         """The trigger."""
         return EventTimeTrigger()
 
+    @property
+    def fires_only_at_end(self) -> bool:
+        return type(self) is EventTimeTrigger  # a class derived from it, which may do more, says so for itself
+
     def on_element(self, element: Any, timestamp: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
         if window.max_timestamp() <= ctx.get_current_watermark():
             return TriggerResult.FIRE

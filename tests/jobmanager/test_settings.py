@@ -1,0 +1,43 @@
+"""What epochs aim at follows from the mode, unless the configuration says it."""
+
+from __future__ import annotations
+
+from headrace.client.submission import plan_graph
+from headrace.common.configuration import Configuration
+from headrace.datastream import StreamExecutionEnvironment
+from headrace.jobmanager.settings import JobSettings, job_settings
+
+
+def settings(**given: str) -> JobSettings:
+    configuration = Configuration.from_dict(
+        {key.replace("__", "-").replace("_", "."): text for key, text in given.items()}
+    )
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env.from_sequence(1, 3).print()
+    plan = plan_graph(env.transformations.take_next_job(), configuration, "job", 2)
+    return job_settings(configuration, plan)
+
+
+def aims(found: JobSettings) -> tuple[float, int, float]:
+    return found.limits.target_seconds, found.limits.first_records, found.epoch_timeout_seconds
+
+
+def test_epochs_of_batch_mode_are_large() -> None:
+    assert aims(settings()) == (1.0, 50_000, 600.0)
+    assert aims(settings(execution_runtime__mode="AUTOMATIC")) == (60.0, 500_000, 7200.0)
+
+
+def test_what_is_set_holds_in_either_mode() -> None:
+    for mode in ("STREAMING", "BATCH"):
+        found = settings(
+            execution_runtime__mode=mode,
+            headrace_epoch_target__duration="3 s",
+            headrace_epoch_first__records="7",
+            execution_checkpointing_timeout="9 s",
+        )
+        assert aims(found) == (3.0, 7, 9.0)
+
+
+def test_the_longest_time_between_checkpoints_holds_in_batch_mode() -> None:
+    found = settings(execution_runtime__mode="BATCH", execution_checkpointing_interval="5 s")
+    assert found.limits.target_seconds == 5.0

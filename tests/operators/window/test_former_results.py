@@ -1,0 +1,205 @@
+"""Windows of any kind that take back what they have shown before: what is left is what they would have shown last."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from test_any_window_against_model import ELEMENT, run_driver
+from window_harness import Driver, Record
+
+from headrace.common import Row, RowKind, Time, Types, WatermarkStrategy
+from headrace.common.errors import UserFunctionError
+from headrace.datastream import OutputTag, ProcessWindowFunction
+from headrace.datastream.aggregates import count, sum
+from headrace.datastream.window import (
+    AccumulationMode,
+    CountTrigger,
+    EventTimeSessionWindows,
+    EventTimeTrigger,
+    GlobalWindows,
+    MergingWindowAssigner,
+    TumblingEventTimeWindows,
+)
+from headrace.operators.window.aggregating_operator import AggregatingWindowOperator
+from headrace.operators.window.layout import WindowLayout
+from headrace.operators.window.window_layout import WindowOperatorLayout
+from headrace.operators.window.window_operator import WindowOperator
+from headrace.state.keys import KeyCodec
+from headrace.testing import JobHarness
+from headrace.windowing.serializers import window_serializer
+from tests.windowing.scenarios import Epoch, Windows, inputs, windows
+
+ODD_OR_EVEN = Types.ROW_NAMED(["key", "window", "is_odd", "values"], [int, str, int, list[int]])
+TAKEN_BACK = (RowKind.UPDATE_BEFORE, RowKind.DELETE)
+RETRACTING = AccumulationMode.ACCUMULATING_AND_RETRACTING
+
+
+class OddAndEven(ProcessWindowFunction):
+    """The odd values of a window, and the even ones: no result, one or two."""
+
+    def process(self, key: int, context: Any, elements: Iterable[Row]) -> Iterator[Row]:
+        values = [element["value"] for element in elements]
+        for is_odd in (0, 1):
+            if chosen := [value for value in values if value % 2 == is_odd]:
+                yield Row(key, str(context.window()), is_odd, chosen)
+
+
+def by_function(given: Windows, *, takes_back: bool) -> Driver:
+    layout = WindowOperatorLayout(
+        assigner=given.assigner,
+        trigger=given.trigger or given.assigner.get_default_trigger(None),
+        evictor=given.evictor,
+        input_type=ELEMENT,
+        output_type=ODD_OR_EVEN,
+        lateness=given.lateness,
+        window_function=OddAndEven(),
+        takes_results_back=takes_back,
+    )
+    return Driver(partial(WindowOperator, layout), type=ELEMENT)
+
+
+def by_aggregates(given: Windows, *, takes_back: bool) -> Driver:
+    names = window_serializer(given.assigner.get_window_serializer()).names
+    codec = KeyCodec.for_type(Types.LONG())
+    columns = WindowLayout.of(ELEMENT, codec, [count(), sum("value")], ["key"], window_names=names)
+    layout = WindowOperatorLayout(
+        assigner=given.assigner,
+        trigger=given.trigger or given.assigner.get_default_trigger(None),
+        evictor=given.evictor,
+        input_type=ELEMENT,
+        output_type=columns.output_type,
+        lateness=given.lateness,
+        takes_results_back=takes_back,
+    )
+    return Driver(partial(AggregatingWindowOperator, layout, columns), type=ELEMENT)
+
+
+def results(run: Driver) -> list[tuple[RowKind, tuple[Any, ...]]]:
+    rows = [row for batch in run.out.batches for row in batch.rows]
+    return [(row.get_row_kind(), shown) for row, shown in zip(rows, run.out.rows, strict=True)]
+
+
+def left_of(changes: list[tuple[RowKind, tuple[Any, ...]]]) -> Counter[str]:
+    """The rows that are left; nothing is taken back that was not there."""
+    table: Counter[str] = Counter()
+    for kind, (_, _, *row) in changes:
+        table[repr(row)] += -1 if kind in TAKEN_BACK else 1
+        assert table[repr(row)] >= 0
+    return +table
+
+
+@pytest.mark.parametrize("make", [by_function, by_aggregates])
+@settings(max_examples=20, deadline=None)
+@given(given=windows(), epochs=inputs())
+def test_what_is_left_is_what_windows_show_last(make: Any, given: Windows, epochs: list[Epoch]) -> None:
+    plain, changing = make(given, takes_back=False), make(given, takes_back=True)
+    for run in (plain, changing):
+        run_driver(run, epochs)
+    changes = results(changing)
+    assert [shown for kind, shown in changes if kind not in TAKEN_BACK] == plain.out.rows
+    left = left_of(changes)
+    # By the clock a window may be over, and begin anew within its last millisecond.
+    is_lasting = given.assigner.is_event_time() and not isinstance(given.assigner, MergingWindowAssigner)
+    if make is by_aggregates and is_lasting:
+        last = {tuple(row[:-2]): repr(row) for _, _, *row in plain.out.rows}
+        assert left == Counter(last.values())
+
+
+# --- known answers ---------------------------------------------------------------------------------------------------
+
+VISIT = Types.ROW_NAMED(["user", "pages"], [str, int])
+NOTES = OutputTag("notes", Types.STRING())
+
+
+class Summary(ProcessWindowFunction):
+    """A row for each window, and a note of it on the side."""
+
+    def process(self, key: str, context: Any, elements: Iterable[Row]) -> Iterator[Any]:
+        window = context.window()
+        pages = [element.pages for element in elements]
+        yield NOTES, f"{key} {pages}"
+        yield Row(key, window.start, window.end, pages)
+
+
+SUMMARY = Types.ROW_NAMED(["user", "start", "end", "pages"], [str, int, int, list[int]])
+
+
+def changes(build: Any, visits: list[tuple[int, int]], cut: int = 1) -> list[tuple[Any, ...]]:
+    """Kind and fields of all results; of visits, each with its time and its pages."""
+
+    def job(harness: JobHarness) -> None:
+        times = WatermarkStrategy.for_monotonous_timestamps()
+        stream = harness.add_source("visits", VISIT).assign_timestamps_and_watermarks(times)
+        harness.add_sink("out", build(stream.key_by("user")))
+
+    with JobHarness(job) as harness:
+        for start in range(0, len(visits), cut):
+            for time, pages in visits[start : start + cut]:
+                harness.push("visits", Row("ann", pages), time)
+            harness.run_epoch()
+        harness.finish()
+        return [(str(row.get_row_kind()), *list(row)[1:]) for row in harness.results("out")]
+
+
+@pytest.mark.parametrize("cut", [1, 2, 10])
+def test_a_session_takes_back_those_that_it_is_made_of(cut: int) -> None:
+    def build(keyed: Any) -> Any:
+        sessions = keyed.window(EventTimeSessionWindows.with_gap(10)).allowed_lateness(100)
+        return sessions.accumulation_mode(RETRACTING).process(Summary(), SUMMARY)
+
+    assert changes(build, [(0, 1), (15, 2), (40, 3), (8, 4)], cut) == [
+        ("+I", 0, 10, [1]),
+        ("+I", 15, 25, [2]),
+        ("-U", 0, 10, [1]),
+        ("-D", 15, 25, [2]),
+        ("+U", 0, 25, [1, 2, 4]),
+        ("+I", 40, 50, [3]),
+    ]
+
+
+@pytest.mark.parametrize("cut", [1, 2, 10])
+def test_windows_that_fire_early_take_back_what_they_have_shown(cut: int) -> None:
+    def build(keyed: Any) -> Any:
+        windows = keyed.window(GlobalWindows.create()).trigger(CountTrigger.of(2)).accumulation_mode(RETRACTING)
+        return windows.aggregate(count(), sum("pages"))
+
+    assert changes(build, [(time, time) for time in range(1, 8)], cut) == [
+        ("+I", 2, 3),
+        ("-U", 2, 3),
+        ("+U", 4, 10),
+        ("-U", 4, 10),
+        ("+U", 6, 21),
+    ]
+
+
+def test_reduced_rows_are_taken_back_over_fixed_windows() -> None:
+    def build(keyed: Any) -> Any:
+        windows = keyed.window(TumblingEventTimeWindows.of(Time.milliseconds(10))).allowed_lateness(100)
+        return windows.accumulation_mode(RETRACTING).reduce(lambda a, b: Row(a.user, a.pages + b.pages))
+
+    assert changes(build, [(0, 1), (15, 2), (3, 4)]) == [("+I", 1), ("-U", 1), ("+U", 5), ("+I", 2)]
+
+
+def test_a_result_that_is_a_change_itself_is_told_of_the_function() -> None:
+    class Deletes(ProcessWindowFunction):
+        def process(self, key: int, context: Any, elements: Iterable[Row]) -> Iterator[Row]:
+            yield Row.of_kind(RowKind.DELETE, key, "w", 0, [])
+
+    layout = WindowOperatorLayout(
+        assigner=TumblingEventTimeWindows.of(10),
+        trigger=EventTimeTrigger.create(),
+        input_type=ELEMENT,
+        output_type=ODD_OR_EVEN,
+        window_function=Deletes(),
+        takes_results_back=True,
+    )
+    run = Driver(partial(WindowOperator, layout), type=ELEMENT)
+    with pytest.raises(
+        UserFunctionError, match=r"the result: got .* expected an INSERT row(.|\n)*test_former_results.py"
+    ):
+        run.run([[Record(1, 1, 1)]], upto=50)
