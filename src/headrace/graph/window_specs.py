@@ -10,7 +10,8 @@ from headrace.operators.window.layout import WindowLayout
 from headrace.operators.window.local import ACCUMULATORS_TAG
 from headrace.state.kinds import KEYED
 from headrace.windowing.accumulation_mode import AccumulationMode
-from headrace.windowing.serializers import TimeWindowSerializer, window_serializer
+from headrace.windowing.intervals import OneWindow
+from headrace.windowing.serializers import GlobalWindowSerializer, TimeWindowSerializer, window_serializer
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger, ProcessingTimeTrigger
 from headrace.windowing.triggers.never import EndOfStreamTrigger
 from headrace.windowing.triggers.purging import PurgingTrigger
@@ -158,7 +159,8 @@ class ColumnarUntimedSpec(WindowSpec):
 
     def layout(self, records: InputSchema) -> WindowLayout:
         """The columns of the windows over such records; errors as in :meth:`ColumnarWindowSpec.layout`."""
-        return _layout(records, self.aggregates, self.has_key, self.assigner.names)
+        windows = GlobalWindowSerializer if isinstance(self.assigner, OneWindow) else TimeWindowSerializer
+        return _layout(records, self.aggregates, self.has_key, windows.names)
 
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
         return self.layout(inputs[0]).output_type

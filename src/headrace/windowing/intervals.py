@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
-from headrace.windowing.serializers import GlobalWindowSerializer, TimeWindowSerializer
 from headrace.windowing.windows import TimeWindow
 
 if TYPE_CHECKING:
@@ -44,15 +43,9 @@ class Assignment(NamedTuple):
 
 
 class RegularWindows(ABC):
-    """Windows that follow from the timestamp alone. Of two, the one that ends later starts no earlier.
-
-    Class attributes:
-        names: the columns by which rows of results tell windows apart.
-    """
+    """Windows that follow from the timestamp alone. Of two, the one that ends later starts no earlier."""
 
     __slots__ = ()
-
-    names: ClassVar[tuple[str, ...]] = TimeWindowSerializer.names
 
     @property
     @abstractmethod
@@ -157,8 +150,6 @@ class AlignedWindows(RegularWindows):
 @dataclass(frozen=True, slots=True)
 class OneWindow(RegularWindows):
     """The one window of global windows; its end is as good as the end of time."""
-
-    names: ClassVar[tuple[str, ...]] = GlobalWindowSerializer.names
 
     END: ClassVar[int] = MAX_WATERMARK - 1
 
