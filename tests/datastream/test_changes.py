@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.common import Configuration, Encoder, Row, RowKind, Time, Types
+from headrace.common import Configuration, Encoder, Row, RowKind, Time, Types, WatermarkStrategy
 from headrace.common.errors import InvalidProgramError, UserFunctionError
 from headrace.connectors.sink import Sink
 from headrace.datastream import KeyedProcessFunction, OutputTag, ProcessFunction, StreamExecutionEnvironment
@@ -124,7 +124,9 @@ def test_a_kind_is_not_lost_unseen(build: Callable[[DataStream], DataStream], me
 
 
 def _windows(stream: DataStream) -> Any:
-    return sent(stream).window(TumblingEventTimeWindows.of(Time.seconds(1)))
+    times = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda row, _: row.value)
+    timed = stream.assign_timestamps_and_watermarks(times)
+    return sent(timed).window(TumblingEventTimeWindows.of(Time.seconds(1)))
 
 
 INSERTIONS_ALONE: dict[str, Callable[[DataStream], Any]] = {

@@ -19,6 +19,7 @@ import pyarrow as pa
 from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidTypeError
 from headrace.common.row import symbols_of
+from headrace.common.typeinfo.composite import declares_changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -138,11 +139,11 @@ class Batch:
     @property
     def kinds(self) -> Kinds | None:
         """What the records do in a changelog, as values of ``RowKind``; None where all are insertions."""
-        layout = layout_of(self.type)
         if self._columns is None:
             assert self._rows is not None
-            return layout.kinds_of(self._rows)
-        return layout.kinds_in(self._columns) if self._kinds is None else self._kinds
+            return layout_of(self.type).kinds_of(self._rows)
+        # Asked of every batch that an operator gets which takes insertions alone: finding the layout takes longer.
+        return layout_of(self.type).kinds_in(self._columns) if declares_changes(self.type) else self._kinds
 
     @property
     def kinds_beside_columns(self) -> Kinds | None:

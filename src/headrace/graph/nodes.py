@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headrace.common.call_site import UNKNOWN_CALL_SITE, CallSite
+from headrace.common.typeinfo.composite import declares_changes
 from headrace.graph.partitioning import FORWARD
-from headrace.graph.specs import SinkSpec, declares_changes
+from headrace.graph.specs import SinkSpec
 
 if TYPE_CHECKING:
     from headrace.common.output_tag import OutputTag

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from headrace.common.typeinfo import RowTypeInfo, TupleTypeInfo, Types
+from headrace.common.typeinfo.composite import declares_changes
 from headrace.state.kinds import KEYED, NO_STATE
 
 if TYPE_CHECKING:
@@ -101,11 +102,6 @@ class OperatorSpec(ABC):
     def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
         """Whether the main output is known to be more than insertions; whether it is may show in the records alone."""
         return declares_changes(self.output_type(inputs))
-
-
-def declares_changes(type_: TypeInformation | None) -> bool:
-    """Whether records of a type are declared to be changes (``changelog=True``)."""
-    return isinstance(type_, RowTypeInfo) and type_.changelog
 
 
 @dataclass(frozen=True, slots=True)

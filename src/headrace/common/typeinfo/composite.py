@@ -165,6 +165,11 @@ class RowTypeInfo(CompositeTypeInfo):
         return f"RowTypeInfo({fields})"
 
 
+def declares_changes(type_: TypeInformation | None) -> bool:
+    """Whether records of a type are declared to be changes (``changelog=True``)."""
+    return type(type_) is RowTypeInfo and type_.changelog
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class NamedCompositeTypeInfo(CompositeTypeInfo):
     """A value whose fields have names and whose class has one.

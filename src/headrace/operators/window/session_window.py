@@ -30,6 +30,8 @@ from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import Groups, Segments, group_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from headrace.operators.base import EpochScope, OperatorContext, Output
@@ -91,9 +93,11 @@ class SessionWindowOperator(Operator):
         arrivals = self._arrivals.next(len(keyed))
         ends = keyed.timestamps + self._gap
         chunk = Chunk(ends, keyed.keys.hashes, keyed.keys.values, columns, arrivals)
-        self._pending.append((keyed, chunk))
+        kept = None if self._late_tag is None else keyed
+        self._pending.append(_Pending(chunk, keyed.timestamps, keyed.watermarks, kept))
         self._pending_rows += len(chunk)
-        self._pending_bytes += chunk.nbytes
+        # A few columns of a batch that was sent keep all of it in memory.
+        self._pending_bytes += keyed.columns.nbytes if columns or kept is not None else chunk.nbytes
         if self._pending_rows >= _PENDING_ROWS or self._pending_bytes >= _PENDING_BYTES:
             self._advance(int(keyed.watermarks[-1]))
 
@@ -113,7 +117,7 @@ class SessionWindowOperator(Operator):
         if self._store.first_due(upto, _DUE_ROWS) < upto:
             if pending:
                 # The sessions of their keys are due when they are, however many others there are.
-                reached = int(pending[-1][0].watermarks[-1])
+                reached = int(pending[-1].watermarks[-1])
                 self._add_and_fire(pending, reached, passed_end(reached))
                 self._watermark, pending = reached, []
             while (first := self._store.first_due(upto, _DUE_ROWS)) < upto:
@@ -121,29 +125,31 @@ class SessionWindowOperator(Operator):
         self._add_and_fire(pending, watermark, upto)
         self._watermark = watermark
 
-    def _add_and_fire(self, pending: list[tuple[KeyedBatch, Chunk]], watermark: int, upto: int) -> None:
+    def _add_and_fire(self, pending: Sequence[_Pending], watermark: int, upto: int) -> None:
         """Adds records to sessions, and fires those with an end not above ``upto``, on the way to a watermark."""
-        touched = _Touched.of([chunk for _, chunk in pending], self._store.take_due(upto))
+        touched = _Touched.of([each.chunk for each in pending], self._store.take_due(upto))
         if touched is None:
             return
-        timestamps = _joined([batch.timestamps for batch, _ in pending])
-        watermarks = _joined([batch.watermarks for batch, _ in pending])
+        timestamps = _joined([each.timestamps for each in pending])
+        watermarks = _joined([each.watermarks for each in pending])
         which, opened = self._store.find(touched.keys)
         records = ArrivedTimes(touched.of_records, timestamps, watermarks)
         found = find_sessions(self._gap, records, Spans(which, opened.starts, opened.ends))
-        self._send_away([batch for batch, _ in pending], found.of_records == NO_SESSION)
+        self._send_away(pending, found.of_records == NO_SESSION)
         rows = self._contents(touched, found, opened)
         is_due = rows.ends <= upto
         self._fire(rows, is_due, np.append(watermarks, watermark))
         self._write(touched, found, opened, rows, is_due)
 
-    def _send_away(self, batches: list[KeyedBatch], is_late: Mask) -> None:
-        if not is_late.any():
+    def _send_away(self, pending: Sequence[_Pending], is_late: Mask) -> None:
+        if self._late_tag is None:
+            self._late.drop(int(np.count_nonzero(is_late)))
             return
         first = 0
-        for batch in batches:
-            self._late.send_away(batch, is_late[first : first + len(batch)])
-            first += len(batch)
+        for each in pending:
+            assert each.batch is not None
+            self._late.send_away(each.batch, is_late[first : first + len(each.batch)])
+            first += len(each.batch)
 
     def _contents(self, touched: _Touched, found: FoundSessions, opened: SessionRows) -> SessionRows:
         """The sessions, each with the accumulators of its records and of the open sessions that it is made of."""
@@ -194,8 +200,25 @@ class SessionWindowOperator(Operator):
         self._store.write(rows.take(written), is_new_end[written], without)
 
     def _forget_pending(self) -> None:
-        self._pending: list[tuple[KeyedBatch, Chunk]] = []
+        self._pending: list[_Pending] = []
         self._pending_rows = self._pending_bytes = 0
+
+
+@dataclass(frozen=True)
+class _Pending:
+    """Records that wait.
+
+    Attributes:
+        chunk: what is needed of them, with the end that each has by itself.
+        timestamps: their timestamps.
+        watermarks: the watermark that each meets.
+        batch: the records themselves, where those that are late are wanted.
+    """
+
+    chunk: Chunk
+    timestamps: Longs
+    watermarks: Longs
+    batch: KeyedBatch | None
 
 
 @dataclass(frozen=True)
