@@ -104,7 +104,7 @@ class ColumnarWindowOperator(Operator):
         if not len(batch):
             return
         if input_index == ACCUMULATORS_INPUT:
-            self._add_accumulators(_accumulators_of(batch), batch.watermarks)
+            self._add_accumulators(accumulators_of(batch), batch.watermarks)
             return
         check_timestamps(batch, self.context)
         self._add_all(cast("KeyedBatch", batch))
@@ -200,7 +200,8 @@ class Judged(NamedTuple):
     again: Assignment
 
 
-def _accumulators_of(batch: Batch) -> Accumulators:
+def accumulators_of(batch: Batch) -> Accumulators:
+    """The rows that the sender's half has made."""
     ends, keys, *columns = batch.columns.columns
     hashes = batch.keys.hashes if isinstance(batch, KeyedBatch) else hash_array(keys)
     return Accumulators(fixed_width(ends), hashes, keys, columns)

@@ -250,7 +250,9 @@ class OperatorChain:
         for state in kept:
             state.end_epoch()
         version = self.state.snapshot(context.epoch, context.generation, self.plan.inline_bytes)
-        timers = [time for state in kept if (time := state.earliest_processing_time()) is not None]
+        times = [state.earliest_processing_time() for state in kept]
+        times += [member.operator.wake_up_time() for member in self.members.values()]
+        timers = [time for time in times if time is not None]
         # In batch mode timers wait for the end of the input, so there is no time to look for them.
         earliest = None if self.plan.settings.is_batch else min(timers, default=None)
         return StateReport(version, earliest, self.state.size_in_bytes())

@@ -69,7 +69,7 @@ class NamespacedKeys:
 
     def __init__(self) -> None:
         self.all: list[NamespacedKey] = []
-        self._known: dict[tuple[int, GivenNamespace], NamespacedKey] = {}
+        self._known: dict[tuple[int, Namespace], NamespacedKey] = {}
         self._encoder = KeyEncoder(ClassRegistry())
         self._columns: list[KeyColumn] = []
         self._encoded = 0
@@ -80,10 +80,10 @@ class NamespacedKeys:
         Raises:
             StateError: when there is no key, or no namespace.
         """
-        identity = (key.ordinal, _given(namespace))
-        found = self._known.get(identity)
+        found = self._known.get((key.ordinal, namespace))
         if found is None:
-            found = self._known[identity] = NamespacedKey(key, identity[1], len(self.all))  # type: ignore[arg-type]
+            given = _given(namespace)
+            found = self._known[key.ordinal, given] = NamespacedKey(key, given, len(self.all))  # type: ignore[arg-type]
             self.all.append(found)
         return found
 
