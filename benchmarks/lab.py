@@ -35,6 +35,7 @@ class Contestant:
         options: what the program wants to know.
         files: only so many files of the input, for those who are too slow for all of it.
         python: the interpreter, for those who cannot run in this one.
+        truth: what has to come out, for those who do something else with the input.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Contestant:
     options: Mapping[str, Any] = field(default_factory=dict)
     files: int | None = None
     python: str = sys.executable
+    truth: Truth | None = None
 
     @property
     def is_headrace(self) -> bool:
@@ -118,7 +120,8 @@ class Lab:
         source = self._input(work, contestant)
         assignment = Assignment(source, work.records_per_epoch, self._folder / "run", contestant.options)
         outcome, peaks = launch(contestant.program, assignment, python=contestant.python)
-        check(contestant.name, outcome.totals, work.truth(source, outcome.totals))
+        truth = contestant.truth or work.truth
+        check(contestant.name, outcome.totals, truth(source, outcome.totals))
         if contestant.is_headrace or contestant.is_rival:
             self.peaks[contestant.is_headrace].merge(peaks)
         steady = work.steady(outcome)

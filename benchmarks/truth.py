@@ -9,6 +9,10 @@ from pathlib import Path
 import duckdb
 
 WINDOW_MILLIS = 60_000
+SLIDE_MILLIS = 1_000
+"""Of sliding windows as long as the tumbling ones, so a record is in sixty of them."""
+GAP_MILLIS = 2_000
+"""Between sessions."""
 SAMPLE = 1_000
 """The process benchmark emits for one key in so many."""
 
@@ -20,17 +24,69 @@ class WrongResultError(Exception):
     """A program did not compute what it was asked for."""
 
 
-def window_totals(folder: Path, last_start: float) -> dict[str, float]:
-    """Totals of all windows of one minute that begin at ``last_start`` (in milliseconds) or before."""
+def window_totals(folder: Path, last_end: float) -> dict[str, float]:
+    """Totals of all windows of one minute that end at ``last_end`` (in milliseconds) or before."""
+    return _window_query(
+        f"""
+        select key, epoch_ms(ts) // {WINDOW_MILLIS} * {WINDOW_MILLIS} + {WINDOW_MILLIS} as w, count(*) as c,
+            sum(value) as s
+        from read_parquet('{folder}/*.parquet') group by all
+        """,
+        last_end,
+    )
+
+
+def sliding_totals(folder: Path, last_end: float) -> dict[str, float]:
+    """Totals of all sliding windows that end at ``last_end`` (in milliseconds) or before.
+
+    Counted by slide: those of a slide add to each window that has it; and a window is a result of the first slide in it
+    that has records, so no window has to be made.
+    """
+    slides = WINDOW_MILLIS // SLIDE_MILLIS
+    last = int(last_end) // SLIDE_MILLIS - slides
     row = _query(
         f"""
-        select count(*), coalesce(sum(c), 0), coalesce(sum(s), 0), coalesce(max(w), 0) from (
-            select key, epoch_ms(ts) // {WINDOW_MILLIS} * {WINDOW_MILLIS} as w, count(*) as c, sum(value) as s
-            from read_parquet('{folder}/*.parquet') group by all
-        ) where w <= {int(last_start)}
+        select coalesce(sum(firsts), 0), coalesce(sum(c * windows), 0), coalesce(sum(s * windows), 0) from (
+            select c, s, greatest(0, least(slide, {last}) - (slide - {slides})) as windows,
+                greatest(0, least(slide, {last}) - greatest(coalesce(before, 0), slide - {slides})) as firsts
+            from (
+                select *, lag(slide) over (partition by key order by slide) as before from (
+                    select key, epoch_ms(ts) // {SLIDE_MILLIS} as slide, count(*) as c, sum(value) as s
+                    from read_parquet('{folder}/*.parquet') group by all
+                )
+            )
+        )
         """
     )
-    return dict(zip(("rows", "count", "sum", "last_start"), row, strict=True))
+    return dict(zip(("rows", "count", "sum"), row, strict=True))
+
+
+def session_totals(folder: Path, last_end: float) -> dict[str, float]:
+    """Totals of all sessions that end at ``last_end`` (in milliseconds) or before."""
+    return _window_query(
+        f"""
+        select max(millis) + {GAP_MILLIS} as w, count(*) as c, sum(value) as s from (
+            select *, count(*) filter (where starts) over (partition by key order by millis, value) as number from (
+                select key, epoch_ms(ts) as millis, value,
+                    millis - lag(millis, 1, 0) over (partition by key order by millis, value) > {GAP_MILLIS} as starts
+                from read_parquet('{folder}/*.parquet')
+            )
+        ) group by key, number
+        """,
+        last_end,
+    )
+
+
+def median_totals(folder: Path, last_end: float) -> dict[str, float]:
+    """Totals of the upper medians of all windows of one minute that end at ``last_end`` (in milliseconds) or before."""
+    return _window_query(
+        f"""
+        select key, epoch_ms(ts) // {WINDOW_MILLIS} * {WINDOW_MILLIS} + {WINDOW_MILLIS} as w, count(*) as c,
+            list_sort(list(value))[count(*) // 2 + 1] as s
+        from read_parquet('{folder}/*.parquet') group by all
+        """,
+        last_end,
+    )
 
 
 def process_totals(folder: Path) -> dict[str, float]:
@@ -57,6 +113,15 @@ def check(who: str, found: Mapping[str, float], expected: Mapping[str, float]) -
     for name, value in expected.items():
         if not math.isclose(found.get(name, math.nan), value, rel_tol=_TOLERANCE, abs_tol=_SLACK):
             raise WrongResultError(f"{who}: {name} is {found.get(name)!r}, should be {value!r}")
+
+
+def _window_query(windows: str, last_end: float) -> dict[str, float]:
+    """Totals of windows with the end ``w``, the count ``c`` and the sum ``s``."""
+    row = _query(
+        "select count(*), coalesce(sum(c), 0), coalesce(sum(s), 0), coalesce(max(w), 0) "
+        f"from ({windows}) where w <= {int(last_end)}"
+    )
+    return dict(zip(("rows", "count", "sum", "last_end"), row, strict=True))
 
 
 def _query(sql: str) -> tuple[float, ...]:

@@ -18,7 +18,7 @@ _RUNS = 4
 
 _QUERIES = {
     "window": f"""
-        select count(*), sum(c), sum(s), max(w) from (
+        select count(*), sum(c), sum(s), max(w) + {WINDOW_MILLIS} from (
             select key, epoch_ms(ts) // {WINDOW_MILLIS} * {WINDOW_MILLIS} as w, count(*) as c, sum(value) as s
             from read_parquet(?) group by all
         )
@@ -38,7 +38,7 @@ _QUERIES = {
         """,
 }
 
-_TOTALS = {"window": ("rows", "count", "sum", "last_start"), "process": ("rows", "count", "highest")}
+_TOTALS = {"window": ("rows", "count", "sum", "last_end"), "process": ("rows", "count", "highest")}
 
 
 def run(assignment: Assignment) -> Outcome:

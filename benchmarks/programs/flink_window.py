@@ -57,7 +57,7 @@ def run(assignment: Assignment) -> Outcome:
     table.execute_sql(f"insert into nowhere {windows}").wait()
     second = time.monotonic() - started
     rows, count, total, last = totals
-    found = {"rows": rows, "count": count, "sum": total, "last_start": last * 1000}
+    found = {"rows": rows, "count": count, "sum": total, "last_end": last * 1000 + assignment.options["window_millis"]}
     epoch = assignment.records_per_epoch
     assert epoch is not None
     return Outcome(tuple(Epoch(epoch, seconds * epoch / count) for seconds in (first, second)), found)

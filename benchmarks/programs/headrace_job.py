@@ -7,17 +7,19 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from benchmarks.data import OUT_OF_ORDER_MILLIS
 from benchmarks.outcome import Assignment, Epoch, medians
 from headrace.client.defaults import submission_defaults
 from headrace.common import Configuration
 from headrace.common.execution_mode import RuntimeExecutionMode
+from headrace.common.time import Duration
+from headrace.common.watermark_strategy import WatermarkStrategy
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors.file_system import FileSource
 from headrace.datastream.formats.parquet import ParquetFormat
 from headrace.jobmanager.progress import EpochStatistics, JobListener, JobStart
 
 if TYPE_CHECKING:
-    from headrace.common.watermark_strategy import WatermarkStrategy
     from headrace.datastream.data_stream import DataStream
 
 _TASKS = 2
@@ -88,6 +90,12 @@ def open_environment(assignment: Assignment, parallelism: int = _TASKS) -> Strea
         configuration.set_string(key, value)
     environment = StreamExecutionEnvironment.get_execution_environment(configuration)
     return environment.set_runtime_mode(RuntimeExecutionMode.STREAMING)
+
+
+def event_time() -> WatermarkStrategy:
+    """Records are as much out of order as the input has them."""
+    tolerated = Duration.of_millis(OUT_OF_ORDER_MILLIS)
+    return WatermarkStrategy.for_bounded_out_of_orderness(tolerated).with_timestamp_assigner("ts")
 
 
 def read_files(

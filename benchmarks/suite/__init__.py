@@ -11,14 +11,20 @@ from benchmarks.suite.latency import LatencyBenchmark
 from benchmarks.suite.memory import MemoryBenchmark
 from benchmarks.suite.partitions import PartitionsBenchmark
 from benchmarks.suite.process import ProcessBenchmark
+from benchmarks.suite.session import SessionBenchmark
+from benchmarks.suite.sliding import SlidingBenchmark
 from benchmarks.suite.small_epoch import SmallEpochBenchmark
 from benchmarks.suite.window import WindowBenchmark
+from benchmarks.suite.window_function import WindowFunctionBenchmark
 
 if TYPE_CHECKING:
     from benchmarks.suite.base import Benchmark
 
 BENCHMARKS: tuple[Benchmark, ...] = (
     WindowBenchmark(),
+    SlidingBenchmark(),
+    SessionBenchmark(),
+    WindowFunctionBenchmark(),
     ProcessBenchmark(),
     SmallEpochBenchmark(),
     LatencyBenchmark(),

@@ -28,7 +28,7 @@ class LargeEpochsBenchmark:
     def run(self, lab: Lab, scale: Scale) -> Iterator[Finding]:
         for keys, limit in _CASES:
             work = Work(RandomKeys(_FILES, scale.events, keys), scale.events, truth)
-            here = contestants("long")
+            here = contestants()
             found = lab.race(work, here, rounds=1)
             yield Finding(
                 self.name,

@@ -21,18 +21,24 @@ DUCKDB = Contestant("DuckDB, one batch", "duckdb_batch", {"work": "window"})
 _CASES = ((10_000, False, 1.8), (1_000_000, False, 4.0), (10_000, True, 1.5), (1_000_000, True, 3.0))
 
 
-def contestants(key_type: str, **options: bool) -> list[Contestant]:
+STORES = {"hdfs": "Spark, HDFS", "rocksdb": "Spark, RocksDB"}
+"""Spark with each of its state stores."""
+
+
+def contestants(key_type: str = "long", windows: str = "tumbling", **options: bool) -> list[Contestant]:
     """headrace, and Spark with each of its state stores."""
     return [
-        Contestant("headrace", "headrace_window", options),
-        Contestant("Spark, HDFS", "spark_window", {"store": "hdfs", "key_type": key_type}),
-        Contestant("Spark, RocksDB", "spark_window", {"store": "rocksdb", "key_type": key_type}),
+        Contestant("headrace", "headrace_window", {"windows": windows, **options}),
+        *(
+            Contestant(name, "spark_window", {"store": store, "key_type": key_type, "windows": windows})
+            for store, name in STORES.items()
+        ),
     ]
 
 
 def truth(source: Path, found: Mapping[str, float]) -> Mapping[str, float]:
     """Spark keeps the windows that are open at the end of input, headrace closes them: each is judged by its last."""
-    return window_totals(source, found.get("last_start", 0))
+    return window_totals(source, found.get("last_end", 0))
 
 
 def flink_contestants(lab: Lab, data: RandomKeys) -> list[Contestant]:

@@ -11,7 +11,18 @@ import pytest
 from benchmarks.data import GrowingState, RandomKeys, dataset, first_files
 from benchmarks.outcome import Assignment
 from benchmarks.programs import duckdb_batch
-from benchmarks.truth import WrongResultError, check, process_totals, window_totals
+from benchmarks.truth import (
+    GAP_MILLIS,
+    SLIDE_MILLIS,
+    WINDOW_MILLIS,
+    WrongResultError,
+    check,
+    median_totals,
+    process_totals,
+    session_totals,
+    sliding_totals,
+    window_totals,
+)
 
 SPEC = RandomKeys(files=3, records_per_file=400, keys=50)
 
@@ -62,20 +73,65 @@ def test_the_limit_computes_what_all_have_to(
     assert {epoch.records for epoch in outcome.epochs} == {400}
 
 
-def test_window_totals_are_what_a_loop_finds(folder: Path) -> None:
-    windows: dict[tuple, list[float]] = defaultdict(list)
+Windows = dict[tuple[int, int], list[float]]
+"""The values by key and end of window."""
+
+
+def in_windows(folder: Path, size: int, slide: int) -> Windows:
+    found: Windows = defaultdict(list)
     for row in rows(folder):
-        start = int(row["ts"].timestamp() * 1000) // 60_000 * 60_000
-        windows[row["key"], start].append(row["value"])
-    last = sorted({start for _, start in windows})[-2]
-    closed = [values for (_, start), values in windows.items() if start <= last]
-    expected = {
-        "rows": len(closed),
-        "count": sum(map(len, closed)),
-        "sum": sum(map(sum, closed)),
-        "last_start": last,
-    }
-    assert window_totals(folder, last) == pytest.approx(expected, rel=1e-12)
+        first = millis_of(row) // slide * slide + slide
+        for end in range(first, first + size, slide):
+            if end - size <= millis_of(row):
+                found[row["key"], end].append(row["value"])
+    return found
+
+
+def in_sessions(folder: Path) -> Windows:
+    found: Windows = {}
+    latest: dict[int, int] = {}
+    for row in sorted(rows(folder), key=millis_of):
+        key, end = row["key"], millis_of(row) + GAP_MILLIS
+        before = latest.get(key)
+        values = found.pop((key, before)) if before is not None and before >= millis_of(row) else []
+        found[key, end] = [*values, row["value"]]
+        latest[key] = end
+    return found
+
+
+def millis_of(row: dict) -> int:
+    return round(row["ts"].timestamp() * 1000)
+
+
+def middle(values: list[float]) -> float:
+    return sorted(values)[len(values) // 2]
+
+
+@pytest.mark.parametrize(
+    ("windows_of", "truth", "total"),
+    [
+        (lambda folder: in_windows(folder, WINDOW_MILLIS, WINDOW_MILLIS), window_totals, sum),
+        (lambda folder: in_windows(folder, WINDOW_MILLIS, SLIDE_MILLIS), sliding_totals, sum),
+        (in_sessions, session_totals, sum),
+        (lambda folder: in_windows(folder, WINDOW_MILLIS, WINDOW_MILLIS), median_totals, middle),
+    ],
+    ids=["tumbling", "sliding", "session", "median"],
+)
+def test_totals_of_windows_are_what_a_loop_finds(
+    windows_of: Callable[[Path], Windows],
+    truth: Callable[[Path, float], dict[str, float]],
+    total: Callable[[list[float]], float],
+    folder: Path,
+) -> None:
+    windows = windows_of(folder)
+    ends = sorted({end for _, end in windows})
+    for last in (ends[0], ends[len(ends) // 2], ends[-1]):
+        closed = [values for (_, end), values in windows.items() if end <= last]
+        expected = {"rows": len(closed), "count": sum(map(len, closed)), "sum": sum(map(total, closed))}
+        found = truth(folder, last)
+        assert found.pop("last_end", last) == last
+        assert found == pytest.approx(expected, rel=1e-12)
+    assert truth(folder, ends[0] - 1)["rows"] == 0
 
 
 def test_process_totals_are_what_a_loop_finds(folder: Path) -> None:

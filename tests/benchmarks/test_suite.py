@@ -23,7 +23,13 @@ from benchmarks.outcome import Assignment, Epoch, Outcome
 from benchmarks.suite import BENCHMARKS, latency
 from benchmarks.suite.base import Scale
 from benchmarks.suite.window import flink_contestants
-from benchmarks.truth import process_totals, window_totals
+from benchmarks.truth import (
+    median_totals,
+    process_totals,
+    session_totals,
+    sliding_totals,
+    window_totals,
+)
 
 BARE = {"headrace_partitions": 1.5, "spark_floor": 1.0}
 SECONDS = {
@@ -33,7 +39,18 @@ SECONDS = {
     "spark_window": 3.0,
     "headrace_process": 1.0,
     "spark_process": 7.0,
+    "headrace_window_function": 1.0,
+    "spark_window_function": 8.0,
 }
+FAR = 1 << 50
+TOTALS = {
+    "flink_window": window_totals,
+    "headrace_process": process_totals,
+    "spark_process": process_totals,
+    "headrace_window_function": median_totals,
+    "spark_window_function": median_totals,
+}
+WINDOWS = {"tumbling": window_totals, "sliding": sliding_totals, "session": session_totals}
 SCALE = Scale(events=40_000, quick=True)
 
 
@@ -48,10 +65,20 @@ def pretend(program: str, assignment: Assignment) -> tuple[Outcome, Peaks]:
         return Outcome(many, {"rows": 8, "sent": 8}, {"manifest KiB": 150.0}), Peaks({JVM: 1 << 20})
     files = sorted(assignment.input.glob("*.parquet"))
     epochs = tuple(Epoch(pq.read_metadata(path).num_rows, SECONDS[program]) for path in files)
-    is_window = program.endswith("window") or assignment.options.get("work") == "window"
-    totals = window_totals(assignment.input, 1 << 50) if is_window else process_totals(assignment.input)
     seconds = {"planning": 0.01}
+    totals = totals_of(program, assignment)
     return Outcome(epochs, totals, {"seconds": seconds}), Peaks({JVM: 900 << 20, WORKER: 3_000 << 20})
+
+
+def totals_of(program: str, assignment: Assignment) -> dict[str, float]:
+    if "windows" in assignment.options or program == "headrace_window":
+        truth = WINDOWS[assignment.options.get("windows", "tumbling")]
+    elif program == "duckdb_batch":
+        truth = window_totals if assignment.options["work"] == "window" else process_totals
+    else:
+        truth = TOTALS[program]
+    everything = () if truth is process_totals else (FAR,)
+    return {"last_end": FAR} | truth(assignment.input, *everything)
 
 
 @pytest.fixture
@@ -61,7 +88,7 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def launch(program: str, assignment: Assignment, *, python: str) -> tuple[Outcome, Peaks]:
         store = assignment.options.get("store", "")
         started.append(f"{program} {store}".strip())
-        assert (python == sys.executable) == (program != "flink_window")
+        assert (python == sys.executable) == (not program.startswith("flink"))
         return pretend(program, assignment)
 
     monkeypatch.setattr(lab_module, "launch", launch)
@@ -85,6 +112,13 @@ def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) 
         ("window", 3.0, False),
         ("window", 3.0, True),
         ("window", 3.0, True),
+        ("sliding", 3.0, False),
+        ("sliding", 1.0, True),
+        ("sliding", 3.0, False),
+        ("sliding", 1.0, True),
+        ("session", 3.0, True),
+        ("session", 3.0, False),
+        ("window-function", 8.0, True),
         ("process", 7.0, True),
         ("process", 7.0, False),
         ("small-epoch", pytest.approx(1 / 3), True),
@@ -103,7 +137,7 @@ def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) 
         ("memory", 900, True),
         ("memory", 3_000, False),
     ]
-    assert len(programs) == 4 * 4 + 2 * 3 + 3 + 1 + 3 * 2 + 3 + 2 + 2 * 2 + 2 * 3
+    assert len(programs) == 4 * 4 + 4 + 3 + 2 * 3 + 3 + 2 * 3 + 3 + 1 + 3 * 2 + 3 + 2 + 2 * 2 + 2 * 3
 
 
 def test_contestants_take_turns(programs: list[str], tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ WITHOUT_ERRORS: Final = {
 TO_DERIVE: Final = {
     *("Function", "MapFunction", "FlatMapFunction", "FilterFunction", "KeySelector", "ReduceFunction"),
     *("AggregateFunction", "ProcessFunction", "KeyedProcessFunction", "ProcessWindowFunction", "WindowFunction"),
-    *("AllWindowFunction", "ProcessAllWindowFunction"),
+    *("AllWindowFunction", "ProcessAllWindowFunction", "MapPartitionFunction"),
     *("Source", "Sink", "WatermarkGenerator", "ColumnarWatermarkGenerator"),
 }
 """Bases of what programs write themselves."""

@@ -14,13 +14,16 @@ from headrace.datastream.window import (
     CountEvictor,
     CountTrigger,
     CumulatingEventTimeWindows,
+    EndOfStreamTrigger,
     EventTimeSessionWindows,
     EventTimeTrigger,
     GlobalWindows,
     PurgingTrigger,
     SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
+    WindowStagger,
 )
 
 ROW = Types.ROW_NAMED(["card", "amount"], [Types.STRING(), Types.LONG()])
@@ -64,7 +67,15 @@ def env() -> StreamExecutionEnvironment:
             "custom trigger PurgingTrigger",
         ),
         (lambda keyed: keyed.window(TENS).evictor(CountEvictor.of(2)), "an evictor looks at every record"),
-        (lambda keyed: keyed.window(TumblingProcessingTimeWindows.of(10)), "windows end by the clock"),
+        (lambda keyed: keyed.window(TumblingProcessingTimeWindows.of(10)), "columnar"),
+        (lambda keyed: keyed.window(SlidingProcessingTimeWindows.of(10, 2)), "columnar"),
+        (lambda keyed: keyed.window(GlobalWindows.create_with_end_of_stream_trigger()), "columnar"),
+        (lambda keyed: keyed.window(GlobalWindows.create()).trigger(EndOfStreamTrigger.create()), "columnar"),
+        (
+            lambda keyed: keyed.window(TumblingProcessingTimeWindows.of(10, stagger=WindowStagger.RANDOM)),
+            "windows are staggered",
+        ),
+        (lambda keyed: keyed.window(GlobalWindows.create()).trigger(CountTrigger.of(2)), "custom trigger CountTrigger"),
         (
             lambda keyed: keyed.window(EventTimeSessionWindows.with_dynamic_gap(lambda row: row.amount)),
             "windows merge",
@@ -78,7 +89,7 @@ def env() -> StreamExecutionEnvironment:
             "custom trigger CountTrigger",
         ),
         (lambda keyed: keyed.count_window(3), "windows are of a count"),
-        (lambda keyed: keyed.window(GlobalWindows.create()), "windows have no end"),
+        (lambda keyed: keyed.window(GlobalWindows.create()), "windows never fire"),
         (lambda keyed: keyed.window(Odd(10)), "custom assigner Odd"),
     ],
 )

@@ -36,6 +36,7 @@ class Role(Enum):
         "process_right",
         "on_timer",
         "apply",
+        "map_partition",
         "co_group",
         "async_invoke",
     )

@@ -10,7 +10,15 @@ from headrace.datastream.checkpoint_storage import (
     JobManagerCheckpointStorage,
 )
 from headrace.datastream.checkpointing_mode import CheckpointingMode
-from headrace.datastream.data_stream import AllWindowedStream, DataStream, DataStreamSink, KeyedStream, WindowedStream
+from headrace.datastream.data_stream import (
+    AllWindowedStream,
+    DataStream,
+    DataStreamSink,
+    KeyedStream,
+    Order,
+    PartitionWindowedStream,
+    WindowedStream,
+)
 from headrace.datastream.execution_mode import RuntimeExecutionMode
 from headrace.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
 from headrace.datastream.functions import (
@@ -21,6 +29,7 @@ from headrace.datastream.functions import (
     KeyedProcessFunction,
     KeySelector,
     MapFunction,
+    MapPartitionFunction,
     ProcessAllWindowFunction,
     ProcessFunction,
     ProcessWindowFunction,
@@ -72,9 +81,12 @@ __all__ = [
     "KeyedProcessFunction",
     "KeyedStream",
     "MapFunction",
+    "MapPartitionFunction",
     "MemorySize",
     "MergingWindowAssigner",
+    "Order",
     "OutputTag",
+    "PartitionWindowedStream",
     "PredefinedOptions",
     "ProcessAllWindowFunction",
     "ProcessFunction",

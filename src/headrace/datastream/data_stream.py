@@ -7,6 +7,8 @@ from headrace.datastream.streams.all_windowed_stream import AllWindowedStream
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.datastream.streams.handle import DataStreamSink
 from headrace.datastream.streams.keyed_stream import KeyedStream
+from headrace.datastream.streams.partition_windowed_stream import PartitionWindowedStream
+from headrace.datastream.streams.partitions import Order
 from headrace.datastream.streams.results import CloseableIterator
 from headrace.datastream.streams.source_stream import DataStreamSource
 from headrace.datastream.streams.windowed_stream import WindowedStream
@@ -18,6 +20,8 @@ __all__ = [
     "DataStreamSink",
     "DataStreamSource",
     "KeyedStream",
+    "Order",
+    "PartitionWindowedStream",
     "WindowedStream",
 ]
 

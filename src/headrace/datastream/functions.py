@@ -32,6 +32,7 @@ __all__ = [
     "KeyedProcessFunction",
     "KeyedStateStore",
     "MapFunction",
+    "MapPartitionFunction",
     "ProcessAllWindowFunction",
     "ProcessFunction",
     "ProcessWindowFunction",
@@ -398,6 +399,26 @@ class ProcessWindowFunction(Function, Generic[T_contra, OUT_co, K_contra, W_cont
     @does_nothing
     def clear(self, context: ProcessWindowFunction.Context[W_contra]) -> None:
         """Called when the window's contents are dropped for good; clears what ``window_state()`` holds."""
+
+
+class MapPartitionFunction(Function, Generic[T_contra, OUT_co]):
+    """Makes any number of records of all records of a partition, when the input has ended; not in PyFlink.
+
+    Examples:
+        >>> from headrace.datastream import MapPartitionFunction
+        >>> class Median(MapPartitionFunction):
+        ...     def map_partition(self, values):
+        ...         in_order = sorted(values)
+        ...         yield in_order[len(in_order) // 2]
+        >>> list(Median().map_partition([3, 1, 2]))
+        [2]
+
+        ``stream.full_window_partition().map_partition(Median(), output_type=int)`` gives that of each subtask.
+    """
+
+    @abstractmethod
+    def map_partition(self, values: Iterable[T_contra]) -> Iterable[OUT_co | ToSideOutput] | None:
+        """Called once for each partition; yields results, or returns something to iterate over."""
 
 
 class AllWindowFunction(Function, Generic[T_contra, OUT_co, W_contra]):

@@ -10,8 +10,10 @@ from headrace.operators.window.layout import WindowLayout
 from headrace.operators.window.local import ACCUMULATORS_TAG
 from headrace.state.kinds import KEYED
 from headrace.windowing.accumulation_mode import AccumulationMode
-from headrace.windowing.serializers import TimeWindowSerializer, window_serializer
+from headrace.windowing.intervals import OneWindow
+from headrace.windowing.serializers import GlobalWindowSerializer, TimeWindowSerializer, window_serializer
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger, ProcessingTimeTrigger
+from headrace.windowing.triggers.never import EndOfStreamTrigger
 from headrace.windowing.triggers.purging import PurgingTrigger
 
 if TYPE_CHECKING:
@@ -60,7 +62,7 @@ class TriggeredWindowSpec(WindowSpec):
 
     def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
         is_fired_at_end = self.trigger == EventTimeTrigger() and self.allowed_lateness == 0
-        fires_once = is_fired_at_end or self.trigger == ProcessingTimeTrigger()
+        fires_once = is_fired_at_end or self.trigger in (ProcessingTimeTrigger(), EndOfStreamTrigger())
         return self.accumulation_mode.retracts and not fires_once
 
 
@@ -137,6 +139,37 @@ class ColumnarSessionSpec(WindowSpec):
 
 
 @dataclass(frozen=True, slots=True)
+class ColumnarUntimedSpec(WindowSpec):
+    """Built-in aggregates, column by column, over windows that do not look at timestamps.
+
+    Attributes:
+        assigner: the windows, by the clock, or the one that has no end and fires when the input ends.
+        aggregates: the built-in aggregates.
+        late_tag: a side output for records that come too late, which none does.
+        has_key: whether results have the key; not where all records have one key.
+    """
+
+    kind: ClassVar[str] = ColumnarWindowSpec.kind
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED,)
+    state_kinds: ClassVar[StateKinds] = KEYED
+    assigner: RegularWindows
+    aggregates: tuple[Aggregate, ...]
+    late_tag: OutputTag | None = None
+    has_key: bool = True
+
+    def layout(self, records: InputSchema) -> WindowLayout:
+        """The columns of the windows over such records; errors as in :meth:`ColumnarWindowSpec.layout`."""
+        windows = GlobalWindowSerializer if isinstance(self.assigner, OneWindow) else TimeWindowSerializer
+        return _layout(records, self.aggregates, self.has_key, windows.names)
+
+    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+        return self.layout(inputs[0]).output_type
+
+    def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
+        return _late_type(self.late_tag, inputs)
+
+
+@dataclass(frozen=True, slots=True)
 class AggregatedWindowSpec(TriggeredWindowSpec):
     """Built-in aggregates over windows of any kind, as the program asks for them; the planner picks the operator.
 
@@ -187,7 +220,7 @@ class LocalWindowSpec(WindowSpec, PassingSpec):
 
     kind: ClassVar[str] = "LocalWindow"
     inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED,)
-    window: ColumnarWindowSpec
+    window: ColumnarWindowSpec | ColumnarUntimedSpec
 
     def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
         return {ACCUMULATORS_TAG: self.window.layout(inputs[0]).accumulator_type}
@@ -204,7 +237,7 @@ class GlobalWindowSpec(WindowSpec):
     kind: ClassVar[str] = ColumnarWindowSpec.kind
     inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED, InputKind.KEYED)
     state_kinds: ClassVar[StateKinds] = KEYED
-    window: ColumnarWindowSpec
+    window: ColumnarWindowSpec | ColumnarUntimedSpec
 
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
         return self.window.output_type(inputs)

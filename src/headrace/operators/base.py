@@ -113,6 +113,10 @@ class Operator(ABC):
         """Event time has reached ``watermark``: fire what is due, then pass it on."""
         self.output.advance_watermark(watermark)
 
+    def wake_up_time(self) -> int | None:
+        """After an epoch: when the operator wants another one by the clock, beside its timers; None for never."""
+        return None
+
     def finish(self) -> None:
         """Every input has ended (the watermark is at its maximum already): emit what was held back until now."""
 

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 from headrace.common.errors import InvalidProgramError
 from headrace.graph.nodes import Edge, Node
 from headrace.graph.partitioning import FORWARD
-from headrace.graph.window_specs import AggregatedWindowSpec, ColumnarWindowSpec, GlobalWindowSpec, LocalWindowSpec
+from headrace.graph.window_specs import (
+    AggregatedWindowSpec,
+    ColumnarUntimedSpec,
+    ColumnarWindowSpec,
+    GlobalWindowSpec,
+    LocalWindowSpec,
+)
 from headrace.operators.window.local import ACCUMULATORS_INPUT, ACCUMULATORS_TAG, RECORDS_INPUT
 from headrace.plan.window_paths import columnar_spec
 
@@ -69,7 +75,7 @@ def with_two_phase_windows(graph: StreamGraph) -> StreamGraph:
 
     def split(node: Node, made: StreamGraph) -> Iterator[Node]:
         spec = node.spec
-        if isinstance(spec, ColumnarWindowSpec) and _can_be_split(spec, node, made):
+        if isinstance(spec, ColumnarWindowSpec | ColumnarUntimedSpec) and _can_be_split(spec, node, made):
             local = [_local_window(spec, node, number, made.new_id()) for number in range(len(node.inputs))]
             yield from local
             edges = zip(local, node.inputs, strict=True)
@@ -80,12 +86,14 @@ def with_two_phase_windows(graph: StreamGraph) -> StreamGraph:
     return graph.transform(split)
 
 
-def _can_be_split(spec: ColumnarWindowSpec, node: Node, made: StreamGraph) -> bool:
+def _can_be_split(spec: ColumnarWindowSpec | ColumnarUntimedSpec, node: Node, made: StreamGraph) -> bool:
     (records,) = made.input_schemas(node)
-    return spec.allowed_lateness == 0 and spec.late_tag is None and not spec.layout(records).is_ordered
+    if spec.late_tag is not None or (isinstance(spec, ColumnarWindowSpec) and spec.allowed_lateness > 0):
+        return False
+    return not spec.layout(records).is_ordered
 
 
-def _local_window(spec: ColumnarWindowSpec, node: Node, number: int, node_id: int) -> Node:
+def _local_window(spec: ColumnarWindowSpec | ColumnarUntimedSpec, node: Node, number: int, node_id: int) -> Node:
     return Node(
         id=node_id,
         spec=LocalWindowSpec(spec),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.graph.window_specs import (
     AggregatedWindowSpec,
     ColumnarSessionSpec,
+    ColumnarUntimedSpec,
     ColumnarWindowSpec,
     GlobalWindowSpec,
     LocalWindowSpec,
@@ -18,13 +19,15 @@ from headrace.windowing.assigners.count import CountSlidingWindowAssigner, Count
 from headrace.windowing.assigners.global_windows import GlobalWindows
 from headrace.windowing.assigners.of_time import ProcessingTimeAssigner
 from headrace.windowing.assigners.sessions import EventTimeSessionWindows
-from headrace.windowing.triggers.end_of_window import EventTimeTrigger
+from headrace.windowing.triggers.end_of_window import EventTimeTrigger, ProcessingTimeTrigger
+from headrace.windowing.triggers.never import EndOfStreamTrigger, NeverTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.graph.specs import OperatorSpec
     from headrace.windowing.assigner import WindowAssigner
+    from headrace.windowing.trigger import Trigger
 
 BY_RECORDS: Final = "record by record"
 BY_COLUMNS: Final = "columnar"
@@ -49,19 +52,30 @@ def _is_of_sessions(assigner: WindowAssigner[Any, Any]) -> bool:
     return type(assigner) is EventTimeSessionWindows
 
 
+def _is_of_the_clock(assigner: WindowAssigner[Any, Any]) -> bool:
+    return isinstance(assigner, ProcessingTimeAssigner)
+
+
+def _trigger_of(assigner: WindowAssigner[Any, Any]) -> Trigger[Any, Any]:
+    """The trigger with which windows are computed column by column."""
+    if isinstance(assigner, GlobalWindows):
+        return EndOfStreamTrigger()
+    return ProcessingTimeTrigger() if _is_of_the_clock(assigner) else EventTimeTrigger()
+
+
 _OBSTACLES: Final = (
     _Obstacle("an evictor looks at every record", lambda spec: spec.evictor is not None),
-    _Obstacle("windows end by the clock", lambda spec: isinstance(spec.assigner, ProcessingTimeAssigner)),
     _Obstacle(
         "windows merge",
         lambda spec: isinstance(spec.assigner, MergingWindowAssigner) and not _is_of_sessions(spec.assigner),
     ),
     _Obstacle("windows are of a count", lambda spec: isinstance(spec.assigner, _COUNT_WINDOWS)),
-    _Obstacle("windows have no end", lambda spec: isinstance(spec.assigner, GlobalWindows)),
+    _Obstacle("windows are staggered", lambda spec: _is_of_the_clock(spec.assigner) and spec.assigner.regular is None),
+    _Obstacle("windows never fire", lambda spec: spec.trigger == NeverTrigger()),
     _Obstacle(
         "custom assigner {assigner}", lambda spec: spec.assigner.regular is None and not _is_of_sessions(spec.assigner)
     ),
-    _Obstacle("custom trigger {trigger}", lambda spec: spec.trigger != EventTimeTrigger()),
+    _Obstacle("custom trigger {trigger}", lambda spec: spec.trigger != _trigger_of(spec.assigner)),
     _Obstacle(
         "sessions stay for late records", lambda spec: spec.allowed_lateness > 0 and _is_of_sessions(spec.assigner)
     ),
@@ -85,9 +99,12 @@ class WindowPath:
         return self.name if self.reason is None else f"{self.name} ({self.reason})"
 
 
+_COLUMNAR: Final = (ColumnarWindowSpec, ColumnarSessionSpec, ColumnarUntimedSpec, LocalWindowSpec, GlobalWindowSpec)
+
+
 def path_of(spec: OperatorSpec) -> WindowPath | None:
     """How the windows of an operator are computed; None for operators without windows."""
-    if isinstance(spec, ColumnarWindowSpec | LocalWindowSpec | GlobalWindowSpec | ColumnarSessionSpec):
+    if isinstance(spec, _COLUMNAR):
         return WindowPath(BY_COLUMNS)
     if isinstance(spec, RowWindowSpec):
         return WindowPath(BY_RECORDS, "a function of the program")
@@ -100,7 +117,7 @@ def path_of(spec: OperatorSpec) -> WindowPath | None:
     return WindowPath(BY_RECORDS, met.text.format(**parts))
 
 
-def columnar_spec(spec: AggregatedWindowSpec) -> ColumnarWindowSpec | ColumnarSessionSpec | None:
+def columnar_spec(spec: AggregatedWindowSpec) -> ColumnarWindowSpec | ColumnarSessionSpec | ColumnarUntimedSpec | None:
     """The same windows column by column; None where that cannot be."""
     path = path_of(spec)
     if path is None or path.reason is not None:
@@ -108,6 +125,8 @@ def columnar_spec(spec: AggregatedWindowSpec) -> ColumnarWindowSpec | ColumnarSe
     if isinstance(spec.assigner, EventTimeSessionWindows):
         return ColumnarSessionSpec(spec.assigner.session_gap, spec.aggregates, spec.late_tag, spec.has_key)
     assert spec.assigner.regular is not None
+    if not spec.assigner.is_event_time():
+        return ColumnarUntimedSpec(spec.assigner.regular, spec.aggregates, spec.late_tag, spec.has_key)
     return ColumnarWindowSpec(
         spec.assigner.regular,
         spec.aggregates,

@@ -77,7 +77,8 @@ class WindowAssigner(ABC, Generic[T_contra, W]):
     def regular(self) -> RegularWindows | None:
         """The windows as arithmetic, where they follow from an element's timestamp alone; None for all others.
 
-        Built-in aggregates are computed over such windows column by column.
+        Of windows that are not of event time: from the clock alone, or from nothing. Built-in aggregates are computed
+        over such windows column by column.
         """
         return self.aligned
 

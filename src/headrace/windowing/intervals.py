@@ -5,11 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import gcd
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.windowing.windows import TimeWindow
 
 if TYPE_CHECKING:
@@ -144,6 +145,41 @@ class AlignedWindows(RegularWindows):
         belongs = starts > (timestamps - self.size)[:, None]
         records = np.broadcast_to(everyone[:, None], starts.shape)[belongs]
         return Assignment(records, starts[belongs] + self.size, False)
+
+
+@dataclass(frozen=True, slots=True)
+class OneWindow(RegularWindows):
+    """The one window of global windows; its end is as good as the end of time."""
+
+    END: ClassVar[int] = MAX_WATERMARK - 1
+
+    @property
+    def per_timestamp(self) -> int:
+        return 1
+
+    @property
+    def pane(self) -> None:
+        return None
+
+    @property
+    def stretch(self) -> int:
+        return self.END
+
+    @property
+    def shape(self) -> dict[str, int | str]:
+        return {"size": "without end", "slide": "without end", "offset": 0}
+
+    def assign(self, timestamps: Longs) -> Assignment:
+        return Assignment(np.arange(len(timestamps)), np.full(len(timestamps), self.END), True)
+
+    def starts_of(self, ends: Times) -> Times:
+        return ends - ends + MIN_WATERMARK
+
+    def first_ends(self, timestamps: Times) -> Times:
+        return timestamps - timestamps + self.END
+
+    def last_ends(self, timestamps: Times) -> Times:
+        return timestamps - timestamps + self.END
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,6 +153,18 @@ def test_a_job_goes_on_with_open_sessions_at_another_parallelism() -> None:
     )
 
 
+def test_sessions_of_all_records() -> None:
+    def build(job: JobHarness) -> None:
+        windows = job.add_source("visits", EVENT).window_all(EventTimeSessionWindows.with_gap(10))
+        job.add_sink("out", windows.aggregate(count(), listagg("f1")))
+
+    with JobHarness(build, parallelism=2) as job:
+        for time in (1, 40, 7, 45, 17):
+            job.push("visits", (f"user {time}", str(time)), time)
+        job.finish()
+        assert [tuple(row) for row in job.results("out")] == [(1, 27, 3, "1,7,17"), (40, 55, 2, "40,45")]
+
+
 def test_a_sum_that_does_not_fit_is_an_error_when_the_session_fires() -> None:
     def build(job: JobHarness) -> None:
         source = job.add_source("numbers", Types.TUPLE([Types.STRING(), Types.LONG()]))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
 
 
-class _Adapter:
+class Adapter:
     """Opens and closes the function of the user with itself.
 
     Attributes:
@@ -49,7 +49,7 @@ class _Adapter:
             method(*arguments)
 
 
-class _KeyedFunction(_Adapter, KeyedProcessFunction):
+class _KeyedFunction(Adapter, KeyedProcessFunction):
     """A function for single records."""
 
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[Any] | None:
@@ -89,7 +89,7 @@ class KeyedFilter(_KeyedFunction):
         return (value,) if self.function.filter(value) else None
 
 
-class AllApply(_Adapter, WindowFunction):
+class AllApply(Adapter, WindowFunction):
     """Calls an ``AllWindowFunction``, or a function of window and records."""
 
     method = "apply"
@@ -99,7 +99,7 @@ class AllApply(_Adapter, WindowFunction):
         return results
 
 
-class AllProcess(_Adapter, ProcessWindowFunction):
+class AllProcess(Adapter, ProcessWindowFunction):
     """Calls a ``ProcessAllWindowFunction``."""
 
     method = "process"

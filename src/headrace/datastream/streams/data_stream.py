@@ -31,6 +31,7 @@ from headrace.datastream.streams.columns import (
 from headrace.datastream.streams.handle import DataStreamSink, OperatorHandle, not_an_operator
 from headrace.datastream.streams.keying import key_of
 from headrace.datastream.streams.other_names import OTHER_NAMES, WITHOUT_EFFECT
+from headrace.datastream.streams.partition_windowed_stream import PartitionWindowedStream, by_subtask
 from headrace.datastream.streams.results import CloseableIterator, collected, to_dataframe
 from headrace.datastream.streams.timestamps import check_strategy
 from headrace.datastream.streams.types import (
@@ -320,6 +321,13 @@ class DataStream(OperatorHandle, Generic[T_co]):
         """
         assigner, trigger = full_windows(size, slide)
         return self.window_all(assigner).trigger(trigger)
+
+    def full_window_partition(self) -> PartitionWindowedStream[T_co]:
+        """Has all records of each subtask as one window, which fires when the input has ended; not in PyFlink.
+
+        On a keyed stream it is all records of each key.
+        """
+        return by_subtask(self)
 
     def union(self, *streams: DataStream[T_co]) -> DataStream[T_co]:
         """This stream and others of the same type together, in no particular order; a stream may take part twice.

@@ -15,6 +15,8 @@ from headrace.datastream.streams.checks import check_function, check_object
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.datastream.streams.handle import not_an_operator
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_KEYED_STREAMS
+from headrace.datastream.streams.partition_windowed_stream import PartitionWindowedStream
+from headrace.datastream.streams.partitions import RecordsOf
 from headrace.datastream.streams.rolling import checked_field
 from headrace.datastream.streams.types import TypeOrigin, is_untyped
 from headrace.datastream.streams.windowed_stream import WindowedStream, full_windows
@@ -151,6 +153,10 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
         """
         windows = self.window(GlobalWindows.create()).evictor(CountEvictor.of(size))
         return windows.trigger(CountTrigger.of(slide))
+
+    def full_window_partition(self) -> PartitionWindowedStream[T_co]:
+        """Has all records of each key as one window, which fires when the input has ended; not in PyFlink."""
+        return PartitionWindowedStream(self, RecordsOf.RECORDS, self._type, self._type_origin)
 
     # --- for the classes of this package -----------------------------------------------------------------------------
 

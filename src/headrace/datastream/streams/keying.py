@@ -114,6 +114,20 @@ def key_selection(record_type: TypeInformation, key_selector: Any, key_type: Any
     )
 
 
+def selector_of(record_type: TypeInformation, selector: Any) -> Callable[[Any], Any]:
+    """What is called with a record, given the name or position of a field, a ``KeySelector`` or a function.
+
+    Raises:
+        InvalidTypeError: when it is none of these.
+        UnsupportedOperationError: when the selector wants to be opened.
+    """
+    if isinstance(selector, str | int) and not isinstance(selector, bool):
+        return _selector_of_field(record_type, selector)
+    check_function(selector, KeySelector, "get_key", is_opened=False)
+    check_returns(selector, "get_key")
+    return _called(selector)
+
+
 def _computed(record_type: TypeInformation, columns: tuple[Expression, ...], key_type: Any) -> KeySelection:
     """How records are keyed by expressions: one is the key, several are the fields of a tuple."""
     plain = [column.key for column in columns if isinstance(column, Column) and record_type.is_composite]

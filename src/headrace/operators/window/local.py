@@ -30,6 +30,7 @@ from headrace.state.keys import KeyColumn
 from headrace.state.keys.hashing import hash_int64
 from headrace.state.runs.grouping import group_rows
 from headrace.state.runs.hash_grouping import HashGroups
+from headrace.windowing.intervals import OneWindow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -106,6 +107,7 @@ class LocalWindowAggregate(Operator):
         self._assigner = assigner
         self._panes = Panes.of(assigner)
         self._stretch = assigner.stretch
+        self._has_times = not isinstance(assigner, OneWindow)
         self._forget()
 
     def begin_epoch(self, scope: EpochScope) -> None:
@@ -114,7 +116,8 @@ class LocalWindowAggregate(Operator):
     def process(self, input_index: int, batch: Batch) -> None:
         if not len(batch):
             return
-        check_timestamps(batch, self.context)
+        if self._has_times:
+            check_timestamps(batch, self.context)
         keyed = cast("KeyedBatch", batch)
         if self._panes is None:
             pairs = self._assigner.assign(keyed.timestamps)

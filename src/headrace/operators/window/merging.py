@@ -47,11 +47,19 @@ SESSIONS_STORE: Final = "sessions"
 SESSION_ENDS_STORE: Final = "session-ends"
 """The store that the ends of open sessions are in."""
 
+CLOCK_STORE: Final = "windows-of-the-clock"
+"""The store of windows of processing time."""
+
+GLOBAL_STORE: Final = "global-windows"
+"""The store of windows that have no end."""
+
 _KINDS: Final = {
     STORE: "fire at their ends alone",
     EARLIER_STORE: "fire at their ends alone",
     SESSIONS_STORE: "are sessions, computed column by column",
     SESSION_ENDS_STORE: "are sessions, computed column by column",
+    CLOCK_STORE: "are of processing time, computed column by column",
+    GLOBAL_STORE: "have no end, computed column by column",
 }
 """What windows are of which something is in a store; all others keep what they hold as state of keys."""
 
@@ -176,9 +184,9 @@ def contents_layout(
     return OrderedLayout("the contents of windows", kind, schema, 3, about, _WORDS)
 
 
-def accumulators_layout(layout: WindowLayout, windows: RegularWindows, pane: int | None = None) -> OrderedLayout:
-    """How the accumulators of windows are kept, or of panes of a length."""
-    about = {"parts": layout.aggregators.to_json()} | ({} if pane is None else {PANE: pane})
+def accumulators_layout(layout: WindowLayout, windows: RegularWindows, **about: Any) -> OrderedLayout:
+    """How the accumulators of windows are kept; ``about`` is what has to be the same besides."""
+    about = {"parts": layout.aggregators.to_json(), **about}
     return contents_layout(ACCUMULATORS_KIND, layout.state_schema, layout.codec, windows, **about)
 
 

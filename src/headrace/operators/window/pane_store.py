@@ -59,7 +59,7 @@ class PaneStore:
         self._panes = panes
         of_windows = accumulators_layout(layout, windows)
         _set_apart(store(STORE), store(EARLIER_STORE), of_windows)
-        self._rows = WindowStore(layout, accumulators_layout(layout, windows, panes.length), store(STORE))
+        self._rows = WindowStore(layout, accumulators_layout(layout, windows, **{PANE: panes.length}), store(STORE))
         self._earlier = WindowStore(layout, of_windows, store(EARLIER_STORE))
         self._nothing = Accumulators.of_batch(pa.RecordBatch.from_pylist([], layout.state_schema))
         self._waiting: list[Accumulators] = []

@@ -10,6 +10,7 @@ from headrace.graph import specs
 from headrace.graph.window_specs import (
     AggregatedWindowSpec,
     ColumnarSessionSpec,
+    ColumnarUntimedSpec,
     ColumnarWindowSpec,
     GlobalWindowSpec,
     LocalWindowSpec,
@@ -28,9 +29,11 @@ from headrace.operators.window.aggregating_operator import AggregatingWindowOper
 from headrace.operators.window.local import LocalWindowAggregate
 from headrace.operators.window.paned import columnar_window
 from headrace.operators.window.session_window import SessionWindowOperator
+from headrace.operators.window.untimed import untimed_window
 from headrace.operators.window.window_layout import WindowOperatorLayout
 from headrace.operators.window.window_operator import WindowOperator
 from headrace.plan.job_plan import PlannedOperator
+from headrace.windowing.intervals import OneWindow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -125,10 +128,17 @@ class OperatorMaker:
         return SessionWindowOperator(spec.layout(planned.input_schema(0)), spec.gap, tag)
 
     def _local_window(self, planned: PlannedOperator, spec: LocalWindowSpec) -> Operator:
+        if isinstance(spec.window, ColumnarUntimedSpec):  # the receiver knows the windows
+            return LocalWindowAggregate(spec.window.layout(planned.input_schema(0)), OneWindow())
         return LocalWindowAggregate(self._layout(planned, spec.window), spec.window.assigner)
 
     def _global_window(self, planned: PlannedOperator, spec: GlobalWindowSpec) -> Operator:
+        if isinstance(spec.window, ColumnarUntimedSpec):
+            return self._columnar_untimed(planned, spec.window)
         return self._columnar_window(planned, spec.window)
+
+    def _columnar_untimed(self, planned: PlannedOperator, spec: ColumnarUntimedSpec) -> Operator:
+        return untimed_window(spec.layout(planned.input_schema(0)), spec.assigner)
 
     def _aggregated_window(self, planned: PlannedOperator, spec: AggregatedWindowSpec) -> Operator:
         layout = WindowOperatorLayout(
@@ -195,6 +205,7 @@ _MAKERS: dict[type[specs.OperatorSpec], Make] = {
     specs.SinkSpec: OperatorMaker._sink,
     AggregatedWindowSpec: OperatorMaker._aggregated_window,
     ColumnarWindowSpec: OperatorMaker._columnar_window,
+    ColumnarUntimedSpec: OperatorMaker._columnar_untimed,
     ColumnarSessionSpec: OperatorMaker._columnar_sessions,
     LocalWindowSpec: OperatorMaker._local_window,
     GlobalWindowSpec: OperatorMaker._global_window,

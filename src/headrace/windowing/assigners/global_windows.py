@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from headrace.windowing.assigner import WindowAssigner
+from headrace.windowing.intervals import OneWindow
 from headrace.windowing.serializers import GlobalWindowSerializer
 from headrace.windowing.triggers.never import EndOfStreamTrigger, NeverTrigger
 from headrace.windowing.windows import GlobalWindow
@@ -38,6 +39,11 @@ class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
     def create_with_end_of_stream_trigger() -> GlobalWindows:
         """Windows that fire when the input ends."""
         return GlobalWindows(EndOfStreamTrigger())
+
+    @property
+    def regular(self) -> OneWindow:
+        """The window as arithmetic."""
+        return OneWindow()
 
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext

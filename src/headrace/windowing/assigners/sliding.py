@@ -113,8 +113,13 @@ class SlidingProcessingTimeWindows(ProcessingTimeAssigner[Any]):
         """
         return SlidingProcessingTimeWindows(to_millis(size), to_millis(slide), to_millis(offset))
 
+    @property
+    def regular(self) -> AlignedWindows:
+        """The windows as arithmetic on the clock."""
+        return AlignedWindows(self.size, self.slide, self.offset)
+
     def windows_at(self, time: int, element: Any, context: WindowAssigner.WindowAssignerContext) -> list[TimeWindow]:
-        return AlignedWindows(self.size, self.slide, self.offset).windows_of(time)
+        return self.regular.windows_of(time)
 
     def __str__(self) -> str:
         return f"SlidingProcessingTimeWindows({_told(self.size, self.slide, self.offset)})"

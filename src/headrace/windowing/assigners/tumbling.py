@@ -147,6 +147,11 @@ class TumblingProcessingTimeWindows(ProcessingTimeAssigner[Any]):
         """
         return TumblingProcessingTimeWindows(to_millis(size), to_millis(offset), stagger)
 
+    @property
+    def regular(self) -> AlignedWindows | None:
+        """The windows as arithmetic on the clock; None where they are staggered."""
+        return AlignedWindows(self.size, self.size, self.offset) if self.stagger is WindowStagger.ALIGNED else None
+
     def windows_at(self, time: int, element: Any, context: WindowAssigner.WindowAssignerContext) -> list[TimeWindow]:
         offset = (self.offset + self.stagger.shift(self.size, time, context)) % self.size
         return AlignedWindows(self.size, self.size, offset).windows_of(time)

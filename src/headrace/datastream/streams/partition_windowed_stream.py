@@ -1,0 +1,168 @@
+"""``PartitionWindowedStream``: all records of a partition together, when the input has ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic
+
+from headrace.common.arguments import expect, refused
+from headrace.common.errors import UnsupportedOperationError
+from headrace.common.function_types import Role
+from headrace.common.signatures import check_returns, warn_without_results
+from headrace.common.tracebacks import hides_engine_of_methods
+from headrace.common.type_variables import T_co
+from headrace.common.typeinfo import Types
+from headrace.datastream.functions import AggregateFunction, MapPartitionFunction, ReduceFunction
+from headrace.datastream.streams.checks import check_function, check_object
+from headrace.datastream.streams.keying import selector_of
+from headrace.datastream.streams.partitions import (
+    Numbered,
+    Order,
+    PartitionAggregate,
+    PartitionMap,
+    PartitionReduce,
+    PartitionResult,
+    PartitionSort,
+    RecordsOf,
+)
+from headrace.datastream.streams.rolling import checked_field
+from headrace.datastream.streams.types import TypeOrigin, result_type
+from headrace.graph.specs import MapSpec
+from headrace.operators.aggregates.aggregate import Aggregate
+from headrace.windowing.assigners.global_windows import GlobalWindows
+
+if TYPE_CHECKING:
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
+    from headrace.datastream.streams.data_stream import DataStream
+    from headrace.datastream.streams.keyed_stream import KeyedStream
+    from headrace.datastream.streams.windowed_stream import WindowedStream
+
+
+@hides_engine_of_methods
+class PartitionWindowedStream(Generic[T_co]):
+    """A stream after ``full_window_partition``: each partition is one window, which fires when the input has ended.
+
+    Partitions are the keys of a keyed stream, and the subtasks of any other. Nothing comes of a stream without end. Not
+    in PyFlink; the methods are those of Flink's Java API.
+
+    Args:
+        keyed_stream: the records by partition.
+        records_of: the records of what a partition holds.
+        record_type: their type.
+        origin: where that comes from.
+
+    Examples:
+        >>> from headrace.datastream import Order, StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env = env.set_parallelism(1)
+        >>> numbers = env.from_collection([3, 1, 2])
+        >>> numbers.full_window_partition().sort_partition(0, Order.DESCENDING).execute_and_collect(limit=10)
+        [3, 2, 1]
+    """
+
+    def __init__(
+        self,
+        keyed_stream: KeyedStream[Any, Any],
+        records_of: RecordsOf,
+        record_type: TypeInformation[T_co],
+        origin: TypeOrigin,
+    ) -> None:
+        self._keyed_stream = keyed_stream
+        self._records_of = records_of
+        self._type = record_type
+        self._origin = origin
+
+    def get_execution_environment(self) -> StreamExecutionEnvironment:
+        """The environment that the stream belongs to."""
+        return self._keyed_stream.get_execution_environment()
+
+    def map_partition(self, map_partition_function: Any, output_type: Any = None) -> DataStream[Any]:
+        """Makes any number of records of all records of a partition.
+
+        Args:
+            map_partition_function: a ``MapPartitionFunction``, or a function of an iterable of records.
+            output_type: the type of what it gives; taken from its annotations when left out.
+        """
+        check_function(map_partition_function, MapPartitionFunction, "map_partition")
+        warn_without_results(map_partition_function, "map_partition")
+        found = result_type(output_type, map_partition_function, Role.MANY)
+        return self._window().apply(PartitionMap(map_partition_function, self._records_of), found).name("MapPartition")
+
+    def sort_partition(self, key: Any, order: Order = Order.ASCENDING) -> DataStream[T_co]:
+        """The records of each partition in order; those that are equal keep the order in which they came.
+
+        NaN comes behind all numbers and null behind everything, whatever the order.
+
+        Args:
+            key: name or position of a field (0 for records that are plain values), or a ``KeySelector`` or function of
+                a record; a tuple is compared field by field.
+            order: which come first.
+
+        Raises:
+            InvalidTypeError: when there is no such field, or its values have no order.
+        """
+        expect(order, Order, "sort_partition")
+        by = self._sort_key(key)
+        return self._window().apply(PartitionSort(by, order, self._records_of), self._type).name("SortPartition")
+
+    def reduce(self, reduce_function: Any) -> DataStream[T_co]:
+        """Combines the records of a partition, as they come, into one of the same type.
+
+        Args:
+            reduce_function: a ``ReduceFunction`` or a function of two records.
+        """
+        check_function(reduce_function, ReduceFunction, "reduce")
+        check_returns(reduce_function, "reduce")
+        # What elements were seen to be says nothing of what a function makes of two of them.
+        found = Types.PICKLED_BYTE_ARRAY() if self._origin is TypeOrigin.OBSERVED else self._type
+        function = PartitionReduce(reduce_function, self._records_of)
+        reduced = self._window().reduce(function, PartitionResult(self._records_of), found)
+        return reduced.name("ReducePartition")
+
+    def aggregate(
+        self, aggregate_function: Any, accumulator_type: Any = None, output_type: Any = None
+    ) -> DataStream[Any]:
+        """Folds the records of a partition, as they come.
+
+        Args:
+            aggregate_function: an ``AggregateFunction``.
+            accumulator_type: the type of the accumulators; pickled objects when left out.
+            output_type: the type of the results; taken from annotations when left out.
+
+        Raises:
+            UnsupportedOperationError: when it is a built-in aggregate.
+        """
+        if isinstance(aggregate_function, Aggregate):
+            raise refused(
+                "built-in aggregates take windows: all records of a key until the end of the input are in "
+                "key_by(...).window(GlobalWindows.create_with_end_of_stream_trigger())",
+                UnsupportedOperationError,
+            )
+        check_object(aggregate_function, AggregateFunction, "get_result")
+        for method in ("add", "get_result"):
+            check_returns(aggregate_function, method)
+        aggregated = self._window().aggregate(
+            PartitionAggregate(aggregate_function, self._records_of),
+            accumulator_type=accumulator_type,
+            output_type=result_type(output_type, aggregate_function.get_result),
+        )
+        return aggregated.name("AggregatePartition")
+
+    def _window(self) -> WindowedStream[Any, Any, Any]:
+        return self._keyed_stream.window(GlobalWindows.create_with_end_of_stream_trigger())
+
+    def _sort_key(self, key: Any) -> Any:
+        if isinstance(key, str | int) and not isinstance(key, bool):
+            field = checked_field(self._type, "sort_partition", key)
+            return None if field is None else selector_of(self._type, field)
+        return selector_of(self._type, key)
+
+
+def by_subtask(stream: DataStream[T_co]) -> PartitionWindowedStream[T_co]:
+    """The records of each subtask as a partition: each record goes on with the number of its subtask, as its key."""
+    record_type = stream.get_type()
+    numbered = Types.TUPLE([Types.INT(), record_type])
+    spec = MapSpec(Numbered(), numbered)
+    pairs = stream._apply(spec, "Partition", origin=stream._type_origin)
+    keyed = pairs.key_by(0)
+    return PartitionWindowedStream(keyed, RecordsOf.PAIRS, record_type, stream._type_origin)
