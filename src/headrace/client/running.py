@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
-    from headrace.client.job_client import JobClient
     from headrace.common.completable_future import CompletableFuture
     from headrace.common.job_execution_result import JobExecutionResult
 
@@ -34,7 +33,10 @@ _LOOK_SECONDS: Final = 0.2
 
 
 class Job(Protocol):
-    """A job that can be ended."""
+    """A job that can be waited for, and ended."""
+
+    def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
+        """What comes of it."""
 
     def interrupt(self) -> Any:
         """End it at the end of its epoch, which its program has not asked for."""
@@ -102,7 +104,7 @@ _STEPS: Final = (
 )
 
 
-def result_of(client: JobClient) -> JobExecutionResult:
+def result_of(client: Job) -> JobExecutionResult:
     """Wait for a job in a program, and give its result.
 
     Ctrl-C cancels the job. The program ends by ``SystemExit`` when nobody reads any more what the job prints.
