@@ -13,6 +13,7 @@ import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
+    from datetime import datetime
 
     from headrace.common import Configuration
     from headrace.testing import Checkpoint, JobHarness
@@ -30,7 +31,7 @@ class HarnessMaker(Protocol):
         *,
         parallelism: int | None = None,
         restore: Checkpoint | None = None,
-        processing_time: int = 0,
+        processing_time: int | datetime = 0,
         configuration: Configuration | Mapping[str, str] | None = None,
         fresh_functions: bool = True,
     ) -> JobHarness:
@@ -40,7 +41,7 @@ class HarnessMaker(Protocol):
             build: makes the job's streams.
             parallelism: subtasks of each operator; when left out, what ``--headrace-parallelism`` says, else 1.
             restore: a checkpoint of the same job to go on from.
-            processing_time: what the clock shows first, in milliseconds.
+            processing_time: what the clock shows first, in milliseconds, or a date and time with a time zone.
             configuration: more settings of the job.
             fresh_functions: make the functions of the job anew for each epoch.
         """

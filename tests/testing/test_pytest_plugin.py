@@ -54,8 +54,7 @@ def test_it_imports_nothing_of_headrace_before_it_is_used() -> None:
     assert done.stdout.split() == ["headrace", PLUGIN]
 
 
-def test_jobs_are_open_and_are_closed_with_the_test(project: Path) -> None:
-    test = """
+TESTS = """
 def test_two_jobs(headrace_job):
     first, second = headrace_job(job), headrace_job(job, processing_time=5)
     assert second.processing_time() == 5
@@ -65,53 +64,44 @@ def test_two_jobs(headrace_job):
     third.push("letters", "b")
     third.run_epoch()
     assert (first.take("out"), third.take("out")) == (["a"], ["b"])
+    assert [harness.env.get_parallelism() for harness in made] == [3, 3, 2]
 
 def test_all_are_closed():
     assert len(made) == 3
     assert not any(harness._folder.exists() for harness in made)
-"""
-    code, printed = run(project, test)
-    assert (code, "2 passed" in printed) == (0, True), printed
 
-
-def test_the_parallelism_is_that_of_the_command_line_unless_the_test_says_so(project: Path) -> None:
-    test = """
-def test_it(headrace_job):
-    assert headrace_job(job).env.get_parallelism() == 3
-    assert headrace_job(job, parallelism=2).env.get_parallelism() == 2
-"""
-    code, printed = run(project, test, "--headrace-parallelism=3")
-    assert code == 0, printed
-    code, printed = run(project, test, "--headrace-parallelism=0")
-    assert (code, "--headrace-parallelism: at least 1, not '0'" in printed) == (4, True), printed
-
-
-def test_a_failing_test_is_told_what_is_missing_and_how_far_the_job_is(project: Path) -> None:
-    test = """
-def test_it(headrace_job):
+def test_other_records(headrace_job):
     harness = headrace_job(job)
-    harness.push_all("letters", ["a", "b"])
+    harness.push("letters", "a")
     harness.advance_watermark("letters", 7)
     harness.run_epoch()
-    assert harness.results("out") == ["b", "c"]
+    assert harness.results("out") == ["c"]
+
+def test_other_numbers(headrace_job):
+    assert [1] == [2]
 """
-    code, printed = run(project, test)
-    assert code == 1, printed
+
+
+def test_jobs_of_the_fixture_and_what_failing_tests_are_told(project: Path) -> None:
+    code, printed = run(project, TESTS, "--headrace-parallelism=3")
+    assert (code, "2 failed, 2 passed" in printed) == (1, True), printed
     for line in (
         "records are not as expected",
         "expected, but not there: 1",
         "there, but not expected: 1",
         "processing time: 0",
         "same.currentInputWatermark: 7",
-        "numRecordsRead: 2",
-        "sink 'out': 2 records, not taken yet: ['a', 'b']",
+        "numRecordsRead: 1",
+        "sink 'out': 1 in all, not taken yet: ['a']",
+        "At index 0 diff: 1 != 2",
     ):
         assert line in printed, printed
+    assert printed.count(" headrace job ") == 1
 
 
-def test_a_failure_before_there_is_a_job_is_as_ever(project: Path) -> None:
-    code, printed = run(project, "def test_it(headrace_job):\n    assert [1] == [2]\n")
-    assert (code, "headrace job" in printed, "At index 0 diff: 1 != 2" in printed) == (1, False, True), printed
+def test_a_parallelism_that_is_none_is_refused(project: Path) -> None:
+    code, printed = run(project, "", "--headrace-parallelism=0")
+    assert (code, "--headrace-parallelism: at least 1, not '0'" in printed) == (4, True), printed
 
 
 def test_how_records_differ() -> None:

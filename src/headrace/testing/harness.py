@@ -27,6 +27,7 @@ from __future__ import annotations
 import shutil
 from collections import deque
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
 
 from headrace.checkpoint.store import CheckpointStore
@@ -100,7 +101,8 @@ class JobHarness:
         build: makes the job's streams, with :meth:`add_source`, :meth:`add_sink` and :attr:`env`.
         parallelism: subtasks of each operator that does not say otherwise.
         restore: a checkpoint of the same job to go on from, perhaps of another parallelism.
-        processing_time: what the clock shows first, in milliseconds.
+        processing_time: what the clock shows first, in milliseconds, or a date and time with a time zone. It is never
+            earlier than in the checkpoint.
         configuration: more settings of the job.
         fresh_functions: make the functions of the job anew for each epoch, as after a failure, so that a test finds out
             fields that are used as state.
@@ -132,7 +134,7 @@ class JobHarness:
         *,
         parallelism: int = 1,
         restore: Checkpoint | None = None,
-        processing_time: int = 0,
+        processing_time: int | datetime = 0,
         configuration: Configuration | Mapping[str, str] | None = None,
         fresh_functions: bool = True,
     ) -> None:
@@ -143,7 +145,7 @@ class JobHarness:
         settings.set(options.FRESH_FUNCTIONS, fresh_functions)
         settings.set(options.PARALLELISM, parallelism)
         self.env = StreamExecutionEnvironment.get_execution_environment(settings)
-        self._clock = ManualClock(processing_time)
+        self._clock = ManualClock(_millis(processing_time))
         self._sources: dict[str, tuple[ManualSource, bool]] = {}
         self._sinks: dict[str, RecordingSink] = {}
         self._taken: dict[str, int] = {}
@@ -247,13 +249,17 @@ class JobHarness:
             self._feed(source, number)
             self._waiting.append(_Watermark(source, number, watermark))
 
-    def set_processing_time(self, millis: int) -> None:
-        """Turn the clock to ``millis``; what is due fires with the next epoch.
+    def set_processing_time(self, time: int | datetime) -> None:
+        """Turn the clock; what is due fires with the next epoch.
+
+        Args:
+            time: milliseconds since the epoch, or a date and time with a time zone.
 
         Raises:
-            ValueError: when that would turn it back.
+            ValueError: when that would turn it back. The clock of a job never goes back; to test what becomes of a
+                job that is started again by an earlier clock, restore a checkpoint with an earlier ``processing_time``.
         """
-        self._clock.set(millis)
+        self._clock.set(_millis(time))
 
     def advance_processing_time(self, millis: int) -> None:
         """Turn the clock forward."""
@@ -402,7 +408,7 @@ class JobHarness:
         told |= self.counters()
         for name in self._sinks:
             left = Records(self.results(name)[self._taken.get(name, 0) :])
-            told[f"sink {name!r}"] = f"{len(self.results(name))} records, not taken yet: {left!r}"
+            told[f"sink {name!r}"] = f"{len(self.results(name))} in all, not taken yet: {left!r}"
         return "\n".join(f"{name}: {value}" for name, value in told.items())
 
     # --- inside ------------------------------------------------------------------------------------------------------
@@ -476,6 +482,15 @@ class JobHarness:
         if name not in self._sinks:
             raise _unknown("sink", name, list(self._sinks))
         return self._sinks[name]
+
+
+def _millis(time: int | datetime) -> int:
+    """A reading of the clock."""
+    if not isinstance(time, datetime):
+        return time
+    if time.tzinfo is None:
+        raise InvalidProgramError(f"{time!r} has no time zone: give it one, tzinfo=UTC say")
+    return (time - datetime.fromtimestamp(0, UTC)) // timedelta(milliseconds=1)
 
 
 def _check_new(name: str, known: Mapping[str, object], what: str) -> None:
