@@ -15,7 +15,10 @@ from headrace.datastream.window import (
     CountEvictor,
     CountTrigger,
     CountWindow,
+    EndOfStreamTrigger,
     EventTimeSessionWindows,
+    GlobalWindow,
+    GlobalWindows,
     SlidingEventTimeWindows,
     TimeWindow,
     TumblingEventTimeWindows,
@@ -202,6 +205,25 @@ def test_timers_of_functions_in_both_times() -> None:
         job.set_processing_time(103)
         job.run_epoch()
         assert job.timers("timers") == [PendingTimer(4, event, "ann"), PendingTimer(104, clock, "ann")]
+
+
+def test_windows_of_the_clock_and_global_windows_in_columns() -> None:
+    with JobHarness(of(TumblingProcessingTimeWindows.of(10), counted), parallelism=2, processing_time=12) as job:
+        job.push_all("clicks", CLICKS)
+        job.run_epoch()
+        assert job.windows("w") == [
+            ("ann", SECOND, [row("ann", SECOND, 3, 8)]),
+            ("bob", SECOND, [row("bob", SECOND, 1, 2)]),
+        ]
+        job.set_processing_time(19)
+        job.run_epoch()
+        assert len(job.take("out")) == 2
+        assert job.windows("w") == []
+    with JobHarness(of(GlobalWindows.create(), lambda s: counted(s.trigger(EndOfStreamTrigger())))) as job:
+        job.push_all("clicks", CLICKS[:2])
+        job.run_epoch()
+        ann, bob = Row(f0="ann", n=1, total=1), Row(f0="bob", n=1, total=2)
+        assert job.windows("w") == [("ann", GlobalWindow(), [ann]), ("bob", GlobalWindow(), [bob])]
 
 
 def test_timers_of_windows_name_them() -> None:

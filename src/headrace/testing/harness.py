@@ -52,6 +52,7 @@ from headrace.storage.posix import PosixFolder
 from headrace.testing.checkpoint import Checkpoint, temporary_folder
 from headrace.testing.manual_source import ManualSource
 from headrace.testing.recording_sink import RecordingSink
+from headrace.testing.records import Records
 from headrace.testing.stored_state import StoredState
 from headrace.time.clock import ManualClock
 from headrace.time.watermark_strategy import WatermarkStrategy
@@ -322,7 +323,7 @@ class JobHarness:
 
     def results(self, sink: str) -> list[Any]:
         """All records that have reached a sink since the harness began; those of one subtask are in order."""
-        return [record for record, _ in self._sink(sink).records]
+        return Records(record for record, _ in self._sink(sink).records)
 
     def results_with_timestamps(self, sink: str) -> list[tuple[Any, int | None]]:
         """As :meth:`results`, each with its event time in milliseconds, None where it has none."""
@@ -332,7 +333,7 @@ class JobHarness:
         """The records that have reached a sink since it was last taken from."""
         results = self.results(sink)
         start, self._taken[sink] = self._taken.get(sink, 0), len(results)
-        return results[start:]
+        return Records(results[start:])
 
     def watermark(self, of: str) -> int | None:
         """The event time of a source or of an operator; None at the end of input.
@@ -392,6 +393,17 @@ class JobHarness:
     def counters(self) -> dict[str, int]:
         """What the job has counted, ``numLateRecordsDropped`` say; what an operator has, as ``<name>.numRecordsIn``."""
         return {} if self._manager.manifest is None else dict(self._manager.manifest.counters)
+
+    def summary(self) -> str:
+        """How far the job has come, in lines of text: clock, event time, what was counted, what has reached sinks."""
+        told: dict[str, object] = {"processing time": self._clock.now()}
+        if self._is_open:
+            told |= self._manager.event_time().gauges()
+        told |= self.counters()
+        for name in self._sinks:
+            left = Records(self.results(name)[self._taken.get(name, 0) :])
+            told[f"sink {name!r}"] = f"{len(self.results(name))} records, not taken yet: {left!r}"
+        return "\n".join(f"{name}: {value}" for name, value in told.items())
 
     # --- inside ------------------------------------------------------------------------------------------------------
 

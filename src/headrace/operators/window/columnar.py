@@ -19,7 +19,7 @@ from headrace.operators.base import Operator
 from headrace.operators.keyed import KeyedBatch
 from headrace.operators.window.accumulators import Accumulators, Chunk
 from headrace.operators.window.firing import Emission, result_batch
-from headrace.operators.window.held_windows import held_in_columns
+from headrace.operators.window.held_windows import held_times
 from headrace.operators.window.late_firings import LATE_FIRINGS
 from headrace.operators.window.lateness import LateRecords, check_timestamps, cleaned_end, cleanup_times, passed_end
 from headrace.operators.window.local import ACCUMULATORS_INPUT
@@ -93,7 +93,7 @@ class ColumnarWindowOperator(Operator):
         store.begin_epoch()
         for block in store.due(cleaned_end(watermark, self._kept_for), MAX_WATERMARK):
             starts = self._assigner.starts_of(block.ends)
-            yield from held_in_columns(self._layout, block.keys, starts, block.ends, block.columns)
+            yield from held_times(self._layout, block.keys, starts, block.ends, block.columns)
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._watermark = scope.watermark

@@ -11,7 +11,7 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.windowing.windows import TimeWindow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import numpy as np
     import numpy.typing as npt
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from headrace.operators.window.ordered_contents import OrderedContents
     from headrace.state.backend import KeyedStates
     from headrace.state.keyed.namespaces import GivenNamespace
+    from headrace.windowing.windows import Window
 
     Longs = npt.NDArray[np.int64]
 
@@ -71,13 +72,28 @@ class HoldsWindows(Protocol):
 
 
 def held_in_columns(
+    layout: WindowLayout, keys: pa.Array, windows: Iterable[Window], bounds: Sequence[pa.Array], columns: list[pa.Array]
+) -> Iterator[HeldWindow]:
+    """Windows whose contents are columns of accumulators.
+
+    Args:
+        layout: the columns.
+        keys: the key of each, in canonical form.
+        windows: the windows.
+        bounds: the columns of results that tell windows apart.
+        columns: the accumulators.
+    """
+    shown = layout_of(layout.output_type).columns_to_rows(layout.finish(keys, bounds, columns))
+    found = zip(layout.codec.decode(keys), windows, shown, strict=True)
+    return (HeldWindow(key, window, [row]) for key, window, row in found)
+
+
+def held_times(
     layout: WindowLayout, keys: pa.Array, starts: Longs, ends: Longs, columns: list[pa.Array]
 ) -> Iterator[HeldWindow]:
-    """Windows of time, of the columns of their accumulators."""
-    rows = layout.finish(keys, [pa.array(starts), pa.array(ends)][: len(layout.window_names)], columns)
-    shown = layout_of(layout.output_type).columns_to_rows(rows)
-    found = zip(layout.codec.decode(keys), starts.tolist(), ends.tolist(), shown, strict=True)
-    return (HeldWindow(key, TimeWindow(start, end), [row]) for key, start, end, row in found)
+    """The same of windows of time, which are known by starts and ends."""
+    windows = map(TimeWindow, starts.tolist(), ends.tolist())
+    return held_in_columns(layout, keys, windows, [pa.array(starts), pa.array(ends)], columns)
 
 
 def held_in_order(

@@ -22,7 +22,7 @@ from headrace.operators.base import Operator
 from headrace.operators.window.accumulators import Chunk
 from headrace.operators.window.columnar import Arrivals
 from headrace.operators.window.firing import stamps_of
-from headrace.operators.window.held_windows import held_in_columns
+from headrace.operators.window.held_windows import held_times
 from headrace.operators.window.lateness import LateRecords, check_timestamps, passed_end
 from headrace.operators.window.merging import SESSION_ENDS_STORE, SESSIONS_STORE, check_has_only
 from headrace.operators.window.session_store import SessionRows, SessionStore
@@ -84,7 +84,7 @@ class SessionWindowOperator(Operator):
         """What sessions hold; of an operator that is not open. See :class:`.held_windows.HoldsWindows`."""
         assert context.state is not None
         found = SessionStore(self._layout, self._gap, context.state.store).all_open()
-        return held_in_columns(self._layout, found.keys.values, found.starts, found.ends, found.columns)
+        return held_times(self._layout, found.keys.values, found.starts, found.ends, found.columns)
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._watermark = scope.watermark

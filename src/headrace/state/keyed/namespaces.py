@@ -92,6 +92,9 @@ class NamespacedKeys:
         if self._encoded < len(self.all):
             self._columns.append(self._encode(self.all[self._encoded :]))
             self._encoded = len(self.all)
+        newest = self._encoded - len(self._columns[-1])
+        if start >= newest:  # as a rule the newest are asked for, and the others need not be copied for that
+            return self._columns[-1].slice(start - newest, stop - newest)
         if len(self._columns) > 1:
             self._columns = [KeyColumn.concat(self._columns)]
         return self._columns[0].slice(start, stop)
