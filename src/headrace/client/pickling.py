@@ -103,7 +103,7 @@ class _Place:
 
 
 def _find(value: Any, attempt: _Attempt) -> str:
-    """Which variable or field below ``value``, of which an attempt fails, is the innermost of which it does; or none."""
+    """Which variable or field below ``value``, of which an attempt fails, is the innermost of which it does."""
     place, seen, left = _Place(), {id(value): value}, _MOST_LOOKED_AT
     while True:
         place = _entered(value, place)
