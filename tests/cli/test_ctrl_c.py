@@ -50,6 +50,39 @@ def test_ctrl_c_stops_at_an_epoch_and_the_same_command_goes_on(
     assert again.returncode == 130
 
 
+@pytest.mark.parametrize("catches", [False, True])
+def test_a_program_that_goes_on_gets_an_error_in_place_of_results(
+    start: Start, script: Callable[..., Path], catches: bool
+) -> None:
+    """Not the records that there are by chance: none, say."""
+    path = script(
+        f"""
+        from headrace.common.errors import JobCancelledError
+        from headrace.datastream import StreamExecutionEnvironment
+
+        execute(doubling(10**9, rate=2000))
+        for _ in range(2):
+            try:
+                print(StreamExecutionEnvironment.get_execution_environment().from_sequence(1, 3)
+                    .execute_and_collect(limit=10))
+            except JobCancelledError as error:
+                print(error)
+                if not {catches}:
+                    raise
+        print("the end")
+        """
+    )
+    process = start("run", "--runtime", "local", path)
+    wait_for_output(process)
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=50)
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+    assert "[]" not in output
+    assert output.count("was stopped by a signal (Ctrl-C, SIGTERM) after epoch 0") == (2 if catches else 1)
+    assert output.endswith("the end\n") == catches
+
+
 def test_ctrl_c_without_checkpoints_says_what_would_help(start: Start, script: Callable[..., Path]) -> None:
     process = start("run", "--runtime", "local", script("execute(doubling(10**9, rate=2000))\n"))
     wait_for_output(process)

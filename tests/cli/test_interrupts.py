@@ -20,7 +20,7 @@ class FakeJob:
     def __init__(self) -> None:
         self.calls: list[str] = []
 
-    def stop(self) -> None:
+    def interrupt(self) -> None:
         self.calls.append("stop")
 
     def cancel(self) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.common import CompletableFuture, Configuration, JobExecutionResult, JobID, WatermarkStrategy
-from headrace.common.errors import JobExecutionError
+from headrace.common.errors import JobCancelledError, JobExecutionError
 from headrace.connectors.sequence import NumberSequenceSource
 from headrace.connectors.source import Boundedness
 from headrace.datastream import DataStream, StreamExecutionEnvironment
@@ -48,6 +48,7 @@ class Job:
     configuration: Configuration
     name: str | None
     is_cancelled: bool = False
+    interrupted: JobCancelledError | None = None
     result: CompletableFuture[JobExecutionResult] = field(default_factory=CompletableFuture)
 
     def finish(self) -> None:
@@ -55,6 +56,9 @@ class Job:
 
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
         return self.result
+
+    def interruption(self) -> JobCancelledError | None:
+        return self.interrupted
 
     def cancel(self) -> CompletableFuture[None]:
         self.is_cancelled = True

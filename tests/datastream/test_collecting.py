@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 
 from headrace.common import Configuration, Types
-from headrace.common.errors import InvalidProgramError, InvalidTypeError, JobExecutionError, UnsupportedOperationError
+from headrace.common.errors import (
+    InvalidProgramError,
+    InvalidTypeError,
+    JobCancelledError,
+    JobExecutionError,
+    UnsupportedOperationError,
+)
 from headrace.connectors.collect import CollectSink
 from headrace.connectors.print_sink import PrintSink
 from headrace.connectors.sink import CommitterContext
@@ -69,6 +75,20 @@ def test_failure_comes_after_the_records_before_it(env: StreamExecutionEnvironme
     assert next(records) == 1
     with pytest.raises(JobExecutionError, match="broken"):
         next(records)
+
+
+def test_a_job_that_a_signal_stops_has_no_results_that_look_complete(
+    env: StreamExecutionEnvironment, running: Submissions
+) -> None:
+    records = env.from_sequence(1, 4).execute_and_collect()
+    receiver_of(running[0])([1])
+    running[0].interrupted = JobCancelledError("stopped by a signal")
+    running[0].finish()
+    assert next(records) == 1
+    with pytest.raises(JobCancelledError, match="stopped by a signal"):
+        next(records)
+    records.close()
+    assert list(records) == []
 
 
 def test_closing_cancels_a_running_job(env: StreamExecutionEnvironment, running: Submissions) -> None:
@@ -180,6 +200,16 @@ def test_dataframe(env: StreamExecutionEnvironment, jobs: Submissions, monkeypat
     assert Target.made == [(Types.LONG(), Configuration())]
     assert jobs[0].name == "frame"
     assert list(jobs[0].graph)[-1].name == "Sink: PrintSink"
+
+
+def test_no_dataframe_of_a_job_that_a_signal_has_stopped(
+    env: StreamExecutionEnvironment, jobs: Submissions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.client.dataframe.DataFrameTarget", Target)
+    stopped = JobCancelledError("stopped by a signal")
+    monkeypatch.setattr("tests.datastream.conftest.Job.interruption", lambda job: stopped)
+    with pytest.raises(JobCancelledError, match="stopped by a signal"):
+        env.from_sequence(1, 4).to_dataframe("frame")
 
 
 def test_dataframe_of_an_endless_stream(endless: DataStream) -> None:

@@ -353,6 +353,17 @@ class Same(KeyedProcessFunction):
         yield value
 
 
+def partitions(env: StreamExecutionEnvironment) -> Streams:
+    """All records of a key together, and those of a subtask."""
+    stream = events(env, spread=90)
+    by_key = stream.key_by("f0").full_window_partition()
+    return {
+        "sorted": by_key.sort_partition(1),
+        "reduced": by_key.reduce(lambda one, other: one if one >= other else other),
+        "subtasks": stream.full_window_partition().sort_partition("f1"),
+    }
+
+
 def three_shuffles(env: StreamExecutionEnvironment) -> Streams:
     """Sinks at every depth: the totals of windows of totals of numbered records."""
     stream = events(env, spread=90)
@@ -409,7 +420,9 @@ JOBS = {
         separate,
     )
 }
-BATCH_JOBS = {job.__name__: job for job in (rolling, sessions, columnar_windows, pickled_records, three_shuffles)}
+BATCH_JOBS = {
+    job.__name__: job for job in (rolling, sessions, columnar_windows, pickled_records, three_shuffles, partitions)
+}
 
 IN_ORDER = {
     "keys": {"text", "number", "bytes", "tuple", "record", "pickled", "boolean"},

@@ -231,10 +231,11 @@ def _headrace(arguments: list[str]) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """That of commands: they find this Python's programs first, and the package that is tested."""
+    """That of commands: they find this Python's programs first, and the package that is tested, with its plugin."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     packages = str(Path(headrace.__file__).parents[1])
-    return {**os.environ, "PATH": path, "PYTHONPATH": packages}
+    plugins = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "headrace.pytest_plugin"}
+    return {**os.environ, **plugins, "PATH": path, "PYTHONPATH": packages}
 
 
 @contextmanager

@@ -323,6 +323,12 @@ class DictionaryKeyed(KeyScope):
     def namespaced_state(self, descriptor: d.StateDescriptor) -> Any:
         return self._state(descriptor, is_namespaced=True)
 
+    def keys_and_namespaces(self, descriptor: d.StateDescriptor) -> list[tuple[AnyKeyEntry, Namespace]]:
+        self.namespaced_state(descriptor)
+        pairs = [(raw, namespace) for _, raw, namespace in self._tables[descriptor.name, True].cells]
+        entries = self.bind(KeyColumn.of(pa.array([raw for raw, _ in pairs], self.codec.arrow_type)))
+        return [(entry, namespace) for entry, (_, namespace) in zip(entries, pairs, strict=True)]
+
     def enter_namespace(self, namespace: Namespace, keys: Iterable[AnyKeyEntry]) -> None:
         self.namespace = namespace
 

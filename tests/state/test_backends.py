@@ -168,6 +168,25 @@ def test_what_namespaces_hold_is_made_one(
             job.end()
 
 
+@pytest.mark.parametrize("descriptor", [descriptor for descriptor, _ in MERGING], ids=lambda given: given.name)
+def test_all_keys_and_namespaces_of_a_state_are_told(descriptor: StateDescriptor, backend: StateBackend) -> None:
+    def fill(operator: Any, key: int, _: int) -> None:
+        for operator.keyed.namespace in [(0, 5), 7, b"w"]:
+            operator.keyed.namespaced_state(descriptor).add("tea")
+
+    job = Job(backend=backend)
+    for keys in ([1, 2], [2, 3]):
+        job.on_keys(job.begin(), keys, fill)
+        job.end()
+    found = [
+        (key.key, namespace)
+        for operator in job.begin()
+        for key, namespace in operator.keyed.keys_and_namespaces(descriptor)
+    ]
+    assert len(found) == len(set(found))
+    assert set(found) == {(key, namespace) for key in (1, 2, 3) for namespace in [(0, 5), 7, b"w"]}
+
+
 @pytest.mark.parametrize("descriptor", [ValueStateDescriptor("last"), MapStateDescriptor("seen")], ids=["value", "map"])
 def test_state_that_cannot_be_merged_is_refused(descriptor: StateDescriptor, backend: StateBackend) -> None:
     def merge(operator: Any, key: int, _: int) -> None:

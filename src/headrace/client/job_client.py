@@ -63,6 +63,7 @@ class JobClient:
         self._status_lock = threading.Lock()
         self._result: CompletableFuture[JobExecutionResult] = CompletableFuture()
         self._job_id = JobID()
+        self._is_interrupted = False
         self._thread = threading.Thread(target=self._run, name=f"headrace-job-{manager.plan.name}", daemon=True)
 
     def start(self) -> None:
@@ -112,6 +113,25 @@ class JobClient:
         else:
             self._manager.stop()
         return self._when_ended()
+
+    def interrupt(self) -> CompletableFuture[None]:
+        """Stop as for :meth:`stop`, at the wish of a signal and not of the program, which may not know of it."""
+        self._is_interrupted = True
+        return self.stop()
+
+    def interruption(self) -> JobCancelledError | None:
+        """What to raise where the program wants all results of the job, which has ended, and a signal has stopped it.
+
+        None when it has finished, has failed, or was stopped by the program itself.
+        """
+        if not self._is_interrupted or self._status is not JobStatus.CANCELED or self._result.exception() is not None:
+            return None
+        manifest = self._manager.manifest
+        epoch = 0 if manifest is None else manifest.epoch
+        return JobCancelledError(
+            f"job {self._manager.plan.name!r} was stopped by a signal (Ctrl-C, SIGTERM) after epoch {epoch}, before "
+            "the end of its input: its results are not complete"
+        )
 
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
         """The job's counters up to now."""

@@ -33,10 +33,13 @@ _LOOK_SECONDS: Final = 0.2
 
 
 class Job(Protocol):
-    """A job that can be ended."""
+    """A job that can be waited for, and ended."""
 
-    def stop(self) -> Any:
-        """End it at the end of its epoch."""
+    def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
+        """What comes of it."""
+
+    def interrupt(self) -> Any:
+        """End it at the end of its epoch, which its program has not asked for."""
 
     def cancel(self) -> Any:
         """Give up the epoch that runs."""
@@ -67,7 +70,7 @@ def jobs() -> list[Job]:
 def stop_all() -> None:
     """Ask every job to stop at the end of its epoch."""
     for client in jobs():
-        client.stop()
+        client.interrupt()
 
 
 def cancel_all() -> None:
@@ -101,17 +104,20 @@ _STEPS: Final = (
 )
 
 
-def result_of(job: CompletableFuture[JobExecutionResult]) -> JobExecutionResult:
+def result_of(client: Job) -> JobExecutionResult:
     """Wait for a job in a program, and give its result.
 
-    The program ends by ``SystemExit`` when nobody reads any more what the job prints.
+    Ctrl-C cancels the job. The program ends by ``SystemExit`` when nobody reads any more what the job prints.
 
     Raises:
         SystemExit: with the code of a program that ended by SIGPIPE; and as :func:`_result_of`.
         JobExecutionError: when the job failed.
     """
     try:
-        return _result_of(job)
+        return _result_of(client.get_job_execution_result())
+    except KeyboardInterrupt:
+        client.cancel()  # in a notebook the process lives on, and nobody has the client
+        raise
     except OutputClosedError:
         raise SystemExit(PIPE_CLOSED) from None
 

@@ -299,13 +299,7 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
         """
         from headrace.client.running import result_of
 
-        client = self.execute_async(job_name)
-        try:
-            return result_of(client.get_job_execution_result())
-        except KeyboardInterrupt:
-            # In a notebook the process lives on, and nobody has the client.
-            client.cancel()
-            raise
+        return result_of(self.execute_async(job_name))
 
     def execute_async(self, job_name: str | None = None) -> JobClient:
         """Starts everything that was built since the last job, and does not wait.

@@ -173,10 +173,11 @@ class JobExecution:
             state_bytes=manifest.state_bytes or 0,
             counters=manifest.counters,
             pending_commits=len(manifest.pending),
-            event_time=self._event_time(manifest),
+            event_time=self.event_time(manifest),
         )
 
-    def _event_time(self, manifest: Manifest) -> WatermarkProgress:
+    def event_time(self, manifest: Manifest) -> WatermarkProgress:
+        """Where event time is, as of the newest manifest."""
         splits = tuple(split for source in self.sources for split in source.progress())
         waiting = {node for split in splits for node in split.watermarks}
         going_on = {node for source in self.sources if not source.is_complete() for node in source.watermark_operators}

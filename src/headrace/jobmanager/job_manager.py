@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from headrace.jobmanager.runtime import Runtime
     from headrace.jobmanager.settings import JobSettings
     from headrace.jobmanager.sources import SourceCoordinator
+    from headrace.jobmanager.watermark_progress import WatermarkProgress
     from headrace.plan.job_plan import JobPlan
     from headrace.runtime.task.messages import JobBlob
     from headrace.time.clock import Clock
@@ -198,6 +199,10 @@ class JobManager:
     def source(self, uid: str) -> SourceCoordinator:
         """One of the job's sources, as soon as the job is open."""
         return next(source for source in self._running().sources if source.planned.uid == uid)
+
+    def event_time(self) -> WatermarkProgress:
+        """Where event time is, as soon as the job is open."""
+        return self._running().event_time(self._checkpoints.known())
 
     def close(self) -> None:
         """Close execution, runtime and store; what is not committed stays in the manifest."""

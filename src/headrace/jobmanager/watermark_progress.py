@@ -79,7 +79,8 @@ class WatermarkProgress:
         ahead of the slowest one of its group.
         """
         found: dict[str, int] = {}
-        for name, operator in self._operators():
+        for planned, operator in self._operators():
+            name = planned.node.name
             found[f"{name}.currentInputWatermark"] = operator.watermark
             found[f"{name}.currentOutputWatermark"] = operator.output
             if operator.output not in (MIN_WATERMARK, MAX_WATERMARK):
@@ -89,15 +90,22 @@ class WatermarkProgress:
                 found[f"{split.source}.{split.split_id}.currentWatermark"] = split.watermark
         return found | dict(self._drifts())
 
-    def _operators(self) -> Iterator[tuple[str, OperatorProgress]]:
-        """Name and progress, in topological order; none of what is behind a source that waits for its next split."""
+    def of_operator(self, uid: str) -> OperatorProgress | None:
+        """The slowest subtask of an operator; None before it has begun, and for sources."""
+        return next((found for planned, found in self._operators() if planned.uid == uid), None)
+
+    def _operators(self) -> Iterator[tuple[PlannedOperator, OperatorProgress]]:
+        """Operators and their progress, in topological order.
+
+        There are none behind a source that waits for its next split.
+        """
         reached: dict[int, OperatorProgress] = {}
         for planned in self.plan.operators():
             found = self._of_later_stage(planned) if planned.stage else self._of_first_stage(planned, reached)
             if found is not None:
                 reached[planned.node.id] = found
                 if planned.inputs:
-                    yield planned.node.name, found
+                    yield planned, found
 
     def _of_first_stage(
         self, planned: PlannedOperator, reached: Mapping[int, OperatorProgress]

@@ -62,6 +62,12 @@ class KeyedStates(Protocol):
         A state with the same name that is kept by the key alone is another one.
         """
 
+    def keys_and_namespaces(self, descriptor: d.StateDescriptor) -> Sequence[tuple[AnyKeyEntry, Namespace]]:
+        """The keys and namespaces of which a state was stored when the epoch began, each pair once, in any order.
+
+        Whether it still holds something of a pair, the state tells.
+        """
+
     def enter_namespace(self, namespace: Namespace, keys: Iterable[AnyKeyEntry]) -> None:
         """Sets the current namespace. ``keys`` are those that will be current in it: their state may be read ahead."""
 

@@ -6,10 +6,16 @@ import datetime
 from copy import deepcopy
 from decimal import Decimal
 from enum import Enum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from headrace.common.row import Row, make_row
+from headrace.common.typeinfo import RowTypeInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.common.typeinfo import TypeInformation
 
 ATOMIC: Final = frozenset(
     {
@@ -48,3 +54,20 @@ def copy_value(value: Any) -> Any:
         values = [item if type(item) in ATOMIC else copy_value(item) for item in value._values]
         return make_row(value._fields, values, value._row_kind)
     return set(value) if kind is set else value if isinstance(value, Enum) else deepcopy(value)
+
+
+def copier(type_: TypeInformation) -> Callable[[Any], Any]:
+    """What copies values of a type, so that changing the copy does not change the value."""
+    if type_.is_immutable:
+        return _same
+    if isinstance(type_, RowTypeInfo) and all(field.is_immutable for field in type_.field_types):
+        return _copy_row
+    return copy_value
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _copy_row(row: Row | None) -> Row | None:
+    return None if row is None else make_row(row._fields, row._values, row._row_kind)

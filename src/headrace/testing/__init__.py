@@ -8,9 +8,11 @@
 from __future__ import annotations
 
 from headrace.common.public_module import public_module
+from headrace.operators.window.held_windows import HeldWindow
 from headrace.testing.checkpoint import Checkpoint
 from headrace.testing.harness import JobHarness
+from headrace.testing.stored_state import PendingTimer
 
-__all__ = ["Checkpoint", "JobHarness"]
+__all__ = ["Checkpoint", "HeldWindow", "JobHarness", "PendingTimer"]
 
 public_module(__name__)

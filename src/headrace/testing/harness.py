@@ -34,7 +34,7 @@ from headrace.client.dependencies import gather
 from headrace.client.submission import blob_of, effective_configuration, plan_graph
 from headrace.common import options
 from headrace.common.configuration import Configuration
-from headrace.common.constants import MAX_WATERMARK, NO_TIMESTAMP
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.errors import InvalidProgramError
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import Types
@@ -52,6 +52,8 @@ from headrace.storage.posix import PosixFolder
 from headrace.testing.checkpoint import Checkpoint, temporary_folder
 from headrace.testing.manual_source import ManualSource
 from headrace.testing.recording_sink import RecordingSink
+from headrace.testing.records import Records
+from headrace.testing.stored_state import StoredState
 from headrace.time.clock import ManualClock
 from headrace.time.watermark_strategy import WatermarkStrategy
 from headrace.time.watermarks import NoWatermarks
@@ -61,6 +63,9 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.datastream.streams.handle import DataStreamSink
+    from headrace.operators.window.held_windows import HeldWindow
+    from headrace.testing.stored_state import PendingTimer
+    from headrace.windowing.windows import Window
 
 _EVERYTHING = EpochLimits(max_records=1 << 40, max_bytes=1 << 60, target_seconds=1.0)
 
@@ -318,7 +323,7 @@ class JobHarness:
 
     def results(self, sink: str) -> list[Any]:
         """All records that have reached a sink since the harness began; those of one subtask are in order."""
-        return [record for record, _ in self._sink(sink).records]
+        return Records(record for record, _ in self._sink(sink).records)
 
     def results_with_timestamps(self, sink: str) -> list[tuple[Any, int | None]]:
         """As :meth:`results`, each with its event time in milliseconds, None where it has none."""
@@ -328,18 +333,77 @@ class JobHarness:
         """The records that have reached a sink since it was last taken from."""
         results = self.results(sink)
         start, self._taken[sink] = self._taken.get(sink, 0), len(results)
-        return results[start:]
+        return Records(results[start:])
 
-    def watermark(self, source: str) -> int | None:
-        """The event time of a source: that of its slowest split which is not idle; None at the end of input."""
+    def watermark(self, of: str) -> int | None:
+        """The event time of a source or of an operator; None at the end of input.
+
+        Args:
+            of: the name of a source: its slowest split counts which is not idle. Or the uid of an operator: its
+                slowest subtask counts.
+        """
         self._open()
-        self._source(source)
-        reached = self._manager.source(source).watermark()
+        if of in self._sources:
+            reached = self._manager.source(of).watermark()
+        else:
+            self._check_uid(of)
+            progress = self._manager.event_time().of_operator(of)
+            reached = MIN_WATERMARK if progress is None else progress.watermark
         return None if reached == MAX_WATERMARK else reached
 
+    def windows(self, uid: str) -> list[HeldWindow]:
+        """What the windows of an operator hold after the last epoch, by their last timestamp and key.
+
+        Those that have fired are among them as long as they take late records. Nothing changes, and no function is
+        opened for this; triggers and evictors are not asked.
+
+        Args:
+            uid: the uid of the operator.
+
+        Raises:
+            InvalidProgramError: when the job has no such operator, or it has no windows.
+        """
+        return self._stored_state().windows(uid)
+
+    def window(self, uid: str, key: Any, window: Window) -> list[Any]:
+        """What one window of :meth:`windows` holds of a key; nothing when there is no such window.
+
+        Args:
+            uid: the uid of the operator.
+            key: the key.
+            window: the window, ``TimeWindow(0, 60_000)`` say.
+        """
+        held = (held.contents for held in self.windows(uid) if held.key == key and held.window == window)
+        return next(held, [])
+
+    def timers(self, uid: str) -> list[PendingTimer]:
+        """The timers that an operator has after the last epoch, of both times, by time and key.
+
+        Those of windows are what triggers have set, and the times at which windows go; windows that only fire at their
+        ends need none.
+
+        Args:
+            uid: the uid of the operator.
+
+        Raises:
+            InvalidProgramError: when the job has no such operator, or it has no keys.
+        """
+        return self._stored_state().timers(uid)
+
     def counters(self) -> dict[str, int]:
-        """What the job has counted, ``numLateRecordsDropped`` say."""
+        """What the job has counted, ``numLateRecordsDropped`` say; what an operator has, as ``<name>.numRecordsIn``."""
         return {} if self._manager.manifest is None else dict(self._manager.manifest.counters)
+
+    def summary(self) -> str:
+        """How far the job has come, in lines of text: clock, event time, what was counted, what has reached sinks."""
+        told: dict[str, object] = {"processing time": self._clock.now()}
+        if self._is_open:
+            told |= self._manager.event_time().gauges()
+        told |= self.counters()
+        for name in self._sinks:
+            left = Records(self.results(name)[self._taken.get(name, 0) :])
+            told[f"sink {name!r}"] = f"{len(self.results(name))} records, not taken yet: {left!r}"
+        return "\n".join(f"{name}: {value}" for name, value in told.items())
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
@@ -349,8 +413,8 @@ class JobHarness:
         store = CheckpointStore(PosixFolder(self._folder))
         settings = replace(job_settings(configuration, plan), limits=_EVERYTHING, restart=NoRestart())
         storage_options = options_for_tasks(configuration.storage_options())
-        blob = blob_of(plan, store.storage, gather(configuration), storage_options)
-        return JobManager(plan, blob, LocalRuntime(), store, settings, clock=self._clock)
+        self._blob = blob_of(plan, store.storage, gather(configuration), storage_options)
+        return JobManager(plan, self._blob, LocalRuntime(), store, settings, clock=self._clock)
 
     def _open(self) -> None:
         if not self._is_open:
@@ -363,6 +427,16 @@ class JobHarness:
     def _run(self) -> None:
         self._manager.run_epoch(force=True)
         self._manager.wait_for_commits()
+
+    def _stored_state(self) -> StoredState:
+        self._open()
+        assert self._manager.manifest is not None
+        return StoredState(self._blob, self._manager.manifest)
+
+    def _check_uid(self, uid: str) -> None:
+        known = [operator.uid for operator in self._manager.plan.operators()]
+        if uid not in known:
+            raise _unknown("source or operator", uid, known)
 
     def _take_records(self) -> None:
         """Put everything up to the next watermark into the feeds."""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from headrace.client.job_client import JobClient
-    from headrace.common.completable_future import CompletableFuture
-    from headrace.common.job_execution_result import JobExecutionResult
     from headrace.datastream.streams.data_stream import DataStream
 
 _EPOCHS_HELD: Final = 4
@@ -61,8 +59,10 @@ def to_dataframe(stream: DataStream, job_name: str | None) -> Any:
         InvalidProgramError: when a source of the stream is unbounded.
         InvalidTypeError: when the records have no columns.
         UnsupportedOperationError: when the runtime has no DataFrames.
+        JobCancelledError: when Ctrl-C or SIGTERM has stopped the job before the end of its input.
     """
     from headrace.client.dataframe import DataFrameTarget  # not at the top: most programs need no Parquet
+    from headrace.client.running import result_of
 
     if job_name is not None:
         expect(job_name, str, "to_dataframe")
@@ -70,7 +70,10 @@ def to_dataframe(stream: DataStream, job_name: str | None) -> Any:
     environment = stream.get_execution_environment()
     target = DataFrameTarget(stream.get_type(), environment.get_configuration())
     stream.sink_to(target.sink)
-    environment.execute(job_name)
+    client = environment.execute_async(job_name)
+    result_of(client)
+    if (interruption := client.interruption()) is not None:
+        raise interruption
     return target.dataframe()
 
 
@@ -101,10 +104,10 @@ class Handover:
                 self._epochs.append(records)
                 self._changed.notify_all()
 
-    def end(self, result: CompletableFuture[JobExecutionResult]) -> None:
-        """The job is over: nothing follows what was handed over."""
+    def end(self, error: BaseException | None) -> None:
+        """The job is over: nothing follows what was handed over, but what ended the job too early."""
         with self._changed:
-            self._error = result.exception()
+            self._error = error
             self._is_ended = True
             self._changed.notify_all()
 
@@ -136,7 +139,8 @@ class Handover:
 class CloseableIterator(Generic[T_co]):
     """The records of a job, epoch by epoch while it runs; to be closed, best by a ``with`` statement.
 
-    Iterating raises what made the job fail, after the records of the epochs before.
+    Iterating raises what made the job fail, after the records of the epochs before; a ``JobCancelledError`` when Ctrl-C
+    or SIGTERM has stopped it before the end of its input.
 
     Args:
         handover: where the job's sink puts the records.
@@ -153,7 +157,9 @@ class CloseableIterator(Generic[T_co]):
     def __init__(self, handover: Handover, client: JobClient) -> None:
         self._handover = handover
         self._client = client
-        client.get_job_execution_result().add_done_callback(handover.end)
+        client.get_job_execution_result().add_done_callback(
+            lambda result: handover.end(result.exception() or client.interruption())
+        )
         self._records: Iterator[T_co] = iter(())
 
     def __iter__(self) -> Self:

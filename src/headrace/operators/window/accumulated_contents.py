@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.common.columns import layout_of
+from headrace.common.constants import MIN_WATERMARK
 from headrace.operators.arrays import gather
 from headrace.operators.window.contents import CONTENTS, KeyedContents
 from headrace.state.descriptors import ValueStateDescriptor
@@ -105,6 +106,16 @@ class AccumulatedContents(KeyedContents):
     def elements(self, namespace: GivenNamespace, window: Any) -> Sequence[Any] | None:
         held = self._enter(namespace)
         return (self._version(held),) if held.parts else None
+
+    def held(self, namespace: GivenNamespace, window: Any) -> Sequence[Any] | None:
+        """The row that the window would show."""
+        elements = self.elements(namespace, window)
+        if elements is None:
+            return None
+        shown: list[Batch] = []
+        self._log.show(elements[0], cast("AnyKeyEntry", self._keyed.current).raw, window, MIN_WATERMARK)
+        self.work_out(shown.append)
+        return [row for batch in shown for row in batch.rows]
 
     def clear(self, namespace: GivenNamespace) -> None:
         self._clear(self._enter(namespace))

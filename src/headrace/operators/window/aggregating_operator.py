@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.common.batch import Batch
-    from headrace.operators.base import EpochScope, OperatorContext, Output
+    from headrace.operators.base import EpochScope, OperatorContext
     from headrace.operators.window.contents import KeyedContents
     from headrace.operators.window.former_results import FormerResults
     from headrace.operators.window.layout import WindowLayout
@@ -35,9 +35,9 @@ class AggregatingWindowOperator(WindowOperator):
         super().__init__(layout)
         self._columns = columns
 
-    def open(self, context: OperatorContext, output: Output) -> None:
+    def _take_up(self, context: OperatorContext) -> None:
         self._log = AggregateLog(self._columns, self._windows, self._layout.input_type, context)
-        super().open(context, output)
+        super()._take_up(context)
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._log.begin_epoch(scope.epoch)

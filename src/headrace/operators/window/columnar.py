@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
-from headrace.common.constants import MIN_WATERMARK
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.operators.arrays import fixed_width, gather
 from headrace.operators.base import Operator
 from headrace.operators.keyed import KeyedBatch
 from headrace.operators.window.accumulators import Accumulators, Chunk
 from headrace.operators.window.firing import Emission, result_batch
+from headrace.operators.window.held_windows import held_times
 from headrace.operators.window.late_firings import LATE_FIRINGS
 from headrace.operators.window.lateness import LateRecords, check_timestamps, cleaned_end, cleanup_times, passed_end
 from headrace.operators.window.local import ACCUMULATORS_INPUT
@@ -28,10 +29,13 @@ from headrace.state.keys.hashing import hash_array
 from headrace.windowing.accumulation_mode import AccumulationMode
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy.typing as npt
 
     from headrace.common.batch import Batch
     from headrace.operators.base import EpochScope, OperatorContext, Output
+    from headrace.operators.window.held_windows import HeldWindow
     from headrace.operators.window.layout import WindowLayout
     from headrace.operators.window.pane_store import PaneStore
     from headrace.state.backend import OperatorStates
@@ -81,6 +85,15 @@ class ColumnarWindowOperator(Operator):
     def _open_store(self, state: OperatorStates) -> WindowStore | PaneStore:
         kept_as = accumulators_layout(self._layout, self._assigner)
         return WindowStore(self._layout, kept_as, state.store(STORE))
+
+    def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[HeldWindow]:
+        """What windows hold; of an operator that is not open. See :class:`.held_windows.HoldsWindows`."""
+        assert context.state is not None
+        store = self._open_store(context.state)
+        store.begin_epoch()
+        for block in store.due(cleaned_end(watermark, self._kept_for), MAX_WATERMARK):
+            starts = self._assigner.starts_of(block.ends)
+            yield from held_times(self._layout, block.keys, starts, block.ends, block.columns)
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._watermark = scope.watermark

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from headrace.operators.window.trigger_context import OperatorTime
     from headrace.state.backend import KeyedStates
     from headrace.state.keyed.namespaces import GivenNamespace
+    from headrace.state.keys.entries import AnyKeyEntry
     from headrace.windowing.evictor import Evictor
 
     Folding = Callable[[Sequence[Any]], Sequence[Any] | None]
@@ -75,6 +76,15 @@ class KeyedContents(WindowContents):
     def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
         self._keyed.namespace = namespace
         self._state.add(element)
+
+    def stored(self) -> Sequence[tuple[AnyKeyEntry, GivenNamespace]]:
+        """The keys and namespaces of which something may be stored."""
+        pairs = self._keyed.keys_and_namespaces(self._descriptor)
+        return [(key, namespace) for key, namespace in pairs if namespace is not None]
+
+    def held(self, namespace: GivenNamespace, window: Any) -> Sequence[Any] | None:
+        """What a window function would see if no element were removed before; None for nothing."""
+        return self.elements(namespace, window)
 
     def clear(self, namespace: GivenNamespace) -> None:
         self._keyed.namespace = namespace
@@ -197,6 +207,10 @@ class EvictedContents(KeyedContents):
     def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
         self._keyed.namespace = namespace
         self._state.add((element, timestamp))
+
+    def held(self, namespace: GivenNamespace, window: Any) -> Sequence[Any] | None:
+        self._keyed.namespace = namespace
+        return [value for value, _ in self._state.get()] or None
 
     def elements(self, namespace: GivenNamespace, window: Any) -> Sequence[Any] | None:
         self._keyed.namespace = namespace

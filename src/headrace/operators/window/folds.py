@@ -6,12 +6,10 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.errors import InvalidTypeError
-from headrace.common.row import Row, make_row
-from headrace.common.typeinfo import RowTypeInfo
 from headrace.common.values import handler_of
 from headrace.operators.functions import method_of
 from headrace.operators.user_code import note_returned
-from headrace.state.copying import copy_value
+from headrace.state.copying import copier
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,20 +90,3 @@ def _coerced(result: Any, coerce: Callable[[Any], Any], function: Any) -> Any:
     except InvalidTypeError as error:
         note_returned(error, function)
         raise
-
-
-def copier(type_: TypeInformation) -> Callable[[Any], Any]:
-    """What copies values of a type, so that changing the copy does not change the value."""
-    if type_.is_immutable:
-        return _same
-    if isinstance(type_, RowTypeInfo) and all(field.is_immutable for field in type_.field_types):
-        return _copy_row
-    return copy_value
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-def _copy_row(row: Row | None) -> Row | None:
-    return None if row is None else make_row(row._fields, row._values, row._row_kind)

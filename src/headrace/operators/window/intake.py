@@ -20,6 +20,8 @@ from headrace.operators.user_code import NO_RECORD, user_error
 from headrace.operators.window.lateness import cleanup_times
 from headrace.state.keys.entries import NO_KEY
 from headrace.windowing.assigner import WindowAssigner
+from headrace.windowing.assigners.of_time import EventTimeAssigner
+from headrace.windowing.windows import TimeWindow
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -96,6 +98,9 @@ class OneByOne(Intake):
         self._context = context
         self._keyed = context.state.keyed
         self._assigner = assigner
+        # A class derived from one of them may put elements into other windows than arithmetic does.
+        is_own = type(assigner).assign_windows is not EventTimeAssigner.assign_windows
+        self._regular = None if is_own else assigner.regular
         self._assigner_context = _AssignerContext(context, time)
         self._windows = windows
         self._merging = merging
@@ -104,7 +109,10 @@ class OneByOne(Intake):
     def of(self, batch: KeyedBatch) -> Iterable[Step | tuple[Any, ...]]:
         entries = self._keyed.bind(batch.keys)
         timestamps, watermarks = batch.timestamps.tolist(), batch.watermarks.tolist()
-        assigned = self._assigned(batch.rows, timestamps, entries)
+        if self._regular is None:
+            assigned = self._assigned(batch.rows, timestamps, entries)
+        else:
+            assigned = _windows_at(self._regular, batch.timestamps)
         self._keyed.expect(self._pairs(entries, assigned))
         reached = [self._time.watermark, *watermarks[:-1]]
         return zip(batch.rows, timestamps, reached, watermarks, entries, assigned, strict=True)
@@ -141,6 +149,20 @@ class OneByOne(Intake):
             for window in merging.of_current_key().mapping.values():
                 yield entry, namespace_of(window)
         self._keyed.current = NO_KEY
+
+
+def _windows_at(regular: RegularWindows, timestamps: Longs) -> list[Collection[Any]]:
+    """The windows of each timestamp, newest first; equal ones are the same object."""
+    pairs = regular.assign(timestamps)
+    ends = pairs.ends.tolist()
+    windows = {end: TimeWindow(regular.starts_of(end), end) for end in dict.fromkeys(ends)}
+    if pairs.is_identity:
+        alone = {end: (window,) for end, window in windows.items()}
+        return [alone[end] for end in ends]
+    assigned: list[list[Any]] = [[] for _ in timestamps]
+    for record, end in zip(pairs.records.tolist(), ends, strict=True):
+        assigned[record].append(windows[end])
+    return [*assigned]
 
 
 class _AssignerContext(WindowAssigner.WindowAssignerContext):

@@ -123,6 +123,13 @@ class SessionStore:
         self._ends.forget(upto)
         return KeyColumn.concat(keys) if keys else None
 
+    def all_open(self) -> SessionRows:
+        """All open sessions that were stored when the epoch began."""
+        batch = newest_of_keys([run.batch for run in self._runs.runs] or [_nothing(self._schema)])
+        hashes, keys, ends, starts, _, *columns = batch.filter(batch.column(LIVE)).columns
+        found = KeyColumn(keys, fixed_width(hashes))
+        return SessionRows(found, fixed_width(starts), fixed_width(ends), columns)
+
     def find(self, keys: KeyColumn) -> tuple[Longs, SessionRows]:
         """The open sessions of different keys, which are in order, and which of the keys each of them is of."""
         sections = [*(run.section for run in self._runs.runs), *self._written]

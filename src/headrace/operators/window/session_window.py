@@ -22,6 +22,7 @@ from headrace.operators.base import Operator
 from headrace.operators.window.accumulators import Chunk
 from headrace.operators.window.columnar import Arrivals
 from headrace.operators.window.firing import stamps_of
+from headrace.operators.window.held_windows import held_times
 from headrace.operators.window.lateness import LateRecords, check_timestamps, passed_end
 from headrace.operators.window.merging import SESSION_ENDS_STORE, SESSIONS_STORE, check_has_only
 from headrace.operators.window.session_store import SessionRows, SessionStore
@@ -30,12 +31,13 @@ from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import Groups, Segments, group_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
     from headrace.operators.base import EpochScope, OperatorContext, Output
     from headrace.operators.keyed import KeyedBatch
+    from headrace.operators.window.held_windows import HeldWindow
     from headrace.operators.window.layout import WindowLayout
 
     Longs = npt.NDArray[np.int64]
@@ -77,6 +79,12 @@ class SessionWindowOperator(Operator):
         check_has_only(context, SESSIONS_STORE, SESSION_ENDS_STORE)
         self._store = SessionStore(self._layout, self._gap, context.state.store)
         self._late = LateRecords(self, 0, self._late_tag)
+
+    def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[HeldWindow]:
+        """What sessions hold; of an operator that is not open. See :class:`.held_windows.HoldsWindows`."""
+        assert context.state is not None
+        found = SessionStore(self._layout, self._gap, context.state.store).all_open()
+        return held_times(self._layout, found.keys.values, found.starts, found.ends, found.columns)
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._watermark = scope.watermark

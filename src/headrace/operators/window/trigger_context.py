@@ -63,7 +63,7 @@ class WindowTrigger(Trigger.OnMergeContext):
         self._window: Any = None
         self._namespace: GivenNamespace = 0
         self._merged: Sequence[GivenNamespace] = ()
-        self._own: dict[str, tuple[StateDescriptor, StateDescriptor]] = {}
+        self._own: dict[str, tuple[StateDescriptor, StateDescriptor, Any]] = {}
 
     def enter(self, window: Any, namespace: GivenNamespace) -> None:
         """From now on the trigger is asked about this window of the current key."""
@@ -112,18 +112,17 @@ class WindowTrigger(Trigger.OnMergeContext):
         self._event.delete(time, self._namespace)
 
     def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any:
-        return self._keyed.namespaced_state(self._renamed(state_descriptor))
+        known = self._own.get(state_descriptor.name)
+        if known is None or known[0] is not state_descriptor:
+            renamed = copy(state_descriptor)
+            renamed.name = f"trigger/{state_descriptor.name}"
+            known = state_descriptor, renamed, self._keyed.namespaced_state(renamed)
+            self._own[state_descriptor.name] = known
+        return known[2]
 
     def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
-        self._keyed.merge_namespaces(self._renamed(state_descriptor), self._merged)
-
-    def _renamed(self, descriptor: StateDescriptor) -> StateDescriptor:
-        known = self._own.get(descriptor.name)
-        if known is None or known[0] is not descriptor:
-            renamed = copy(descriptor)
-            renamed.name = f"trigger/{descriptor.name}"
-            known = self._own[descriptor.name] = (descriptor, renamed)
-        return known[1]
+        self.get_partitioned_state(state_descriptor)  # is declared then
+        self._keyed.merge_namespaces(self._own[state_descriptor.name][1], self._merged)
 
     def _checked(self, result: Any, method: str) -> TriggerResult:
         if isinstance(result, TriggerResult):

@@ -7,6 +7,7 @@ key, and the receiver knows the windows.
 from __future__ import annotations
 
 from abc import abstractmethod
+from itertools import repeat
 from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
@@ -17,19 +18,26 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.operators.base import Operator
 from headrace.operators.window.accumulators import Accumulators, Chunk
 from headrace.operators.window.columnar import Arrivals, accumulators_of
+from headrace.operators.window.held_windows import held_in_columns
 from headrace.operators.window.local import ACCUMULATORS_INPUT
 from headrace.operators.window.merging import CLOCK_STORE, GLOBAL_STORE, accumulators_layout, check_has_only
 from headrace.operators.window.window_store import WindowStore
 from headrace.state.runs.ordered import NO_TIME
 from headrace.windowing.intervals import OneWindow
+from headrace.windowing.windows import GlobalWindow, TimeWindow
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     import numpy.typing as npt
 
     from headrace.operators.base import EpochScope, OperatorContext, Output
     from headrace.operators.keyed import KeyedBatch
+    from headrace.operators.window.held_windows import HeldWindow
     from headrace.operators.window.layout import WindowLayout
+    from headrace.state.backend import OperatorStates
     from headrace.windowing.intervals import RegularWindows
+    from headrace.windowing.windows import Window
 
     Longs = npt.NDArray[np.int64]
 
@@ -57,8 +65,20 @@ class UntimedWindowOperator(Operator):
         super().open(context, output)
         assert context.state is not None
         check_has_only(context, self.store_name)
+        self._store = self._open_store(context.state)
+
+    def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[HeldWindow]:
+        """What windows hold; of an operator that is not open. See :class:`.held_windows.HoldsWindows`."""
+        assert context.state is not None
+        store = self._open_store(context.state)
+        store.begin_epoch()
+        for block in store.due(MIN_WATERMARK, MAX_WATERMARK):
+            windows, bounds = self._windows_of(block.ends), self._bounds(block.ends)
+            yield from held_in_columns(self._layout, block.keys, windows, bounds, block.columns)
+
+    def _open_store(self, state: OperatorStates) -> WindowStore:
         kept_as = accumulators_layout(self._layout, self._windows)
-        self._store = WindowStore(self._layout, kept_as, context.state.store(self.store_name))
+        return WindowStore(self._layout, kept_as, state.store(self.store_name))
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._watermark = scope.watermark
@@ -97,6 +117,10 @@ class UntimedWindowOperator(Operator):
         self._store.forget(upto)
 
     @abstractmethod
+    def _windows_of(self, ends: Longs) -> Iterable[Window]:
+        """The windows."""
+
+    @abstractmethod
     def _bounds(self, ends: Longs) -> list[pa.Array]:
         """The columns of results that tell windows apart."""
 
@@ -122,6 +146,9 @@ class ProcessingTimeWindowOperator(UntimedWindowOperator):
     def wake_up_time(self) -> int | None:
         return None if self._next_end == NO_TIME else self._next_end - 1
 
+    def _windows_of(self, ends: Longs) -> Iterable[Window]:
+        return map(TimeWindow, self._windows.starts_of(ends).tolist(), ends.tolist())
+
     def _bounds(self, ends: Longs) -> list[pa.Array]:
         return [pa.array(self._windows.starts_of(ends)), pa.array(ends)]
 
@@ -145,6 +172,9 @@ class EndOfStreamWindowOperator(UntimedWindowOperator):
             self._fire(OneWindow.END)
         self._watermark = watermark
         super().advance_watermark(watermark)
+
+    def _windows_of(self, ends: Longs) -> Iterable[Window]:
+        return repeat(GlobalWindow(), len(ends))
 
     def _bounds(self, ends: Longs) -> list[pa.Array]:
         return []

@@ -22,10 +22,12 @@ from headrace.operators.timer_service import TimeDomain
 from headrace.operators.user_code import NO_RECORD, note_returned, record_text, user_error
 from headrace.operators.window.contents import KeyedContents, WindowContents
 from headrace.operators.window.former_results import FormerResults
+from headrace.operators.window.held_windows import held_by_key, held_in_order
 from headrace.operators.window.intake import Intake, OneByOne, OnTimeTogether
 from headrace.operators.window.lateness import LATE_DROPPED, LateRecords, Lifetimes, check_timestamps
 from headrace.operators.window.merging import check_has_no_tables
 from headrace.operators.window.merging_windows import MergingWindows
+from headrace.operators.window.ordered_contents import OrderedContents
 from headrace.operators.window.trigger_context import OperatorTime, WindowTrigger
 from headrace.operators.window.window_ends import EndsOfContents, TimersOfWindows, WindowEnds
 from headrace.operators.window.window_functions import WindowContext, maker_of
@@ -35,11 +37,12 @@ from headrace.windowing.serializers import EndSerializer, WindowSerializer, wind
 from headrace.windowing.trigger import Firing, TriggerResult
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from headrace.common.batch import Batch
     from headrace.operators.base import EpochScope, OperatorContext, Output
     from headrace.operators.keyed import KeyedBatch
+    from headrace.operators.window.held_windows import HeldWindow
     from headrace.operators.window.ordered_contents import KeysOfWindow
     from headrace.operators.window.window_ends import DueWindow
     from headrace.operators.window.window_layout import WindowOperatorLayout
@@ -80,6 +83,33 @@ class WindowOperator(FunctionOperator):
         )
 
     def open(self, context: OperatorContext, output: Output) -> None:
+        self._take_up(context)
+        super().open(context, output)
+
+    def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[HeldWindow]:
+        """What windows hold; of an operator that is not open. See :class:`.held_windows.HoldsWindows`."""
+        self._take_up(context)
+        self._time.watermark = watermark
+        self._contents.begin_epoch()
+        if isinstance(self._contents, KeyedContents):
+            return held_by_key(self._contents, self._keyed, self._window_of_contents)
+        assert isinstance(self._contents, OrderedContents), "contents are of one of these kinds"
+        return held_in_order(self._contents, self._keyed, self.window_of)
+
+    def window_of(self, namespace: GivenNamespace) -> Any:
+        """The window whose timers are kept in a namespace."""
+        return self._windows.window_of(namespace)
+
+    def _window_of_contents(self, namespace: GivenNamespace) -> Any:
+        """The window of the current key whose contents are in a namespace."""
+        window = self.window_of(namespace)
+        if self._merging is None:
+            return window
+        mapping = self._merging.of_current_key().mapping
+        return next((actual for actual, kept_under in mapping.items() if kept_under == window), window)
+
+    def _take_up(self, context: OperatorContext) -> None:
+        """Takes up state and timers."""
         assert context.state is not None
         self._keyed, self._timers = context.state.keyed, context.state.timers
         self._former = self._new_former_results() if self._layout.takes_results_back else None
@@ -89,7 +119,6 @@ class WindowOperator(FunctionOperator):
         else:
             self._keep_by_ends(context, self._fixed)
         self._context = WindowContext(self._keyed, is_merging=self._merging is not None)
-        super().open(context, output)
 
     def _keep_by_timers(self, context: OperatorContext) -> None:
         """Any windows: contents are state of key and window, ends are timers, the trigger is asked each time."""

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator
     from headrace.runtime.task.messages import EpochContext, JobBlob, PartitionContext
     from headrace.state.backend import OperatorStates, TaskStates
+    from headrace.storage.folder import Folder
 
 logger = get_logger(__name__)
 
@@ -140,7 +141,9 @@ class OperatorChain:
         self.partition = partition
         self._outbox: list[Envelope] = []
         self._summaries = SummaryBook(partition)
-        self.state = None if start is None or not self.stage.holds_state else self._open_state(blob, start)
+        self.state: TaskStates | None = None
+        if start is not None and self.stage.holds_state:
+            self.state = open_state(plan, stage, partition, blob.state, start)
         self.sources: dict[int, ChainedSource] = {}
         self.members: dict[int, ChainedOperator] = {}
         maker = OperatorMaker(plan, job_id, generation, partition, blob.storage_options)
@@ -155,12 +158,13 @@ class OperatorChain:
             self._open(member)
 
     def _source(self, planned: PlannedOperator, reader_context: ReaderContext) -> ChainedSource:
-        context = self._context_of(planned)
+        context = operator_context(self.plan, planned, self.partition, self.state)
         output = BroadcastingOutput(context)
         return ChainedSource(planned=planned, context=context, output=output, reader_context=reader_context)
 
     def _member(self, planned: PlannedOperator, maker: OperatorMaker) -> ChainedOperator:
-        context, operator = self._context_of(planned), maker.make(planned)
+        context = operator_context(self.plan, planned, self.partition, self.state)
+        operator = maker.make(planned)
         return ChainedOperator(
             planned=planned,
             context=context,
@@ -289,20 +293,6 @@ class OperatorChain:
         except Exception:
             logger.warning("closing the functions of a task that was given up failed", exc_info=True)
 
-    def _open_state(self, blob: JobBlob, start: PartitionContext) -> TaskStates:
-        return self.plan.settings.state_backend.open(
-            blob.state,
-            start.versions,
-            self.stage.index,
-            self.partition,
-            {
-                planned.uid: StateOwner(
-                    planned.parallelism, planned.max_parallelism, planned.state_kinds, start.dealt.get(planned.uid)
-                )
-                for planned in self.stage.operators
-            },
-        )
-
     def _wire(self) -> None:
         """Connects the outputs with the operators and senders behind them."""
         edges: dict[int, ChainingOutput | ExchangeOutput] = {}
@@ -324,19 +314,54 @@ class OperatorChain:
         chained.senders.append(sender)
         return ExchangeOutput(sender)
 
-    def _context_of(self, planned: PlannedOperator) -> OperatorContext:
-        state = None
-        if self.state is not None and planned.state_kinds:
-            state = self.state.operator(planned.uid)
-        if state is not None and StateKind.KEYED in planned.state_kinds:
-            state.bind_key_codec(planned.key.codec)
-        return OperatorContext(
-            name=planned.node.name,
-            uid=planned.uid,
-            subtask=self.partition,
-            parallelism=planned.parallelism,
-            max_parallelism=planned.max_parallelism,
-            call_site=planned.node.call_site,
-            state=state,
-            job_parameters=self.plan.settings.parameters,
-        )
+
+def open_state(plan: JobPlan, stage: int, partition: int, storage: Folder, start: PartitionContext) -> TaskStates:
+    """The state that a task starts from.
+
+    Args:
+        plan: the job.
+        stage: the stage.
+        partition: which task of the stage.
+        storage: where the state files are.
+        start: what the task starts from.
+    """
+    return plan.settings.state_backend.open(
+        storage,
+        start.versions,
+        stage,
+        partition,
+        {
+            planned.uid: StateOwner(
+                planned.parallelism, planned.max_parallelism, planned.state_kinds, start.dealt.get(planned.uid)
+            )
+            for planned in plan.stages[stage].operators
+        },
+    )
+
+
+def operator_context(
+    plan: JobPlan, planned: PlannedOperator, partition: int, of_task: TaskStates | None
+) -> OperatorContext:
+    """What an operator knows for its whole life.
+
+    Args:
+        plan: the job.
+        planned: the operator.
+        partition: which task it is in.
+        of_task: the state of that task, if it has any.
+    """
+    state = None
+    if of_task is not None and planned.state_kinds:
+        state = of_task.operator(planned.uid)
+    if state is not None and StateKind.KEYED in planned.state_kinds:
+        state.bind_key_codec(planned.key.codec)
+    return OperatorContext(
+        name=planned.node.name,
+        uid=planned.uid,
+        subtask=partition,
+        parallelism=planned.parallelism,
+        max_parallelism=planned.max_parallelism,
+        call_site=planned.node.call_site,
+        state=state,
+        job_parameters=plan.settings.parameters,
+    )

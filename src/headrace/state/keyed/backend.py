@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+import pyarrow as pa
 
 from headrace.common.errors import InvalidProgramError
 from headrace.state.interfaces import MergingState
 from headrace.state.keyed.folding_state import FoldedAggregatingState, FoldedReducingState
 from headrace.state.keyed.list_state import ColumnarListState
 from headrace.state.keyed.map_state import ColumnarMapState
-from headrace.state.keyed.namespaces import NamespaceScope, namespaced, take_over
+from headrace.state.keyed.namespaces import NamespaceScope, decoded_pair, namespaced, take_over
 from headrace.state.keyed.scope import KeyScope
 from headrace.state.keyed.table import StateTable
 from headrace.state.keyed.value_state import ElementCells, value_state
+from headrace.state.keys import KeyColumn
 from headrace.state.keys.entries import NO_KEY
+from headrace.state.runs.layout import KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -153,6 +158,17 @@ class KeyedStateBackend(KeyScope):
         A state with the same name that is kept by the key alone is another one.
         """
         return self._of_pairs.of(descriptor)
+
+    def keys_and_namespaces(self, descriptor: d.StateDescriptor) -> list[tuple[AnyKeyEntry, Namespace]]:
+        """The keys and namespaces of which a state was stored when the epoch began, each pair once.
+
+        Whether it still holds something of a pair, the state tells.
+        """
+        self.namespaced_state(descriptor)  # which checks what is stored
+        stored = [run.column(KEY).to_pylist() for run in self._namespaced_store(descriptor.name).runs]
+        pairs = [decoded_pair(data) for data in dict.fromkeys(chain.from_iterable(stored))]
+        entries = self.bind(KeyColumn.of(pa.array([key for key, _ in pairs], self.codec.arrow_type)))
+        return [(entry, namespace) for entry, (_, namespace) in zip(entries, pairs, strict=True)]
 
     def enter_namespace(self, namespace: Namespace, keys: Iterable[AnyKeyEntry]) -> None:
         """Sets the current namespace. The state that ``keys`` have in it is read together, once one of them asks."""

@@ -53,7 +53,9 @@ class _Folded:
         """Replaces the element, which may be the old one, changed in place."""
         ordinal = self._scope.current.ordinal
         ttl = self._cells.table.ttl
-        value = self._cells.handler.coerce(value, self._cells.subject)
+        handler = self._cells.handler
+        if not handler.is_coerced(value):
+            value = handler.coerce(value, self._cells.subject)
         if ttl is None or value is None:
             self._cells.now[ordinal] = value
         else:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from headrace.common.errors import InvalidTypeError
 from headrace.common.other_names import names_explained
 from headrace.common.values import handler_of
-from headrace.state.copying import copy_value
+from headrace.state.copying import copier
 from headrace.state.interfaces import ListState
 from headrace.state.keyed.nested_cells import NestedCells, flat, segments
 from headrace.state.keyed.table import Elements
@@ -59,7 +59,9 @@ class ColumnarListState(ListState[Any]):
         self._scope = scope
         self._table = table
         self._elements = Elements(descriptor.element_type, table.ttl is not None)
-        self._coerce = handler_of(descriptor.element_type).coerce
+        handler = handler_of(descriptor.element_type)
+        self._coerce, self._is_coerced = handler.coerce, handler.is_coerced
+        self._copy = copier(descriptor.element_type)
         self._subject = f"{descriptor.label}: the element"
         self._copies = not descriptor.element_type.is_immutable
         self._cells = NestedCells(scope, table, _ListCell, self._read)
@@ -68,8 +70,8 @@ class ColumnarListState(ListState[Any]):
         cell: _ListCell = self._cells.read()
         elements = cell.added if cell.cleared else cell.stored + cell.added
         if self._table.ttl is not None:
-            return list(map(copy_value, self._alive(cell, elements)))
-        return list(map(copy_value, elements)) if self._copies else elements.copy()
+            return list(map(self._copy, self._alive(cell, elements)))
+        return list(map(self._copy, elements)) if self._copies else elements.copy()
 
     def add(self, value: Any) -> None:
         stored = self._stored(value)
@@ -101,7 +103,7 @@ class ColumnarListState(ListState[Any]):
     def _stored(self, value: Any) -> Any:
         if value is None:
             raise InvalidTypeError(f"{self._subject} cannot be None")
-        value = copy_value(self._coerce(value, self._subject)) if self._copies else self._coerce(value, self._subject)
+        value = self._copy(value if self._is_coerced(value) else self._coerce(value, self._subject))
         ttl = self._table.ttl
         return value if ttl is None else (value, ttl.expiry(self._scope.clock))
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from headrace.common.errors import StateError
 from headrace.state.keys import KeyColumn
-from headrace.state.keys.encoding import ClassRegistry, KeyEncoder
+from headrace.state.keys.encoding import ClassRegistry, KeyDecoder, KeyEncoder
 from headrace.state.keys.hashing import hash_array
 from headrace.state.runs import HASH
 from headrace.state.runs.layout import KEY
@@ -69,7 +69,7 @@ class NamespacedKeys:
 
     def __init__(self) -> None:
         self.all: list[NamespacedKey] = []
-        self._known: dict[tuple[int, GivenNamespace], NamespacedKey] = {}
+        self._known: dict[tuple[int, Namespace], NamespacedKey] = {}
         self._encoder = KeyEncoder(ClassRegistry())
         self._columns: list[KeyColumn] = []
         self._encoded = 0
@@ -80,10 +80,10 @@ class NamespacedKeys:
         Raises:
             StateError: when there is no key, or no namespace.
         """
-        identity = (key.ordinal, _given(namespace))
-        found = self._known.get(identity)
+        found = self._known.get((key.ordinal, namespace))
         if found is None:
-            found = self._known[identity] = NamespacedKey(key, identity[1], len(self.all))  # type: ignore[arg-type]
+            given = _given(namespace)
+            found = self._known[key.ordinal, given] = NamespacedKey(key, given, len(self.all))  # type: ignore[arg-type]
             self.all.append(found)
         return found
 
@@ -92,6 +92,9 @@ class NamespacedKeys:
         if self._encoded < len(self.all):
             self._columns.append(self._encode(self.all[self._encoded :]))
             self._encoded = len(self.all)
+        newest = self._encoded - len(self._columns[-1])
+        if start >= newest:  # as a rule the newest are asked for, and the others need not be copied for that
+            return self._columns[-1].slice(start - newest, stop - newest)
         if len(self._columns) > 1:
             self._columns = [KeyColumn.concat(self._columns)]
         return self._columns[0].slice(start, stop)
@@ -155,6 +158,12 @@ class NamespaceScope:
 def namespaced(codec: KeyCodec) -> Json:
     """What has to be the same for stored pairs of such keys and namespaces to be readable."""
     return {"key": codec.to_json(), "namespace": True}
+
+
+def decoded_pair(data: bytes) -> tuple[int | str | bytes, GivenNamespace]:
+    """A stored pair: the key in canonical form, and the namespace."""
+    key, namespace = KeyDecoder(ClassRegistry()).decode(data)
+    return key, namespace
 
 
 def take_over(earlier: RunStore, store: RunStore, codec: KeyCodec) -> None:

@@ -1,0 +1,153 @@
+"""``StoredState``: what the operators of a driven job hold between two epochs."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
+from headrace.common.errors import InvalidProgramError
+from headrace.jobmanager.recovery import partition_contexts
+from headrace.operators.timer_service import TimeDomain
+from headrace.operators.window.held_windows import HeldWindow, HoldsWindows
+from headrace.operators.window.window_operator import WindowOperator
+from headrace.runtime.task.operator_chain import open_state, operator_context
+from headrace.runtime.task.operator_table import OperatorMaker
+from headrace.state.kinds import StateKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from headrace.checkpoint.manifest import Manifest
+    from headrace.operators.base import Operator, OperatorContext
+    from headrace.plan.job_plan import JobPlan, PlannedOperator
+    from headrace.runtime.task.messages import JobBlob
+
+
+class PendingTimer(NamedTuple):
+    """A timer that has not fired yet.
+
+    Attributes:
+        time: when it is due, in milliseconds.
+        time_domain: of which time.
+        key: its key.
+        window: the window that it is for; None for those of process functions.
+
+    Examples:
+        >>> from headrace.datastream import KeyedProcessFunction
+        >>> from headrace.testing import JobHarness
+        >>> class Reminder(KeyedProcessFunction):
+        ...     def process_element(self, value, ctx):
+        ...         ctx.timer_service().register_event_time_timer(ctx.timestamp() + 5_000)
+        ...         return []
+        >>> def job(harness):
+        ...     orders = harness.add_source("orders", str).key_by(lambda order: order)
+        ...     harness.add_sink("reminders", orders.process(Reminder(), output_type=str).uid("reminder"))
+        >>> with JobHarness(job) as harness:
+        ...     harness.push("orders", "tea", timestamp=1_000)
+        ...     harness.run_epoch()
+        ...     [timer] = harness.timers("reminder")
+        >>> timer.time, timer.time_domain.name, timer.key
+        (6000, 'EVENT_TIME', 'tea')
+    """
+
+    time: int
+    time_domain: TimeDomain
+    key: Any
+    window: Any = None
+
+
+Found = TypeVar("Found", HeldWindow, PendingTimer)
+
+
+class _Subtask(NamedTuple):
+    """One subtask of an operator, at the beginning of an epoch; the operator is not open."""
+
+    operator: Operator
+    context: OperatorContext
+    watermark: int
+
+
+class StoredState:
+    """Reads the state that a manifest names, without changing it; functions of the user are not opened.
+
+    Args:
+        blob: the job.
+        manifest: the end of the epoch that is looked at.
+    """
+
+    def __init__(self, blob: JobBlob, manifest: Manifest) -> None:
+        self._blob = blob
+        self._manifest = manifest
+        self._plan: JobPlan = pickle.loads(blob.plan)
+
+    def windows(self, uid: str) -> list[HeldWindow]:
+        """The windows of an operator, by their last timestamp and key.
+
+        Raises:
+            InvalidProgramError: when there is no such operator, or it has no windows.
+        """
+        planned = self._operator(uid)
+        found: list[HeldWindow] = []
+        for subtask in self._subtasks(planned):
+            if not isinstance(subtask.operator, HoldsWindows):
+                raise InvalidProgramError(f"operator {planned.label} has no windows")
+            found.extend(subtask.operator.held_windows(subtask.context, subtask.watermark))
+        return _by_time_and_key(found, lambda held: (held.window.max_timestamp(), held.key))
+
+    def timers(self, uid: str) -> list[PendingTimer]:
+        """The timers of an operator that have not fired, by time and key.
+
+        Raises:
+            InvalidProgramError: when there is no such operator, or it can have no timers.
+        """
+        planned = self._operator(uid)
+        found = [timer for subtask in self._subtasks(planned) for timer in _timers(subtask)]
+        return _by_time_and_key(found, lambda timer: (timer.time, timer.key))
+
+    def _operator(self, uid: str) -> PlannedOperator:
+        operators = {planned.uid: planned for planned in self._plan.operators()}
+        keyed = {known: planned for known, planned in operators.items() if StateKind.KEYED in planned.state_kinds}
+        if uid in keyed:
+            return keyed[uid]
+        if uid in operators:
+            raise InvalidProgramError(f"operator {operators[uid].label} has neither keys nor windows nor timers")
+        known = ", ".join(map(repr, keyed)) or "none"
+        raise InvalidProgramError(f"the job has no operator with the uid {uid!r}; those with keys are {known}")
+
+    def _subtasks(self, planned: PlannedOperator) -> Iterator[_Subtask]:
+        starts = partition_contexts(self._manifest, self._plan)
+        job_id, generation = self._manifest.job_id, self._manifest.generation
+        for number in range(planned.parallelism):
+            start = starts[planned.stage, number]
+            watermark = start.watermarks.get(planned.node.id, MIN_WATERMARK)
+            states = open_state(self._plan, planned.stage, number, self._blob.state, start)
+            try:
+                context = operator_context(self._plan, planned, number, states)
+                assert context.state is not None, "it has keyed state"
+                context.state.begin_epoch(MIN_WATERMARK, self._manifest.processing_time)
+                maker = OperatorMaker(self._plan, job_id, generation, number, self._blob.storage_options)
+                yield _Subtask(maker.make(planned), context, watermark)
+            finally:
+                states.close()
+
+
+def _timers(subtask: _Subtask) -> Iterator[PendingTimer]:
+    """Lets all timers come due; nobody stores that they have."""
+    assert subtask.context.state is not None
+    timers, operator = subtask.context.state.timers, subtask.operator
+    for domain, queue in ((TimeDomain.EVENT_TIME, timers.event), (TimeDomain.PROCESSING_TIME, timers.processing)):
+        for timer in queue.pop_due(MAX_WATERMARK):
+            window = None
+            if timer.namespace is not None and isinstance(operator, WindowOperator):
+                window = operator.window_of(timer.namespace)
+            yield PendingTimer(timer.time, domain, timer.entry.key, window)
+
+
+def _by_time_and_key(found: Iterable[Found], place: Callable[[Found], tuple[int, Any]]) -> list[Found]:
+    """In an order that does not depend on the parallelism; keys that cannot be compared by what they look like."""
+    each = list(found)
+    try:
+        return sorted(each, key=place)
+    except TypeError:
+        return sorted(each, key=lambda one: (place(one)[0], repr(place(one)[1])))
