@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 from pyspark.sql import Row
 from pyspark.sql import functions as sql
@@ -55,22 +56,20 @@ class Medians(StatefulProcessor):
 
 
 def medians(key: tuple[int, int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
-    """Keeps the values in an array."""
+    """Keeps the values as the bytes of an array, since PySpark cannot read the schema of a state that has lists."""
     if state.hasTimedOut:
-        count, median = upper_median(state.get[0])
+        count, median = upper_median(np.frombuffer(state.get[0]).tolist())
         state.remove()
         yield pd.DataFrame({"key": [key[0]], "end": [key[1]], "count": [count], "median": [median]})
         return
-    values = list(state.get[0]) if state.exists else []
-    for frame in frames:
-        values.extend(frame["value"].tolist())
-    state.update((values,))
-    state.setTimeoutTimestamp(key[1])
+    before = bytes(state.get[0]) if state.exists else b""
+    state.update((before + b"".join(frame["value"].to_numpy().tobytes() for frame in frames),))
+    state.setTimeoutTimestamp(int(key[1]))  # a number of numpy's is refused
 
 
 def _apply_in_pandas(groups: GroupedData) -> DataFrame:
     timeout = GroupStateTimeout.EventTimeTimeout
-    return groups.applyInPandasWithState(medians, _RESULT, "values array<double>", "append", timeout)
+    return groups.applyInPandasWithState(medians, _RESULT, "values binary", "append", timeout)
 
 
 def _transform(groups: GroupedData) -> DataFrame:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -112,6 +113,30 @@ def test_a_partial_and_a_key_function() -> None:
 
     records = (value for value in ())
     assert holder(numbers().key_by(account).map(lambda value: value)) == at(account) + "records"
+
+
+class Lost:
+    """Looks for its fields in a field, which is not there yet while it is unpickled."""
+
+    def __init__(self) -> None:
+        self.fields = {"scale": 2}
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self.fields:
+            raise AttributeError(name)
+        return self.fields[name]
+
+    def __call__(self, value: int) -> int:
+        return value * self.fields["scale"]
+
+
+@pytest.mark.parametrize("function", [MagicMock(return_value=3), Lost()], ids=["mock", "lost"])
+def test_what_can_be_pickled_but_not_unpickled(function: Any) -> None:
+    lines = refusal(numbers().map(function))
+    assert lines[0].endswith("cannot travel to the tasks")
+    assert lines[1].startswith("  RecursionError: ")
+    assert lines[-1].startswith("  operator defined at ")
+    assert len(lines) <= 5
 
 
 class Odd:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 import sys
 from typing import Any
 
 import pytest
 
-from headrace.common.errors import CommitRefusedError
+from headrace.common.errors import CommitRefusedError, OutputClosedError
 from headrace.common.row import Row, RowKind
 from headrace.common.typeinfo import Types
 from headrace.connectors.collect import CollectSink
@@ -55,6 +56,23 @@ def test_an_epoch_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
     committables = run.run_epoch([1])
     run.committer.commit(run.epoch, committables, 0)
     assert capsys.readouterr().out == "1\n"
+
+
+class Closed:
+    """A stream of the program's own, whose reader is gone."""
+
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+    def flush(self) -> None:
+        """Nothing is kept."""
+
+
+@pytest.mark.parametrize("stream", [Closed(), type("InMemory", (Closed, io.StringIO), {})()])
+def test_a_closed_stream_without_a_file(monkeypatch: pytest.MonkeyPatch, stream: Any) -> None:
+    monkeypatch.setattr(sys, "stdout", stream)
+    with pytest.raises(OutputClosedError, match="nobody reads any more"):
+        SinkRun(PrintSink(), Types.LONG()).run_epoch([1])
 
 
 class Plain:

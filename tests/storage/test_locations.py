@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from headrace.common.configuration import Configuration
-from headrace.common.errors import CheckpointStorageError, ConfigurationError
+from headrace.common.errors import CheckpointStorageError, ConfigurationError, InvalidProgramError
+from headrace.connectors.file_system.paths import resolved
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.storage.locations import local_path, open_storage
 from tests.docs.documents import DOCS, example
@@ -82,6 +83,28 @@ def test_options_that_lead_elsewhere(key: str, value: str, reason: str) -> None:
     with pytest.raises(CheckpointStorageError, match=reason) as raised:
         open_storage("s3://bucket/a", options={key: value})
     assert "hush" not in str(raised.value)
+
+
+@pytest.fixture
+def in_a_deleted_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+
+
+@pytest.mark.usefixtures("in_a_deleted_folder")
+def test_a_relative_path_in_a_folder_that_is_gone(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointStorageError, match="'ck': it is relative to the working directory, which"):
+        open_storage("ck")
+    with pytest.raises(InvalidProgramError, match="'input' is relative to the working directory, which was deleted"):
+        resolved("input")
+    assert resolved(tmp_path) == str(tmp_path)
+
+
+def test_a_file_in_the_home_of_nobody() -> None:
+    with pytest.raises(InvalidProgramError, match=r"path '~nobody-of-this-name/a': .*home directory"):
+        resolved("~nobody-of-this-name/a")
 
 
 def test_a_folder_whose_name_is_no_text(tmp_path: Path) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator
+import pickle
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import CodeType, FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from headrace.common.call_site import of_function
 from headrace.common.errors import InvalidProgramError
@@ -20,10 +21,16 @@ if TYPE_CHECKING:
 _MOST_LOOKED_AT: Final = 1000
 """Objects; each is pickled to see whether it is the one."""
 
+_MOST_TRIED_BYTES: Final = 1 << 20
+"""A larger job is not unpickled to see whether that can be done."""
+
 _WHAT_TO_DO: Final = (
     "What a function holds, or takes from the program around it, is pickled. Make connections, clients, locks and the "
     "like in open()"
 )
+
+_Attempt: TypeAlias = Callable[[Any], Any]
+"""What fails of a value that cannot travel: pickling it, or unpickling it as well."""
 
 _OWN: Final = __name__.split(".", maxsplit=1)[0]
 
@@ -32,26 +39,35 @@ def pickled(plan: JobPlan) -> bytes:
     """A plan with the functions of the program in it.
 
     Raises:
-        InvalidProgramError: when something of the program cannot be pickled; it names the operator that holds it, and
-            the variable.
+        InvalidProgramError: when something of the program cannot be pickled, or not unpickled, as a mock; it names the
+            operator that holds it, and the variable.
     """
     try:
         data = pickle_by_value(plan)
     except Exception as error:  # whatever a class's __reduce__ may raise
-        raise _not_pickled(plan, error) from error
+        raise _not_pickled(plan, error, pickle_by_value) from error
+    if len(data) <= _MOST_TRIED_BYTES:
+        try:
+            pickle.loads(data)
+        except Exception as error:  # whatever its __setstate__, or a __getattr__ that looks for what is not there yet
+            raise _not_pickled(plan, error, _there_and_back) from error
     return data
 
 
-def _not_pickled(plan: JobPlan, error: Exception) -> InvalidProgramError:
+def _there_and_back(value: Any) -> Any:
+    return pickle.loads(pickle_by_value(value))
+
+
+def _not_pickled(plan: JobPlan, error: Exception, attempt: _Attempt) -> InvalidProgramError:
     for operator in plan.operators():
-        cause = _failure(operator.node)
+        cause = _failure(operator.node, attempt)
         if cause is not None:
-            return InvalidProgramError(_told(operator, cause))
+            return InvalidProgramError(_told(operator, cause, attempt))
     return InvalidProgramError(f"the job cannot travel to the tasks: {type(error).__name__}: {error}")
 
 
-def _told(operator: PlannedOperator, cause: Exception) -> str:
-    holder = _find(operator.node)
+def _told(operator: PlannedOperator, cause: Exception, attempt: _Attempt) -> str:
+    holder = _find(operator.node, attempt)
     lines = [
         f"operator {operator.label} cannot travel to the tasks",
         f"  {type(cause).__name__}: {cause}",
@@ -62,9 +78,9 @@ def _told(operator: PlannedOperator, cause: Exception) -> str:
     return "\n".join(line for line in lines if line)
 
 
-def _failure(value: Any) -> Exception | None:
+def _failure(value: Any, attempt: _Attempt) -> Exception | None:
     try:
-        pickle_by_value(value)
+        attempt(value)
     except Exception as error:
         return error
     return None
@@ -86,14 +102,14 @@ class _Place:
         return f"{self.holder} holds it as {self.path}" if self.holder and self.path else ""
 
 
-def _find(value: Any) -> str:
-    """Which variable or field below ``value``, which cannot be pickled, is the innermost that cannot; empty if none."""
+def _find(value: Any, attempt: _Attempt) -> str:
+    """Which variable or field below ``value``, of which an attempt fails, is the innermost of which it does."""
     place, seen, left = _Place(), {id(value): value}, _MOST_LOOKED_AT
     while True:
         place = _entered(value, place)
         for path, part in _parts(value):
             left -= 1
-            if id(part) not in seen and left >= 0 and _failure(part) is not None:
+            if id(part) not in seen and left >= 0 and _failure(part, attempt) is not None:
                 seen[id(part)] = part  # and kept, or another object could have its id
                 value, place = part, _Place(place.holder, _joined(place.path, path))
                 break

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TextIO
 
 from headrace.common.config_options import ConfigOption
 from headrace.common.config_values import boolean
@@ -115,8 +116,12 @@ class _PrintCommitter(Committer):
             if stream is not None:  # as ``print`` does it, also in what streams of programs need to have
                 print(*committables, sep="", end="", file=stream, flush=True)
         except BrokenPipeError as error:
-            # Python writes what is left of the stream when it ends, and would complain then
-            with open(os.devnull, "wb") as nothing:
-                os.dup2(nothing.fileno(), stream.fileno())
+            _let_go(stream)
             raise OutputClosedError("nobody reads any more what is printed") from error
         self._printed = epoch
+
+
+def _let_go(stream: TextIO) -> None:
+    """Python writes what is left of a stream when it ends, and would complain; a program's own may have no file."""
+    with contextlib.suppress(AttributeError, OSError), open(os.devnull, "wb") as nothing:
+        os.dup2(nothing.fileno(), stream.fileno())

@@ -229,6 +229,11 @@ def _path(location: str) -> Path:
         return Path(location).expanduser().absolute()
     except RuntimeError as error:
         raise CheckpointStorageError(f"checkpoint directory {location!r}: {error}") from error
+    except FileNotFoundError as error:
+        raise CheckpointStorageError(
+            f"checkpoint directory {location!r}: it is relative to the working directory, which was deleted: give a "
+            "path from the root, or start the program in another folder"
+        ) from error
 
 
 def _path_of_uri(location: str) -> Path:

@@ -34,6 +34,7 @@ def resolved(path: str | os.PathLike[str]) -> str:
         InvalidTypeError: when it is no path at all.
         UnsupportedOperationError: when it is on another file system.
         CheckpointStorageError: when it is a URI with more than a bucket and a key.
+        InvalidProgramError: when it begins with the home of nobody, or where the working directory was deleted.
     """
     if not isinstance(path, str | os.PathLike):
         raise refused(f"a path is a string or a Path, not {path!r}", InvalidTypeError)
@@ -53,7 +54,15 @@ def resolved(path: str | os.PathLike[str]) -> str:
                 "Mount the file system, or let Spark read it as a DataFrame and use that as the source"
             )
         text = unquote(local[1], errors="surrogateescape")
-    return os.path.normpath(Path(text).expanduser().absolute())
+    try:
+        return os.path.normpath(Path(text).expanduser().absolute())
+    except RuntimeError as error:
+        raise refused(f"path {text!r}: {error}") from error
+    except FileNotFoundError as error:
+        raise refused(
+            f"path {text!r} is relative to the working directory, which was deleted: give a path from the root, or "
+            "start the program in another folder"
+        ) from error
 
 
 def open_output(path: str, options: Mapping[str, str]) -> OutputTree:
