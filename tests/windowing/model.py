@@ -247,6 +247,13 @@ class WindowModel:
         for timer in self.context.processing.pop_due(time):
             self._on_timer(timer, self.trigger.on_processing_time, of_event_time=False)
 
+    @property
+    def held(self) -> list[tuple[Key, Any, list[Any]]]:
+        """Keys and windows with the elements that they hold."""
+        return [
+            (key, self._window_at(key, place), [e.value for e in held]) for (key, place), held in self.contents.items()
+        ]
+
     # --- Flink's rules ------------------------------------------------------------------------------------------------
 
     @property
@@ -310,6 +317,11 @@ class WindowModel:
 
     def _place(self, key: Key, window: Any) -> tuple[Key, Any]:
         return key, self._merging[key].state_windows[window] if self._merges else window
+
+    def _window_at(self, key: Key, place: Any) -> Any:
+        if not self._merges:
+            return place
+        return next(window for window, kept in self._merging[key].state_windows.items() if kept == place)
 
     def _cleanup_time(self, window: Any) -> int:
         last: int = window.max_timestamp()

@@ -105,11 +105,14 @@ def shown(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return (stamp, timestamp, key, window, [each["value"] if isinstance(each, Row) else each for each in elements])
 
 
-@pytest.mark.parametrize(
+FUNCTIONS = pytest.mark.parametrize(
     ("functions", "contents"),
     [({}, listed), ({"aggregate_function": Values()}, aggregated)],
     ids=["listed", "aggregated"],
 )
+
+
+@FUNCTIONS
 @settings(max_examples=100, deadline=None)
 @given(given=windows(), epochs=inputs())
 def test_operator_equals_model(functions: Any, contents: Any, given: Windows, epochs: list[Epoch]) -> None:
@@ -122,3 +125,21 @@ def test_operator_equals_model(functions: Any, contents: Any, given: Windows, ep
     assert [shown(row) for row in run.out.rows] == [expected(fired, contents) for fired in model.fired]
     assert [row[-1] for row in run.out.side("late")] == [row["value"] for row in model.late]
     assert function.cleared == [window for _, window in model.cleared]
+
+
+@FUNCTIONS
+@settings(max_examples=40, deadline=None)
+@given(given=windows(), epochs=inputs())
+def test_what_windows_hold_between_epochs_is_that_of_the_model(
+    functions: Any, contents: Any, given: Windows, epochs: list[Epoch]
+) -> None:
+    model, function = given.model(rank=RANKS.__getitem__), Show()
+    function.cleared = []
+    run = driver(given, function, **functions)
+    folded = listed if given.evictor is not None else contents
+    for epoch in epochs:
+        run_model(model, [epoch])
+        run_driver(run, [epoch])
+        found = [(*held[:2], shown((0, 0, *held))[-1]) for held in run.held()]
+        wanted = [(key, window, folded([row["value"] for row in rows])) for key, window, rows in model.held]
+        assert sorted(found, key=repr) == sorted(wanted, key=repr)

@@ -13,12 +13,15 @@ from headrace.common.call_site import UNKNOWN_CALL_SITE
 from headrace.common.typeinfo import Types
 from headrace.operators.base import EpochScope, Operator, OperatorContext
 from headrace.operators.keyed import KeyedBatch
+from headrace.operators.window.held_windows import HoldsWindows
 from headrace.state.keys import KeyCodec
 from headrace.state.operator_states import HashMapOperatorStates
 from headrace.state.runs import ALL_HASHES, RunStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from headrace.operators.window.held_windows import HeldWindow
 
 
 @dataclass
@@ -120,6 +123,15 @@ class Driver:
         self.watermark = max(self.watermark, self.watermark if upto is None else upto)
         operator.advance_watermark(self.watermark)
         self._end(operator)
+
+    def held(self) -> list[HeldWindow]:
+        """What windows hold between epochs, as somebody sees it who looks from outside."""
+        states = HashMapOperatorStates("w", self.state.reopened().store)
+        states.bind_key_codec(self.codec)
+        states.begin_epoch(MIN, 1000 + self.epoch)
+        operator = self.make()
+        assert isinstance(operator, HoldsWindows)
+        return list(operator.held_windows(context(states), self.watermark))
 
     def batch(self, records: Sequence[Record]) -> KeyedBatch:
         # Watermarks are never below the operator's own: the task sees to that.
