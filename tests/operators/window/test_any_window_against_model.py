@@ -63,6 +63,15 @@ def aggregated(values: list[int]) -> list[Any]:
     return [values]
 
 
+def summed(a: Row, b: Row) -> Row:
+    return Row(key=a["key"], value=a["value"] + b["value"])
+
+
+def reduced(values: list[int]) -> list[Any]:
+    """The sum; nothing of no elements, for which the function is not called."""
+    return [sum(values)] if values else []
+
+
 def driver(given: Windows, shown: Show, **functions: Any) -> Driver:
     layout = WindowOperatorLayout(
         assigner=given.assigner,
@@ -107,8 +116,8 @@ def shown(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 FUNCTIONS = pytest.mark.parametrize(
     ("functions", "contents"),
-    [({}, listed), ({"aggregate_function": Values()}, aggregated)],
-    ids=["listed", "aggregated"],
+    [({}, listed), ({"aggregate_function": Values()}, aggregated), ({"reduce_function": summed}, reduced)],
+    ids=["listed", "aggregated", "reduced"],
 )
 
 
@@ -122,7 +131,8 @@ def test_operator_equals_model(functions: Any, contents: Any, given: Windows, ep
     function.cleared = []
     run = driver(given, function, **functions)
     run_driver(run, epochs)
-    assert [shown(row) for row in run.out.rows] == [expected(fired, contents) for fired in model.fired]
+    fired = [each for each in model.fired if each.values or contents is not reduced]
+    assert [shown(row) for row in run.out.rows] == [expected(each, contents) for each in fired]
     assert [row[-1] for row in run.out.side("late")] == [row["value"] for row in model.late]
     assert function.cleared == [window for _, window in model.cleared]
 
