@@ -237,9 +237,11 @@ def test_timers_of_windows_name_them() -> None:
 def test_event_time_of_an_operator() -> None:
     with JobHarness(of(TENS, elements)) as job:
         job.push("clicks", ("ann", 1), timestamp=1)
+        assert "Watermark:" not in job.summary()
         job.advance_watermark("clicks", 7)
         job.run_epoch()
         assert (job.watermark("clicks"), job.watermark("w")) == (7, 7)
+        assert "clicks.0.currentWatermark: 7" in job.summary()
         job.finish()
         assert job.watermark("w") is None
 
