@@ -132,6 +132,8 @@ class WatermarkProgress:
         return min(counting) if counting else max(split.watermarks[node] for split in splits)
 
     def _of_later_stage(self, planned: PlannedOperator) -> OperatorProgress | None:
+        if planned.stage >= len(self.manifest.stages):  # before the first epoch of a program that has changed
+            return None
         partitions = self.manifest.stages[planned.stage].partitions
         known = [reached for each in partitions if (reached := each.progress.get(planned.uid)) is not None]
         if not known:
