@@ -18,6 +18,7 @@ from headrace.datastream.window import (
     EventTimeSessionWindows,
     EventTimeTrigger,
     GlobalWindows,
+    NeverTrigger,
     PurgingTrigger,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
@@ -89,7 +90,7 @@ def env() -> StreamExecutionEnvironment:
             "custom trigger CountTrigger",
         ),
         (lambda keyed: keyed.count_window(3), "windows are of a count"),
-        (lambda keyed: keyed.window(GlobalWindows.create()), "windows never fire"),
+        (lambda keyed: keyed.window(GlobalWindows.create()).trigger(NeverTrigger()), "windows never fire"),
         (lambda keyed: keyed.window(Odd(10)), "custom assigner Odd"),
     ],
 )
