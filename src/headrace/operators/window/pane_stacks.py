@@ -3,7 +3,8 @@
 Two stacks, as for the minimum of a queue: the *older* panes are merged from the newest to the oldest, and each step
 notes what it has changed, so that taking the oldest pane away is putting that back. The *newer* panes, which come
 after, are merged as they come. A window is the merge of both. So each pane is merged twice, however many windows it
-belongs to, no aggregate has to be taken back, and memory is that of the panes.
+belongs to, no aggregate has to be taken back, and memory is that of the panes. Both merges are tables that change in
+place (:mod:`.slot_table`), so a pane costs what it holds, and a window the keys that it has.
 
 When the older panes are used up the newer ones, which nothing can be taken from, take their place: a new object.
 """
@@ -15,14 +16,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headrace.operators.arrays import concat, gather
+from headrace.operators.arrays import gather
 from headrace.operators.window.accumulators import Accumulators
-from headrace.state.runs.grouping import group_rows
+from headrace.operators.window.slot_table import KeySlots, SlotTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
+    import pyarrow as pa
 
     from headrace.operators.aggregates.aggregator_list import AggregatorList
 
@@ -35,14 +37,14 @@ class _Step:
 
     Attributes:
         pane: the end of the pane.
-        places: where rows of the merge have taken the place of others.
-        before: these others.
-        added: where the rows are whose keys the newer panes do not have.
+        changed: the slots of its keys that the newer panes have.
+        before: what these held.
+        added: the slots of its other keys.
     """
 
     pane: int
-    places: Longs
-    before: Accumulators
+    changed: Longs
+    before: list[pa.Array]
     added: Longs
 
 
@@ -51,122 +53,63 @@ class PaneStacks:
 
     Args:
         aggregators: what the panes hold.
+        nothing: no rows of a pane.
         panes: those of the first window, oldest first, with their ends: each one row a key, by hash and key.
         boundary: the end of that window; what comes later may only leave with all panes up to here gone.
     """
 
-    def __init__(self, aggregators: AggregatorList, panes: Sequence[tuple[int, Accumulators]], boundary: int) -> None:
+    def __init__(
+        self,
+        aggregators: AggregatorList,
+        nothing: Accumulators,
+        panes: Sequence[tuple[int, Accumulators]],
+        boundary: int,
+    ) -> None:
         self.boundary = boundary
-        self._aggregators = aggregators
-        self._steps: list[_Step] = []
-        self._older: Accumulators | None = None
-        self._newer: Accumulators | None = None
-        for end, rows in reversed(panes):
-            self._older = self._merge_older(end, rows.at(0))
+        types = [column.type for column in nothing.columns]
+        self._keys = KeySlots(nothing.keys.type)
+        self._combine = aggregators.combine
+        self._older, self._newer = SlotTable(types), SlotTable(types)
+        self._steps = [self._merge_older(end, rows) for end, rows in reversed(panes)]
 
     def add(self, rows: Accumulators) -> None:
         """Adds a pane that is newer than all others."""
-        rows = rows.at(0)
-        self._newer = rows if self._newer is None else _union(self._aggregators, self._newer, rows).merged
+        self._newer.merge(self._slots_of(rows), rows.columns, self._combine)
 
     def remove_up_to(self, time: int) -> None:
         """Takes away the panes whose ends are not above a time, which is not above the boundary."""
         while self._steps and self._steps[-1].pane <= time:
             step = self._steps.pop()
-            assert self._older is not None
-            self._older = _undone(self._older, step) if self._steps else None
+            self._older.put(step.changed, step.before)
+            self._older.drop(step.added)
 
-    def merged(self) -> Accumulators | None:
-        """One row for every key of the panes, by hash and key; None when there are none."""
-        if self._older is None or self._newer is None:
-            return self._newer if self._older is None else self._older
-        return _union(self._aggregators, self._older, self._newer).merged
+    def merged(self, end: int) -> Accumulators:
+        """One row for every key of the panes, by hash and key, as those of a window."""
+        slots, hashes, keys = self._keys.slots, self._keys.hashes, self._keys.keys
+        is_held = self._older.is_held[slots] | self._newer.is_held[slots]
+        if not is_held.all():
+            rows = np.flatnonzero(is_held)
+            slots, hashes, keys = slots[rows], hashes[rows], gather(keys, rows)
+        return Accumulators(np.full(len(slots), end, np.int64), hashes, keys, self._both(slots))
 
-    def _merge_older(self, pane: int, rows: Accumulators) -> Accumulators:
-        newer = self._older
-        if newer is None:
-            nothing = rows.slice(0, 0)
-            self._steps.append(_Step(pane, np.empty(0, np.int64), nothing, np.arange(len(rows))))
-            return rows
-        union = _union(self._aggregators, rows, newer)
-        row_before = np.full(len(union.merged), -1)
-        row_before[union.right] = np.arange(len(newer))
-        before = row_before[union.left]
-        was_there = before >= 0
-        replaced = newer if len(newer) == len(rows) and was_there.all() else newer.take(before[was_there])
-        self._steps.append(_Step(pane, union.left[was_there], replaced, union.left[~was_there]))
-        return union.merged
+    def _both(self, slots: Longs) -> list[pa.Array]:
+        """What both tables hold in slots, in each of which one of them holds something."""
+        is_older, is_newer = self._older.is_held[slots], self._newer.is_held[slots]
+        if is_older.all() and is_newer.all():
+            return self._combine(self._older.take(slots), self._newer.take(slots))
+        if not is_older.any():
+            return self._newer.take(slots)
+        both, newer = self._older.copy(), slots[is_newer]
+        both.merge(newer, self._newer.take(newer), self._combine)
+        return both.take(slots)
 
+    def _merge_older(self, pane: int, rows: Accumulators) -> _Step:
+        slots = self._slots_of(rows)
+        was_held, before = self._older.merge(slots, rows.columns, lambda newer, older: self._combine(older, newer))
+        return _Step(pane, slots[was_held], before, slots[~was_held])
 
-@dataclass(frozen=True)
-class _Union:
-    """Two tables as one.
-
-    Attributes:
-        merged: one row a key.
-        left: where each row of the left table is in it.
-        right: where each row of the right table is in it.
-    """
-
-    merged: Accumulators
-    left: Longs
-    right: Longs
-
-
-def _union(aggregators: AggregatorList, left: Accumulators, right: Accumulators) -> _Union:
-    """The rows of two tables, those of one key merged; ``left`` is the older one."""
-    if len(left) == len(right) and np.array_equal(left.hashes, right.hashes) and left.keys.equals(right.keys):
-        rows = np.arange(len(left))
-        columns = aggregators.combine(left.columns, right.columns)
-        return _Union(Accumulators(left.ends, left.hashes, left.keys, columns), rows, rows)
-    large, small = (left, right) if len(left) >= len(right) else (right, left)
-    places = _places(large, small)
-    if places is None:
-        return _union_by_sorting(aggregators, left, right)
-    met = large.take(places)
-    pairs = (met, small) if large is left else (small, met)
-    combined = aggregators.combine(pairs[0].columns, pairs[1].columns)
-    sources = np.arange(len(large))
-    sources[places] = len(large) + np.arange(len(small))
-    columns = [gather(concat([a, b]), sources) for a, b in zip(large.columns, combined, strict=True)]
-    merged, everything = Accumulators(large.ends, large.hashes, large.keys, columns), np.arange(len(large))
-    return _Union(merged, everything, places) if large is left else _Union(merged, places, everything)
-
-
-def _places(large: Accumulators, small: Accumulators) -> Longs | None:
-    """Where the keys of one table are in another one, with all of its own: keys come again from pane to pane."""
-    places = np.searchsorted(large.hashes, small.hashes)
-    if not len(large) or (len(places) and places[-1] == len(large)):
-        return None
-    if not np.array_equal(large.hashes[places], small.hashes) or not gather(large.keys, places).equals(small.keys):
-        return None
-    return places
-
-
-def _union_by_sorting(aggregators: AggregatorList, left: Accumulators, right: Accumulators) -> _Union:
-    both = Accumulators.concat([left, right])
-    groups = group_rows(both.ends, both.hashes, both.keys)
-    order, segments = groups.order, groups.segments
-    first = order[segments.starts]
-    is_pair = segments.counts == 2
-    pairs = segments.starts[is_pair]
-    older, newer = order[pairs], order[pairs + 1] - len(left)
-    combined = aggregators.combine(
-        [gather(column, older) for column in left.columns], [gather(column, newer) for column in right.columns]
-    )
-    sources = first.copy()
-    sources[is_pair] = len(both) + np.arange(len(pairs))
-    columns = [gather(concat([a, b]), sources) for a, b in zip(both.columns, combined, strict=True)]
-    places = np.empty(len(both), np.int64)
-    places[order] = segments.ids
-    merged = Accumulators(both.ends[first], both.hashes[first], gather(both.keys, first), columns)
-    return _Union(merged, places[: len(left)], places[len(left) :])
-
-
-def _undone(merged: Accumulators, step: _Step) -> Accumulators:
-    """What the newer panes were before a pane was merged into them."""
-    if len(step.before) == len(merged):
-        return step.before
-    sources = np.arange(len(merged))
-    sources[step.places] = len(merged) + np.arange(len(step.before))
-    return Accumulators.concat([merged, step.before]).take(np.delete(sources, step.added))
+    def _slots_of(self, rows: Accumulators) -> Longs:
+        slots = self._keys.of(rows)
+        for table in (self._older, self._newer):
+            table.reach(len(self._keys))
+        return slots

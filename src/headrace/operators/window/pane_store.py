@@ -146,25 +146,24 @@ class PaneStore:
     def _contents(self, end: int) -> Accumulators:
         """One row a key of a window."""
         start = self._windows.starts_of(end)
-        merged = self._merge_of(start, end)
-        pieces = [self._nothing if merged is None else merged.at(end)]
+        pieces = [self._merge_of(start, end)]
         pieces += [rows.take(np.flatnonzero(rows.ends == end)) for rows in self._waiting]
         late = (rows.take(np.flatnonzero((rows.ends > start) & (rows.ends <= end))) for rows in self._late)
         pieces += [rows.at(end) for rows in late]
         pieces += self._earlier.between(end - 1, end)
         return Accumulators.merged(self._aggregators, pieces)
 
-    def _merge_of(self, start: int, end: int) -> Accumulators | None:
+    def _merge_of(self, start: int, end: int) -> Accumulators:
         """The merge of the panes of a window, which is that of the window that fired before, moved on."""
         if self._stacks is None or start > self._stacks.boundary:
             self._forget_merge()
-            self._stacks = PaneStacks(self._aggregators, list(self._panes_between(start, end)), end)
+            self._stacks = PaneStacks(self._aggregators, self._nothing, list(self._panes_between(start, end)), end)
         else:
             self._stacks.remove_up_to(start)
             for _, rows in self._panes_between(self._reached, end):
                 self._stacks.add(rows)
         self._reached = end
-        return self._stacks.merged()
+        return self._stacks.merged(end)
 
     def _panes_between(self, start: int, end: int) -> Iterator[tuple[int, Accumulators]]:
         """The panes within a stretch of time, oldest first."""
