@@ -38,7 +38,7 @@ def shown(rows: Accumulators) -> str:
 
 
 @pytest.mark.parametrize("has_text", [True, False])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(records=PANES, size=st.integers(1, 5), hashes=st.sampled_from([2, 3, 1 << 20]))
 def test_as_merged_one_by_one(records: list, size: int, hashes: int, has_text: bool) -> None:
     """Keys that come and go, that share hashes; values that are null, or need all of an exact sum."""
