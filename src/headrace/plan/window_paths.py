@@ -19,6 +19,7 @@ from headrace.windowing.assigners.count import CountSlidingWindowAssigner, Count
 from headrace.windowing.assigners.global_windows import GlobalWindows
 from headrace.windowing.assigners.of_time import ProcessingTimeAssigner
 from headrace.windowing.assigners.sessions import EventTimeSessionWindows
+from headrace.windowing.assigners.tumbling import TumblingProcessingTimeWindows, WindowStagger
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger, ProcessingTimeTrigger
 from headrace.windowing.triggers.never import EndOfStreamTrigger, NeverTrigger
 
@@ -56,6 +57,10 @@ def _is_of_the_clock(assigner: WindowAssigner[Any, Any]) -> bool:
     return isinstance(assigner, ProcessingTimeAssigner)
 
 
+def _is_staggered(assigner: WindowAssigner[Any, Any]) -> bool:
+    return isinstance(assigner, TumblingProcessingTimeWindows) and assigner.stagger is not WindowStagger.ALIGNED
+
+
 def _trigger_of(assigner: WindowAssigner[Any, Any]) -> Trigger[Any, Any]:
     """The trigger with which windows are computed column by column."""
     if isinstance(assigner, GlobalWindows):
@@ -70,7 +75,7 @@ _OBSTACLES: Final = (
         lambda spec: isinstance(spec.assigner, MergingWindowAssigner) and not _is_of_sessions(spec.assigner),
     ),
     _Obstacle("windows are of a count", lambda spec: isinstance(spec.assigner, _COUNT_WINDOWS)),
-    _Obstacle("windows are staggered", lambda spec: _is_of_the_clock(spec.assigner) and spec.assigner.regular is None),
+    _Obstacle("windows are staggered", lambda spec: _is_staggered(spec.assigner)),
     _Obstacle("windows never fire", lambda spec: spec.trigger == NeverTrigger()),
     _Obstacle(
         "custom assigner {assigner}", lambda spec: spec.assigner.regular is None and not _is_of_sessions(spec.assigner)

@@ -501,7 +501,8 @@ def test_windows_of_processing_time_fire_by_the_clock() -> None:
 
 def test_allowed_lateness_means_nothing_in_processing_time() -> None:
     sessions = OwnWindows(10, is_event_time=False)
-    results = clocked(sessions, lambda w: show(w.allowed_lateness(1000)), [("hi", 1, 0), 9, ("hi", 2, 0), 30])
+    with pytest.warns(UserWarning, match="allowed_lateness has no effect"):
+        results = clocked(sessions, lambda w: show(w.allowed_lateness(1000)), [("hi", 1, 0), 9, ("hi", 2, 0), 30])
     assert [row[:4] for row in results] == [("hi", 0, 10, [1]), ("hi", 9, 19, [2])]
 
 

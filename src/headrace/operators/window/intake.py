@@ -100,9 +100,7 @@ class OneByOne(Intake):
         self._context = context
         self._keyed = context.state.keyed
         self._assigner = assigner
-        # A class derived from one of them may put elements into other windows than arithmetic does.
-        is_own = type(assigner).assign_windows is not EventTimeAssigner.assign_windows
-        self._regular = None if is_own else assigner.regular
+        self._regular = assigner.regular if isinstance(assigner, EventTimeAssigner) else None
         self._assigner_context = _AssignerContext(context, time)
         self._windows = windows
         self._known: set[type] = set()
