@@ -66,10 +66,12 @@ class KeyedContents(WindowContents):
 
     Args:
         keyed: the state.
+        kind: what the windows are, in words; what those of another kind hold is refused.
         descriptor: how it is kept.
     """
 
-    def __init__(self, keyed: KeyedStates, descriptor: StateDescriptor) -> None:
+    def __init__(self, keyed: KeyedStates, kind: str, descriptor: StateDescriptor) -> None:
+        descriptor.namespaces = kind
         self._keyed = keyed
         self._descriptor = descriptor
         self._state = keyed.namespaced_state(descriptor)
@@ -102,12 +104,13 @@ class ReducedContents(KeyedContents):
 
     Args:
         keyed: the state.
+        kind: what the windows are.
         function: the function.
         type_: the type of the elements.
     """
 
-    def __init__(self, keyed: KeyedStates, function: Any, type_: TypeInformation) -> None:
-        super().__init__(keyed, ReducingStateDescriptor(CONTENTS, function, type_))
+    def __init__(self, keyed: KeyedStates, kind: str, function: Any, type_: TypeInformation) -> None:
+        super().__init__(keyed, kind, ReducingStateDescriptor(CONTENTS, function, type_))
         self._reduce = method_of(function, "reduce")
 
     def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
@@ -129,12 +132,13 @@ class AggregatedContents(KeyedContents):
 
     Args:
         keyed: the state.
+        kind: what the windows are.
         function: the function.
         type_: the type of the accumulators.
     """
 
-    def __init__(self, keyed: KeyedStates, function: Any, type_: TypeInformation) -> None:
-        super().__init__(keyed, AggregatingStateDescriptor(CONTENTS, _Boxed(function), type_))
+    def __init__(self, keyed: KeyedStates, kind: str, function: Any, type_: TypeInformation) -> None:
+        super().__init__(keyed, kind, AggregatingStateDescriptor(CONTENTS, _Boxed(function), type_))
         self._add = function.add
 
     def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
@@ -173,11 +177,12 @@ class ListedContents(KeyedContents):
 
     Args:
         keyed: the state.
+        kind: what the windows are.
         type_: the type of the elements.
     """
 
-    def __init__(self, keyed: KeyedStates, type_: TypeInformation) -> None:
-        super().__init__(keyed, ListStateDescriptor(CONTENTS, type_))
+    def __init__(self, keyed: KeyedStates, kind: str, type_: TypeInformation) -> None:
+        super().__init__(keyed, kind, ListStateDescriptor(CONTENTS, type_))
 
     def elements(self, namespace: GivenNamespace, window: Any) -> Sequence[Any] | None:
         self._keyed.namespace = namespace
@@ -189,6 +194,7 @@ class EvictedContents(KeyedContents):
 
     Args:
         keyed: the state.
+        kind: what the windows are.
         type_: the type of the elements.
         evictor: the evictor.
         time: what the evictor sees.
@@ -196,9 +202,15 @@ class EvictedContents(KeyedContents):
     """
 
     def __init__(
-        self, keyed: KeyedStates, type_: TypeInformation, evictor: Evictor[Any, Any], time: OperatorTime, fold: Folding
+        self,
+        keyed: KeyedStates,
+        kind: str,
+        type_: TypeInformation,
+        evictor: Evictor[Any, Any],
+        time: OperatorTime,
+        fold: Folding,
     ) -> None:
-        super().__init__(keyed, ListStateDescriptor(CONTENTS, Types.TUPLE([type_, Types.LONG()])))
+        super().__init__(keyed, kind, ListStateDescriptor(CONTENTS, Types.TUPLE([type_, Types.LONG()])))
         self._evictor = evictor
         self._time = time
         self._fold = fold
