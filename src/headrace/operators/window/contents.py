@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
@@ -233,16 +234,27 @@ class EvictedContents(KeyedContents):
         self._held = len(held)
         if not held:
             return None
-        self._left = list(self._evictor.evict_before(held, len(held), window, self._time))
+        self._left = self._answer("evict_before", held, window)
         return self._fold([element.value for element in self._left])
 
     def was_shown(self, namespace: GivenNamespace, window: Any) -> None:
         if not self._held:
             return
-        left = list(self._evictor.evict_after(self._left, len(self._left), window, self._time))
+        left = self._answer("evict_after", self._left, window)
         if len(left) < self._held:
             self._keep(namespace, left)
         self._left = []
+
+    def _answer(self, method: str, elements: list[TimestampedValue[Any]], window: Any) -> list[TimestampedValue[Any]]:
+        left = getattr(self._evictor, method)(elements, len(elements), window, self._time)
+        kept = list(left) if isinstance(left, Iterable) else [left]
+        for element in kept:
+            if not isinstance(element, TimestampedValue):
+                name = f"{type(self._evictor).__name__}.{method}"
+                raise InvalidTypeError(
+                    f"{name} has to return the elements that stay, as it was given them, not {element!r}"
+                )
+        return kept
 
     def _keep(self, namespace: GivenNamespace, kept: Sequence[TimestampedValue[Any]]) -> None:
         self._keyed.namespace = namespace
