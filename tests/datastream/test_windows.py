@@ -302,6 +302,7 @@ def test_aggregate_function_with_everything(windows: WindowedStream, graph: Stre
         (lambda w: w.apply(Describe()), r"or a function \(process takes a ProcessWindowFunction\)"),
         (lambda w: w.reduce(3), "expected a ReduceFunction or a function"),
         (lambda w: w.allowed_lateness(-1), "cannot be negative"),
+        (lambda w: w.allowed_lateness(2**63), "at most 9223372036854775807 ms, for ever, not 9223372036854775808 ms"),
         (lambda w: w.side_output_late_data("late"), "side_output_late_data takes an OutputTag"),
     ],
 )

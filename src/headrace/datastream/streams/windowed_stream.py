@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, overload
 
 from headrace.common.arguments import expect, refused
 from headrace.common.call_site import warn_caller
+from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import InvalidTypeError
 from headrace.common.function_types import Role
 from headrace.common.other_names import other_names
@@ -137,11 +138,13 @@ class WindowedStream(Generic[T_co, K_co, W_co]):
             time_ms: how long; a number is milliseconds.
 
         Raises:
-            InvalidProgramError: when it is negative.
+            InvalidProgramError: when it is negative, or has no 64 bits.
         """
         lateness = to_millis(time_ms)
         if lateness < 0:
             raise refused(f"the allowed lateness cannot be negative, it is {lateness} ms")
+        if lateness > MAX_WATERMARK:
+            raise refused(f"the allowed lateness is at most {MAX_WATERMARK} ms, for ever, not {lateness} ms")
         if lateness and not self._assigner.is_event_time():
             warn_caller(f"allowed_lateness has no effect: nothing is late in {self._assigner}")
         self._lateness = lateness
