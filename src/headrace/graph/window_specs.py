@@ -11,7 +11,12 @@ from headrace.operators.window.local import ACCUMULATORS_TAG
 from headrace.state.kinds import KEYED
 from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.intervals import OneWindow
-from headrace.windowing.serializers import GlobalWindowSerializer, TimeWindowSerializer, window_serializer
+from headrace.windowing.serializers import (
+    CountWindowSerializer,
+    GlobalWindowSerializer,
+    TimeWindowSerializer,
+    window_serializer,
+)
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger, ProcessingTimeTrigger
 from headrace.windowing.triggers.never import EndOfStreamTrigger
 from headrace.windowing.triggers.purging import PurgingTrigger
@@ -161,6 +166,36 @@ class ColumnarUntimedSpec(WindowSpec):
         """The columns of the windows over such records; errors as in :meth:`ColumnarWindowSpec.layout`."""
         windows = GlobalWindowSerializer if isinstance(self.assigner, OneWindow) else TimeWindowSerializer
         return _layout(records, self.aggregates, self.has_key, windows.names)
+
+    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+        return self.layout(inputs[0]).output_type
+
+    def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
+        return _late_type(self.late_tag, inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnarCountSpec(WindowSpec):
+    """Built-in aggregates, column by column, over windows of so many records of a key that follow one another.
+
+    Attributes:
+        size: how many records a window holds.
+        aggregates: the built-in aggregates.
+        late_tag: a side output for records that come too late, which none does.
+        has_key: whether results have the key; not where all records have one key.
+    """
+
+    kind: ClassVar[str] = ColumnarWindowSpec.kind
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED,)
+    state_kinds: ClassVar[StateKinds] = KEYED
+    size: int
+    aggregates: tuple[Aggregate, ...]
+    late_tag: OutputTag | None = None
+    has_key: bool = True
+
+    def layout(self, records: InputSchema) -> WindowLayout:
+        """The columns of the windows over such records; errors as in :meth:`ColumnarWindowSpec.layout`."""
+        return _layout(records, self.aggregates, self.has_key, CountWindowSerializer.names)
 
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
         return self.layout(inputs[0]).output_type

@@ -9,6 +9,7 @@ from headrace.connectors.sink import WriterContext
 from headrace.graph import specs
 from headrace.graph.window_specs import (
     AggregatedWindowSpec,
+    ColumnarCountSpec,
     ColumnarSessionSpec,
     ColumnarUntimedSpec,
     ColumnarWindowSpec,
@@ -26,6 +27,7 @@ from headrace.operators.stateless import FilterOperator, FlatMapOperator, MapBat
 from headrace.operators.timestamps import TimestampsOperator
 from headrace.operators.user_code import OperatorPlace
 from headrace.operators.window.aggregating_operator import AggregatingWindowOperator
+from headrace.operators.window.count_window import CountWindowOperator
 from headrace.operators.window.local import LocalWindowAggregate
 from headrace.operators.window.paned import columnar_window
 from headrace.operators.window.session_window import SessionWindowOperator
@@ -140,6 +142,9 @@ class OperatorMaker:
     def _columnar_untimed(self, planned: PlannedOperator, spec: ColumnarUntimedSpec) -> Operator:
         return untimed_window(spec.layout(planned.input_schema(0)), spec.assigner)
 
+    def _columnar_counts(self, planned: PlannedOperator, spec: ColumnarCountSpec) -> Operator:
+        return CountWindowOperator(self._layout(planned, spec), spec.size)
+
     def _aggregated_window(self, planned: PlannedOperator, spec: AggregatedWindowSpec) -> Operator:
         layout = WindowOperatorLayout(
             assigner=spec.assigner,
@@ -155,7 +160,9 @@ class OperatorMaker:
         )
         return AggregatingWindowOperator(layout, self._layout(planned, spec))
 
-    def _layout(self, planned: PlannedOperator, spec: AggregatedWindowSpec | ColumnarWindowSpec) -> WindowLayout:
+    def _layout(
+        self, planned: PlannedOperator, spec: AggregatedWindowSpec | ColumnarWindowSpec | ColumnarCountSpec
+    ) -> WindowLayout:
         """The columns of a window with built-in aggregates, which know what operator they are of."""
         node = planned.node
         place = OperatorPlace(node.name, planned.uid, self._subtask, node.call_site)
@@ -207,6 +214,7 @@ _MAKERS: dict[type[specs.OperatorSpec], Make] = {
     ColumnarWindowSpec: OperatorMaker._columnar_window,
     ColumnarUntimedSpec: OperatorMaker._columnar_untimed,
     ColumnarSessionSpec: OperatorMaker._columnar_sessions,
+    ColumnarCountSpec: OperatorMaker._columnar_counts,
     LocalWindowSpec: OperatorMaker._local_window,
     GlobalWindowSpec: OperatorMaker._global_window,
     RowWindowSpec: OperatorMaker._row_window,
