@@ -72,7 +72,8 @@ class EpochTimes(JobListener):
 def open_environment(assignment: Assignment, parallelism: int = _TASKS) -> StreamExecutionEnvironment:
     """An environment on two cores, with headrace's defaults but for the size of epochs, which is fixed.
 
-    With the option ``default_sizes`` it is not: headrace goes by its target duration.
+    With the option ``default_sizes`` it is not: headrace goes by its target duration. With the option ``batch`` the
+    job runs in batch mode.
     """
     fixed = {
         "headrace.epoch.max-records": str(assignment.records_per_epoch // parallelism),
@@ -89,7 +90,8 @@ def open_environment(assignment: Assignment, parallelism: int = _TASKS) -> Strea
     for key, value in settings.items():
         configuration.set_string(key, value)
     environment = StreamExecutionEnvironment.get_execution_environment(configuration)
-    return environment.set_runtime_mode(RuntimeExecutionMode.STREAMING)
+    is_batch = assignment.options.get("batch")
+    return environment.set_runtime_mode(RuntimeExecutionMode.BATCH if is_batch else RuntimeExecutionMode.STREAMING)
 
 
 def event_time() -> WatermarkStrategy:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from benchmarks.suite.batch import BatchBenchmark
 from benchmarks.suite.catch_up import CatchUpBenchmark, LimitBenchmark
 from benchmarks.suite.growth import GrowthBenchmark
 from benchmarks.suite.large_epochs import LargeEpochsBenchmark
@@ -33,6 +34,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     CatchUpBenchmark(),
     LimitBenchmark(),
     LargeEpochsBenchmark(),
+    BatchBenchmark(),
     MemoryBenchmark(),
 )
 """In the order of running; memory comes last, for it looks back at the others."""

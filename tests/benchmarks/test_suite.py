@@ -134,10 +134,12 @@ def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) 
         ("limit", pytest.approx(0.1), False),
         ("large-epochs", 3.0, True),
         ("large-epochs", 3.0, False),
+        ("batch", 1.0, True),
+        ("batch", 1.0, True),
         ("memory", 900, True),
         ("memory", 3_000, False),
     ]
-    assert len(programs) == 4 * 4 + 4 + 3 + 2 * 3 + 3 + 2 * 3 + 3 + 1 + 3 * 2 + 3 + 2 + 2 * 2 + 2 * 3
+    assert len(programs) == 4 * 4 + 4 + 3 + 2 * 3 + 3 + 2 * 3 + 3 + 1 + 3 * 2 + 3 + 2 + 2 * 2 + 2 * 3 + 2 * 2
 
 
 def test_contestants_take_turns(programs: list[str], tmp_path: Path) -> None:

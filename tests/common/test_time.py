@@ -44,6 +44,11 @@ def test_what_is_no_length_of_time(value: Any) -> None:
         to_millis(value)
 
 
+def test_text_is_told_what_to_write() -> None:
+    with pytest.raises(InvalidTypeError, match=r"got '1 minute': write Time\.minutes\(5\), say"):
+        to_millis("1 minute")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("value", [Duration.of_nanos(1), datetime.timedelta(microseconds=1)])
 def test_fractions_of_a_millisecond_are_refused(value: Any) -> None:
     with pytest.raises(InvalidTypeError, match="not a whole number of milliseconds"):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from headrace.common import Configuration, Row, Time, Types
 from headrace.common.errors import HeadraceError, InvalidProgramError, InvalidTypeError, UnknownNameError
-from headrace.datastream import StreamExecutionEnvironment
+from headrace.datastream import StreamExecutionEnvironment, aggregates, window
 from headrace.datastream.window import TumblingEventTimeWindows
 from headrace.expressions import coalesce, col, concat, lit, when
 
@@ -19,6 +20,8 @@ ENV = StreamExecutionEnvironment.get_execution_environment(Configuration.from_di
 STREAM = ENV.from_collection([Row(user="a", n=1)], Types.ROW_NAMED(["user", "n"], [str, int]))
 KEYED = STREAM.key_by("user")
 WINDOWS = KEYED.window(TumblingEventTimeWindows.of(Time.seconds(1)))
+ALL_WINDOWS = STREAM.window_all(TumblingEventTimeWindows.of(Time.seconds(1)))
+PARTITIONS = KEYED.full_window_partition()
 
 
 @pytest.mark.parametrize(
@@ -35,6 +38,14 @@ WINDOWS = KEYED.window(TumblingEventTimeWindows.of(Time.seconds(1)))
         (lambda: STREAM.sum("n"), r"call key_by\(\.\.\.\) first"),
         (lambda: STREAM.key_by("user").count(), r"KeyedStream has no 'count': call window\(\.\.\.\) first"),
         (lambda: WINDOWS.sum("n"), r"WindowedStream has no 'sum': use aggregate\("),
+        (lambda: WINDOWS.max_by("n"), r"WindowedStream has no 'max_by': use reduce\("),
+        (lambda: WINDOWS.name("a"), r"WindowedStream has no 'name': say first what becomes of each window: reduce\("),
+        (lambda: ALL_WINDOWS.uid("a"), r"AllWindowedStream has no 'uid': say first what becomes of each window"),
+        (lambda: PARTITIONS.uid("a"), r"PartitionWindowedStream has no 'uid': say first what becomes of each part"),
+        (lambda: STREAM.window(1), r"call key_by\(\.\.\.\) first, or window_all\("),
+        (lambda: STREAM.count_window(1), r"call key_by\(\.\.\.\) first, or count_window_all\("),
+        (lambda: STREAM.time_window_all(1), r"use window_all\(TumblingEventTimeWindows\.of\("),
+        (lambda: KEYED.time_window(1), r"KeyedStream has no 'time_window': use window\(TumblingEventTimeWindows\.of\("),
         (lambda: ENV.sql("select 1"), r"StreamExecutionEnvironment has no 'sql': there is no SQL yet"),
     ],
 )
@@ -105,6 +116,21 @@ def test_a_misspelled_name_is_told_with_what_was_meant(ask: Callable[[], Any], s
         ask()
 
 
+@pytest.mark.parametrize(
+    ("module", "name", "said"),
+    [
+        (aggregates, "mean", r"use avg\(column\)"),
+        (aggregates, "percentile_approx", r"use approx_quantile\(column, part\)"),
+        (window, "session_window", r"use EventTimeSessionWindows\.with_gap\(gap\)"),
+    ],
+)
+def test_a_module_answers_for_names_of_other_libraries(module: ModuleType, name: str, said: str) -> None:
+    with pytest.raises(UnknownNameError, match=f"has no attribute '{name}': {said}"):
+        getattr(module, name)
+    with pytest.raises(ImportError, match=f"{module.__name__} has no '{name}': {said}"):
+        exec(f"from {module.__name__} import {name}", {})
+
+
 def test_expressions_can_still_be_copied_and_pickled() -> None:
     expression = when(col("n") > 1).then(col("user")).otherwise("x")
     assert repr(pickle.loads(pickle.dumps(expression))) == repr(copy.deepcopy(expression)) == repr(expression)
@@ -119,12 +145,17 @@ def test_no_answer_hides_a_method() -> None:
         (type(STREAM), tables.OTHER_NAMES),
         (type(KEYED), tables.OTHER_NAMES_OF_KEYED_STREAMS),
         (type(WINDOWS), tables.OTHER_NAMES_OF_WINDOWED_STREAMS),
+        (type(ALL_WINDOWS), tables.OTHER_NAMES_OF_WINDOWED_STREAMS),
+        (type(PARTITIONS), tables.OTHER_NAMES_OF_PARTITIONS),
+        (aggregates, tables.OTHER_NAMES_OF_AGGREGATES),
+        (window, tables.OTHER_NAMES_OF_WINDOWS),
         (type(ENV), tables.OTHER_NAMES_OF_ENVIRONMENTS),
         (Expression, EXPRESSION),
         (When, WHEN),
     ]
+    rolling = ("sum", "min", "max", "min_by", "max_by", "reduce")
     hidden = {(owner.__name__, name) for owner, names in answered for name in names if hasattr(owner, name)}
-    assert hidden == {("KeyedStream", name) for name in ("sum", "min", "max", "min_by", "max_by", "reduce", "window")}
+    assert hidden == {("KeyedStream", name) for name in (*rolling, "window", "count_window")}
 
 
 @pytest.mark.parametrize("function", [concat, coalesce])

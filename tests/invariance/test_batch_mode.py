@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 
 from headrace.common.output_tag import OutputTag
@@ -94,6 +95,7 @@ def test_built_in_aggregates(
     assert batch["late"] == []
 
 
+@pytest.mark.filterwarnings("ignore:allowed_lateness has no effect")  # in global windows
 @examples(15, given=splits, shape=assigners, cut=cuts)
 def test_functions(given: list[list[Event]], shape: AssignerAndTrigger, cut: Cut) -> None:
     def build(job: Job, given: list[list[Event]]) -> None:

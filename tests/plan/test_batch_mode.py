@@ -17,7 +17,7 @@ from headrace.plan.job_plan import JobPlan, PlanSettings
 from headrace.plan.planner import plan_job
 from headrace.time.watermark_strategy import WatermarkStrategy
 from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
-from headrace.windowing.trigger import Trigger
+from headrace.windowing.trigger import Trigger, TriggerResult
 from headrace.windowing.triggers.continuous import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger
 from headrace.windowing.triggers.count import CountTrigger
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger, ProcessingTimeTrigger
@@ -47,6 +47,17 @@ def spec_of(plan: JobPlan, kind: type[Any]) -> Any:
     return found
 
 
+class AtFirst(ProcessingTimeTrigger):
+    """Does something else than the trigger that it is derived from."""
+
+    def on_element(self, element: Any, timestamp: int, window: Any, ctx: Any) -> TriggerResult:
+        return TriggerResult.FIRE
+
+
+class Same(ProcessingTimeTrigger):
+    """Does the same as the trigger that it is derived from."""
+
+
 @pytest.mark.parametrize(
     ("trigger", "in_batch_mode"),
     [
@@ -58,7 +69,8 @@ def spec_of(plan: JobPlan, kind: type[Any]) -> Any:
             ProcessingTimeoutTrigger.of(ContinuousEventTimeTrigger.of(2), 7),
             ProcessingTimeoutTrigger.of(EventTimeTrigger(), 7),
         ),
-        *((same, same) for same in (EventTimeTrigger(), EndOfStreamTrigger(), CountTrigger.of(3))),
+        (Same(), EventTimeTrigger()),
+        *((same, same) for same in (EventTimeTrigger(), EndOfStreamTrigger(), CountTrigger.of(3), AtFirst())),
     ],
     ids=str,
 )

@@ -19,9 +19,12 @@ from headrace.datastream.window import (
     EventTimeSessionWindows,
     EventTimeTrigger,
     GlobalWindows,
+    NeverTrigger,
     PurgingTrigger,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
+    TimeWindow,
+    TriggerResult,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
     WindowStagger,
@@ -37,6 +40,27 @@ class Odd(TumblingEventTimeWindows):
     @property
     def regular(self) -> None:
         return None
+
+
+class Shifting(TumblingProcessingTimeWindows):
+    """An assigner of a program by the clock, which puts records into windows of its own."""
+
+    def windows_at(self, time: int, element: Any, context: Any) -> list[TimeWindow]:
+        return [TimeWindow(time, time + self.size)]
+
+
+class Counting(TumblingEventTimeWindows):
+    """Windows as they are known, with another trigger."""
+
+    def get_default_trigger(self, env: Any) -> Any:
+        return CountTrigger.of(3)
+
+
+class Shown(EventTimeTrigger):
+    """A trigger that is derived from one that is known."""
+
+    def on_element(self, element: Any, timestamp: int, window: Any, ctx: Any) -> Any:
+        return TriggerResult.FIRE
 
 
 def explained(env: StreamExecutionEnvironment, define: Any) -> str:
@@ -92,8 +116,11 @@ def env() -> StreamExecutionEnvironment:
         (lambda keyed: keyed.count_window(3, 2), "count windows with a slide"),
         (lambda keyed: keyed.count_window(3).trigger(CountTrigger.of(2)), "custom trigger CountTrigger"),
         (lambda keyed: keyed.count_window(3).evictor(CountEvictor.of(2)), "an evictor looks at every record"),
-        (lambda keyed: keyed.window(GlobalWindows.create()), "windows never fire"),
+        (lambda keyed: keyed.window(GlobalWindows.create()).trigger(NeverTrigger()), "windows never fire"),
         (lambda keyed: keyed.window(Odd(10)), "custom assigner Odd"),
+        (lambda keyed: keyed.window(Shifting(10)), "custom assigner Shifting"),
+        (lambda keyed: keyed.window(Counting(10)), "custom trigger CountTrigger"),
+        (lambda keyed: keyed.window(TENS).trigger(Shown()), "custom trigger Shown"),
     ],
 )
 def test_the_path_of_built_in_aggregates(env: StreamExecutionEnvironment, windows: Any, path: str) -> None:

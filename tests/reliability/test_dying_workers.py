@@ -33,6 +33,22 @@ def test_workers_that_die_in_a_record_a_timer_and_at_the_end(
 
 @pytest.mark.slow
 @pytest.mark.integration
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("how", "told"), [("segfault", "has died: Segmentation fault at {program}:17 in parse"), ("exit", "os._exit")]
+)
+def test_a_function_that_always_ends_its_worker(programs: Launcher, how: str, told: str) -> None:
+    program = PROGRAMS / "crashing_function.py"
+    ended = programs.start_command("run", "--master", "local[1]", program, how).wait()
+    assert ended.code == 1, ended
+    *_, last = ended.errors.splitlines()
+    assert last.endswith("; it was number 3 in a row in this epoch"), ended
+    assert told.format(program=program) in last
+    assert ended.errors.count("it is run again in") == 2
+
+
+@pytest.mark.slow
+@pytest.mark.integration
 @pytest.mark.timeout(1800)
 def test_the_java_process_of_the_driver_dies(programs: Launcher, tmp_path: Path) -> None:
     command = "run", PROGRAMS / "canonical.py", tmp_path, tmp_path / "faults", "spark"

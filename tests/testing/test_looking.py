@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.common import Row, Time, Types
+from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import InvalidProgramError
 from headrace.datastream import AggregateFunction, KeyedProcessFunction, TimeDomain, aggregates
 from headrace.datastream.streams.windowed_stream import WindowedStream
@@ -237,9 +238,12 @@ def test_timers_of_windows_name_them() -> None:
 def test_event_time_of_an_operator() -> None:
     with JobHarness(of(TENS, elements)) as job:
         job.push("clicks", ("ann", 1), timestamp=1)
+        assert "Watermark:" not in job.summary()
+        assert job.watermark("w") == MIN_WATERMARK
         job.advance_watermark("clicks", 7)
         job.run_epoch()
         assert (job.watermark("clicks"), job.watermark("w")) == (7, 7)
+        assert "clicks.0.currentWatermark: 7" in job.summary()
         job.finish()
         assert job.watermark("w") is None
 

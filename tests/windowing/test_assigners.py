@@ -243,3 +243,20 @@ def test_misuse_names_the_line(make: Any) -> None:
 def test_lengths_of_other_types() -> None:
     with pytest.raises(InvalidTypeError, match="expected a Duration"):
         TumblingEventTimeWindows.of("1 minute")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("length", [2**62 + 1, 2**63 - 1, 2**63])
+@pytest.mark.parametrize(
+    "make",
+    [
+        TumblingEventTimeWindows.of,
+        EventTimeSessionWindows.with_gap,
+        lambda length: SlidingEventTimeWindows.of(length, 10),
+        lambda length: CumulatingEventTimeWindows.of(length, length),
+    ],
+    ids=["tumbling", "sessions", "sliding", "cumulating"],
+)
+def test_windows_that_would_end_beyond_the_end_of_time_are_refused(make: Any, length: int) -> None:
+    """Such an end has no 64 bits: sessions computed column by column had ends below zero."""
+    with pytest.raises(InvalidProgramError, match=rf"<= 2\*\*62, not {length}"):
+        make(length)

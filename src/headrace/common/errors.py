@@ -152,6 +152,27 @@ class InfrastructureError(HeadraceError, RuntimeError):
     """A machine, a process or a connection failed, not the program; the epoch may be run again."""
 
 
+class WorkerDiedError(InfrastructureError):
+    """A process that tasks run in has died: it was killed, or a function of the user or a library has ended it.
+
+    Args:
+        message: how it died.
+        times: how often in a row while the same epoch was at work.
+    """
+
+    def __init__(self, message: str, times: int = 1) -> None:
+        super().__init__(message if times == 1 else f"{message}; it was number {times} in a row in this epoch")
+        self._message = message
+        self._times = times
+
+    def __reduce__(self) -> tuple[type[WorkerDiedError], tuple[str, int]]:
+        return type(self), (self._message, self._times)
+
+    def number(self, times: int) -> WorkerDiedError:
+        """The same, as one of several."""
+        return WorkerDiedError(self._message, times)
+
+
 class UserFunctionError(JobExecutionError):
     """A function that the user wrote raised; the message names the operator, the source line and the record."""
 

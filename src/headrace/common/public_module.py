@@ -28,9 +28,10 @@ _PACKAGES: Final = (
 """Packages whose modules are public, among others."""
 
 _public: Final[set[str]] = set()
+_others: Final[dict[str, Mapping[str, str]]] = {}
 
 
-def public_module(name: str, elsewhere: Mapping[str, str] = _NOWHERE) -> None:
+def public_module(name: str, elsewhere: Mapping[str, str] = _NOWHERE, others: Mapping[str, str] = _NOWHERE) -> None:
     """Makes ``dir()`` of a module show what is public in it, and the module answer for what it does not have.
 
     What it shows is its ``__all__``, and the public modules below it that are loaded. Type checkers do not see that it
@@ -39,9 +40,11 @@ def public_module(name: str, elsewhere: Mapping[str, str] = _NOWHERE) -> None:
     Args:
         name: the module's ``__name__``.
         elsewhere: names that it hands on from modules of higher packages, which are imported when one is asked for.
+        others: names of other libraries and what to write instead, which begins in lower case.
     """
     module = sys.modules[name]
     _public.add(name)
+    _others[name] = others
 
     @hides_engine
     def look_up(asked: str) -> Any:
@@ -72,7 +75,8 @@ def answer(module: ModuleType, name: str, asking: FrameType) -> Exception:
     if missing is not None:
         text = f"{module.__name__}.{name} is not there{missing}"
         return MissingImportError(text, module.__name__, module.__file__) if importing else MissingNameError(text)
-    hint = (_import_of(name) if importing else "") or alike(name, dir(module))
+    other = _others.get(module.__name__, _NOWHERE).get(name)
+    hint = f": {other}" if other else (_import_of(name) if importing else "") or alike(name, dir(module))
     if importing and hint:
         return MissingImportError(f"{module.__name__} has no {name!r}{hint}", module.__name__, module.__file__)
     return UnknownNameError(f"module {module.__name__!r} has no attribute {name!r}{hint}")

@@ -164,5 +164,6 @@ def to_millis(value: Duration | Time | datetime.timedelta | int) -> int:
             return whole
         raise InvalidTypeError(f"{value} is not a whole number of milliseconds")
     raise InvalidTypeError(
-        f"expected a Duration, a Time, a datetime.timedelta or milliseconds as an int, got {value!r}"
+        f"expected a Duration, a Time, a datetime.timedelta or milliseconds as an int, got {value!r}: "
+        "write Time.minutes(5), say"
     )

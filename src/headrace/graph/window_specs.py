@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from headrace.graph.specs import InputKind, OperatorSpec, PassingSpec
 from headrace.operators.window.layout import WindowLayout
 from headrace.operators.window.local import ACCUMULATORS_TAG
-from headrace.state.kinds import KEYED
+from headrace.state.kinds import KEYED, NO_STATE
 from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.intervals import OneWindow
 from headrace.windowing.serializers import (
@@ -40,11 +40,64 @@ class WindowSpec(OperatorSpec):
 
     __slots__ = ()
 
+    kind: ClassVar[str] = "Window"
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED,)
+    state_kinds: ClassVar[StateKinds] = KEYED
+
     def takes_changes(self, inputs: Sequence[InputSchema]) -> bool:
         return False
 
 
-class TriggeredWindowSpec(WindowSpec):
+class WholeWindowSpec(WindowSpec):
+    """The root of operators that do all of a window: they see which records are late.
+
+    Attributes:
+        late_tag: the side output for records that come too late; None drops and counts them.
+    """
+
+    __slots__ = ()
+
+    late_tag: OutputTag | None
+
+    def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
+        return {} if self.late_tag is None else {self.late_tag.tag_id: inputs[0].record_type}
+
+
+class AggregatesSpec(WholeWindowSpec):
+    """The root of operators with built-in aggregates over windows.
+
+    Attributes:
+        aggregates: the built-in aggregates.
+        has_key: whether results have the key; not where all records have one key.
+    """
+
+    __slots__ = ()
+
+    aggregates: tuple[Aggregate, ...]
+    has_key: bool
+
+    @property
+    def window_names(self) -> tuple[str, ...]:
+        """What the columns of results are called that say which window it is."""
+        return TimeWindowSerializer.names
+
+    def layout(self, records: InputSchema) -> WindowLayout:
+        """The columns of the windows over such records.
+
+        Raises:
+            InvalidTypeError: when an aggregate does not fit the records.
+            InvalidProgramError: when two columns of the output have the same name.
+        """
+        key = records.key
+        assert key is not None, "the graph takes keyed records only"
+        names = key.names if self.has_key else ()
+        return WindowLayout.of(records.record_type, key.codec, self.aggregates, key.fields, names, self.window_names)
+
+    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+        return self.layout(inputs[0]).output_type
+
+
+class TriggeredWindowSpec(WholeWindowSpec):
     """The root of operators whose windows have a trigger of any kind.
 
     Attributes:
@@ -72,7 +125,7 @@ class TriggeredWindowSpec(WindowSpec):
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnarWindowSpec(WindowSpec):
+class ColumnarWindowSpec(AggregatesSpec):
     """Built-in aggregates over windows, column by column.
 
     Attributes:
@@ -84,9 +137,6 @@ class ColumnarWindowSpec(WindowSpec):
         accumulation_mode: what windows show when they fire again.
     """
 
-    kind: ClassVar[str] = "Window"
-    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED,)
-    state_kinds: ClassVar[StateKinds] = KEYED
     assigner: RegularWindows
     aggregates: tuple[Aggregate, ...]
     allowed_lateness: int = 0
@@ -97,24 +147,9 @@ class ColumnarWindowSpec(WindowSpec):
     def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
         return self.accumulation_mode.retracts and self.allowed_lateness > 0  # else no window fires twice
 
-    def layout(self, records: InputSchema) -> WindowLayout:
-        """The columns of the window over such records.
-
-        Raises:
-            InvalidTypeError: when an aggregate does not fit the records.
-            InvalidProgramError: when two columns of the output have the same name.
-        """
-        return _layout(records, self.aggregates, self.has_key)
-
-    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
-        return self.layout(inputs[0]).output_type
-
-    def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
-        return _late_type(self.late_tag, inputs)
-
 
 @dataclass(frozen=True, slots=True)
-class ColumnarSessionSpec(WindowSpec):
+class ColumnarSessionSpec(AggregatesSpec):
     """Built-in aggregates over sessions of event time, column by column.
 
     Attributes:
@@ -124,27 +159,14 @@ class ColumnarSessionSpec(WindowSpec):
         has_key: whether results have the key; not where all records have one key.
     """
 
-    kind: ClassVar[str] = ColumnarWindowSpec.kind
-    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED,)
-    state_kinds: ClassVar[StateKinds] = KEYED
     gap: int
     aggregates: tuple[Aggregate, ...]
     late_tag: OutputTag | None = None
     has_key: bool = True
 
-    def layout(self, records: InputSchema) -> WindowLayout:
-        """The columns of the sessions of such records; errors as in :meth:`ColumnarWindowSpec.layout`."""
-        return _layout(records, self.aggregates, self.has_key)
-
-    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
-        return self.layout(inputs[0]).output_type
-
-    def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
-        return _late_type(self.late_tag, inputs)
-
 
 @dataclass(frozen=True, slots=True)
-class ColumnarUntimedSpec(WindowSpec):
+class ColumnarUntimedSpec(AggregatesSpec):
     """Built-in aggregates, column by column, over windows that do not look at timestamps.
 
     Attributes:
@@ -154,28 +176,18 @@ class ColumnarUntimedSpec(WindowSpec):
         has_key: whether results have the key; not where all records have one key.
     """
 
-    kind: ClassVar[str] = ColumnarWindowSpec.kind
-    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED,)
-    state_kinds: ClassVar[StateKinds] = KEYED
     assigner: RegularWindows
     aggregates: tuple[Aggregate, ...]
     late_tag: OutputTag | None = None
     has_key: bool = True
 
-    def layout(self, records: InputSchema) -> WindowLayout:
-        """The columns of the windows over such records; errors as in :meth:`ColumnarWindowSpec.layout`."""
-        windows = GlobalWindowSerializer if isinstance(self.assigner, OneWindow) else TimeWindowSerializer
-        return _layout(records, self.aggregates, self.has_key, windows.names)
-
-    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
-        return self.layout(inputs[0]).output_type
-
-    def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
-        return _late_type(self.late_tag, inputs)
+    @property
+    def window_names(self) -> tuple[str, ...]:
+        return (GlobalWindowSerializer if isinstance(self.assigner, OneWindow) else TimeWindowSerializer).names
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnarCountSpec(WindowSpec):
+class ColumnarCountSpec(AggregatesSpec):
     """Built-in aggregates, column by column, over windows of so many records of a key that follow one another.
 
     Attributes:
@@ -185,27 +197,18 @@ class ColumnarCountSpec(WindowSpec):
         has_key: whether results have the key; not where all records have one key.
     """
 
-    kind: ClassVar[str] = ColumnarWindowSpec.kind
-    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED,)
-    state_kinds: ClassVar[StateKinds] = KEYED
     size: int
     aggregates: tuple[Aggregate, ...]
     late_tag: OutputTag | None = None
     has_key: bool = True
 
-    def layout(self, records: InputSchema) -> WindowLayout:
-        """The columns of the windows over such records; errors as in :meth:`ColumnarWindowSpec.layout`."""
-        return _layout(records, self.aggregates, self.has_key, CountWindowSerializer.names)
-
-    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
-        return self.layout(inputs[0]).output_type
-
-    def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
-        return _late_type(self.late_tag, inputs)
+    @property
+    def window_names(self) -> tuple[str, ...]:
+        return CountWindowSerializer.names
 
 
 @dataclass(frozen=True, slots=True)
-class AggregatedWindowSpec(TriggeredWindowSpec):
+class AggregatedWindowSpec(AggregatesSpec, TriggeredWindowSpec):
     """Built-in aggregates over windows of any kind, as the program asks for them; the planner picks the operator.
 
     Attributes:
@@ -219,9 +222,6 @@ class AggregatedWindowSpec(TriggeredWindowSpec):
         accumulation_mode: what windows show when they fire again.
     """
 
-    kind: ClassVar[str] = ColumnarWindowSpec.kind
-    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED,)
-    state_kinds: ClassVar[StateKinds] = KEYED
     assigner: WindowAssigner[Any, Any]
     trigger: Trigger[Any, Any]
     aggregates: tuple[Aggregate, ...]
@@ -231,16 +231,9 @@ class AggregatedWindowSpec(TriggeredWindowSpec):
     has_key: bool = True
     accumulation_mode: AccumulationMode = AccumulationMode.ACCUMULATING
 
-    def layout(self, records: InputSchema) -> WindowLayout:
-        """The columns of the window over such records; errors as in :meth:`ColumnarWindowSpec.layout`."""
-        windows = window_serializer(self.assigner.get_window_serializer())
-        return _layout(records, self.aggregates, self.has_key, windows.names)
-
-    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
-        return self.layout(inputs[0]).output_type
-
-    def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
-        return _late_type(self.late_tag, inputs)
+    @property
+    def window_names(self) -> tuple[str, ...]:
+        return window_serializer(self.assigner.get_window_serializer()).names
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +247,7 @@ class LocalWindowSpec(WindowSpec, PassingSpec):
     """
 
     kind: ClassVar[str] = "LocalWindow"
-    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED,)
+    state_kinds: ClassVar[StateKinds] = NO_STATE
     window: ColumnarWindowSpec | ColumnarUntimedSpec
 
     def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
@@ -269,9 +262,7 @@ class GlobalWindowSpec(WindowSpec):
         window: the window as the program asked for it.
     """
 
-    kind: ClassVar[str] = ColumnarWindowSpec.kind
     inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED, InputKind.KEYED)
-    state_kinds: ClassVar[StateKinds] = KEYED
     window: ColumnarWindowSpec | ColumnarUntimedSpec
 
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
@@ -296,9 +287,6 @@ class RowWindowSpec(TriggeredWindowSpec):
         accumulation_mode: what windows show when they fire again.
     """
 
-    kind: ClassVar[str] = "Window"
-    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED,)
-    state_kinds: ClassVar[StateKinds] = KEYED
     assigner: WindowAssigner[Any, Any]
     trigger: Trigger[Any, Any]
     result_type: TypeInformation
@@ -314,25 +302,6 @@ class RowWindowSpec(TriggeredWindowSpec):
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
         return self.result_type
 
-    def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
-        return _late_type(self.late_tag, inputs)
-
     @property
     def emits_to_tags(self) -> bool:
         return self.window_function is not None
-
-
-def _layout(
-    records: InputSchema,
-    aggregates: Sequence[Aggregate],
-    has_key: bool,
-    window_names: tuple[str, ...] = TimeWindowSerializer.names,
-) -> WindowLayout:
-    key = records.key
-    assert key is not None, "the graph takes keyed records only"
-    names = key.names if has_key else ()
-    return WindowLayout.of(records.record_type, key.codec, aggregates, key.fields, names, window_names)
-
-
-def _late_type(tag: OutputTag | None, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
-    return {} if tag is None else {tag.tag_id: inputs[0].record_type}

@@ -5,7 +5,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from headrace.common.errors import FunctionRefusedError, HeadraceError, InfrastructureError, UserFunctionError
+from headrace.common.errors import (
+    FunctionRefusedError,
+    HeadraceError,
+    InfrastructureError,
+    UserFunctionError,
+    WorkerDiedError,
+)
 from headrace.common.logs import get_logger
 
 if TYPE_CHECKING:
@@ -29,6 +35,7 @@ class FailureHandler:
         stop: set when the job is to end.
         cancelled: set when it is to end at once; then epochs fail because of that.
         restarts_functions: whether failures of user functions may pass as well.
+        most_deaths: so many workers that die in a row in one epoch end the job; None for no such limit.
 
     Attributes:
         is_begun: whether the job has come so far as to plan an epoch; a folder that is missing before is a mistake.
@@ -42,6 +49,7 @@ class FailureHandler:
         *,
         cancelled: threading.Event,
         restarts_functions: bool,
+        most_deaths: int | None = None,
     ) -> None:
         self.is_begun = False
         self._restarts = restarts
@@ -49,7 +57,10 @@ class FailureHandler:
         self._stop = stop
         self._cancelled = cancelled
         self._restarts_functions = restarts_functions
+        self._most_deaths = most_deaths
         self._restarted = 0
+        self._deaths = 0
+        self._epoch_of_deaths = 0
 
     def await_restart(self, error: Exception, epoch: int) -> bool:
         """Take a failure into account, and wait until the job may begin again.
@@ -66,7 +77,9 @@ class FailureHandler:
         """
         if not self._may_pass(error):
             raise error
-        delay = self._restarts.next_delay()
+        if isinstance(error, WorkerDiedError):
+            error = self._counted(error, epoch)
+        delay = None if self._deaths == self._most_deaths else self._restarts.next_delay()
         if delay is None:
             logger.error(
                 "epoch %d failed for good: the restart strategy allows no other after %d", epoch, self._restarted
@@ -81,6 +94,16 @@ class FailureHandler:
         self._restarted += 1
         self._listener.epoch_failed(epoch, error, delay)
         return not self._stop.wait(delay)
+
+    def _counted(self, error: WorkerDiedError, epoch: int) -> WorkerDiedError:
+        """The death of a worker, as the first or a later one in its epoch."""
+        self._deaths = self._deaths + 1 if epoch == self._epoch_of_deaths else 1
+        self._epoch_of_deaths = epoch
+        if self._deaths == 1:
+            return error
+        counted = error.number(self._deaths)
+        counted.__cause__ = error.__cause__
+        return counted
 
     def _may_pass(self, error: Exception) -> bool:
         """Whether the same may succeed another time.

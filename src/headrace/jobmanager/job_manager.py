@@ -310,6 +310,7 @@ class JobManager:
             self._stop,
             cancelled=self._cancelled,
             restarts_functions=settings.restarts_functions,
+            most_deaths=settings.most_deaths,
         )
         self._runtime.start(self._blob)
         self._services = JobServices(

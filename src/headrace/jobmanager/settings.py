@@ -22,6 +22,10 @@ RESTARTS_WITHOUT_CHECKPOINTS: Final = 10
 It can be restarted here, unlike in Flink, as an epoch can be run again from memory; but whoever tries a program out
 should be told at some time that it will never work."""
 
+MOST_DEATHS_WITHOUT_CHECKPOINTS: Final = 3
+"""So many workers of such a job may die in a row in one epoch: native code that crashes, and a function that ends its
+process, do it again, and whoever tries a program out is to hear of it soon."""
+
 
 class _EpochDefaults(NamedTuple):
     """What epochs aim at where the configuration does not say it.
@@ -54,6 +58,8 @@ class JobSettings:
         limits: how large epochs may be.
         restart: what happens when something fails that may pass.
         restarts_functions: whether failures of user functions may pass.
+        most_deaths: when so many workers in a row have died in an epoch, the job fails, whatever the strategy still
+            allows; None for what the strategy allows.
         poll_seconds: how often sources are looked at while nothing happens.
         min_interval_seconds: the shortest time between two epochs.
         epoch_timeout_seconds: an epoch that takes longer is given up and run again.
@@ -63,6 +69,7 @@ class JobSettings:
     limits: EpochLimits
     restart: RestartStrategy
     restarts_functions: bool = False
+    most_deaths: int | None = None
     poll_seconds: float = 0.1
     min_interval_seconds: float = 0.0
     epoch_timeout_seconds: float = 600.0
@@ -84,6 +91,7 @@ def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
         ),
         restart=restart_strategy(configuration),
         restarts_functions=configuration.get(options.RESTART_STRATEGY) is not None,
+        most_deaths=MOST_DEATHS_WITHOUT_CHECKPOINTS if _would_fail_in_flink(configuration) else None,
         poll_seconds=configuration.get(options.SOURCE_POLL_INTERVAL) / 1000,
         min_interval_seconds=configuration.get(options.EPOCH_MIN_INTERVAL) / 1000,
         epoch_timeout_seconds=configuration.get(options.CHECKPOINT_TIMEOUT, defaults.timeout) / 1000,

@@ -97,8 +97,10 @@ class WatermarkProgress:
     def _operators(self) -> Iterator[tuple[PlannedOperator, OperatorProgress]]:
         """Operators and their progress, in topological order.
 
-        There are none behind a source that waits for its next split.
+        There are none behind a source that waits for its next split, and none at all before the first epoch.
         """
+        if not self.manifest.stages:
+            return
         reached: dict[int, OperatorProgress] = {}
         for planned in self.plan.operators():
             found = self._of_later_stage(planned) if planned.stage else self._of_first_stage(planned, reached)
@@ -130,6 +132,8 @@ class WatermarkProgress:
         return min(counting) if counting else max(split.watermarks[node] for split in splits)
 
     def _of_later_stage(self, planned: PlannedOperator) -> OperatorProgress | None:
+        if planned.stage >= len(self.manifest.stages):  # before the first epoch of a program that has changed
+            return None
         partitions = self.manifest.stages[planned.stage].partitions
         known = [reached for each in partitions if (reached := each.progress.get(planned.uid)) is not None]
         if not known:

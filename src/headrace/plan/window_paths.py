@@ -20,6 +20,7 @@ from headrace.windowing.assigners.count import CountSlidingWindowAssigner, Count
 from headrace.windowing.assigners.global_windows import GlobalWindows
 from headrace.windowing.assigners.of_time import ProcessingTimeAssigner
 from headrace.windowing.assigners.sessions import EventTimeSessionWindows
+from headrace.windowing.assigners.tumbling import TumblingProcessingTimeWindows, WindowStagger
 from headrace.windowing.triggers.count import CountTrigger
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger, ProcessingTimeTrigger
 from headrace.windowing.triggers.never import EndOfStreamTrigger, NeverTrigger
@@ -58,6 +59,10 @@ def _is_of_the_clock(assigner: WindowAssigner[Any, Any]) -> bool:
     return isinstance(assigner, ProcessingTimeAssigner)
 
 
+def _is_staggered(assigner: WindowAssigner[Any, Any]) -> bool:
+    return isinstance(assigner, TumblingProcessingTimeWindows) and assigner.stagger is not WindowStagger.ALIGNED
+
+
 def _is_of_a_count(assigner: WindowAssigner[Any, Any]) -> bool:
     """Whether windows are of so many records and follow one another."""
     return type(assigner) is CountTumblingWindowAssigner
@@ -85,7 +90,7 @@ _OBSTACLES: Final = (
         lambda spec: isinstance(spec.assigner, MergingWindowAssigner) and not _is_of_sessions(spec.assigner),
     ),
     _Obstacle("count windows with a slide", lambda spec: isinstance(spec.assigner, CountSlidingWindowAssigner)),
-    _Obstacle("windows are staggered", lambda spec: _is_of_the_clock(spec.assigner) and spec.assigner.regular is None),
+    _Obstacle("windows are staggered", lambda spec: _is_staggered(spec.assigner)),
     _Obstacle("windows never fire", lambda spec: spec.trigger == NeverTrigger()),
     _Obstacle("custom assigner {assigner}", lambda spec: not _is_known(spec.assigner)),
     _Obstacle("custom trigger {trigger}", lambda spec: spec.trigger not in _triggers_of(spec.assigner)),

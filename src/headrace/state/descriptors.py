@@ -41,6 +41,10 @@ class StateDescriptor:
         >>> last_seen.enable_time_to_live(StateTtlConfig.new_builder(Time.days(7)).build())
         >>> last_seen.get_name()
         'last seen'
+
+    Attributes:
+        namespaces: what the namespaces are that an operator keeps the state in, in words: what was stored in others is
+            refused. None where that does not matter.
     """
 
     kind: ClassVar[str]
@@ -51,6 +55,7 @@ class StateDescriptor:
             raise InvalidProgramError(f"the name of a state must not be empty: {name!r}")
         self.name = name
         self.type_info = type_info
+        self.namespaces: str | None = None
         self._ttl_config: StateTtlConfig | None = None
 
     @property

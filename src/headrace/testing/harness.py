@@ -404,7 +404,8 @@ class JobHarness:
         """How far the job has come, in lines of text: clock, event time, what was counted, what has reached sinks."""
         told: dict[str, object] = {"processing time": self._clock.now()}
         if self._is_open:
-            told |= self._manager.event_time().gauges()
+            gauges = self._manager.event_time().gauges()
+            told |= {name: millis for name, millis in gauges.items() if millis != MIN_WATERMARK}
         told |= self.counters()
         for name in self._sinks:
             left = Records(self.results(name)[self._taken.get(name, 0) :])

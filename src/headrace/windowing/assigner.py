@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Final, Generic
 
 from headrace.common.type_variables import T_contra, W, W_contra
+from headrace.windowing.promises import keep_true
 from headrace.windowing.windows import MergeCallback
 
 if TYPE_CHECKING:
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from headrace.common.serializer import TypeSerializer
     from headrace.windowing.intervals import AlignedWindows, RegularWindows
     from headrace.windowing.trigger import Trigger
+
+_PLACES: Final = ("assign_windows", "windows_at", "get_window_serializer", "is_event_time")
+"""The methods whose windows :attr:`WindowAssigner.aligned` and :attr:`WindowAssigner.regular` are."""
 
 
 class WindowAssigner(ABC, Generic[T_contra, W]):
@@ -25,6 +29,11 @@ class WindowAssigner(ABC, Generic[T_contra, W]):
         >>> isinstance(TumblingEventTimeWindows.of(Time.hours(1)), WindowAssigner)
         True
     """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for arithmetic in ("aligned", "regular"):
+            keep_true(cls, arithmetic, _PLACES, WindowAssigner)
 
     class WindowAssignerContext(ABC):
         """What an assigner may ask; only valid during the call."""
@@ -69,7 +78,8 @@ class WindowAssigner(ABC, Generic[T_contra, W]):
     def aligned(self) -> AlignedWindows | None:
         """The windows as arithmetic, where they have one size and start at regular distances in event time.
 
-        So the windows of a whole column of timestamps are found at once. None where only :meth:`assign_windows` knows.
+        So the windows of a whole column of timestamps are found at once. None where only :meth:`assign_windows` knows,
+        as in a class that overrides it without giving the arithmetic of its own windows.
         """
         return None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.call_site import caller
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
@@ -10,6 +10,9 @@ from headrace.windowing.trigger import Trigger
 
 if TYPE_CHECKING:
     from headrace.common.errors import HeadraceError
+
+_LONGEST: Final = 1 << 62
+"""A window of this length, in milliseconds, still has an end of 64 bits."""
 
 
 def check(holds: bool, message: str, error: type[HeadraceError] = InvalidProgramError) -> None:
@@ -23,7 +26,7 @@ def check(holds: bool, message: str, error: type[HeadraceError] = InvalidProgram
 
 
 def check_positive(owner: str, **lengths: int) -> None:
-    """Refuse lengths of zero or less.
+    """Refuse lengths of zero or less, and those that lead beyond the end of time from any timestamp of today.
 
     Args:
         owner: the class that is made.
@@ -31,6 +34,7 @@ def check_positive(owner: str, **lengths: int) -> None:
     """
     for name, length in lengths.items():
         check(length > 0, f"{owner} needs {name} > 0, not {length}")
+        check(length <= _LONGEST, f"{owner} needs {name} <= 2**62, not {length}")
 
 
 def check_trigger(owner: str, trigger: Any) -> None:

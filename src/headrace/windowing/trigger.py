@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Final, Generic
 
 from headrace.common.type_variables import T_contra, W_contra
+from headrace.windowing.promises import keep_true
 
 if TYPE_CHECKING:
     from headrace.state.descriptors import StateDescriptor
+
+_CALLS: Final = ("on_element", "on_event_time", "on_processing_time", "on_merge", "clear")
+"""What a trigger does; :meth:`Trigger.in_batch_mode` is another way to do the same."""
 
 
 class TriggerResult(Enum):
@@ -81,6 +85,10 @@ class Trigger(ABC, Generic[T_contra, W_contra]):
         >>> OnError().on_element("error", 0, None, None)
         <TriggerResult.FIRE: (True, False)>
     """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        keep_true(cls, "in_batch_mode", _CALLS, Trigger)
 
     class TriggerContext(ABC):
         """The time, timers and state of the key and window that a trigger is asked about; valid during the call."""
@@ -163,7 +171,8 @@ class Trigger(ABC, Generic[T_contra, W_contra]):
     def in_batch_mode(self) -> Trigger[T_contra, W_contra]:
         """The trigger that takes its place in batch mode, where a window is to be shown once, at the end of the input.
 
-        Itself, unless all that it does is to show windows before their ends, or by the clock.
+        Itself, unless all that it does is to show windows before their ends, or by the clock. A class that overrides
+        what such a trigger does stays in its place, unless it says otherwise.
         """
         return self
 

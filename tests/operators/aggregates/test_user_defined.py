@@ -18,7 +18,14 @@ from headrace.common.errors import InvalidProgramError, InvalidTypeError, UserFu
 from headrace.common.typeinfo import Types
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.aggregates import ArrowAggregateFunction
-from headrace.datastream.window import CountTrigger, EventTimeSessionWindows, EventTimeTrigger, TumblingEventTimeWindows
+from headrace.datastream.window import (
+    CountTrigger,
+    EndOfStreamTrigger,
+    EventTimeSessionWindows,
+    EventTimeTrigger,
+    GlobalWindows,
+    TumblingEventTimeWindows,
+)
 from headrace.state.runs.grouping import Segments
 
 
@@ -117,8 +124,13 @@ SESSIONS = EventTimeSessionWindows.with_gap(Time.seconds(1))
 
 @pytest.mark.parametrize(
     ("windows", "trigger"),
-    [(SECONDS, EventTimeTrigger()), (SECONDS, CountTrigger.of(1)), (SESSIONS, EventTimeTrigger())],
-    ids=["columns", "count", "sessions"],
+    [
+        (SECONDS, EventTimeTrigger()),
+        (SECONDS, CountTrigger.of(1)),
+        (SESSIONS, EventTimeTrigger()),
+        (GlobalWindows.create(), EndOfStreamTrigger()),
+    ],
+    ids=["columns", "count", "sessions", "untimed"],
 )
 @pytest.mark.parametrize("method", ["add", "result"])
 @pytest.mark.parametrize("parallelism", [1, 2])

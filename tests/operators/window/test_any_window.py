@@ -266,6 +266,19 @@ def test_a_trigger_has_to_answer() -> None:
         drive(TENS, lambda w: show(w.trigger(Silent())), at(1))
 
 
+@pytest.mark.parametrize("answer", [lambda elements: None, lambda elements: [element.value for element in elements]])
+@pytest.mark.parametrize("method", ["evict_before", "evict_after"])
+def test_an_evictor_has_to_say_what_stays(method: str, answer: Callable[[list[Any]], Any]) -> None:
+    class Wrong(KeepTwo):
+        pass
+
+    setattr(Wrong, method, lambda self, elements, size, window, ctx: answer(elements))
+    with pytest.raises(
+        UserFunctionError, match=rf"Wrong\.{method} has to return the elements that stay, as it was given"
+    ):
+        drive(TENS, lambda w: show(w.evictor(Wrong())), at(1))
+
+
 def test_state_of_a_trigger_is_apart_from_that_of_the_function() -> None:
     class Count(ProcessWindowFunction):
         def process(self, key: str, context: Any, elements: Any) -> Iterator[Any]:
@@ -501,7 +514,8 @@ def test_windows_of_processing_time_fire_by_the_clock() -> None:
 
 def test_allowed_lateness_means_nothing_in_processing_time() -> None:
     sessions = OwnWindows(10, is_event_time=False)
-    results = clocked(sessions, lambda w: show(w.allowed_lateness(1000)), [("hi", 1, 0), 9, ("hi", 2, 0), 30])
+    with pytest.warns(UserWarning, match="allowed_lateness has no effect"):
+        results = clocked(sessions, lambda w: show(w.allowed_lateness(1000)), [("hi", 1, 0), 9, ("hi", 2, 0), 30])
     assert [row[:4] for row in results] == [("hi", 0, 10, [1]), ("hi", 9, 19, [2])]
 
 

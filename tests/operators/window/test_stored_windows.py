@@ -12,9 +12,11 @@ from headrace.common.typeinfo import Types
 from headrace.datastream.aggregates import max, sum
 from headrace.testing import JobHarness
 from headrace.windowing.assigner import WindowAssigner
+from headrace.windowing.assigners.count import CountTumblingWindowAssigner
+from headrace.windowing.assigners.global_windows import GlobalWindows
 from headrace.windowing.assigners.sessions import EventTimeSessionWindows
 from headrace.windowing.assigners.sliding import SlidingEventTimeWindows
-from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
+from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows, TumblingProcessingTimeWindows
 from headrace.windowing.triggers.count import CountTrigger
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger
 
@@ -158,7 +160,6 @@ KINDS: dict[str, Callable[[Any], Any]] = {
     "with a trigger": lambda keyed: keyed.window(TumblingEventTimeWindows.of(10)).trigger(CountTrigger.of(9)),
     "sessions for late records": lambda keyed: keyed.window(EventTimeSessionWindows.with_gap(10)).allowed_lateness(5),
 }
-SAME_OPERATOR = {"with a trigger": 1, "sessions for late records": 1}
 
 
 def of_kind(name: str) -> Callable[[JobHarness], None]:
@@ -179,8 +180,42 @@ def test_built_in_aggregates_refuse_what_windows_of_another_kind_hold(before: st
             harness.push("events", ("a", 1), 4)
             if before == after:
                 harness.run_epoch()
-            elif SAME_OPERATOR.get(before) is None or SAME_OPERATOR.get(after) is None:
-                with pytest.raises(StateMigrationError, match=r"stored with another|give it another uid"):
+            else:
+                with pytest.raises(StateMigrationError, match=r"stored with another|stored for|give it another uid"):
+                    harness.run_epoch()
+
+
+FOR_EACH_RECORD: dict[str, Callable[[Any], Any]] = {
+    "at their ends": lambda keyed: keyed.window(TumblingEventTimeWindows.of(10)),
+    "at each record": lambda keyed: keyed.window(TumblingEventTimeWindows.of(10)).trigger(CountTrigger.of(9)),
+    "by the clock": lambda keyed: keyed.window(TumblingProcessingTimeWindows.of(10)),
+    "sessions": lambda keyed: keyed.window(EventTimeSessionWindows.with_gap(10)),
+    "of so many": lambda keyed: keyed.window(CountTumblingWindowAssigner.of(9)),
+    "without end": lambda keyed: keyed.window(GlobalWindows.create()).trigger(CountTrigger.of(9)),
+}
+
+
+@pytest.mark.parametrize("before", FOR_EACH_RECORD)
+def test_functions_of_the_user_refuse_what_windows_of_another_kind_hold(before: str) -> None:
+    """No timer would ever be due for it, or none that its new windows know."""
+
+    def build(name: str) -> Callable[[JobHarness], None]:
+        def job(harness: JobHarness) -> None:
+            keyed = harness.add_source("events", EVENT).key_by("f0")
+            harness.add_sink("out", FOR_EACH_RECORD[name](keyed).reduce(larger).uid("windows"))
+
+        return job
+
+    with JobHarness(build(before)) as harness:
+        harness.push("events", ("a", 7), 4)
+        checkpoint = harness.checkpoint()
+    for after in FOR_EACH_RECORD:
+        with JobHarness(build(after), restore=checkpoint) as harness:
+            harness.push("events", ("a", 1), 4)
+            if before == after:
+                harness.run_epoch()
+            else:
+                with pytest.raises(StateMigrationError, match=r"give (it|the operator) another uid"):
                     harness.run_epoch()
 
 

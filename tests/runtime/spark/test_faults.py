@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from unittest.mock import Mock
 
 import pytest
@@ -9,7 +10,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 
-from headrace.common.errors import HeadraceError, InfrastructureError, JobExecutionError
+from headrace.common.errors import HeadraceError, InfrastructureError, JobExecutionError, WorkerDiedError
 from headrace.runtime.spark import session
 from headrace.runtime.spark.faults import SPARK_ERRORS, failure
 from headrace.runtime.spark.session_start import SessionStart
@@ -28,6 +29,13 @@ NO_WORKERS = (
     + "Caused by: java.lang.NullPointerException\n"
     + "\tat org.apache.spark.api.python.PythonWorkerFactory.createWorker$1(PythonWorkerFactory.scala:192)\n"
 )
+SEGFAULT = ABORTED.format(
+    why="Lost task 0.0: Python worker exited unexpectedly (crashed): Fatal Python error: Segmentation fault"
+    "\n\nCurrent thread 0x00007f (most recent call first):\n"
+    f'  File "{ctypes.__file__}", line 519 in string_at\n'
+    '  File "/jobs/prices.py", line 7 in parse\n'
+    f'  File "{session.__file__}", line 54 in process\n'
+)
 LOST = ABORTED.format(why="ExecutorLostFailure (executor 1 exited)")
 DEFECT = "[PYTHON_EXCEPTION] Traceback (most recent call last):\n  File \"x.py\", line 1\nKeyError: 'owned'\n"
 
@@ -37,8 +45,9 @@ NO_MODULE = "[PYTHON_EXCEPTION] Traceback (most recent call last):\nModuleNotFou
 @pytest.mark.parametrize(
     ("error", "kind", "said"),
     [
-        (PySparkException(CRASHED), InfrastructureError, "epoch 3 failed in Spark: a Python worker has died"),
-        (Py4JError(CRASHED), InfrastructureError, "epoch 3 failed in Spark: a Python worker has died"),
+        (PySparkException(CRASHED), WorkerDiedError, "epoch 3 failed in Spark: a Python worker has died: it was kill"),
+        (Py4JError(CRASHED), WorkerDiedError, "epoch 3 failed in Spark: a Python worker has died"),
+        (Py4JError(SEGFAULT), WorkerDiedError, "has died: Segmentation fault at /jobs/prices.py:7 in parse"),
         (Py4JError(LOST), InfrastructureError, "ExecutorLostFailure (executor 1 exited)"),
         (PySparkException(DEFECT), JobExecutionError, "KeyError: 'owned'"),
         (
@@ -54,6 +63,7 @@ NO_MODULE = "[PYTHON_EXCEPTION] Traceback (most recent call last):\nModuleNotFou
     ids=[
         "worker",
         "worker-untranslated",
+        "segmentation-fault",
         "executor",
         "defect",
         "module",

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any, Generic, Self
 from headrace.common.arguments import refused
 from headrace.common.errors import InvalidTypeError
 from headrace.common.function_types import Role
+from headrace.common.other_names import other_names
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
 from headrace.datastream.functions import AllWindowFunction, ProcessAllWindowFunction
 from headrace.datastream.streams.adapters import AllApply, AllProcess
 from headrace.datastream.streams.checks import check_function, check_object
+from headrace.datastream.streams.other_names import OTHER_NAMES_OF_WINDOWED_STREAMS
 from headrace.datastream.streams.types import result_type
 from headrace.datastream.streams.windowed_stream import WindowedStream, by_position
 from headrace.operators.aggregates.aggregate import Aggregate
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 
 @hides_engine_of_methods
+@other_names(OTHER_NAMES_OF_WINDOWED_STREAMS)
 class AllWindowedStream(Generic[T_co]):
     """A stream after ``window_all``. Its windows are those of one key, so one subtask works on all records.
 
@@ -154,7 +157,8 @@ class AllWindowedStream(Generic[T_co]):
             window_function: an ``AllWindowFunction``, or a function of window and records.
             output_type: the type of the results; taken from annotations when left out.
         """
-        check_function(window_function, AllWindowFunction, "apply")
+        otherwise = " (process takes a ProcessAllWindowFunction)"
+        check_function(window_function, AllWindowFunction, "apply", otherwise=otherwise)
         found = result_type(output_type, window_function, Role.MANY)
         return self._alone(self._windowed.apply(AllApply(window_function), found))
 
@@ -165,7 +169,8 @@ class AllWindowedStream(Generic[T_co]):
             process_window_function: the function.
             output_type: the type of the results; taken from annotations when left out.
         """
-        check_object(process_window_function, ProcessAllWindowFunction, "process")
+        instead = "apply(...) takes an AllWindowFunction, or a function of window and records"
+        check_object(process_window_function, ProcessAllWindowFunction, "process", instead=instead)
         found = result_type(output_type, process_window_function, Role.MANY)
         return self._alone(self._windowed.process(AllProcess(process_window_function), found))
 

@@ -36,15 +36,22 @@ def check_function(
     _refuse_coroutine(method_of_object(function, method) or function, method)
 
 
-def check_object(function: Any, base: type[Function], method: str) -> None:
+def check_object(function: Any, base: type[Function], method: str, *, instead: str = "") -> None:
     """Refuse what does not have the method, or with other parameters: plain callables do not do here.
+
+    Args:
+        function: what the user gave.
+        base: the class that it should be of.
+        method: the method that is called.
+        instead: what to write for what was given; begins in lower case.
 
     Raises:
         InvalidTypeError: when the method is missing, or takes other parameters.
     """
     check_instance(function, base)
     if method_of_object(function, method) is None:
-        raise refused(f"expected {with_article(base)}, got {function!r}", InvalidTypeError)
+        hint = f": {instead}" if instead else ""
+        raise refused(f"expected {with_article(base)}, got {function!r}{hint}", InvalidTypeError)
     check_parameters(function, base, method)
     _refuse_coroutine(method_of_object(function, method), method)
 

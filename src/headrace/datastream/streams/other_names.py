@@ -1,8 +1,12 @@
-"""What streams, windows and environments are asked for in other libraries' words, and what to write instead."""
+"""What streams, windows and environments are asked for in other libraries' words, and what to write instead.
+
+Modules of functions and classes that programs import are asked likewise.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import FunctionType
 from typing import Any, Final
 
 _CHAINING: Final = "what runs chained follows from the shuffles"
@@ -23,6 +27,8 @@ WITHOUT_EFFECT: Final = {
 _COLUMNS: Final = 'use select("a", (col("b") * 2).alias("double")) with all columns that are wanted'
 _WINDOW_AGGREGATE: Final = 'use key_by(...).window(...).aggregate(count(), sum("x"))'
 _KEYS_FIRST: Final = "call key_by(...) first"
+_KEYS_FIRST_OR_ALL: Final = "call key_by(...) first, or {}(...) for windows of all records"
+_ASSIGNER: Final = "use {}(TumblingEventTimeWindows.of(size)), or another WindowAssigner"
 _WINDOWS_FIRST: Final = "call window(...) first, then aggregate(...); or reduce(...), for a result at each record"
 _TO_PROGRAM: Final = "use execute_and_collect(), or execute_and_collect(limit=10) for some records"
 _ORDER: Final = "records have no order but that of event time; rank within windows, in a function"
@@ -37,7 +43,11 @@ OTHER_NAMES: Final = {
     **dict.fromkeys(("where", "query"), "use filter(...)"),
     **dict.fromkeys(("groupBy", "groupby", "group_by"), "use key_by(...)"),
     **dict.fromkeys(("agg", "aggregate", "count", "mean", "avg"), _WINDOW_AGGREGATE),
-    **dict.fromkeys(("sum", "min", "max", "min_by", "max_by", "reduce", "window"), _KEYS_FIRST),
+    **dict.fromkeys(("sum", "min", "max", "min_by", "max_by", "reduce"), _KEYS_FIRST),
+    "window": _KEYS_FIRST_OR_ALL.format("window_all"),
+    "count_window": _KEYS_FIRST_OR_ALL.format("count_window_all"),
+    **dict.fromkeys(("time_window", "timeWindow", "session_window"), _ASSIGNER.format("key_by(...).window")),
+    **dict.fromkeys(("time_window_all", "timeWindowAll"), _ASSIGNER.format("window_all")),
     **dict.fromkeys(("collect", "take", "head", "first", "limit", "toLocalIterator"), _TO_PROGRAM),
     **dict.fromkeys(("toPandas", "to_pandas", "toDF", "to_df"), "use to_dataframe(), for a job that ends"),
     **dict.fromkeys(("show", "display"), "use print()"),
@@ -58,13 +68,57 @@ OTHER_NAMES: Final = {
 OTHER_NAMES_OF_KEYED_STREAMS: Final = {
     **OTHER_NAMES,
     **dict.fromkeys(("agg", "aggregate", "count", "mean", "avg"), _WINDOWS_FIRST),
+    **dict.fromkeys(("time_window", "timeWindow", "session_window"), _ASSIGNER.format("window")),
 }
 """The same behind ``key_by``."""
 
 _BUILT_IN: Final = 'use aggregate(count(), sum("x").alias("total")), with one built-in aggregate for each column'
 
-OTHER_NAMES_OF_WINDOWED_STREAMS: Final = dict.fromkeys(("agg", "count", "sum", "min", "max", "mean", "avg"), _BUILT_IN)
-"""Those of grouped data, behind ``window``."""
+_TO_A_STREAM: Final = "say first what becomes of each window: reduce(...), aggregate(...), apply(...) or process(...)"
+_BY_FIELD: Final = 'use reduce(lambda a, b: ...) for whole records, or aggregate(top_n("value", 1, "by"))'
+_OF_STREAMS: Final = (
+    *("map", "flat_map", "filter", "map_batches", "select", "key_by", "union", "get_side_output"),
+    *("print", "sink_to", "execute_and_collect", "to_dataframe", "name", "uid", "set_parallelism"),
+)
+
+OTHER_NAMES_OF_WINDOWED_STREAMS: Final = {
+    **dict.fromkeys(("agg", "count", "sum", "min", "max", "mean", "avg"), _BUILT_IN),
+    **dict.fromkeys(("min_by", "max_by", "minBy", "maxBy"), _BY_FIELD),
+    **dict.fromkeys(_OF_STREAMS, _TO_A_STREAM),
+    "fold": "use aggregate(...) with an AggregateFunction",
+}
+"""Those of grouped data and of streams, behind ``window``."""
+
+OTHER_NAMES_OF_PARTITIONS: Final = dict.fromkeys(
+    _OF_STREAMS, "say first what becomes of each partition: map_partition, sort_partition, reduce or aggregate"
+)
+"""Those of streams, behind ``full_window_partition``."""
+
+OTHER_NAMES_OF_AGGREGATES: Final = {
+    **dict.fromkeys(("mean", "average"), "use avg(column)"),
+    **dict.fromkeys(("std", "stddev"), "use stddev_samp(column), or stddev_pop(column)"),
+    **dict.fromkeys(("var", "variance"), "use var_samp(column), or var_pop(column)"),
+    "median": "use quantile(column, 0.5), or approx_quantile(column, 0.5)",
+    **dict.fromkeys(("percentile", "percentile_cont", "percentile_disc"), "use quantile(column, part)"),
+    **dict.fromkeys(("percentile_approx", "approx_percentile"), "use approx_quantile(column, part)"),
+    **dict.fromkeys(("max_by", "arg_max"), "use top_n(column, 1, by)"),
+    **dict.fromkeys(("string_agg", "group_concat"), "use listagg(column, separator)"),
+    **dict.fromkeys(("array_agg", "collect"), "use collect_list(column)"),
+    **dict.fromkeys(("any", "some"), "use bool_or(column)"),
+    **dict.fromkeys(("all", "every"), "use bool_and(column)"),
+    **dict.fromkeys(("first_value", "any_value"), "use first(column)"),
+    **dict.fromkeys(("last_value", "latest"), "use last(column)"),
+    "nunique": "use count_distinct(column)",
+}
+"""Those of SQL, PySpark and pandas, in ``headrace.datastream.aggregates``."""
+
+OTHER_NAMES_OF_WINDOWS: Final = {
+    **dict.fromkeys(("window", "Tumble", "TumblingTimeWindows"), "use TumblingEventTimeWindows.of(size)"),
+    **dict.fromkeys(("Slide", "Hop", "SlidingTimeWindows"), "use SlidingEventTimeWindows.of(size, slide)"),
+    **dict.fromkeys(("session_window", "Session"), "use EventTimeSessionWindows.with_gap(gap)"),
+    "Cumulate": "use CumulatingEventTimeWindows.of(max_size, step)",
+}
+"""Those of PySpark, Flink's tables and Flink 1, in ``headrace.datastream.window``."""
 
 _CALLS: Final = {
     **{name: f'{name}("{{field}}")' for name in ("sum", "min", "max", "avg", "first", "last")},
@@ -78,7 +132,9 @@ _CALLS: Final = {
 
 
 def built_in_call(asked: Any) -> str | None:
-    """What to write instead of ``"sum"``, ``{"amount": "sum"}``, or Python's own ``sum``; begins in lower case.
+    """What to write instead of ``"sum"``, ``{"amount": "sum"}``, Python's own ``sum``, or ``count`` that is not called.
+
+    It begins in lower case.
 
     Args:
         asked: what an aggregate was asked for with.
@@ -86,7 +142,8 @@ def built_in_call(asked: Any) -> str | None:
     Returns:
         None for what is nothing of the kind.
     """
-    if any(asked is function for function in (sum, min, max, len)):
+    is_uncalled = isinstance(asked, FunctionType) and asked.__module__.startswith("headrace.operators.aggregates.")
+    if is_uncalled or any(asked is function for function in (sum, min, max, len)):
         asked = asked.__name__
     if not isinstance(asked, str | Mapping | list | tuple):
         return None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, Self, overload
 
 from headrace.common.arguments import expect, refused
+from headrace.common.call_site import warn_caller
+from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import InvalidTypeError
 from headrace.common.function_types import Role
 from headrace.common.other_names import other_names
@@ -26,6 +28,7 @@ from headrace.windowing.assigners.count import CountSlidingWindowAssigner, Count
 from headrace.windowing.evictor import Evictor
 from headrace.windowing.trigger import Trigger
 from headrace.windowing.triggers.count import CountTrigger
+from headrace.windowing.triggers.never import NeverTrigger
 from headrace.windowing.triggers.purging import PurgingTrigger
 
 if TYPE_CHECKING:
@@ -129,15 +132,21 @@ class WindowedStream(Generic[T_co, K_co, W_co]):
     def allowed_lateness(self, time_ms: int | Time | Duration | timedelta) -> Self:
         """Keeps windows for some time after the watermark has passed them; each late record fires its window again.
 
+        Windows of the clock, of a count and global ones have no late records: there it has no effect, and warns.
+
         Args:
             time_ms: how long; a number is milliseconds.
 
         Raises:
-            InvalidProgramError: when it is negative.
+            InvalidProgramError: when it is negative, or has no 64 bits.
         """
         lateness = to_millis(time_ms)
         if lateness < 0:
             raise refused(f"the allowed lateness cannot be negative, it is {lateness} ms")
+        if lateness > MAX_WATERMARK:
+            raise refused(f"the allowed lateness is at most {MAX_WATERMARK} ms, for ever, not {lateness} ms")
+        if lateness and not self._assigner.is_event_time():
+            warn_caller(f"allowed_lateness has no effect: nothing is late in {self._assigner}")
         self._lateness = lateness
         return self
 
@@ -295,7 +304,8 @@ class WindowedStream(Generic[T_co, K_co, W_co]):
             window_function: a ``WindowFunction``, or a function of key, window and records.
             output_type: the type of the results; taken from annotations when left out.
         """
-        check_function(window_function, WindowFunction, "apply")
+        otherwise = " (process takes a ProcessWindowFunction)"
+        check_function(window_function, WindowFunction, "apply", otherwise=otherwise)
         warn_without_results(window_function, "apply")
         return self._keyed_stream._transform(self._applied, "Window", window_function, output_type)
 
@@ -314,7 +324,8 @@ class WindowedStream(Generic[T_co, K_co, W_co]):
             process_window_function: the function.
             output_type: the type of the results; taken from annotations when left out.
         """
-        check_object(process_window_function, ProcessWindowFunction, "process")
+        instead = "apply(...) takes a WindowFunction, or a function of key, window and records"
+        check_object(process_window_function, ProcessWindowFunction, "process", instead=instead)
         warn_without_results(process_window_function, "process")
         return self._keyed_stream._transform(self._applied, "Window", process_window_function, output_type)
 
@@ -326,7 +337,9 @@ class WindowedStream(Generic[T_co, K_co, W_co]):
             raise refused(f"built-in aggregates take no {surplus[0]}: map() the rows that they give")
         for aggregate in aggregates:
             if not isinstance(aggregate, Aggregate):
-                raise refused(f"built-in aggregates go with others such as count(), sum('field'), not {aggregate!r}")
+                text = f"built-in aggregates go with others such as count(), sum('field'), not {aggregate!r}"
+                call = built_in_call(aggregate)
+                raise refused(f"{text}: {call}" if call else f"{text}; map() the rows that they give")
         spec = AggregatedWindowSpec(
             self._assigner,
             self._trigger_or_default(),
@@ -388,6 +401,8 @@ class WindowedStream(Generic[T_co, K_co, W_co]):
             return self._trigger
         trigger = self._assigner.get_default_trigger(self.get_execution_environment())
         self._check_merges(trigger)
+        if isinstance(trigger, NeverTrigger):
+            warn_caller(f"{self._assigner} show nothing by themselves: say when, with .trigger(...)")
         return trigger
 
     def _check_merges(self, trigger: Trigger[Any, Any]) -> None:

@@ -83,12 +83,13 @@ class AccumulatedContents(KeyedContents):
 
     Args:
         keyed: the state.
+        kind: what the windows are.
         layout: the aggregates and the columns.
         log: where what happens is noted.
     """
 
-    def __init__(self, keyed: KeyedStates, layout: WindowLayout, log: AggregateLog) -> None:
-        super().__init__(keyed, ValueStateDescriptor(CONTENTS, layout.contents_type))
+    def __init__(self, keyed: KeyedStates, kind: str, layout: WindowLayout, log: AggregateLog) -> None:
+        super().__init__(keyed, kind, ValueStateDescriptor(CONTENTS, layout.contents_type))
         self._type = layout.contents_type
         self._log = log
         self._held: dict[tuple[int, GivenNamespace], _Held] = {}

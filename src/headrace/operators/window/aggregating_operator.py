@@ -49,7 +49,7 @@ class AggregatingWindowOperator(WindowOperator):
     def _keyed_contents(self) -> KeyedContents:
         if self._layout.evictor is not None:
             return super()._keyed_contents()
-        return AccumulatedContents(self._keyed, self._columns, self._log)
+        return AccumulatedContents(self._keyed, self._layout.kind_of_windows, self._columns, self._log)
 
     def _new_former_results(self) -> FormerResults:
         return NotedResults(self._keyed, self._layout.output_type)

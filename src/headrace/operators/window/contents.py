@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
@@ -65,10 +66,12 @@ class KeyedContents(WindowContents):
 
     Args:
         keyed: the state.
+        kind: what the windows are, in words; what those of another kind hold is refused.
         descriptor: how it is kept.
     """
 
-    def __init__(self, keyed: KeyedStates, descriptor: StateDescriptor) -> None:
+    def __init__(self, keyed: KeyedStates, kind: str, descriptor: StateDescriptor) -> None:
+        descriptor.namespaces = kind
         self._keyed = keyed
         self._descriptor = descriptor
         self._state = keyed.namespaced_state(descriptor)
@@ -101,12 +104,13 @@ class ReducedContents(KeyedContents):
 
     Args:
         keyed: the state.
+        kind: what the windows are.
         function: the function.
         type_: the type of the elements.
     """
 
-    def __init__(self, keyed: KeyedStates, function: Any, type_: TypeInformation) -> None:
-        super().__init__(keyed, ReducingStateDescriptor(CONTENTS, function, type_))
+    def __init__(self, keyed: KeyedStates, kind: str, function: Any, type_: TypeInformation) -> None:
+        super().__init__(keyed, kind, ReducingStateDescriptor(CONTENTS, function, type_))
         self._reduce = method_of(function, "reduce")
 
     def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
@@ -128,12 +132,13 @@ class AggregatedContents(KeyedContents):
 
     Args:
         keyed: the state.
+        kind: what the windows are.
         function: the function.
         type_: the type of the accumulators.
     """
 
-    def __init__(self, keyed: KeyedStates, function: Any, type_: TypeInformation) -> None:
-        super().__init__(keyed, AggregatingStateDescriptor(CONTENTS, _Boxed(function), type_))
+    def __init__(self, keyed: KeyedStates, kind: str, function: Any, type_: TypeInformation) -> None:
+        super().__init__(keyed, kind, AggregatingStateDescriptor(CONTENTS, _Boxed(function), type_))
         self._add = function.add
 
     def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
@@ -172,11 +177,12 @@ class ListedContents(KeyedContents):
 
     Args:
         keyed: the state.
+        kind: what the windows are.
         type_: the type of the elements.
     """
 
-    def __init__(self, keyed: KeyedStates, type_: TypeInformation) -> None:
-        super().__init__(keyed, ListStateDescriptor(CONTENTS, type_))
+    def __init__(self, keyed: KeyedStates, kind: str, type_: TypeInformation) -> None:
+        super().__init__(keyed, kind, ListStateDescriptor(CONTENTS, type_))
 
     def elements(self, namespace: GivenNamespace, window: Any) -> Sequence[Any] | None:
         self._keyed.namespace = namespace
@@ -188,6 +194,7 @@ class EvictedContents(KeyedContents):
 
     Args:
         keyed: the state.
+        kind: what the windows are.
         type_: the type of the elements.
         evictor: the evictor.
         time: what the evictor sees.
@@ -195,9 +202,15 @@ class EvictedContents(KeyedContents):
     """
 
     def __init__(
-        self, keyed: KeyedStates, type_: TypeInformation, evictor: Evictor[Any, Any], time: OperatorTime, fold: Folding
+        self,
+        keyed: KeyedStates,
+        kind: str,
+        type_: TypeInformation,
+        evictor: Evictor[Any, Any],
+        time: OperatorTime,
+        fold: Folding,
     ) -> None:
-        super().__init__(keyed, ListStateDescriptor(CONTENTS, Types.TUPLE([type_, Types.LONG()])))
+        super().__init__(keyed, kind, ListStateDescriptor(CONTENTS, Types.TUPLE([type_, Types.LONG()])))
         self._evictor = evictor
         self._time = time
         self._fold = fold
@@ -221,16 +234,27 @@ class EvictedContents(KeyedContents):
         self._held = len(held)
         if not held:
             return None
-        self._left = list(self._evictor.evict_before(held, len(held), window, self._time))
+        self._left = self._answer("evict_before", held, window)
         return self._fold([element.value for element in self._left])
 
     def was_shown(self, namespace: GivenNamespace, window: Any) -> None:
         if not self._held:
             return
-        left = list(self._evictor.evict_after(self._left, len(self._left), window, self._time))
+        left = self._answer("evict_after", self._left, window)
         if len(left) < self._held:
             self._keep(namespace, left)
         self._left = []
+
+    def _answer(self, method: str, elements: list[TimestampedValue[Any]], window: Any) -> list[TimestampedValue[Any]]:
+        left = getattr(self._evictor, method)(elements, len(elements), window, self._time)
+        kept = list(left) if isinstance(left, Iterable) else [left]
+        for element in kept:
+            if not isinstance(element, TimestampedValue):
+                name = f"{type(self._evictor).__name__}.{method}"
+                raise InvalidTypeError(
+                    f"{name} has to return the elements that stay, as it was given them, not {element!r}"
+                )
+        return kept
 
     def _keep(self, namespace: GivenNamespace, kept: Sequence[TimestampedValue[Any]]) -> None:
         self._keyed.namespace = namespace

@@ -9,22 +9,24 @@ in order: windows that fire as the watermark passes their ends, windows that go,
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from headrace.common.errors import InvalidTypeError
 from headrace.operators.functions import RuntimeContext
 from headrace.operators.user_code import NO_RECORD, user_error
 from headrace.operators.window.lateness import cleanup_times
 from headrace.state.keys.entries import NO_KEY
 from headrace.windowing.assigner import WindowAssigner
 from headrace.windowing.assigners.of_time import EventTimeAssigner
-from headrace.windowing.windows import TimeWindow
+from headrace.windowing.windows import TimeWindow, Window
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -98,11 +100,10 @@ class OneByOne(Intake):
         self._context = context
         self._keyed = context.state.keyed
         self._assigner = assigner
-        # A class derived from one of them may put elements into other windows than arithmetic does.
-        is_own = type(assigner).assign_windows is not EventTimeAssigner.assign_windows
-        self._regular = None if is_own else assigner.regular
+        self._regular = assigner.regular if isinstance(assigner, EventTimeAssigner) else None
         self._assigner_context = _AssignerContext(context, time)
         self._windows = windows
+        self._known: set[type] = set()
         self._merging = merging
         self._time = time
 
@@ -127,12 +128,53 @@ class OneByOne(Intake):
         try:
             for row, timestamp, entry in zip(rows, timestamps, entries, strict=True):
                 self._keyed.current = entry
-                assigned.append(assign(row, timestamp, context))
+                assigned.append(self._checked(assign(row, timestamp, context)))
         except BaseException as error:
             raise user_error(error, self._context, row, function=assign) from error
         finally:
             self._keyed.current = NO_KEY
         return assigned
+
+    def _checked(self, windows: Any) -> Collection[Any]:
+        """The windows that an assigner has given; those of an iterator in a list, since they are gone through twice.
+
+        Raises:
+            InvalidTypeError: when they are none, or not those that the assigner's serializer is for.
+        """
+        if windows.__class__ is not list and not isinstance(windows, Collection):
+            if not isinstance(windows, Iterable):
+                raise InvalidTypeError(
+                    f"{type(self._assigner).__name__}.assign_windows has to return a list of windows, not {windows!r}"
+                )
+            windows = list(windows)
+        for window in windows:
+            if window.__class__ not in self._known:
+                self._check_is_kept(window)
+                self._known.add(window.__class__)
+        found: Collection[Any] = windows
+        return found
+
+    def _check_is_kept(self, window: Any) -> None:
+        """Whether a window comes back from state as it was: else what it holds would never be shown."""
+        owner, windows = type(self._assigner).__name__, self._windows
+        if not isinstance(window, Window):
+            raise InvalidTypeError(f"{owner}.assign_windows has to give windows, not {window!r}")
+        try:
+            namespace = windows.namespace_of(window)
+            back = windows.window_of(namespace)
+        except (AttributeError, TypeError, ValueError) as error:
+            raise InvalidTypeError(self._wrong_serializer(window, "does not take it")) from error
+        same_place = isinstance(window, type(back)) and windows.namespace_of(back) == namespace
+        if back != window and not same_place:
+            raise InvalidTypeError(self._wrong_serializer(window, f"makes {back!r} of it"))
+
+    def _wrong_serializer(self, window: Any, what: str) -> str:
+        owner = type(self._assigner).__name__
+        serializer = type(self._assigner.get_window_serializer()).__name__
+        return (
+            f"{owner}.assign_windows gives {window!r}, but the {serializer} of {owner}.get_window_serializer {what}: "
+            "both have to be for the same class of windows"
+        )
 
     def _pairs(
         self, entries: Iterable[AnyKeyEntry], assigned: Iterable[Collection[Any]]

@@ -14,6 +14,8 @@ import numpy as np
 from headrace.common.errors import StateMigrationError
 from headrace.operators.aggregates.aggregator_list import AggregatorList
 from headrace.operators.window.accumulators import Accumulators
+from headrace.operators.window.contents import CONTENTS
+from headrace.state.keyed.backend import NAMESPACED_PREFIX
 from headrace.state.ordered_table import OrderedLayout
 from headrace.state.runs.merging import register_ordered_merger
 from headrace.state.runs.ordered import all_rows, newest
@@ -55,6 +57,9 @@ GLOBAL_STORE: Final = "global-windows"
 
 COUNT_STORE: Final = "count-windows"
 """The store of windows of so many records."""
+
+_KEYED_CONTENTS: Final = f"{NAMESPACED_PREFIX}{CONTENTS}"
+"""The store of what windows hold that keep it as state of keys."""
 
 _KINDS: Final = {
     STORE: "fire at their ends alone",
@@ -158,14 +163,14 @@ def _check(context: OperatorContext, is_own: Callable[[str], bool], declared: st
             raise _of_others(context, stored, declared, advice)
 
 
-def check_has_no_timers(context: OperatorContext) -> None:
-    """The same for windows that fire at their ends alone, which have no timers.
+def check_has_no_keyed_contents(context: OperatorContext) -> None:
+    """The same for windows that fire at their ends alone, which have neither timers nor contents as state of keys.
 
     Raises:
         StateMigrationError: when others have stored some.
     """
     assert context.state is not None
-    if context.state.timers.event.next_due != NO_TIMER:
+    if _KEYED_CONTENTS in context.state.stored() or context.state.timers.event.next_due != NO_TIMER:
         raise _of_others(context, "have a trigger, assigner or evictor of their own", "fire at their ends alone")
 
 

@@ -23,7 +23,7 @@ from headrace.operators.window.merging import (
     ELEMENTS_KIND,
     STORE,
     VALUES_KIND,
-    check_has_no_timers,
+    check_has_no_keyed_contents,
     contents_layout,
 )
 from headrace.state.copying import copy_value
@@ -138,7 +138,7 @@ class OrderedContents(WindowContents):
     # --- time --------------------------------------------------------------------------------------------------------
 
     def begin_epoch(self) -> None:
-        check_has_no_timers(self._context)
+        check_has_no_keyed_contents(self._context)
         self._table.begin_epoch()
         self._windows = {}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.typeinfo import Types
 from headrace.operators.window.contents import (
@@ -18,6 +18,8 @@ from headrace.operators.window.contents import (
 from headrace.operators.window.folds import AggregateFold, ReduceFold
 from headrace.operators.window.ordered_contents import OrderedElements, OrderedValues
 from headrace.operators.window.window_functions import window_call
+from headrace.windowing.assigner import MergingWindowAssigner
+from headrace.windowing.serializers import CountWindowSerializer, GlobalWindowSerializer, TimeWindowSerializer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,6 +36,13 @@ if TYPE_CHECKING:
     from headrace.windowing.evictor import Evictor
     from headrace.windowing.intervals import RegularWindows
     from headrace.windowing.trigger import Trigger
+
+_KINDS: Final = {
+    TimeWindowSerializer: "windows from one time to another",
+    CountWindowSerializer: "windows of so many records",
+    GlobalWindowSerializer: "windows without end",
+}
+"""What windows are, by what makes bytes of them."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +92,13 @@ class WindowOperatorLayout:
         is_seen_before = self.evictor is not None or self.takes_results_back or not self.trigger.fires_only_at_end
         return None if is_seen_before else self.assigner.aligned
 
+    @property
+    def kind_of_windows(self) -> str:
+        """What the windows are, in words: what those of another kind hold would never fire, or never go."""
+        kind = _KINDS.get(type(self.assigner.get_window_serializer()), "windows of a class of the program")
+        merges = " that merge" if isinstance(self.assigner, MergingWindowAssigner) else ""
+        return f"{kind}{merges}, of {'event' if self.assigner.is_event_time() else 'processing'} time"
+
     def new_call(self) -> WindowCall:
         """Calls the window function."""
         return window_call(self.window_function)
@@ -90,12 +106,12 @@ class WindowOperatorLayout:
     def keyed_contents(self, keyed: KeyedStates, time: OperatorTime) -> KeyedContents:
         """What windows hold, in state of key and window."""
         if self.evictor is not None:
-            return EvictedContents(keyed, self.input_type, self.evictor, time, self._folding)
+            return EvictedContents(keyed, self.kind_of_windows, self.input_type, self.evictor, time, self._folding)
         if self.reduce_function is not None:
-            return ReducedContents(keyed, self.reduce_function, self.input_type)
+            return ReducedContents(keyed, self.kind_of_windows, self.reduce_function, self.input_type)
         if self.aggregate_function is not None:
-            return AggregatedContents(keyed, self.aggregate_function, self._accumulators)
-        return ListedContents(keyed, self.input_type)
+            return AggregatedContents(keyed, self.kind_of_windows, self.aggregate_function, self._accumulators)
+        return ListedContents(keyed, self.kind_of_windows, self.input_type)
 
     def ordered_contents(self, context: OperatorContext, windows: RegularWindows) -> OrderedContents:
         """What windows of fixed ends hold, in the order of these."""

@@ -153,10 +153,9 @@ class WindowOperator(FunctionOperator):
             return
         if self._is_event_time:
             check_timestamps(batch, self.context)
-        steps = self._intake.of(cast("KeyedBatch", batch))
         element: Any = NO_RECORD
         try:
-            for element, timestamp, reached, watermark, key, windows in steps:
+            for element, timestamp, reached, watermark, key, windows in self._intake.of(cast("KeyedBatch", batch)):
                 if watermark != self._time.watermark:
                     self._advance(watermark, reached)
                 if windows is not None:

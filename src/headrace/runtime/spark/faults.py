@@ -7,7 +7,8 @@ from typing import Final
 
 from pyspark.errors import PySparkException
 
-from headrace.common.errors import HeadraceError, InfrastructureError, JobExecutionError
+from headrace.common.call_site import CallSite, is_of_program
+from headrace.common.errors import HeadraceError, InfrastructureError, JobExecutionError, WorkerDiedError
 
 SPARK_ERRORS: tuple[type[Exception], ...] = (PySparkException, ConnectionError)
 """What a query may raise: PySpark translates some failures and hands on others as they come from py4j."""
@@ -53,6 +54,13 @@ _REMEDIES: Final = (
 
 _CRASHED: Final = "Python worker exited unexpectedly"
 
+_FATAL: Final = re.compile(
+    re.escape(_CRASHED) + r"[^\n]*?: Fatal Python error: (?P<what>[^\n]+)\n(?P<frames>.*)", re.DOTALL
+)
+"""What Python's ``faulthandler`` has left of a process, in Spark's words."""
+
+_FRAME: Final = re.compile(r'^ +File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
+
 _NO_WORKERS: Final = (
     "the process that starts Spark's Python workers died while it was being started, and Spark starts no other in this "
     "executor. Run the program again: with a checkpoint directory it goes on where it was"
@@ -71,7 +79,7 @@ def failure(what: str, error: Exception) -> HeadraceError:
             f"{what} failed: the Java process of Spark's driver has ended. Run the program again: with a checkpoint "
             "directory it goes on where it was"
         )
-    kind = JobExecutionError if is_defect(error) else InfrastructureError
+    kind = JobExecutionError if is_defect(error) else WorkerDiedError if _has_crashed(error) else InfrastructureError
     return kind(f"{what} failed in Spark: {first_line(error)}{_remedy(error)}")
 
 
@@ -92,11 +100,28 @@ def is_defect(error: Exception) -> bool:
     return "Traceback (most recent call last)" in text and _DEFECTS.search(text) is not None
 
 
+def _has_crashed(error: Exception) -> bool:
+    return _CRASHED in str(error)
+
+
+def _crash(text: str) -> str:
+    """How a worker died, and at which line of the program, where that is known."""
+    fatal = _FATAL.search(text)
+    if fatal is None:
+        return (
+            "a Python worker has died: it was killed from outside (out of memory?), or a function or native code has "
+            "ended it (os._exit)"
+        )
+    frames = (CallSite(file, int(line), function) for file, line, function in _FRAME.findall(fatal["frames"]))
+    site = next((frame for frame in frames if is_of_program(frame.file)), None)
+    return f"a Python worker has died: {fatal['what']}" + (f" at {site}" if site else "")
+
+
 def first_line(error: Exception) -> str:
     """The part of Spark's message that says what happened; the rest stays with the cause."""
     text = str(error)
-    if _CRASHED in text:
-        return "a Python worker has died, killed from outside (out of memory?) or by native code"
+    if _has_crashed(error):
+        return _crash(text)
     if "NullPointerException" in text and "PythonWorkerFactory" in text:
         return _NO_WORKERS
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")]

@@ -129,6 +129,9 @@ _CHECKED_ON_YARN: Final = (
 
 _OWN_SESSION: Final = {
     "spark.app.name": "headrace",
+    # Of a worker that native code crashes, Python then leaves the line at which it was
+    "spark.python.worker.faulthandler.enabled": "true",
+    "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
     # Several jobs, and the commit of one epoch beside the run of the next, share the executors
     "spark.scheduler.mode": "FAIR",
     # Envelopes are few and big, so bytes end a batch; rows of a DataFrame source are small, so their number does

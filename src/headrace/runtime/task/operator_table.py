@@ -9,6 +9,7 @@ from headrace.connectors.sink import WriterContext
 from headrace.graph import specs
 from headrace.graph.window_specs import (
     AggregatedWindowSpec,
+    AggregatesSpec,
     ColumnarCountSpec,
     ColumnarSessionSpec,
     ColumnarUntimedSpec,
@@ -127,12 +128,12 @@ class OperatorMaker:
 
     def _columnar_sessions(self, planned: PlannedOperator, spec: ColumnarSessionSpec) -> Operator:
         tag = None if spec.late_tag is None else spec.late_tag.tag_id
-        return SessionWindowOperator(spec.layout(planned.input_schema(0)), spec.gap, tag)
+        return SessionWindowOperator(self._layout(planned, spec), spec.gap, tag)
 
     def _local_window(self, planned: PlannedOperator, spec: LocalWindowSpec) -> Operator:
-        if isinstance(spec.window, ColumnarUntimedSpec):  # the receiver knows the windows
-            return LocalWindowAggregate(spec.window.layout(planned.input_schema(0)), OneWindow())
-        return LocalWindowAggregate(self._layout(planned, spec.window), spec.window.assigner)
+        knows_windows = not isinstance(spec.window, ColumnarUntimedSpec)  # else the receiver does
+        assigner = spec.window.assigner if knows_windows else OneWindow()
+        return LocalWindowAggregate(self._layout(planned, spec.window), assigner)
 
     def _global_window(self, planned: PlannedOperator, spec: GlobalWindowSpec) -> Operator:
         if isinstance(spec.window, ColumnarUntimedSpec):
@@ -140,7 +141,7 @@ class OperatorMaker:
         return self._columnar_window(planned, spec.window)
 
     def _columnar_untimed(self, planned: PlannedOperator, spec: ColumnarUntimedSpec) -> Operator:
-        return untimed_window(spec.layout(planned.input_schema(0)), spec.assigner)
+        return untimed_window(self._layout(planned, spec), spec.assigner)
 
     def _columnar_counts(self, planned: PlannedOperator, spec: ColumnarCountSpec) -> Operator:
         return CountWindowOperator(self._layout(planned, spec), spec.size)
@@ -160,9 +161,7 @@ class OperatorMaker:
         )
         return AggregatingWindowOperator(layout, self._layout(planned, spec))
 
-    def _layout(
-        self, planned: PlannedOperator, spec: AggregatedWindowSpec | ColumnarWindowSpec | ColumnarCountSpec
-    ) -> WindowLayout:
+    def _layout(self, planned: PlannedOperator, spec: AggregatesSpec) -> WindowLayout:
         """The columns of a window with built-in aggregates, which know what operator they are of."""
         node = planned.node
         place = OperatorPlace(node.name, planned.uid, self._subtask, node.call_site)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from headrace.state.ttl import TtlPolicy
 
     Indices = npt.NDArray[np.int64]
+
+_NAMESPACES: Final = "namespaces"
+"""What a run says about its namespaces; nothing where it was stored by earlier versions, or does not matter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,8 @@ class StateTable:
             "types": descriptor.stored_types(),
             "keys": keys,
         }
+        if descriptor.namespaces is not None:
+            self._meta[_NAMESPACES] = descriptor.namespaces
         if self.ttl is not None:
             self._meta["ttl"] = True
         for run in store.runs:
@@ -86,6 +91,11 @@ class StateTable:
                     f"the state {descriptor.name!r} was stored with another {what}: stored {stored.get(entry)}, "
                     f"declared {self._meta[entry]}; give the state another name, or restore the old declaration"
                 )
+        if stored.get(_NAMESPACES, descriptor.namespaces) != descriptor.namespaces:
+            raise StateMigrationError(
+                f"the state {descriptor.name!r} was stored for {stored[_NAMESPACES]}, and is declared for "
+                f"{descriptor.namespaces}; give the operator another uid, or restore the old declaration"
+            )
         descriptor.check_stored_types(stored["types"])
 
     def find(self, keys: KeyColumn, stops: Callable[[Match], npt.NDArray[np.bool_]] | None = None) -> list[Match]:
