@@ -13,6 +13,7 @@ from headrace.datastream.window import (
     ContinuousEventTimeTrigger,
     CountEvictor,
     CountTrigger,
+    CountTumblingWindowAssigner,
     CumulatingEventTimeWindows,
     EndOfStreamTrigger,
     EventTimeSessionWindows,
@@ -112,7 +113,9 @@ def env() -> StreamExecutionEnvironment:
             lambda keyed: keyed.window(EventTimeSessionWindows.with_gap(10)).trigger(CountTrigger.of(3)),
             "custom trigger CountTrigger",
         ),
-        (lambda keyed: keyed.count_window(3), "windows are of a count"),
+        (lambda keyed: keyed.count_window(3, 2), "count windows with a slide"),
+        (lambda keyed: keyed.count_window(3).trigger(CountTrigger.of(2)), "custom trigger CountTrigger"),
+        (lambda keyed: keyed.count_window(3).evictor(CountEvictor.of(2)), "an evictor looks at every record"),
         (lambda keyed: keyed.window(GlobalWindows.create()).trigger(NeverTrigger()), "windows never fire"),
         (lambda keyed: keyed.window(Odd(10)), "custom assigner Odd"),
         (lambda keyed: keyed.window(Shifting(10)), "custom assigner Shifting"),
@@ -151,4 +154,20 @@ def test_sessions_are_columnar_and_not_split(env: StreamExecutionEnvironment) ->
 
     text = explained(env, define)
     assert text.count("columnar") == 1
+    assert "Local Window" not in text
+
+
+@pytest.mark.parametrize(
+    "windows",
+    [
+        lambda records: records.key_by("card").count_window(3),
+        lambda records: records.count_window_all(3),
+        lambda records: records.key_by("card").window(CountTumblingWindowAssigner.of(3)),
+    ],
+)
+def test_count_windows_are_columnar_and_not_split(env: StreamExecutionEnvironment, windows: Any) -> None:
+    """Which records are of one window is known where all of a key are."""
+    text = explained(env, lambda records: windows(records).aggregate(count(), sum("amount")))
+    assert text.count("columnar") == 1
+    assert "record by record" not in text
     assert "Local Window" not in text

@@ -11,7 +11,12 @@ from headrace.operators.window.local import ACCUMULATORS_TAG
 from headrace.state.kinds import KEYED, NO_STATE
 from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.intervals import OneWindow
-from headrace.windowing.serializers import GlobalWindowSerializer, TimeWindowSerializer, window_serializer
+from headrace.windowing.serializers import (
+    CountWindowSerializer,
+    GlobalWindowSerializer,
+    TimeWindowSerializer,
+    window_serializer,
+)
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger, ProcessingTimeTrigger
 from headrace.windowing.triggers.never import EndOfStreamTrigger
 from headrace.windowing.triggers.purging import PurgingTrigger
@@ -179,6 +184,27 @@ class ColumnarUntimedSpec(AggregatesSpec):
     @property
     def window_names(self) -> tuple[str, ...]:
         return (GlobalWindowSerializer if isinstance(self.assigner, OneWindow) else TimeWindowSerializer).names
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnarCountSpec(AggregatesSpec):
+    """Built-in aggregates, column by column, over windows of so many records of a key that follow one another.
+
+    Attributes:
+        size: how many records a window holds.
+        aggregates: the built-in aggregates.
+        late_tag: a side output for records that come too late, which none does.
+        has_key: whether results have the key; not where all records have one key.
+    """
+
+    size: int
+    aggregates: tuple[Aggregate, ...]
+    late_tag: OutputTag | None = None
+    has_key: bool = True
+
+    @property
+    def window_names(self) -> tuple[str, ...]:
+        return CountWindowSerializer.names
 
 
 @dataclass(frozen=True, slots=True)

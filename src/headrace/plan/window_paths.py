@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.graph.window_specs import (
     AggregatedWindowSpec,
+    ColumnarCountSpec,
     ColumnarSessionSpec,
     ColumnarUntimedSpec,
     ColumnarWindowSpec,
@@ -20,8 +21,10 @@ from headrace.windowing.assigners.global_windows import GlobalWindows
 from headrace.windowing.assigners.of_time import ProcessingTimeAssigner
 from headrace.windowing.assigners.sessions import EventTimeSessionWindows
 from headrace.windowing.assigners.tumbling import TumblingProcessingTimeWindows, WindowStagger
+from headrace.windowing.triggers.count import CountTrigger
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger, ProcessingTimeTrigger
 from headrace.windowing.triggers.never import EndOfStreamTrigger, NeverTrigger
+from headrace.windowing.triggers.purging import PurgingTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +35,6 @@ if TYPE_CHECKING:
 
 BY_RECORDS: Final = "record by record"
 BY_COLUMNS: Final = "columnar"
-_COUNT_WINDOWS: Final = (CountTumblingWindowAssigner, CountSlidingWindowAssigner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +63,24 @@ def _is_staggered(assigner: WindowAssigner[Any, Any]) -> bool:
     return isinstance(assigner, TumblingProcessingTimeWindows) and assigner.stagger is not WindowStagger.ALIGNED
 
 
-def _trigger_of(assigner: WindowAssigner[Any, Any]) -> Trigger[Any, Any]:
-    """The trigger with which windows are computed column by column."""
+def _is_of_a_count(assigner: WindowAssigner[Any, Any]) -> bool:
+    """Whether windows are of so many records and follow one another."""
+    return type(assigner) is CountTumblingWindowAssigner
+
+
+def _is_known(assigner: WindowAssigner[Any, Any]) -> bool:
+    """Whether it is known without asking the assigner which windows there are."""
+    return assigner.regular is not None or _is_of_sessions(assigner) or _is_of_a_count(assigner)
+
+
+def _triggers_of(assigner: WindowAssigner[Any, Any]) -> tuple[Trigger[Any, Any], ...]:
+    """The triggers with which windows are computed column by column."""
+    if isinstance(assigner, CountTumblingWindowAssigner):
+        full = CountTrigger(assigner.window_size)
+        return full, PurgingTrigger(full)  # nobody asks a full window for its records again, whether they are there
     if isinstance(assigner, GlobalWindows):
-        return EndOfStreamTrigger()
-    return ProcessingTimeTrigger() if _is_of_the_clock(assigner) else EventTimeTrigger()
+        return (EndOfStreamTrigger(),)
+    return (ProcessingTimeTrigger() if _is_of_the_clock(assigner) else EventTimeTrigger(),)
 
 
 _OBSTACLES: Final = (
@@ -74,13 +89,11 @@ _OBSTACLES: Final = (
         "windows merge",
         lambda spec: isinstance(spec.assigner, MergingWindowAssigner) and not _is_of_sessions(spec.assigner),
     ),
-    _Obstacle("windows are of a count", lambda spec: isinstance(spec.assigner, _COUNT_WINDOWS)),
+    _Obstacle("count windows with a slide", lambda spec: isinstance(spec.assigner, CountSlidingWindowAssigner)),
     _Obstacle("windows are staggered", lambda spec: _is_staggered(spec.assigner)),
     _Obstacle("windows never fire", lambda spec: spec.trigger == NeverTrigger()),
-    _Obstacle(
-        "custom assigner {assigner}", lambda spec: spec.assigner.regular is None and not _is_of_sessions(spec.assigner)
-    ),
-    _Obstacle("custom trigger {trigger}", lambda spec: spec.trigger != _trigger_of(spec.assigner)),
+    _Obstacle("custom assigner {assigner}", lambda spec: not _is_known(spec.assigner)),
+    _Obstacle("custom trigger {trigger}", lambda spec: spec.trigger not in _triggers_of(spec.assigner)),
     _Obstacle(
         "sessions stay for late records", lambda spec: spec.allowed_lateness > 0 and _is_of_sessions(spec.assigner)
     ),
@@ -104,7 +117,10 @@ class WindowPath:
         return self.name if self.reason is None else f"{self.name} ({self.reason})"
 
 
-_COLUMNAR: Final = (ColumnarWindowSpec, ColumnarSessionSpec, ColumnarUntimedSpec, LocalWindowSpec, GlobalWindowSpec)
+ColumnarSpec = ColumnarWindowSpec | ColumnarSessionSpec | ColumnarUntimedSpec | ColumnarCountSpec
+"""What has columns in place of the windows that the program asks for."""
+
+_COLUMNAR: Final = (ColumnarSpec, LocalWindowSpec, GlobalWindowSpec)
 
 
 def path_of(spec: OperatorSpec) -> WindowPath | None:
@@ -122,13 +138,15 @@ def path_of(spec: OperatorSpec) -> WindowPath | None:
     return WindowPath(BY_RECORDS, met.text.format(**parts))
 
 
-def columnar_spec(spec: AggregatedWindowSpec) -> ColumnarWindowSpec | ColumnarSessionSpec | ColumnarUntimedSpec | None:
+def columnar_spec(spec: AggregatedWindowSpec) -> ColumnarSpec | None:
     """The same windows column by column; None where that cannot be."""
     path = path_of(spec)
     if path is None or path.reason is not None:
         return None
     if isinstance(spec.assigner, EventTimeSessionWindows):
         return ColumnarSessionSpec(spec.assigner.session_gap, spec.aggregates, spec.late_tag, spec.has_key)
+    if isinstance(spec.assigner, CountTumblingWindowAssigner):
+        return ColumnarCountSpec(spec.assigner.window_size, spec.aggregates, spec.late_tag, spec.has_key)
     assert spec.assigner.regular is not None
     if not spec.assigner.is_event_time():
         return ColumnarUntimedSpec(spec.assigner.regular, spec.aggregates, spec.late_tag, spec.has_key)

@@ -21,8 +21,8 @@ from window_model import Record
 from headrace.common.typeinfo import Types
 from headrace.datastream.aggregates import count, listagg, sum
 from headrace.operators.window import session_window
-from headrace.operators.window.session_store import newest_of_keys
 from headrace.operators.window.session_window import SessionWindowOperator
+from headrace.state.key_table import newest_of_keys
 from headrace.state.keys import KeyColumn
 from headrace.state.runs import ALL_HASHES, Run
 from headrace.state.runs.lookup import find_all_rows

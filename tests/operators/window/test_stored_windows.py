@@ -238,3 +238,30 @@ def test_sessions_of_another_gap_or_other_aggregates_are_refused() -> None:
             harness.push("events", ("a", 7), 4)
             with pytest.raises(StateMigrationError, match=message):
                 harness.run_epoch()
+
+
+class DerivedTrigger(CountTrigger):
+    """Another class, with which windows go record by record, as all count windows once did."""
+
+
+def test_count_windows_tell_what_to_do_with_what_was_kept_record_by_record() -> None:
+    def counting(*triggers: Any) -> Callable[[JobHarness], None]:
+        def build(harness: JobHarness) -> None:
+            windows = harness.add_source("events", EVENT).key_by("f0").count_window(2)
+            for trigger in triggers:
+                windows = windows.trigger(trigger)
+            harness.add_sink("out", windows.aggregate(sum("f1").alias("total")).uid("windows"))
+
+        return build
+
+    with JobHarness(counting(DerivedTrigger(2))) as harness:
+        harness.push("events", ("a", 7), 4)
+        checkpoint = harness.checkpoint()
+    with JobHarness(counting(), restore=checkpoint) as harness:
+        harness.push("events", ("a", 1), 4)
+        with pytest.raises(StateMigrationError, match="go on so with a trigger of a class derived from CountTrigger"):
+            harness.run_epoch()
+    with JobHarness(counting(DerivedTrigger(2)), restore=checkpoint) as harness:
+        harness.push("events", ("a", 1), 4)
+        harness.finish()
+        assert [row[-1] for row in harness.results("out")] == [8]

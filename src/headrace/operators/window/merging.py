@@ -55,6 +55,9 @@ CLOCK_STORE: Final = "windows-of-the-clock"
 GLOBAL_STORE: Final = "global-windows"
 """The store of windows that have no end."""
 
+COUNT_STORE: Final = "count-windows"
+"""The store of windows of so many records."""
+
 _KEYED_CONTENTS: Final = f"{NAMESPACED_PREFIX}{CONTENTS}"
 """The store of what windows hold that keep it as state of keys."""
 
@@ -65,8 +68,11 @@ _KINDS: Final = {
     SESSION_ENDS_STORE: "are sessions, computed column by column",
     CLOCK_STORE: "are of processing time, computed column by column",
     GLOBAL_STORE: "have no end, computed column by column",
+    COUNT_STORE: "are of a count, computed column by column",
 }
 """What windows are of which something is in a store; all others keep what they hold as state of keys."""
+
+_ADVICE: Final = "give it another uid, or restore the old declaration"
 
 _ROWS = 1 << 16
 """About so many rows are merged at a time."""
@@ -135,24 +141,26 @@ def check_has_no_tables(context: OperatorContext) -> None:
     _check(context, lambda name: name not in _KINDS, "have another trigger, assigner, evictor or accumulation mode")
 
 
-def check_has_only(context: OperatorContext, *stores: str) -> None:
+def check_has_only(context: OperatorContext, *stores: str, advice: str = _ADVICE) -> None:
     """Whether windows that are computed column by column may begin with what is stored.
 
     Args:
         context: the operator.
         stores: the stores that they keep it in.
+        advice: what to do otherwise.
 
     Raises:
         StateMigrationError: when windows of another kind have stored something.
     """
-    _check(context, lambda name: name in stores, _KINDS[stores[0]])
+    _check(context, lambda name: name in stores, _KINDS[stores[0]], advice)
 
 
-def _check(context: OperatorContext, is_own: Callable[[str], bool], declared: str) -> None:
+def _check(context: OperatorContext, is_own: Callable[[str], bool], declared: str, advice: str = _ADVICE) -> None:
     assert context.state is not None
     for name in context.state.stored():
         if not is_own(name):
-            raise _of_others(context, _KINDS.get(name, "have a trigger, assigner or evictor of their own"), declared)
+            stored = _KINDS.get(name, "have a trigger, assigner or evictor of their own")
+            raise _of_others(context, stored, declared, advice)
 
 
 def check_has_no_keyed_contents(context: OperatorContext) -> None:
@@ -166,10 +174,10 @@ def check_has_no_keyed_contents(context: OperatorContext) -> None:
         raise _of_others(context, "have a trigger, assigner or evictor of their own", "fire at their ends alone")
 
 
-def _of_others(context: OperatorContext, stored: str, declared: str) -> StateMigrationError:
+def _of_others(context: OperatorContext, stored: str, declared: str, advice: str = _ADVICE) -> StateMigrationError:
     return StateMigrationError(
         f"operator {context.name!r} (uid {context.uid}) has state of windows that {stored}, and now its windows "
-        f"{declared}: give it another uid, or restore the old declaration\n  operator defined at {context.call_site}"
+        f"{declared}: {advice}\n  operator defined at {context.call_site}"
     )
 
 

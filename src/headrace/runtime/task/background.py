@@ -7,8 +7,9 @@ import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import headrace.operators.window.count_store
 import headrace.operators.window.merging
-import headrace.operators.window.session_store  # noqa: F401 - both tell compaction how runs of windows are merged
+import headrace.operators.window.session_store  # noqa: F401 - all tell compaction how runs of windows are merged
 from headrace.common.errors import EXITS, JobExecutionError, StateCorruptedError, StateError
 from headrace.common.logs import get_logger
 

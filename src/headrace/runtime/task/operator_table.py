@@ -10,6 +10,7 @@ from headrace.graph import specs
 from headrace.graph.window_specs import (
     AggregatedWindowSpec,
     AggregatesSpec,
+    ColumnarCountSpec,
     ColumnarSessionSpec,
     ColumnarUntimedSpec,
     ColumnarWindowSpec,
@@ -27,6 +28,7 @@ from headrace.operators.stateless import FilterOperator, FlatMapOperator, MapBat
 from headrace.operators.timestamps import TimestampsOperator
 from headrace.operators.user_code import OperatorPlace
 from headrace.operators.window.aggregating_operator import AggregatingWindowOperator
+from headrace.operators.window.count_window import CountWindowOperator
 from headrace.operators.window.local import LocalWindowAggregate
 from headrace.operators.window.paned import columnar_window
 from headrace.operators.window.session_window import SessionWindowOperator
@@ -141,6 +143,9 @@ class OperatorMaker:
     def _columnar_untimed(self, planned: PlannedOperator, spec: ColumnarUntimedSpec) -> Operator:
         return untimed_window(self._layout(planned, spec), spec.assigner)
 
+    def _columnar_counts(self, planned: PlannedOperator, spec: ColumnarCountSpec) -> Operator:
+        return CountWindowOperator(self._layout(planned, spec), spec.size)
+
     def _aggregated_window(self, planned: PlannedOperator, spec: AggregatedWindowSpec) -> Operator:
         layout = WindowOperatorLayout(
             assigner=spec.assigner,
@@ -208,6 +213,7 @@ _MAKERS: dict[type[specs.OperatorSpec], Make] = {
     ColumnarWindowSpec: OperatorMaker._columnar_window,
     ColumnarUntimedSpec: OperatorMaker._columnar_untimed,
     ColumnarSessionSpec: OperatorMaker._columnar_sessions,
+    ColumnarCountSpec: OperatorMaker._columnar_counts,
     LocalWindowSpec: OperatorMaker._local_window,
     GlobalWindowSpec: OperatorMaker._global_window,
     RowWindowSpec: OperatorMaker._row_window,
