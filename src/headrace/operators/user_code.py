@@ -124,18 +124,10 @@ def user_error(
     function = getattr(error, _RETURNED_BY, function)
     returned_by = None if site or function is None else of_function(function)
     place = OperatorPlace(context.name, context.uid, context.subtask, context.call_site)
-    text = text_of(error)
+    is_of_no_timestamp = timestamp == NO_TIMESTAMP and _is_of_no_timestamp(error, text_of(error))
     lines = [
         f"{'key_by behind ' if key_by else ''}{place} failed",
-        f"  {_kind_and_text(error)}",
-        *(f"  {line}" for line in _notes(error)),
-        f"  {_NO_EXIT}" if isinstance(error, SystemExit) else "",
-        f"  {_NO_TIMESTAMP}" if timestamp == NO_TIMESTAMP and _is_of_no_timestamp(error, text) else "",
-        f"  {names}" if (names := explained(error)) else "",
-        f"  {_NO_VALUE}" if context.state is not None and _is_of_no_value(error, text) else "",
-        f"  {_NO_RESULTS}" if not site and _is_not_iterable(error) else "",
-        f"  at {site}" if site and not text.endswith(f"at {site}") else "",
-        *(f"  {line}" for line in _causes(error)),
+        *_what_happened(error, site, _NO_TIMESTAMP if is_of_no_timestamp else "", has_state=context.state is not None),
         f"  returned by {returned_by}" if returned_by else "",
         "" if record is NO_RECORD else f"  {label}: {record_text(record)}",
         f"  timer: {timer}" if timer else "",
@@ -143,6 +135,25 @@ def user_error(
     ]
     kind = FunctionRefusedError if isinstance(error, HeadraceError) else UserFunctionError
     return kind("\n".join(line for line in lines if line))
+
+
+def _what_happened(error: BaseException, site: CallSite | None, advice: str, *, has_state: bool) -> list[str]:
+    """The error, what it is likely to come of, the program's line, and what caused it."""
+    text = text_of(error)
+    explanations = (
+        _NO_EXIT if isinstance(error, SystemExit) else "",
+        advice,
+        explained(error),
+        _NO_VALUE if has_state and _is_of_no_value(error, text) else "",
+        _NO_RESULTS if not site and _is_not_iterable(error) else "",
+    )
+    return [
+        f"  {_kind_and_text(error)}",
+        *(f"  {line}" for line in _notes(error)),
+        *(f"  {each}" for each in explanations if each),
+        f"  at {site}" if site and not text.endswith(f"at {site}") else "",
+        *(f"  {line}" for line in _causes(error)),
+    ]
 
 
 def note_returned(error: TypeError, function: Any) -> None:

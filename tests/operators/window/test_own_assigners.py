@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace.common.errors import UserFunctionError
+from headrace.common.errors import InvalidTypeError, UserFunctionError
 from headrace.common.serializer import TypeSerializer
 from headrace.common.typeinfo import Types
 from headrace.testing import JobHarness
@@ -94,3 +94,16 @@ def test_what_would_be_lost_is_refused(wrong: str) -> None:
     assign, serializer, message = WRONG[wrong]
     with pytest.raises(UserFunctionError, match=rf"\(uid windows.*\n.*{message}"):
         results(assign, serializer)
+
+
+def test_a_default_trigger_that_is_none_is_refused_while_the_job_is_built() -> None:
+    class WithoutTrigger(Own):
+        def get_default_trigger(self, env: Any) -> Any:
+            return None
+
+    def job(harness: JobHarness) -> None:
+        numbers = harness.add_source("numbers", Types.LONG()).key_by(lambda number: number % 2)
+        numbers.window(WithoutTrigger(tens, TimeWindowSerializer())).apply(total, Types.TUPLE([Types.LONG()] * 2))
+
+    with pytest.raises(InvalidTypeError, match=r"WithoutTrigger.get_default_trigger has to return a Trigger, not None"):
+        JobHarness(job)

@@ -400,6 +400,9 @@ class WindowedStream(Generic[T_co, K_co, W_co]):
         if self._trigger is not None:
             return self._trigger
         trigger = self._assigner.get_default_trigger(self.get_execution_environment())
+        if not isinstance(trigger, Trigger):
+            name = type(self._assigner).__name__
+            raise refused(f"{name}.get_default_trigger has to return a Trigger, not {trigger!r}", InvalidTypeError)
         self._check_merges(trigger)
         if isinstance(trigger, NeverTrigger):
             warn_caller(f"{self._assigner} show nothing by themselves: say when, with .trigger(...)")
