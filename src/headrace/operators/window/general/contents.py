@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.window.trigger_context import OperatorTime
+    from headrace.operators.window.general.trigger_context import OperatorTime
     from headrace.state.backend import KeyedStates
     from headrace.state.keyed.namespaces import GivenNamespace
     from headrace.state.keys.entries import AnyKeyEntry
