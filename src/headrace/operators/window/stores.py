@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.errors import StateMigrationError
-from headrace.operators.window.general.contents import CONTENTS
 from headrace.state.keyed.backend import NAMESPACED_PREFIX
 from headrace.state.ordered_table import OrderedLayout
 from headrace.state.timers import NO_TIMER
@@ -47,8 +46,11 @@ GLOBAL_STORE: Final = "global-windows"
 COUNT_STORE: Final = "count-windows"
 """The store of windows of so many records."""
 
+CONTENTS: Final = "window-contents"
+"""The state of key and window that all others keep what they hold in."""
+
 _KEYED_CONTENTS: Final = f"{NAMESPACED_PREFIX}{CONTENTS}"
-"""The store of what windows hold that keep it as state of keys."""
+"""The store of it."""
 
 _KINDS: Final = {
     STORE: "fire at their ends alone",
