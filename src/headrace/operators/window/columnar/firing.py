@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from headrace.operators.window.accumulators import Accumulators
-    from headrace.operators.window.layout import WindowLayout
+    from headrace.operators.window.columnar.accumulators import Accumulators
+    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.windowing.intervals import RegularWindows
 
     Kinds = npt.NDArray[np.int8]
@@ -70,7 +70,7 @@ def stamps_of(ends: Longs, current: int, watermarks: Longs) -> Longs:
     return before[np.searchsorted(watermarks, ends - 1)]
 
 
-def result_batch(layout: WindowLayout, windows: RegularWindows, emissions: Sequence[Emission]) -> Batch:
+def result_batch(layout: ColumnarWindowLayout, windows: RegularWindows, emissions: Sequence[Emission]) -> Batch:
     """The results of all emissions as one batch, in the order in which they are made."""
     batches = [_rows(layout, windows, emission.accumulators) for emission in emissions]
     timestamps = np.concatenate([emission.accumulators.ends for emission in emissions]) - 1
@@ -83,7 +83,7 @@ def result_batch(layout: WindowLayout, windows: RegularWindows, emissions: Seque
     return Batch(layout.output_type, timestamps, watermarks, columns=table, kinds=kinds).take(order)
 
 
-def _rows(layout: WindowLayout, windows: RegularWindows, accumulators: Accumulators) -> pa.RecordBatch:
+def _rows(layout: ColumnarWindowLayout, windows: RegularWindows, accumulators: Accumulators) -> pa.RecordBatch:
     ends = accumulators.ends
     bounds = (pa.array(windows.starts_of(ends)), pa.array(ends))
     return layout.finish(accumulators.keys, bounds, accumulators.columns)

@@ -12,6 +12,8 @@ import pyarrow as pa
 
 from headrace.operators.aggregates.aggregator import GroupedRows
 from headrace.operators.arrays import concat, fixed_width, gather
+from headrace.operators.keyed import KeyedBatch
+from headrace.state.keys.hashing import hash_array
 from headrace.state.runs.grouping import group_rows, group_times
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from headrace.common.batch import Batch
     from headrace.operators.aggregates.aggregator import Input
     from headrace.operators.aggregates.aggregator_list import AggregatorList
     from headrace.state.runs.grouping import Groups
@@ -27,6 +30,21 @@ if TYPE_CHECKING:
     Longs = npt.NDArray[np.int64]
     Hashes = npt.NDArray[np.uint64]
     Mask = npt.NDArray[np.bool_]
+
+
+class Arrivals:
+    """Numbers the records that a subtask sees: by epoch, and within it one by one."""
+
+    _SEQUENCE_BITS = 30
+
+    def __init__(self, epoch: int) -> None:
+        self._next = epoch << self._SEQUENCE_BITS
+
+    def next(self, count: int) -> Longs:
+        """Numbers for the next records."""
+        first = self._next
+        self._next += count
+        return np.arange(first, self._next)
 
 
 @dataclass(frozen=True)
@@ -176,3 +194,10 @@ class Accumulators:
         """The rows as they are in state: window end, hash, key, and the other columns."""
         arrays = [pa.array(self.ends), pa.array(self.hashes), self.keys, *self.columns]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def accumulators_of(batch: Batch) -> Accumulators:
+    """The rows of a batch that the sender's half of a window aggregation has made."""
+    ends, keys, *columns = batch.columns.columns
+    hashes = batch.keys.hashes if isinstance(batch, KeyedBatch) else hash_array(keys)
+    return Accumulators(fixed_width(ends), hashes, keys, columns)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from headrace.operators.window.accumulators import Accumulators
+    from headrace.operators.window.columnar.accumulators import Accumulators
     from headrace.windowing.intervals import AlignedWindows, Assignment, RegularWindows
 
     Longs = npt.NDArray[np.int64]

@@ -16,8 +16,8 @@ import numpy as np
 from headrace.common.row import RowKind
 from headrace.operators.aggregates.aggregator import GroupedRows
 from headrace.operators.arrays import concat, gather
-from headrace.operators.window.accumulators import Accumulators
-from headrace.operators.window.firing import Emission
+from headrace.operators.window.columnar.accumulators import Accumulators
+from headrace.operators.window.columnar.firing import Emission
 from headrace.state.runs.grouping import Groups, Segments, group_rows
 from headrace.windowing.accumulation_mode import AccumulationMode
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.operators.aggregates.aggregator_list import AggregatorList
-    from headrace.operators.window.accumulators import Chunk
+    from headrace.operators.window.columnar.accumulators import Chunk
 
     Longs = npt.NDArray[np.int64]
 

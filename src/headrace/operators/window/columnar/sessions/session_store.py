@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.operators.arrays import fixed_width, gather
-from headrace.operators.window.merging import SESSION_ENDS_STORE, SESSIONS_STORE
-from headrace.operators.window.sessions import sorted_by
+from headrace.operators.window.columnar.sessions.find_sessions import sorted_by
+from headrace.operators.window.stores import SESSION_ENDS_STORE, SESSIONS_STORE
 from headrace.state.key_table import KeyTable, merged_by_key
 from headrace.state.keys import KeyColumn
 from headrace.state.ordered_table import OrderedLayout, OrderedTable
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from headrace.operators.window.layout import WindowLayout
+    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.state.runs import RunStore
 
     Longs = npt.NDArray[np.int64]
@@ -81,7 +81,7 @@ class SessionStore:
         StateMigrationError: when sessions of another kind are stored.
     """
 
-    def __init__(self, layout: WindowLayout, gap: int, store: Callable[[str], RunStore]) -> None:
+    def __init__(self, layout: ColumnarWindowLayout, gap: int, store: Callable[[str], RunStore]) -> None:
         end, key, *accumulators = layout.accumulator_schema
         place = [pa.field(HASH, pa.uint64()), key.with_name(KEY)]
         columns = [*place, end, pa.field(_START, pa.int64()), pa.field(LIVE, pa.bool_()), *accumulators]

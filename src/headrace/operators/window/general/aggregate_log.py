@@ -18,8 +18,8 @@ from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
 from headrace.operators.aggregates.aggregator import GroupedRows
 from headrace.operators.arrays import concat, gather
-from headrace.operators.window.columnar import Arrivals
-from headrace.operators.window.late_firings import running_merges
+from headrace.operators.window.columnar.accumulators import Arrivals
+from headrace.operators.window.columnar.late_firings import running_merges
 from headrace.state.runs.grouping import Groups, Segments
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import OperatorContext
-    from headrace.operators.window.layout import WindowLayout
+    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.windowing.serializers import WindowSerializer
 
     Longs = npt.NDArray[np.int64]
@@ -66,7 +66,7 @@ class AggregateLog:
 
     def __init__(
         self,
-        layout: WindowLayout,
+        layout: ColumnarWindowLayout,
         windows: WindowSerializer[Any],
         input_type: TypeInformation,
         context: OperatorContext,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from headrace.operators.window.accumulators import Accumulators
+    from headrace.operators.window.columnar.accumulators import Accumulators
 
     Longs = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]

@@ -1,33 +1,21 @@
-"""How what windows hold is kept in ordered tables, and merged: whole runs in state, and blocks when windows fire.
-
-All tables are sorted by (window end, hash), so the rows of a window, and those of a range of hashes within a large
-window, are a stretch of each table. Blocks follow one another in that order; memory stays bounded, and the arrays of a
-block stay in the cache. Importing this module makes the merging of runs known to compaction.
-"""
+"""Under which names windows keep what they hold in state, how it is laid out, and who may begin with what is stored."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 from headrace.common.errors import StateMigrationError
-from headrace.operators.aggregates.aggregator_list import AggregatorList
-from headrace.operators.window.accumulators import Accumulators
-from headrace.operators.window.contents import CONTENTS
 from headrace.state.keyed.backend import NAMESPACED_PREFIX
 from headrace.state.ordered_table import OrderedLayout
-from headrace.state.runs.merging import register_ordered_merger
-from headrace.state.runs.ordered import all_rows, newest
 from headrace.state.timers import NO_TIMER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable
 
     import pyarrow as pa
 
     from headrace.operators.base import OperatorContext
-    from headrace.operators.window.layout import WindowLayout
+    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.state.keys import KeyCodec
     from headrace.windowing.intervals import RegularWindows
 
@@ -58,8 +46,11 @@ GLOBAL_STORE: Final = "global-windows"
 COUNT_STORE: Final = "count-windows"
 """The store of windows of so many records."""
 
+CONTENTS: Final = "window-contents"
+"""The state of key and window that all others keep what they hold in."""
+
 _KEYED_CONTENTS: Final = f"{NAMESPACED_PREFIX}{CONTENTS}"
-"""The store of what windows hold that keep it as state of keys."""
+"""The store of it."""
 
 _KINDS: Final = {
     STORE: "fire at their ends alone",
@@ -73,63 +64,6 @@ _KINDS: Final = {
 """What windows are of which something is in a store; all others keep what they hold as state of keys."""
 
 _ADVICE: Final = "give it another uid, or restore the old declaration"
-
-_ROWS = 1 << 16
-"""About so many rows are merged at a time."""
-_HASH_BITS = 64
-
-
-def merge_blocks(tables: Sequence[Accumulators], rows: int = _ROWS) -> Iterator[list[Accumulators]]:
-    """The rows of all tables, cut into blocks at the same keys and windows.
-
-    Args:
-        tables: sorted tables.
-        rows: about how many rows a block is to have.
-    """
-    if sum(map(len, tables)) <= rows:
-        if tables:
-            yield list(tables)
-        return
-    gathered: list[list[Accumulators]] = []
-    for end in np.unique(np.concatenate([table.windows[0] for table in tables])).tolist():
-        window = [piece for table in tables if len(piece := rows_at(table, end))]
-        if gathered and _total(gathered) + sum(map(len, window)) > rows:
-            yield _flat(gathered)
-            gathered = []
-        if sum(map(len, window)) > rows:
-            yield from _by_hash(window, rows)
-        else:
-            gathered.append(window)
-    if gathered:
-        yield _flat(gathered)
-
-
-def rows_at(table: Accumulators, end: int) -> Accumulators:
-    """The rows of a sorted table that have an end."""
-    ends, offsets = table.windows
-    place = int(np.searchsorted(ends, end))
-    if place == len(ends) or ends[place] != end:
-        return table.slice(0, 0)
-    return table.slice(int(offsets[place]), int(offsets[place + 1]))
-
-
-def _by_hash(window: Sequence[Accumulators], rows: int) -> Iterator[list[Accumulators]]:
-    """The rows of one window by ranges of hashes, all equally wide: a good hash fills them evenly."""
-    bits = (sum(map(len, window)) // rows).bit_length()
-    edges = np.arange(1, 1 << bits, dtype=np.uint64) << np.uint64(_HASH_BITS - bits)
-    cuts = [[0, *np.searchsorted(piece.hashes, edges).tolist(), len(piece)] for piece in window]
-    for i in range(1 << bits):
-        block = [piece.slice(cut[i], cut[i + 1]) for piece, cut in zip(window, cuts, strict=True)]
-        if any(map(len, block)):
-            yield block
-
-
-def _total(windows: Sequence[Sequence[Accumulators]]) -> int:
-    return sum(len(piece) for window in windows for piece in window)
-
-
-def _flat(windows: Sequence[Sequence[Accumulators]]) -> list[Accumulators]:
-    return [piece for window in windows for piece in window]
 
 
 def check_has_no_tables(context: OperatorContext) -> None:
@@ -197,16 +131,10 @@ def contents_layout(
     return OrderedLayout("the contents of windows", kind, schema, 3, about, _WORDS)
 
 
-def accumulators_layout(layout: WindowLayout, windows: RegularWindows, **about: Any) -> OrderedLayout:
+def accumulators_layout(layout: ColumnarWindowLayout, windows: RegularWindows, **about: Any) -> OrderedLayout:
     """How the accumulators of windows are kept; ``about`` is what has to be the same besides."""
     about = {"parts": layout.aggregators.to_json(), **about}
     return contents_layout(ACCUMULATORS_KIND, layout.state_schema, layout.codec, windows, **about)
-
-
-def combined(aggregators: AggregatorList, batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """One row a key and window, of batches in the order of a run; earlier ones came earlier."""
-    pieces = [Accumulators.of_batch(batch) for batch in batches]
-    return Accumulators.merged(aggregators, pieces).to_batch(batches[-1].schema)
 
 
 _WORDS: Final = {
@@ -219,9 +147,3 @@ _WORDS: Final = {
     "parts": "set of aggregates",
     "types": "type of contents",
 }
-
-register_ordered_merger(
-    ACCUMULATORS_KIND, lambda meta, batches: combined(AggregatorList.for_merging(meta["parts"]), batches)
-)
-register_ordered_merger(VALUES_KIND, newest)
-register_ordered_merger(ELEMENTS_KIND, all_rows)

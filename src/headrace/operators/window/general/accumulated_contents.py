@@ -10,7 +10,8 @@ import pyarrow as pa
 from headrace.common.columns import layout_of
 from headrace.common.constants import MIN_WATERMARK
 from headrace.operators.arrays import gather
-from headrace.operators.window.contents import CONTENTS, KeyedContents
+from headrace.operators.window.general.contents import KeyedContents
+from headrace.operators.window.stores import CONTENTS
 from headrace.state.descriptors import ValueStateDescriptor
 from headrace.state.keys.entries import NO_KEY
 
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from headrace.common.batch import Batch
-    from headrace.operators.window.aggregate_log import AggregateLog, Columns
-    from headrace.operators.window.layout import WindowLayout
+    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+    from headrace.operators.window.general.aggregate_log import AggregateLog, Columns
     from headrace.state.backend import KeyedStates
     from headrace.state.keyed.namespaces import GivenNamespace
     from headrace.state.keys.entries import AnyKeyEntry
@@ -88,7 +89,7 @@ class AccumulatedContents(KeyedContents):
         log: where what happens is noted.
     """
 
-    def __init__(self, keyed: KeyedStates, kind: str, layout: WindowLayout, log: AggregateLog) -> None:
+    def __init__(self, keyed: KeyedStates, kind: str, layout: ColumnarWindowLayout, log: AggregateLog) -> None:
         super().__init__(keyed, kind, ValueStateDescriptor(CONTENTS, layout.contents_type))
         self._type = layout.contents_type
         self._log = log

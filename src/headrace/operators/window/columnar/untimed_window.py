@@ -16,12 +16,11 @@ import pyarrow as pa
 from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.operators.base import Operator
-from headrace.operators.window.accumulators import Accumulators, Chunk
-from headrace.operators.window.columnar import Arrivals, accumulators_of
+from headrace.operators.window.columnar.accumulators import Accumulators, Arrivals, Chunk, accumulators_of
+from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_INPUT
+from headrace.operators.window.columnar.window_store import WindowStore
 from headrace.operators.window.held_windows import held_in_columns
-from headrace.operators.window.local import ACCUMULATORS_INPUT
-from headrace.operators.window.merging import CLOCK_STORE, GLOBAL_STORE, accumulators_layout, check_has_only
-from headrace.operators.window.window_store import WindowStore
+from headrace.operators.window.stores import CLOCK_STORE, GLOBAL_STORE, accumulators_layout, check_has_only
 from headrace.state.runs.ordered import NO_TIME
 from headrace.windowing.intervals import OneWindow
 from headrace.windowing.windows import GlobalWindow, TimeWindow
@@ -33,8 +32,8 @@ if TYPE_CHECKING:
 
     from headrace.operators.base import EpochScope, OperatorContext, Output
     from headrace.operators.keyed import KeyedBatch
+    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.operators.window.held_windows import HeldWindow
-    from headrace.operators.window.layout import WindowLayout
     from headrace.state.backend import OperatorStates
     from headrace.windowing.intervals import RegularWindows
     from headrace.windowing.windows import Window
@@ -55,7 +54,7 @@ class UntimedWindowOperator(Operator):
 
     store_name: ClassVar[str]
 
-    def __init__(self, layout: WindowLayout, windows: RegularWindows) -> None:
+    def __init__(self, layout: ColumnarWindowLayout, windows: RegularWindows) -> None:
         super().__init__()
         self._layout = layout
         self._windows = windows
@@ -183,7 +182,7 @@ class EndOfStreamWindowOperator(UntimedWindowOperator):
         return np.full(len(ends), MAX_WATERMARK)
 
 
-def untimed_window(layout: WindowLayout, windows: RegularWindows) -> UntimedWindowOperator:
+def untimed_window(layout: ColumnarWindowLayout, windows: RegularWindows) -> UntimedWindowOperator:
     """The operator for built-in aggregates over such windows."""
     kind = EndOfStreamWindowOperator if isinstance(windows, OneWindow) else ProcessingTimeWindowOperator
     return kind(layout, windows)

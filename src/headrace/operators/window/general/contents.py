@@ -5,13 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import Types
 from headrace.operators.functions import method_of
 from headrace.operators.user_code import note_returned
+from headrace.operators.window.stores import CONTENTS
 from headrace.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -24,16 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.window.trigger_context import OperatorTime
+    from headrace.operators.window.general.trigger_context import OperatorTime
     from headrace.state.backend import KeyedStates
     from headrace.state.keyed.namespaces import GivenNamespace
     from headrace.state.keys.entries import AnyKeyEntry
     from headrace.windowing.evictor import Evictor
 
     Folding = Callable[[Sequence[Any]], Sequence[Any] | None]
-
-CONTENTS: Final = "window-contents"
-"""The name of the state that contents are kept in."""
 
 
 class WindowContents(ABC):

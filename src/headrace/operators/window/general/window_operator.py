@@ -20,17 +20,17 @@ from headrace.operators.collector import RowCollector
 from headrace.operators.functions import FunctionOperator
 from headrace.operators.timer_service import TimeDomain
 from headrace.operators.user_code import NO_RECORD, note_returned, record_text, user_error
-from headrace.operators.window.contents import KeyedContents, WindowContents
-from headrace.operators.window.former_results import FormerResults
+from headrace.operators.window.general.contents import KeyedContents, WindowContents
+from headrace.operators.window.general.former_results import FormerResults
+from headrace.operators.window.general.intake import Intake, OneByOne, OnTimeTogether
+from headrace.operators.window.general.merging_windows import MergingWindows
+from headrace.operators.window.general.ordered_contents import OrderedContents
+from headrace.operators.window.general.trigger_context import OperatorTime, WindowTrigger
+from headrace.operators.window.general.window_ends import EndsOfContents, TimersOfWindows, WindowEnds
+from headrace.operators.window.general.window_functions import WindowContext, maker_of
 from headrace.operators.window.held_windows import held_by_key, held_in_order
-from headrace.operators.window.intake import Intake, OneByOne, OnTimeTogether
 from headrace.operators.window.lateness import LATE_DROPPED, LateRecords, Lifetimes, check_timestamps
-from headrace.operators.window.merging import check_has_no_tables
-from headrace.operators.window.merging_windows import MergingWindows
-from headrace.operators.window.ordered_contents import OrderedContents
-from headrace.operators.window.trigger_context import OperatorTime, WindowTrigger
-from headrace.operators.window.window_ends import EndsOfContents, TimersOfWindows, WindowEnds
-from headrace.operators.window.window_functions import WindowContext, maker_of
+from headrace.operators.window.stores import check_has_no_tables
 from headrace.state.keys.entries import NO_KEY
 from headrace.windowing.assigner import MergingWindowAssigner
 from headrace.windowing.serializers import EndSerializer, WindowSerializer, window_serializer
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.operators.base import EpochScope, OperatorContext, Output
     from headrace.operators.keyed import KeyedBatch
+    from headrace.operators.window.general.layout import GeneralWindowLayout
+    from headrace.operators.window.general.ordered_contents import KeysOfWindow
+    from headrace.operators.window.general.window_ends import DueWindow
     from headrace.operators.window.held_windows import HeldWindow
-    from headrace.operators.window.ordered_contents import KeysOfWindow
-    from headrace.operators.window.window_ends import DueWindow
-    from headrace.operators.window.window_layout import WindowOperatorLayout
     from headrace.state.keyed.namespaces import GivenNamespace
     from headrace.state.keys.entries import AnyKeyEntry
     from headrace.state.timers import Timer
@@ -63,7 +63,7 @@ class WindowOperator(FunctionOperator):
     _contents: WindowContents
     _ends: WindowEnds
 
-    def __init__(self, layout: WindowOperatorLayout) -> None:
+    def __init__(self, layout: GeneralWindowLayout) -> None:
         super().__init__(*layout.functions)
         self._layout = layout
         self._assigner = layout.assigner

@@ -16,16 +16,14 @@ import numpy as np
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.operators.arrays import fixed_width, gather
 from headrace.operators.base import Operator
-from headrace.operators.keyed import KeyedBatch
-from headrace.operators.window.accumulators import Accumulators, Chunk
-from headrace.operators.window.firing import Emission, result_batch
+from headrace.operators.window.columnar.accumulators import Accumulators, Arrivals, Chunk, accumulators_of
+from headrace.operators.window.columnar.firing import Emission, result_batch
+from headrace.operators.window.columnar.late_firings import LATE_FIRINGS
+from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_INPUT
+from headrace.operators.window.columnar.window_store import WindowStore
 from headrace.operators.window.held_windows import held_times
-from headrace.operators.window.late_firings import LATE_FIRINGS
 from headrace.operators.window.lateness import LateRecords, check_timestamps, cleaned_end, cleanup_times, passed_end
-from headrace.operators.window.local import ACCUMULATORS_INPUT
-from headrace.operators.window.merging import EARLIER_STORE, STORE, accumulators_layout, check_has_only
-from headrace.operators.window.window_store import WindowStore
-from headrace.state.keys.hashing import hash_array
+from headrace.operators.window.stores import EARLIER_STORE, STORE, accumulators_layout, check_has_only
 from headrace.windowing.accumulation_mode import AccumulationMode
 
 if TYPE_CHECKING:
@@ -35,9 +33,10 @@ if TYPE_CHECKING:
 
     from headrace.common.batch import Batch
     from headrace.operators.base import EpochScope, OperatorContext, Output
+    from headrace.operators.keyed import KeyedBatch
+    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+    from headrace.operators.window.columnar.panes.pane_store import PaneStore
     from headrace.operators.window.held_windows import HeldWindow
-    from headrace.operators.window.layout import WindowLayout
-    from headrace.operators.window.pane_store import PaneStore
     from headrace.state.backend import OperatorStates
     from headrace.windowing.intervals import Assignment, RegularWindows
 
@@ -47,7 +46,7 @@ MOST_PAIRS = 1 << 19
 """So many pairs of a record and a window are made at a time."""
 
 
-class ColumnarWindowOperator(Operator):
+class AlignedWindowOperator(Operator):
     """Built-in aggregates over windows of event time that follow from the timestamp alone.
 
     Args:
@@ -60,7 +59,7 @@ class ColumnarWindowOperator(Operator):
 
     def __init__(
         self,
-        layout: WindowLayout,
+        layout: ColumnarWindowLayout,
         assigner: RegularWindows,
         lateness: int = 0,
         late_tag: str | None = None,
@@ -200,28 +199,6 @@ class Judged(NamedTuple):
     again: Assignment
 
 
-def accumulators_of(batch: Batch) -> Accumulators:
-    """The rows that the sender's half has made."""
-    ends, keys, *columns = batch.columns.columns
-    hashes = batch.keys.hashes if isinstance(batch, KeyedBatch) else hash_array(keys)
-    return Accumulators(fixed_width(ends), hashes, keys, columns)
-
-
 def records_of(accumulators: Accumulators, mask: npt.NDArray[np.bool_]) -> int:
     """How many records some accumulators stand for."""
     return int(fixed_width(accumulators.columns[0])[mask].sum())
-
-
-class Arrivals:
-    """Numbers the records that a subtask sees: by epoch, and within it one by one."""
-
-    _SEQUENCE_BITS = 30
-
-    def __init__(self, epoch: int) -> None:
-        self._next = epoch << self._SEQUENCE_BITS
-
-    def next(self, count: int) -> Longs:
-        """Numbers for the next records."""
-        first = self._next
-        self._next += count
-        return np.arange(first, self._next)

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
     from headrace.operators.base import OperatorContext
     from headrace.operators.keyed import KeyedBatch
+    from headrace.operators.window.general.merging_windows import MergingWindows
+    from headrace.operators.window.general.ordered_contents import OrderedContents
+    from headrace.operators.window.general.trigger_context import OperatorTime
+    from headrace.operators.window.general.window_ends import DueWindow, EndsOfContents
     from headrace.operators.window.lateness import LateRecords
-    from headrace.operators.window.merging_windows import MergingWindows
-    from headrace.operators.window.ordered_contents import OrderedContents
-    from headrace.operators.window.trigger_context import OperatorTime
-    from headrace.operators.window.window_ends import DueWindow, EndsOfContents
     from headrace.state.backend import KeyedStates
     from headrace.state.keyed.namespaces import GivenNamespace
     from headrace.state.keys.entries import AnyKeyEntry, NoKey

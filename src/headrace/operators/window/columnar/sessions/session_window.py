@@ -1,10 +1,10 @@
 """Session windows with built-in aggregates, column by column.
 
 Records wait until the watermark goes on at the end of a stretch of input, or until there are many. Then the sessions
-of all of them are found at once, as if they had come one by one: see :mod:`headrace.operators.window.sessions`. Of the
-open sessions only those of keys are read and written that have records, or a session that may be due. What is emitted,
-and in which order, is what handling the records one by one gives: by moment of firing, and within one moment by
-(window end, hash of key, key).
+of all of them are found at once, as if they had come one by one (:mod:`.find_sessions`). Of the open sessions only
+those of keys are read and written that have records, or a session that may be due. What is emitted, and in which order,
+is what handling the records one by one gives: by moment of firing, and within one moment by (window end, hash of key,
+key).
 """
 
 from __future__ import annotations
@@ -19,14 +19,20 @@ from headrace.common.batch import Batch
 from headrace.common.constants import MIN_WATERMARK
 from headrace.operators.arrays import concat, gather
 from headrace.operators.base import Operator
-from headrace.operators.window.accumulators import Chunk
-from headrace.operators.window.columnar import Arrivals
-from headrace.operators.window.firing import stamps_of
+from headrace.operators.window.columnar.accumulators import Arrivals, Chunk
+from headrace.operators.window.columnar.firing import stamps_of
+from headrace.operators.window.columnar.sessions.find_sessions import (
+    NO_SESSION,
+    ArrivedTimes,
+    FoundSessions,
+    Spans,
+    find_sessions,
+    sorted_by,
+)
+from headrace.operators.window.columnar.sessions.session_store import SessionRows, SessionStore
 from headrace.operators.window.held_windows import held_times
 from headrace.operators.window.lateness import LateRecords, check_timestamps, passed_end
-from headrace.operators.window.merging import SESSION_ENDS_STORE, SESSIONS_STORE, check_has_only
-from headrace.operators.window.session_store import SessionRows, SessionStore
-from headrace.operators.window.sessions import NO_SESSION, ArrivedTimes, FoundSessions, Spans, find_sessions, sorted_by
+from headrace.operators.window.stores import SESSION_ENDS_STORE, SESSIONS_STORE, check_has_only
 from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import Groups, Segments, group_rows
 
@@ -37,8 +43,8 @@ if TYPE_CHECKING:
 
     from headrace.operators.base import EpochScope, OperatorContext, Output
     from headrace.operators.keyed import KeyedBatch
+    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.operators.window.held_windows import HeldWindow
-    from headrace.operators.window.layout import WindowLayout
 
     Longs = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
@@ -63,7 +69,7 @@ class SessionWindowOperator(Operator):
         late_tag: the id of the side output for records that come too late; without one they are dropped and counted.
     """
 
-    def __init__(self, layout: WindowLayout, gap: int, late_tag: str | None = None) -> None:
+    def __init__(self, layout: ColumnarWindowLayout, gap: int, late_tag: str | None = None) -> None:
         super().__init__()
         self._layout = layout
         self._aggregators = layout.aggregators

@@ -13,10 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
-from headrace.operators.window.accumulators import Accumulators, Chunk
-from headrace.operators.window.merging import EARLIER_STORE, PANE, STORE, accumulators_layout, rows_at
-from headrace.operators.window.pane_stacks import PaneStacks
-from headrace.operators.window.window_store import WindowStore
+from headrace.operators.window.columnar.accumulators import Accumulators, Chunk
+from headrace.operators.window.columnar.blocks import rows_at
+from headrace.operators.window.columnar.panes.pane_stacks import PaneStacks
+from headrace.operators.window.columnar.window_store import WindowStore
+from headrace.operators.window.stores import EARLIER_STORE, PANE, STORE, accumulators_layout
 from headrace.state.runs.ordered import NO_TIME, described, floor_of, rest_of
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from headrace.operators.window.layout import WindowLayout
-    from headrace.operators.window.panes import Panes
+    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+    from headrace.operators.window.columnar.panes.panes import Panes
     from headrace.state.ordered_table import OrderedLayout
     from headrace.state.runs import RunStore
     from headrace.windowing.intervals import RegularWindows
@@ -52,7 +53,7 @@ class PaneStore:
     """
 
     def __init__(
-        self, layout: WindowLayout, windows: RegularWindows, panes: Panes, store: Callable[[str], RunStore]
+        self, layout: ColumnarWindowLayout, windows: RegularWindows, panes: Panes, store: Callable[[str], RunStore]
     ) -> None:
         self._aggregators = layout.aggregators
         self._windows = windows

@@ -16,10 +16,10 @@ import pyarrow as pa
 from headrace.common.columns import array_to_values, values_to_array
 from headrace.common.errors import InvalidProgramError
 from headrace.operators.user_code import NO_RECORD, user_error
-from headrace.operators.window.accumulators import Accumulators
-from headrace.operators.window.contents import WindowContents
+from headrace.operators.window.columnar.accumulators import Accumulators
+from headrace.operators.window.general.contents import WindowContents
 from headrace.operators.window.lateness import cleaned_end, passed_end
-from headrace.operators.window.merging import (
+from headrace.operators.window.stores import (
     ELEMENTS_KIND,
     STORE,
     VALUES_KIND,
@@ -30,6 +30,7 @@ from headrace.state.copying import copy_value
 from headrace.state.keys import KeyColumn
 from headrace.state.ordered_table import OrderedTable
 from headrace.state.runs.grouping import group_rows
+from headrace.state.runs.merging import register_ordered_merger
 from headrace.state.runs.ordered import all_rows, newest
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import OperatorContext
     from headrace.operators.keyed import KeyedBatch
-    from headrace.operators.window.folds import Fold
+    from headrace.operators.window.general.folds import Fold
     from headrace.state.keyed.namespaces import GivenNamespace
     from headrace.state.runs.ordered import Combine
     from headrace.windowing.intervals import Assignment, RegularWindows
@@ -344,3 +345,7 @@ def _drop(windows: dict[int, Held], last: int) -> None:
 def _end(namespace: GivenNamespace) -> int:
     assert isinstance(namespace, int), "windows of fixed ends are known by them"
     return namespace
+
+
+register_ordered_merger(VALUES_KIND, newest)
+register_ordered_merger(ELEMENTS_KIND, all_rows)

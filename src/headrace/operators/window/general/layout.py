@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.typeinfo import Types
-from headrace.operators.window.contents import (
+from headrace.operators.window.general.contents import (
     AggregatedContents,
     EvictedContents,
     ListedContents,
@@ -15,9 +15,9 @@ from headrace.operators.window.contents import (
     all_of,
     reducing,
 )
-from headrace.operators.window.folds import AggregateFold, ReduceFold
-from headrace.operators.window.ordered_contents import OrderedElements, OrderedValues
-from headrace.operators.window.window_functions import window_call
+from headrace.operators.window.general.folds import AggregateFold, ReduceFold
+from headrace.operators.window.general.ordered_contents import OrderedElements, OrderedValues
+from headrace.operators.window.general.window_functions import window_call
 from headrace.windowing.assigner import MergingWindowAssigner
 from headrace.windowing.serializers import CountWindowSerializer, GlobalWindowSerializer, TimeWindowSerializer
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import OperatorContext
-    from headrace.operators.window.contents import Folding, KeyedContents
-    from headrace.operators.window.folds import Fold
-    from headrace.operators.window.ordered_contents import OrderedContents
-    from headrace.operators.window.trigger_context import OperatorTime
-    from headrace.operators.window.window_functions import WindowCall
+    from headrace.operators.window.general.contents import Folding, KeyedContents
+    from headrace.operators.window.general.folds import Fold
+    from headrace.operators.window.general.ordered_contents import OrderedContents
+    from headrace.operators.window.general.trigger_context import OperatorTime
+    from headrace.operators.window.general.window_functions import WindowCall
     from headrace.state.backend import KeyedStates
     from headrace.windowing.assigner import WindowAssigner
     from headrace.windowing.evictor import Evictor
@@ -46,7 +46,7 @@ _KINDS: Final = {
 
 
 @dataclass(frozen=True)
-class WindowOperatorLayout:
+class GeneralWindowLayout:
     """Functions of the user over windows.
 
     Attributes:

@@ -6,7 +6,7 @@ nothing is emitted before the watermark passes the window's end. All other recor
 judges them, since its watermark may be lower. So the results are those of a job without this operator.
 
 Only for windows without allowed lateness and without a side output for late records, and for aggregates that do not
-depend on the order of records (:attr:`WindowLayout.is_ordered`); the planner sees to that.
+depend on the order of records (:attr:`ColumnarWindowLayout.is_ordered`); the planner sees to that.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from headrace.operators.aggregates.aggregator import GroupedRows, ScatteredRows
 from headrace.operators.arrays import concat, gather
 from headrace.operators.base import Operator
 from headrace.operators.keyed import KeyedBatch
+from headrace.operators.window.columnar.panes.panes import Panes
 from headrace.operators.window.lateness import check_timestamps, is_too_late
-from headrace.operators.window.panes import Panes
 from headrace.state.keys import KeyColumn
 from headrace.state.keys.hashing import hash_int64
 from headrace.state.runs.grouping import group_rows
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from headrace.operators.aggregates.aggregator import Input
     from headrace.operators.base import EpochScope
-    from headrace.operators.window.layout import WindowLayout
+    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.windowing.intervals import Assignment, RegularWindows
 
     Longs = npt.NDArray[np.int64]
@@ -100,7 +100,7 @@ class LocalWindowAggregate(Operator):
         assigner: puts records into windows.
     """
 
-    def __init__(self, layout: WindowLayout, assigner: RegularWindows) -> None:
+    def __init__(self, layout: ColumnarWindowLayout, assigner: RegularWindows) -> None:
         super().__init__()
         assert not layout.is_ordered
         self._layout = layout

@@ -17,11 +17,10 @@ from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK
 from headrace.operators.arrays import concat, gather
 from headrace.operators.base import Operator
-from headrace.operators.window.accumulators import Chunk
-from headrace.operators.window.columnar import Arrivals
-from headrace.operators.window.count_store import CountedKeys, CountStore
+from headrace.operators.window.columnar.accumulators import Arrivals, Chunk
+from headrace.operators.window.columnar.count_store import CountedKeys, CountStore
 from headrace.operators.window.held_windows import held_in_columns
-from headrace.operators.window.merging import COUNT_STORE, check_has_only
+from headrace.operators.window.stores import COUNT_STORE, check_has_only
 from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import Groups, Segments, group_rows
 from headrace.windowing.windows import CountWindow
@@ -33,8 +32,8 @@ if TYPE_CHECKING:
 
     from headrace.operators.base import EpochScope, OperatorContext, Output
     from headrace.operators.keyed import KeyedBatch
+    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.operators.window.held_windows import HeldWindow
-    from headrace.operators.window.layout import WindowLayout
 
     Longs = npt.NDArray[np.int64]
     Columns = list[pa.Array]
@@ -60,7 +59,7 @@ class CountWindowOperator(Operator):
         size: how many records a window holds.
     """
 
-    def __init__(self, layout: WindowLayout, size: int) -> None:
+    def __init__(self, layout: ColumnarWindowLayout, size: int) -> None:
         super().__init__()
         self._layout = layout
         self._size = size

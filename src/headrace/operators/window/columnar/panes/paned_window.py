@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headrace.operators.window.accumulators import Accumulators
-from headrace.operators.window.columnar import MOST_PAIRS, ColumnarWindowOperator, records_of
+from headrace.operators.window.columnar.accumulators import Accumulators
+from headrace.operators.window.columnar.aligned_window import MOST_PAIRS, AlignedWindowOperator, records_of
+from headrace.operators.window.columnar.panes.pane_store import PaneStore
+from headrace.operators.window.columnar.panes.panes import Panes
 from headrace.operators.window.lateness import cleanup_times, passed_end
-from headrace.operators.window.pane_store import PaneStore
-from headrace.operators.window.panes import Panes
 from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.intervals import Assignment
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.operators.keyed import KeyedBatch
-    from headrace.operators.window.layout import WindowLayout
+    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.state.backend import OperatorStates
     from headrace.windowing.intervals import RegularWindows
 
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
 
 def columnar_window(
-    layout: WindowLayout,
+    layout: ColumnarWindowLayout,
     assigner: RegularWindows,
     lateness: int = 0,
     late_tag: str | None = None,
     mode: AccumulationMode = AccumulationMode.ACCUMULATING,
-) -> ColumnarWindowOperator:
+) -> AlignedWindowOperator:
     """The operator for built-in aggregates over such windows."""
     panes = Panes.of(assigner)
     if panes is None:
-        return ColumnarWindowOperator(layout, assigner, lateness, late_tag, mode)
+        return AlignedWindowOperator(layout, assigner, lateness, late_tag, mode)
     return PanedWindowOperator(layout, assigner, panes, lateness, late_tag, mode)
 
 
-class PanedWindowOperator(ColumnarWindowOperator):
+class PanedWindowOperator(AlignedWindowOperator):
     """Built-in aggregates over windows that share panes.
 
     Args:
@@ -55,7 +55,7 @@ class PanedWindowOperator(ColumnarWindowOperator):
 
     def __init__(
         self,
-        layout: WindowLayout,
+        layout: ColumnarWindowLayout,
         assigner: RegularWindows,
         panes: Panes,
         lateness: int = 0,

@@ -11,8 +11,8 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
+    from headrace.operators.window.general.ordered_contents import KeysOfWindow, OrderedContents
     from headrace.operators.window.lateness import Lifetimes
-    from headrace.operators.window.ordered_contents import KeysOfWindow, OrderedContents
     from headrace.state.backend import DomainTimers
     from headrace.state.keyed.namespaces import GivenNamespace
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headrace.operators.arrays import gather
-from headrace.operators.window.accumulators import Accumulators
-from headrace.operators.window.slot_table import KeySlots, SlotTable
+from headrace.operators.window.columnar.accumulators import Accumulators
+from headrace.operators.window.columnar.panes.slot_table import KeySlots, SlotTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

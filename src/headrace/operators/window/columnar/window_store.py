@@ -1,6 +1,7 @@
 """Where accumulators are kept, by window or pane and key: rows that wait to be aggregated, and a table in state.
 
-Nothing is read from state when records are added.
+Nothing is read from state when records are added. Importing this module makes the merging of the table's runs known to
+compaction.
 """
 
 from __future__ import annotations
@@ -11,17 +12,20 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.constants import MAX_WATERMARK
-from headrace.operators.window.accumulators import Accumulators, Chunk
-from headrace.operators.window.merging import combined, merge_blocks
+from headrace.operators.aggregates.aggregator_list import AggregatorList
+from headrace.operators.window.columnar.accumulators import Accumulators, Chunk
+from headrace.operators.window.columnar.blocks import merge_blocks
+from headrace.operators.window.stores import ACCUMULATORS_KIND
 from headrace.state.ordered_table import OrderedTable
+from headrace.state.runs.merging import register_ordered_merger
 from headrace.state.runs.ordered import NO_TIME
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy.typing as npt
 
-    from headrace.operators.window.layout import WindowLayout
+    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.state.ordered_table import OrderedLayout
     from headrace.state.runs import RunStore
 
@@ -50,7 +54,7 @@ class WindowStore:
 
     _pending_end: int
 
-    def __init__(self, layout: WindowLayout, kept_as: OrderedLayout, runs: RunStore) -> None:
+    def __init__(self, layout: ColumnarWindowLayout, kept_as: OrderedLayout, runs: RunStore) -> None:
         self._aggregators = layout.aggregators
         self._schema = layout.state_schema
         self._table = OrderedTable(runs, kept_as, lambda _, batches: combined(self._aggregators, batches))
@@ -154,3 +158,14 @@ def _split(rows: _Rows, upto: int, keep: Callable[[_Rows], None]) -> _Rows:
         return rows
     keep(rows.where(~is_due))
     return rows.where(is_due)
+
+
+def combined(aggregators: AggregatorList, batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """One row a key and window, of batches in the order of a run; earlier ones came earlier."""
+    pieces = [Accumulators.of_batch(batch) for batch in batches]
+    return Accumulators.merged(aggregators, pieces).to_batch(batches[-1].schema)
+
+
+register_ordered_merger(
+    ACCUMULATORS_KIND, lambda meta, batches: combined(AggregatorList.for_merging(meta["parts"]), batches)
+)

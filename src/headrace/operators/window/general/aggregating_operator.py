@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from headrace.operators.window.accumulated_contents import AccumulatedContents
-from headrace.operators.window.aggregate_log import AggregateLog
-from headrace.operators.window.former_results import NotedResults
-from headrace.operators.window.window_operator import WindowOperator
+from headrace.operators.window.general.accumulated_contents import AccumulatedContents
+from headrace.operators.window.general.aggregate_log import AggregateLog
+from headrace.operators.window.general.former_results import NotedResults
+from headrace.operators.window.general.window_operator import WindowOperator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.common.batch import Batch
     from headrace.operators.base import EpochScope, OperatorContext
-    from headrace.operators.window.contents import KeyedContents
-    from headrace.operators.window.former_results import FormerResults
-    from headrace.operators.window.layout import WindowLayout
-    from headrace.operators.window.window_layout import WindowOperatorLayout
+    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+    from headrace.operators.window.general.contents import KeyedContents
+    from headrace.operators.window.general.former_results import FormerResults
+    from headrace.operators.window.general.layout import GeneralWindowLayout
     from headrace.state.keyed.namespaces import GivenNamespace
     from headrace.state.keys.entries import AnyKeyEntry
     from headrace.windowing.trigger import Firing
@@ -31,7 +31,7 @@ class AggregatingWindowOperator(WindowOperator):
         columns: the aggregates and the columns.
     """
 
-    def __init__(self, layout: WindowOperatorLayout, columns: WindowLayout) -> None:
+    def __init__(self, layout: GeneralWindowLayout, columns: ColumnarWindowLayout) -> None:
         super().__init__(layout)
         self._columns = columns
 

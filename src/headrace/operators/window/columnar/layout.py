@@ -31,7 +31,7 @@ _CANONICAL_TYPES = {pa.int64(): Types.LONG(), pa.string(): Types.STRING(), pa.bi
 
 
 @dataclass(frozen=True)
-class WindowLayout:
+class ColumnarWindowLayout:
     """The columns of one columnar window; made when the job is planned, picklable.
 
     Attributes:
@@ -57,7 +57,7 @@ class WindowLayout:
         key_fields: Sequence[str | int] | None = None,
         key_names: tuple[str, ...] = ("key",),
         window_names: tuple[str, ...] = TimeWindowSerializer.names,
-    ) -> WindowLayout:
+    ) -> ColumnarWindowLayout:
         """The layout of a window.
 
         Args:
@@ -79,7 +79,7 @@ class WindowLayout:
         names = tuple(input_type.field_names[index] for index in indices)
         is_kept_as_is = len(indices) <= 1 and codec.arrow_type in (pa.int64(), pa.string())
         fields = [KeyField(i, input_type.field_names[i], input_type.field_types[i]) for i in indices]
-        layout = WindowLayout(
+        layout = ColumnarWindowLayout(
             codec,
             names or key_names,
             () if is_kept_as_is else tuple(fields),
@@ -89,7 +89,7 @@ class WindowLayout:
         assert layout.output_type.is_composite  # made now, so that its names are checked here and not in a task
         return layout
 
-    def of_operator(self, place: OperatorPlace) -> WindowLayout:
+    def of_operator(self, place: OperatorPlace) -> ColumnarWindowLayout:
         """The same layout; where functions of the user fail, the operator is named."""
         aggregates = tuple(
             replace(each, aggregators=tuple(one.of_operator(place) for one in each.aggregators))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from headrace.operators.arrays import fixed_width, gather
-from headrace.operators.window.merging import COUNT_STORE
+from headrace.operators.window.stores import COUNT_STORE
 from headrace.state.key_table import KeyTable, merged_by_key
 from headrace.state.keys import KeyColumn
 from headrace.state.ordered_table import OrderedLayout
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from headrace.operators.window.layout import WindowLayout
+    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.state.runs import RunStore
 
     Longs = npt.NDArray[np.int64]
@@ -63,7 +63,7 @@ class CountStore:
         StateMigrationError: when windows of another size, or with other keys or aggregates, are stored.
     """
 
-    def __init__(self, layout: WindowLayout, size: int, store: Callable[[str], RunStore]) -> None:
+    def __init__(self, layout: ColumnarWindowLayout, size: int, store: Callable[[str], RunStore]) -> None:
         _, key, *accumulators = layout.accumulator_schema
         columns = [pa.field(HASH, pa.uint64()), key.with_name(KEY), pa.field(_RECORDS, pa.int64()), *accumulators]
         self._schema = pa.schema(columns)
