@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.call_site import caller
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
+from headrace.common.signatures import check_call
 from headrace.windowing.trigger import Trigger
 
 if TYPE_CHECKING:
@@ -33,21 +35,33 @@ def check_positive(owner: str, **lengths: int) -> None:
         lengths: by their names.
     """
     for name, length in lengths.items():
+        check_whole(owner, name, length)
         check(length > 0, f"{owner} needs {name} > 0, not {length}")
         check(length <= _LONGEST, f"{owner} needs {name} <= 2**62, not {length}")
 
 
+def check_whole(owner: str, name: str, number: Any) -> None:
+    """Refuse what is no int, as the text and the float that a number was read as are not."""
+    is_whole = isinstance(number, Integral) and not isinstance(number, bool)
+    check(is_whole, f"{owner} takes an int as {name}, not {number!r}", InvalidTypeError)
+
+
 def check_trigger(owner: str, trigger: Any) -> None:
     """Refuse what is no trigger, where one is made around another one."""
-    check(isinstance(trigger, Trigger), f"{owner} takes a Trigger, not {trigger!r}", InvalidTypeError)
+    is_class = isinstance(trigger, type) and issubclass(trigger, Trigger)
+    instead = f": make one, {trigger.__name__}(...)" if is_class else ""
+    check(isinstance(trigger, Trigger), f"{owner} takes a Trigger, not {trigger!r}{instead}", InvalidTypeError)
 
 
-def check_function(owner: str, name: str, function: Any) -> None:
-    """Refuse what cannot be called."""
+def check_function(owner: str, name: str, function: Any, *parameters: str) -> None:
+    """Refuse what cannot be called, or not with so many parameters."""
     check(callable(function), f"{owner} takes a function as {name}, not {function!r}", InvalidTypeError)
+    check_call(function, name, *parameters)
 
 
 def check_extractor(owner: str, extractor: Any) -> None:
     """Refuse what cannot say the gap of an element."""
     said = f"{owner} takes a SessionWindowTimeGapExtractor or a function, not {extractor!r}"
-    check(callable(getattr(extractor, "extract", extractor)), said, InvalidTypeError)
+    function = getattr(extractor, "extract", extractor)
+    check(callable(function) and not isinstance(extractor, type), said, InvalidTypeError)
+    check_call(function, "extract", "element")
