@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.errors import StateMigrationError
-from headrace.operators.window.general.contents import CONTENTS
 from headrace.state.keyed.backend import NAMESPACED_PREFIX
 from headrace.state.ordered_table import OrderedLayout
 from headrace.state.timers import NO_TIMER
@@ -47,8 +46,11 @@ GLOBAL_STORE: Final = "global-windows"
 COUNT_STORE: Final = "count-windows"
 """The store of windows of so many records."""
 
+CONTENTS: Final = "window-contents"
+"""The state of key and window that all others keep what they hold in."""
+
 _KEYED_CONTENTS: Final = f"{NAMESPACED_PREFIX}{CONTENTS}"
-"""The store of what windows hold that keep it as state of keys."""
+"""The store of it."""
 
 _KINDS: Final = {
     STORE: "fire at their ends alone",
@@ -65,16 +67,16 @@ _ADVICE: Final = "give it another uid, or restore the old declaration"
 
 
 def check_has_no_tables(context: OperatorContext) -> None:
-    """Whether windows that are looked at before their ends, or take back what they show, may begin with what is stored.
+    """Refuse what is stored, for windows that are looked at before their ends, or take back what they show.
 
     Raises:
-        StateMigrationError: when it was stored by windows that are computed column by column.
+        StateMigrationError: when windows that are computed column by column, or fire at their ends alone, stored it.
     """
     _check(context, lambda name: name not in _KINDS, "have another trigger, assigner, evictor or accumulation mode")
 
 
 def check_has_only(context: OperatorContext, *stores: str, advice: str = _ADVICE) -> None:
-    """Whether windows that are computed column by column may begin with what is stored.
+    """Refuse what is stored by windows of another kind, for windows that are computed column by column.
 
     Args:
         context: the operator.
@@ -96,7 +98,7 @@ def _check(context: OperatorContext, is_own: Callable[[str], bool], declared: st
 
 
 def check_has_no_keyed_contents(context: OperatorContext) -> None:
-    """The same for windows that fire at their ends alone, which have neither timers nor contents as state of keys.
+    """Refuse timers and contents as state of keys, for windows that fire at their ends alone, which have neither.
 
     Raises:
         StateMigrationError: when others have stored some.

@@ -10,7 +10,8 @@ import pyarrow as pa
 from headrace.common.columns import layout_of
 from headrace.common.constants import MIN_WATERMARK
 from headrace.operators.arrays import gather
-from headrace.operators.window.general.contents import CONTENTS, KeyedContents
+from headrace.operators.window.general.contents import KeyedContents
+from headrace.operators.window.stores import CONTENTS
 from headrace.state.descriptors import ValueStateDescriptor
 from headrace.state.keys.entries import NO_KEY
 
