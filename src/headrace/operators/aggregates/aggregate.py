@@ -118,7 +118,7 @@ class Aggregate(ABC):
         Raises:
             InvalidProgramError: when it is no name.
         """
-        if not isinstance(name, str) or not name:
+        if not name or type(name) is not str:
             raise InvalidProgramError(f"{self.function}(...).alias() takes a name for the column, not {name!r}")
         return replace(self, name=name)
 
