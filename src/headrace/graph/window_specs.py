@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from headrace.state.kinds import StateKinds
     from headrace.windowing.assigner import WindowAssigner
     from headrace.windowing.evictor import Evictor
-    from headrace.windowing.intervals import RegularWindows
+    from headrace.windowing.intervals import AlignedWindows, GrowingWindows, RegularWindows
     from headrace.windowing.trigger import Trigger
 
 
@@ -205,6 +205,36 @@ class ColumnarCountSpec(AggregatesSpec):
     @property
     def window_names(self) -> tuple[str, ...]:
         return CountWindowSerializer.names
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnarContinuousSpec(AggregatesSpec):
+    """Built-in aggregates, column by column, over windows of time that are shown at intervals before they end.
+
+    Attributes:
+        assigner: puts records into windows.
+        is_event_time: whether they are windows of event time.
+        interval: how long after a result the next one is due, in milliseconds.
+        by_clock: whether that is time of the clock.
+        aggregates: the built-in aggregates.
+        allowed_lateness: milliseconds.
+        late_tag: the side output for records that come too late; None drops and counts them.
+        has_key: whether results have the key; not where all records have one key.
+        accumulation_mode: what windows show when they fire again.
+    """
+
+    assigner: AlignedWindows | GrowingWindows
+    is_event_time: bool
+    interval: int
+    by_clock: bool
+    aggregates: tuple[Aggregate, ...]
+    allowed_lateness: int = 0
+    late_tag: OutputTag | None = None
+    has_key: bool = True
+    accumulation_mode: AccumulationMode = AccumulationMode.ACCUMULATING
+
+    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return self.accumulation_mode.retracts
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.graph.window_specs import (
     AggregatedWindowSpec,
+    ColumnarContinuousSpec,
     ColumnarCountSpec,
     ColumnarSessionSpec,
     ColumnarUntimedSpec,
@@ -21,6 +22,8 @@ from headrace.windowing.assigners.global_windows import GlobalWindows
 from headrace.windowing.assigners.of_time import ProcessingTimeAssigner
 from headrace.windowing.assigners.sessions import EventTimeSessionWindows
 from headrace.windowing.assigners.tumbling import TumblingProcessingTimeWindows, WindowStagger
+from headrace.windowing.intervals import AlignedWindows, GrowingWindows, OneWindow
+from headrace.windowing.triggers.continuous import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger
 from headrace.windowing.triggers.count import CountTrigger
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger, ProcessingTimeTrigger
 from headrace.windowing.triggers.never import EndOfStreamTrigger, NeverTrigger
@@ -35,6 +38,9 @@ if TYPE_CHECKING:
 
 BY_RECORDS: Final = "record by record"
 BY_COLUMNS: Final = "columnar"
+
+_LONGEST_INTERVAL: Final = 1 << 62
+"""No window is longer: what is shown at longer intervals is shown at the same times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +89,23 @@ def _triggers_of(assigner: WindowAssigner[Any, Any]) -> tuple[Trigger[Any, Any],
     return (ProcessingTimeTrigger() if _is_of_the_clock(assigner) else EventTimeTrigger(),)
 
 
+_Continuous = ContinuousEventTimeTrigger | ContinuousProcessingTimeTrigger
+
+
+def _shown_early(spec: AggregatedWindowSpec) -> _Continuous | None:
+    """The trigger of windows that are computed column by column and shown at intervals; None for others."""
+    regular, trigger = spec.assigner.regular, spec.trigger
+    if regular is None or isinstance(regular, OneWindow):
+        return None
+    if type(trigger) is ContinuousEventTimeTrigger:
+        return trigger if spec.assigner.is_event_time() else None
+    return trigger if type(trigger) is ContinuousProcessingTimeTrigger else None
+
+
+def _has_columnar_trigger(spec: AggregatedWindowSpec) -> bool:
+    return _shown_early(spec) is not None or spec.trigger in _triggers_of(spec.assigner)
+
+
 _OBSTACLES: Final = (
     _Obstacle("an evictor looks at every record", lambda spec: spec.evictor is not None),
     _Obstacle(
@@ -93,7 +116,7 @@ _OBSTACLES: Final = (
     _Obstacle("windows are staggered", lambda spec: _is_staggered(spec.assigner)),
     _Obstacle("windows never fire", lambda spec: spec.trigger == NeverTrigger()),
     _Obstacle("custom assigner {assigner}", lambda spec: not _is_known(spec.assigner)),
-    _Obstacle("custom trigger {trigger}", lambda spec: spec.trigger not in _triggers_of(spec.assigner)),
+    _Obstacle("custom trigger {trigger}", lambda spec: not _has_columnar_trigger(spec)),
     _Obstacle(
         "sessions stay for late records", lambda spec: spec.allowed_lateness > 0 and _is_of_sessions(spec.assigner)
     ),
@@ -117,7 +140,7 @@ class WindowPath:
         return self.name if self.reason is None else f"{self.name} ({self.reason})"
 
 
-ColumnarSpec = ColumnarWindowSpec | ColumnarSessionSpec | ColumnarUntimedSpec | ColumnarCountSpec
+ColumnarSpec = ColumnarWindowSpec | ColumnarSessionSpec | ColumnarUntimedSpec | ColumnarCountSpec | ColumnarContinuousSpec
 """What has columns in place of the windows that the program asks for."""
 
 _COLUMNAR: Final = (ColumnarSpec, LocalWindowSpec, GlobalWindowSpec)
@@ -147,11 +170,30 @@ def columnar_spec(spec: AggregatedWindowSpec) -> ColumnarSpec | None:
         return ColumnarSessionSpec(spec.assigner.session_gap, spec.aggregates, spec.late_tag, spec.has_key)
     if isinstance(spec.assigner, CountTumblingWindowAssigner):
         return ColumnarCountSpec(spec.assigner.window_size, spec.aggregates, spec.late_tag, spec.has_key)
+    trigger = _shown_early(spec)
+    if trigger is not None:
+        return _continuous_spec(spec, trigger)
     assert spec.assigner.regular is not None
     if not spec.assigner.is_event_time():
         return ColumnarUntimedSpec(spec.assigner.regular, spec.aggregates, spec.late_tag, spec.has_key)
     return ColumnarWindowSpec(
         spec.assigner.regular,
+        spec.aggregates,
+        spec.allowed_lateness,
+        spec.late_tag,
+        spec.has_key,
+        spec.accumulation_mode,
+    )
+
+
+def _continuous_spec(spec: AggregatedWindowSpec, trigger: _Continuous) -> ColumnarContinuousSpec:
+    windows = spec.assigner.regular
+    assert isinstance(windows, AlignedWindows | GrowingWindows)
+    return ColumnarContinuousSpec(
+        windows,
+        spec.assigner.is_event_time(),
+        min(trigger.interval, _LONGEST_INTERVAL),
+        isinstance(trigger, ContinuousProcessingTimeTrigger),
         spec.aggregates,
         spec.allowed_lateness,
         spec.late_tag,

@@ -10,6 +10,7 @@ from headrace.graph import specs
 from headrace.graph.window_specs import (
     AggregatedWindowSpec,
     AggregatesSpec,
+    ColumnarContinuousSpec,
     ColumnarCountSpec,
     ColumnarSessionSpec,
     ColumnarUntimedSpec,
@@ -28,7 +29,9 @@ from headrace.operators.stateless import FilterOperator, FlatMapOperator, MapBat
 from headrace.operators.timestamps import TimestampsOperator
 from headrace.operators.user_code import OperatorPlace
 from headrace.operators.window.aggregating_operator import AggregatingWindowOperator
+from headrace.operators.window.continuous import ContinuousClockOperator, ContinuousEventTimeOperator
 from headrace.operators.window.count_window import CountWindowOperator
+from headrace.operators.window.early_windows import EarlyWindowLayout
 from headrace.operators.window.local import LocalWindowAggregate
 from headrace.operators.window.paned import columnar_window
 from headrace.operators.window.session_window import SessionWindowOperator
@@ -146,6 +149,14 @@ class OperatorMaker:
     def _columnar_counts(self, planned: PlannedOperator, spec: ColumnarCountSpec) -> Operator:
         return CountWindowOperator(self._layout(planned, spec), spec.size)
 
+    def _columnar_continuous(self, planned: PlannedOperator, spec: ColumnarContinuousSpec) -> Operator:
+        tag = None if spec.late_tag is None else spec.late_tag.tag_id
+        columns, lateness = self._layout(planned, spec), spec.allowed_lateness
+        layout = EarlyWindowLayout(columns, spec.assigner, spec.interval, lateness, tag, spec.accumulation_mode)
+        if spec.by_clock:
+            return ContinuousClockOperator(layout, is_event_time=spec.is_event_time)
+        return ContinuousEventTimeOperator(layout)
+
     def _aggregated_window(self, planned: PlannedOperator, spec: AggregatedWindowSpec) -> Operator:
         layout = WindowOperatorLayout(
             assigner=spec.assigner,
@@ -214,6 +225,7 @@ _MAKERS: dict[type[specs.OperatorSpec], Make] = {
     ColumnarUntimedSpec: OperatorMaker._columnar_untimed,
     ColumnarSessionSpec: OperatorMaker._columnar_sessions,
     ColumnarCountSpec: OperatorMaker._columnar_counts,
+    ColumnarContinuousSpec: OperatorMaker._columnar_continuous,
     LocalWindowSpec: OperatorMaker._local_window,
     GlobalWindowSpec: OperatorMaker._global_window,
     RowWindowSpec: OperatorMaker._row_window,
