@@ -199,7 +199,9 @@ SECOND_OF_THE_CLOCK = ContinuousProcessingTimeTrigger.of(Time.seconds(1))
         lambda records: records.key_by("card").window(CumulatingEventTimeWindows.of(10, 2)).trigger(SECOND),
         lambda records: records.window_all(TENS).trigger(SECOND),
         lambda records: records.key_by("card").window(TENS).trigger(SECOND_OF_THE_CLOCK),
-        lambda records: records.key_by("card").window(TumblingProcessingTimeWindows.of(10)).trigger(SECOND_OF_THE_CLOCK),
+        lambda records: (
+            records.key_by("card").window(TumblingProcessingTimeWindows.of(10)).trigger(SECOND_OF_THE_CLOCK)
+        ),
         lambda records: records.window_all(SlidingProcessingTimeWindows.of(10, 2)).trigger(SECOND_OF_THE_CLOCK),
     ],
 )

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.graph.specs import InputKind, OperatorSpec, PassingSpec
-from headrace.operators.window.layout import WindowLayout
-from headrace.operators.window.local import ACCUMULATORS_TAG
+from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_TAG
 from headrace.state.kinds import KEYED, NO_STATE
 from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.intervals import OneWindow
@@ -81,7 +81,7 @@ class AggregatesSpec(WholeWindowSpec):
         """What the columns of results are called that say which window it is."""
         return TimeWindowSerializer.names
 
-    def layout(self, records: InputSchema) -> WindowLayout:
+    def layout(self, records: InputSchema) -> ColumnarWindowLayout:
         """The columns of the windows over such records.
 
         Raises:
@@ -91,7 +91,9 @@ class AggregatesSpec(WholeWindowSpec):
         key = records.key
         assert key is not None, "the graph takes keyed records only"
         names = key.names if self.has_key else ()
-        return WindowLayout.of(records.record_type, key.codec, self.aggregates, key.fields, names, self.window_names)
+        return ColumnarWindowLayout.of(
+            records.record_type, key.codec, self.aggregates, key.fields, names, self.window_names
+        )
 
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
         return self.layout(inputs[0]).output_type

@@ -16,7 +16,7 @@ from headrace.graph.window_specs import (
     GlobalWindowSpec,
     LocalWindowSpec,
 )
-from headrace.operators.window.local import ACCUMULATORS_INPUT, ACCUMULATORS_TAG, RECORDS_INPUT
+from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_INPUT, ACCUMULATORS_TAG, RECORDS_INPUT
 from headrace.plan.window_paths import columnar_spec
 
 if TYPE_CHECKING:

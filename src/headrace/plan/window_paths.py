@@ -140,7 +140,9 @@ class WindowPath:
         return self.name if self.reason is None else f"{self.name} ({self.reason})"
 
 
-ColumnarSpec = ColumnarWindowSpec | ColumnarSessionSpec | ColumnarUntimedSpec | ColumnarCountSpec | ColumnarContinuousSpec
+ColumnarSpec = (
+    ColumnarWindowSpec | ColumnarSessionSpec | ColumnarUntimedSpec | ColumnarCountSpec | ColumnarContinuousSpec
+)
 """What has columns in place of the windows that the program asks for."""
 
 _COLUMNAR: Final = (ColumnarSpec, LocalWindowSpec, GlobalWindowSpec)

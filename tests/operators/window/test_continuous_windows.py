@@ -14,11 +14,13 @@ from test_any_window_against_model import run_driver
 from window_harness import Driver
 
 from headrace.common.constants import MAX_WATERMARK
-from headrace.operators.window import continuous, early_windows
-from headrace.operators.window.aggregating_operator import AggregatingWindowOperator
-from headrace.operators.window.continuous import ContinuousClockOperator, ContinuousEventTimeOperator
-from headrace.operators.window.early_windows import EarlyWindowLayout
-from headrace.operators.window.window_layout import WindowOperatorLayout
+from headrace.operators.window.columnar.continuous.continuous_window import (
+    ContinuousClockOperator,
+    ContinuousEventTimeOperator,
+)
+from headrace.operators.window.columnar.continuous.early_windows import EarlyWindowLayout
+from headrace.operators.window.general.aggregating_operator import AggregatingWindowOperator
+from headrace.operators.window.general.layout import GeneralWindowLayout
 from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.assigners.cumulating import CumulatingEventTimeWindows
 from headrace.windowing.assigners.sliding import SlidingEventTimeWindows, SlidingProcessingTimeWindows
@@ -54,8 +56,8 @@ def told(run: Driver) -> list[Any]:
 def by_records(windows: Windows, mode: AccumulationMode, tag: str | None) -> Driver:
     parts, columns = layouts(windows, MANY, tag)
     trigger = PurgingTrigger.of(parts.trigger) if mode is AccumulationMode.DISCARDING else parts.trigger
-    fields = {name: getattr(parts, name) for name in WindowOperatorLayout.__dataclass_fields__}
-    layout = WindowOperatorLayout(**fields | {"trigger": trigger, "takes_results_back": mode.retracts})
+    fields = {name: getattr(parts, name) for name in GeneralWindowLayout.__dataclass_fields__}
+    layout = GeneralWindowLayout(**fields | {"trigger": trigger, "takes_results_back": mode.retracts})
     return Driver(partial(AggregatingWindowOperator, layout, columns), type=ELEMENT)
 
 

@@ -17,16 +17,16 @@ from headrace.common.constants import MIN_WATERMARK
 from headrace.datastream import aggregates as agg
 from headrace.expressions import col
 from headrace.operators.aggregates.choices import Extreme
-from headrace.operators.window import local as local_module
-from headrace.operators.window.layout import WindowLayout
-from headrace.operators.window.local import (
+from headrace.operators.window.columnar import local_aggregate
+from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+from headrace.operators.window.columnar.local_aggregate import (
     ACCUMULATORS_INPUT,
     ACCUMULATORS_TAG,
     RECORDS_INPUT,
     LocalWindowAggregate,
     expected_groups,
 )
-from headrace.operators.window.paned import columnar_window
+from headrace.operators.window.columnar.panes.paned_window import columnar_window
 from headrace.windowing.intervals import AlignedWindows
 
 if TYPE_CHECKING:
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
     from headrace.operators.keyed import KeyedBatch
 
-LAYOUT = WindowLayout.of(
+LAYOUT = ColumnarWindowLayout.of(
     INPUT, CODEC, [agg.count(), agg.sum("value"), agg.avg("value"), agg.min("value"), agg.max("value")], ["key"]
 )
-DISTINCT = WindowLayout.of(
+DISTINCT = ColumnarWindowLayout.of(
     INPUT,
     CODEC,
     [
@@ -52,7 +52,7 @@ DISTINCT = WindowLayout.of(
     ],
     ["key"],
 )
-DEVIATIONS = WindowLayout.of(
+DEVIATIONS = ColumnarWindowLayout.of(
     INPUT, CODEC, [agg.stddev_pop("value"), agg.bool_and(col("value") > 0.0).alias("all")], ["key"]
 )
 
@@ -60,7 +60,7 @@ LOWEST = -(2**62)
 
 
 @pytest.mark.parametrize(("layout", "examples"), [(LAYOUT, 300), (DISTINCT, 60), (DEVIATIONS, 60)])
-def test_with_and_without_the_sender(layout: WindowLayout, examples: int) -> None:
+def test_with_and_without_the_sender(layout: ColumnarWindowLayout, examples: int) -> None:
     @settings(max_examples=examples, deadline=None)
     @given(scenario=scenarios(), lag=st.sampled_from([0, 3, 20]), copies=st.integers(1, 3))
     def check(scenario: Any, lag: int, copies: int) -> None:
@@ -69,7 +69,7 @@ def test_with_and_without_the_sender(layout: WindowLayout, examples: int) -> Non
     check()
 
 
-def check_with_and_without_the_sender(layout: WindowLayout, scenario: Any, lag: int, copies: int) -> None:
+def check_with_and_without_the_sender(layout: ColumnarWindowLayout, scenario: Any, lag: int, copies: int) -> None:
     windows, _, records, cuts, kinds = scenario
     records = [record for record in records for _ in range(copies)]
     alone, both = (Driver(lambda: columnar_window(layout, windows)) for _ in range(2))
@@ -165,7 +165,7 @@ def test_late_partial_results_are_counted_by_their_records() -> None:
 
 @pytest.mark.parametrize("aggregate", [agg.first("value"), agg.last("value")])
 def test_aggregates_that_depend_on_order_say_so(aggregate: Any) -> None:
-    assert WindowLayout.of(INPUT, CODEC, [agg.count(), aggregate]).is_ordered
+    assert ColumnarWindowLayout.of(INPUT, CODEC, [agg.count(), aggregate]).is_ordered
     assert not LAYOUT.is_ordered
 
 
@@ -192,7 +192,7 @@ def test_what_is_held_leaves_before_the_watermark_moves_on() -> None:
 
 
 def test_no_more_than_so_many_records_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_module, "_HELD_ROWS", 50)
+    monkeypatch.setattr(local_aggregate, "_HELD_ROWS", 50)
     driver = Driver(lambda: LocalWindowAggregate(LAYOUT, AlignedWindows(100, 100)))
     driver.run([[Record(i % 2, 1.0, 3) for i in range(20)] for _ in range(4)])
     counts = [batch.columns.column("records").to_pylist() for batch in driver.out.sides[ACCUMULATORS_TAG]]

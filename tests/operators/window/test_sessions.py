@@ -11,7 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.common.constants import MIN_WATERMARK
-from headrace.operators.window.sessions import NO_SESSION, ArrivedTimes, Spans, find_sessions, sorted_by
+from headrace.operators.window.columnar.sessions.find_sessions import (
+    NO_SESSION,
+    ArrivedTimes,
+    Spans,
+    find_sessions,
+    sorted_by,
+)
 
 FAR = 2**61
 """So far apart that the numbers of a key, a time and a row do not fit into one integer."""

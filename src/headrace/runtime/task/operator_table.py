@@ -28,23 +28,26 @@ from headrace.operators.sink import SinkOperator
 from headrace.operators.stateless import FilterOperator, FlatMapOperator, MapBatchesOperator, MapOperator
 from headrace.operators.timestamps import TimestampsOperator
 from headrace.operators.user_code import OperatorPlace
-from headrace.operators.window.aggregating_operator import AggregatingWindowOperator
-from headrace.operators.window.continuous import ContinuousClockOperator, ContinuousEventTimeOperator
-from headrace.operators.window.count_window import CountWindowOperator
-from headrace.operators.window.early_windows import EarlyWindowLayout
-from headrace.operators.window.local import LocalWindowAggregate
-from headrace.operators.window.paned import columnar_window
-from headrace.operators.window.session_window import SessionWindowOperator
-from headrace.operators.window.untimed import untimed_window
-from headrace.operators.window.window_layout import WindowOperatorLayout
-from headrace.operators.window.window_operator import WindowOperator
+from headrace.operators.window.columnar.continuous.continuous_window import (
+    ContinuousClockOperator,
+    ContinuousEventTimeOperator,
+)
+from headrace.operators.window.columnar.continuous.early_windows import EarlyWindowLayout
+from headrace.operators.window.columnar.count_window import CountWindowOperator
+from headrace.operators.window.columnar.local_aggregate import LocalWindowAggregate
+from headrace.operators.window.columnar.panes.paned_window import columnar_window
+from headrace.operators.window.columnar.sessions.session_window import SessionWindowOperator
+from headrace.operators.window.columnar.untimed_window import untimed_window
+from headrace.operators.window.general.aggregating_operator import AggregatingWindowOperator
+from headrace.operators.window.general.layout import GeneralWindowLayout
+from headrace.operators.window.general.window_operator import WindowOperator
 from headrace.plan.job_plan import PlannedOperator
 from headrace.windowing.intervals import OneWindow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from headrace.operators.window.layout import WindowLayout
+    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.plan.job_plan import JobPlan
 
 
@@ -158,7 +161,7 @@ class OperatorMaker:
         return ContinuousEventTimeOperator(layout)
 
     def _aggregated_window(self, planned: PlannedOperator, spec: AggregatedWindowSpec) -> Operator:
-        layout = WindowOperatorLayout(
+        layout = GeneralWindowLayout(
             assigner=spec.assigner,
             trigger=spec.applied_trigger,
             evictor=spec.evictor,
@@ -172,14 +175,14 @@ class OperatorMaker:
         )
         return AggregatingWindowOperator(layout, self._layout(planned, spec))
 
-    def _layout(self, planned: PlannedOperator, spec: AggregatesSpec) -> WindowLayout:
+    def _layout(self, planned: PlannedOperator, spec: AggregatesSpec) -> ColumnarWindowLayout:
         """The columns of a window with built-in aggregates, which know what operator they are of."""
         node = planned.node
         place = OperatorPlace(node.name, planned.uid, self._subtask, node.call_site)
         return spec.layout(planned.input_schema(0)).of_operator(place)
 
     def _row_window(self, planned: PlannedOperator, spec: RowWindowSpec) -> Operator:
-        layout = WindowOperatorLayout(
+        layout = GeneralWindowLayout(
             assigner=spec.assigner,
             trigger=spec.applied_trigger,
             evictor=spec.evictor,

@@ -14,6 +14,7 @@ from headrace.windowing.windows import TimeWindow
 
 if TYPE_CHECKING:
     from datetime import timedelta
+    from typing import Self
 
     from headrace.common.time import Duration, Time
     from headrace.windowing.assigner import WindowAssigner
@@ -50,13 +51,14 @@ class CumulatingEventTimeWindows(EventTimeAssigner[Any]):
         check(self.max_size % self.step == 0, f"{owner} needs a max_size that is a multiple of step, {told}")
         check(abs(self.offset) < self.max_size, f"{owner} needs |offset| < max_size, {told}")
 
-    @staticmethod
+    @classmethod
     @hides_engine
     def of(
+        cls,
         max_size: Time | Duration | timedelta | int,
         step: Time | Duration | timedelta | int,
         offset: Time | Duration | timedelta | int = 0,
-    ) -> CumulatingEventTimeWindows:
+    ) -> Self:
         """Windows that grow by a step.
 
         Args:
@@ -68,7 +70,7 @@ class CumulatingEventTimeWindows(EventTimeAssigner[Any]):
             InvalidProgramError: when a length is not positive, ``max_size`` is no multiple of ``step``, or
                 ``|offset| >= max_size``.
         """
-        return CumulatingEventTimeWindows(to_millis(max_size), to_millis(step), to_millis(offset))
+        return cls(to_millis(max_size), to_millis(step), to_millis(offset))
 
     @property
     def regular(self) -> GrowingWindows:
@@ -83,4 +85,4 @@ class CumulatingEventTimeWindows(EventTimeAssigner[Any]):
 
     def __str__(self) -> str:
         lengths = [self.max_size, self.step, *([self.offset] if self.offset else [])]
-        return f"CumulatingEventTimeWindows({', '.join(f'{length} ms' for length in lengths)})"
+        return f"{type(self).__name__}({', '.join(f'{length} ms' for length in lengths)})"

@@ -12,6 +12,8 @@ from headrace.windowing.triggers.never import EndOfStreamTrigger, NeverTrigger
 from headrace.windowing.windows import GlobalWindow
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from headrace.windowing.trigger import Trigger
 
 
@@ -30,15 +32,15 @@ class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
 
     default_trigger: Trigger[Any, GlobalWindow] = field(default_factory=NeverTrigger)
 
-    @staticmethod
-    def create() -> GlobalWindows:
+    @classmethod
+    def create(cls) -> Self:
         """Windows that do not fire by themselves."""
-        return GlobalWindows()
+        return cls()
 
-    @staticmethod
-    def create_with_end_of_stream_trigger() -> GlobalWindows:
+    @classmethod
+    def create_with_end_of_stream_trigger(cls) -> Self:
         """Windows that fire when the input ends."""
-        return GlobalWindows(EndOfStreamTrigger())
+        return cls(EndOfStreamTrigger())
 
     @property
     def regular(self) -> OneWindow:
@@ -60,4 +62,4 @@ class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
         return False
 
     def __str__(self) -> str:
-        return "GlobalWindows"
+        return type(self).__name__

@@ -10,6 +10,8 @@ from headrace.windowing.checks import check
 from headrace.windowing.evictor import OneSidedEvictor
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from headrace.windowing.evictor import TimestampedValue
 
 
@@ -33,15 +35,15 @@ class CountEvictor(OneSidedEvictor[Any]):
     def __post_init__(self) -> None:
         check(self.max_count >= 0, f"CountEvictor needs max_count >= 0, not {self.max_count}")
 
-    @staticmethod
+    @classmethod
     @hides_engine
-    def of(max_count: int, do_evict_after: bool = False) -> CountEvictor:
+    def of(cls, max_count: int, do_evict_after: bool = False) -> Self:
         """The evictor that keeps so many.
 
         Raises:
             InvalidProgramError: when the number is negative.
         """
-        return CountEvictor(max_count, do_evict_after)
+        return cls(max_count, do_evict_after)
 
     def kept(self, elements: list[TimestampedValue[Any]]) -> list[TimestampedValue[Any]]:
         return elements[max(0, len(elements) - self.max_count) :]

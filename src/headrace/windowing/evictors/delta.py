@@ -12,6 +12,7 @@ from headrace.windowing.evictor import OneSidedEvictor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Self
 
     from headrace.windowing.evictor import TimestampedValue
 
@@ -39,15 +40,15 @@ class DeltaEvictor(OneSidedEvictor[T], Generic[T]):
     def __post_init__(self) -> None:
         check_function(type(self).__name__, "delta_function", self.delta_function)
 
-    @staticmethod
+    @classmethod
     @hides_engine
-    def of(threshold: float, delta_function: Callable[[T, T], float], do_evict_after: bool = False) -> DeltaEvictor[T]:
+    def of(cls, threshold: float, delta_function: Callable[[T, T], float], do_evict_after: bool = False) -> Self:
         """The evictor for a distance.
 
         Raises:
             InvalidTypeError: when ``delta_function`` cannot be called.
         """
-        return DeltaEvictor(threshold, delta_function, do_evict_after)
+        return cls(threshold, delta_function, do_evict_after)
 
     def kept(self, elements: list[TimestampedValue[T]]) -> list[TimestampedValue[T]]:
         if not elements:

@@ -9,6 +9,8 @@ from headrace.windowing.trigger import PassiveTrigger, TriggerResult
 from headrace.windowing.windows import Window
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from headrace.windowing.trigger import Trigger
 
 
@@ -22,10 +24,10 @@ class EventTimeTrigger(PassiveTrigger[Any, Window]):
         True
     """
 
-    @staticmethod
-    def create() -> EventTimeTrigger:
+    @classmethod
+    def create(cls) -> Self:
         """The trigger."""
-        return EventTimeTrigger()
+        return cls()
 
     @property
     def fires_only_at_end(self) -> bool:
@@ -62,10 +64,10 @@ class ProcessingTimeTrigger(PassiveTrigger[Any, Window]):
         True
     """
 
-    @staticmethod
-    def create() -> ProcessingTimeTrigger:
+    @classmethod
+    def create(cls) -> Self:
         """The trigger."""
-        return ProcessingTimeTrigger()
+        return cls()
 
     def on_element(self, element: Any, timestamp: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
         ctx.register_processing_time_timer(window.max_timestamp())

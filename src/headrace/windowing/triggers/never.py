@@ -10,6 +10,8 @@ from headrace.windowing.trigger import PassiveTrigger, TriggerResult
 from headrace.windowing.windows import Window
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from headrace.windowing.trigger import Trigger
 
 
@@ -35,10 +37,10 @@ class EndOfStreamTrigger(PassiveTrigger[Any, Window]):
         <TriggerResult.FIRE: (True, False)>
     """
 
-    @staticmethod
-    def create() -> EndOfStreamTrigger:
+    @classmethod
+    def create(cls) -> Self:
         """The trigger."""
-        return EndOfStreamTrigger()
+        return cls()
 
     def on_element(self, element: Any, timestamp: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
         ctx.register_event_time_timer(MAX_WATERMARK)

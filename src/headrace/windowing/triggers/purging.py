@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from headrace.common.tracebacks import hides_engine
 from headrace.common.type_variables import T_contra, W_contra
 from headrace.windowing.checks import check_trigger
 from headrace.windowing.trigger import Trigger, TriggerResult
+
+if TYPE_CHECKING:
+    from typing import Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +32,15 @@ class PurgingTrigger(Trigger[T_contra, W_contra]):
     def __post_init__(self) -> None:
         check_trigger(type(self).__name__, self.nested_trigger)
 
-    @staticmethod
+    @classmethod
     @hides_engine
-    def of(nested_trigger: Trigger[T_contra, W_contra]) -> PurgingTrigger[T_contra, W_contra]:
+    def of(cls, nested_trigger: Trigger[T_contra, W_contra]) -> Self:
         """The trigger around another one.
 
         Raises:
             InvalidTypeError: when it is no trigger.
         """
-        return PurgingTrigger(nested_trigger)
+        return cls(nested_trigger)
 
     def on_element(
         self, element: T_contra, timestamp: int, window: W_contra, ctx: Trigger.TriggerContext
