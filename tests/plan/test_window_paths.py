@@ -187,6 +187,7 @@ def test_count_windows_are_columnar_and_not_split(env: StreamExecutionEnvironmen
     assert "Local Window" not in text
 
 
+BY_THE_CLOCK = TumblingProcessingTimeWindows.of(10)
 SECOND = ContinuousEventTimeTrigger.of(Time.seconds(1))
 SECOND_OF_THE_CLOCK = ContinuousProcessingTimeTrigger.of(Time.seconds(1))
 

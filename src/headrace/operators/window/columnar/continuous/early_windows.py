@@ -22,7 +22,6 @@ from headrace.operators.window.columnar.aligned_window import MOST_PAIRS
 from headrace.operators.window.columnar.continuous.early_results import EARLY_RESULTS, Contents
 from headrace.operators.window.columnar.continuous.open_windows import OpenWindows, OpenWindowStore
 from headrace.operators.window.columnar.firing import Emission, result_batch
-from headrace.operators.window.columnar.keyed_windows import TouchedKeys
 from headrace.operators.window.columnar.late_firings import LATE_FIRINGS
 from headrace.operators.window.held_windows import held_times
 from headrace.operators.window.lateness import LateRecords, check_timestamps, cleanup_times
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from headrace.operators.keyed import KeyedBatch
     from headrace.operators.window.columnar.continuous.early_firings import Firings
     from headrace.operators.window.columnar.continuous.early_results import Shown
+    from headrace.operators.window.columnar.keyed_windows import TouchedKeys
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.operators.window.held_windows import HeldWindow
     from headrace.state.backend import OperatorStates
@@ -58,8 +58,8 @@ _FIRED_ROWS = 1 << 16
 """So many results leave as one batch."""
 
 _ADVICE = (
-    "give it another uid, or restore the old declaration; windows with a continuous trigger that an earlier version has "
-    "kept record by record go on so with a trigger of a class derived from it"
+    "give it another uid, or restore the old declaration; windows with a continuous trigger that an earlier version "
+    "has kept record by record go on so with a trigger of a class derived from it"
 )
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
 import pyarrow as pa
 
 from headrace.operators.arrays import fixed_width, gather
@@ -26,6 +25,7 @@ from headrace.state.runs.ordered import LIVE, newest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy as np
     import numpy.typing as npt
 
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
