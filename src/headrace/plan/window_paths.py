@@ -10,11 +10,13 @@ from headrace.graph.window_specs import (
     ColumnarContinuousSpec,
     ColumnarCountSpec,
     ColumnarSessionSpec,
+    ColumnarSpec,
     ColumnarUntimedSpec,
     ColumnarWindowSpec,
     GlobalWindowSpec,
     LocalWindowSpec,
     RowWindowSpec,
+    TriggeredWindowSpec,
 )
 from headrace.windowing.assigner import MergingWindowAssigner
 from headrace.windowing.assigners.count import CountSlidingWindowAssigner, CountTumblingWindowAssigner
@@ -22,7 +24,7 @@ from headrace.windowing.assigners.global_windows import GlobalWindows
 from headrace.windowing.assigners.of_time import ProcessingTimeAssigner
 from headrace.windowing.assigners.sessions import EventTimeSessionWindows
 from headrace.windowing.assigners.tumbling import TumblingProcessingTimeWindows, WindowStagger
-from headrace.windowing.intervals import AlignedWindows, GrowingWindows, OneWindow
+from headrace.windowing.intervals import AlignedWindows, GrowingWindows
 from headrace.windowing.triggers.continuous import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger
 from headrace.windowing.triggers.count import CountTrigger
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger, ProcessingTimeTrigger
@@ -89,21 +91,20 @@ def _triggers_of(assigner: WindowAssigner[Any, Any]) -> tuple[Trigger[Any, Any],
     return (ProcessingTimeTrigger() if _is_of_the_clock(assigner) else EventTimeTrigger(),)
 
 
-_Continuous = ContinuousEventTimeTrigger | ContinuousProcessingTimeTrigger
-
-
-def _shown_early(spec: AggregatedWindowSpec) -> _Continuous | None:
-    """The trigger of windows that are computed column by column and shown at intervals; None for others."""
-    regular, trigger = spec.assigner.regular, spec.trigger
-    if regular is None or isinstance(regular, OneWindow):
+def _shown_at_intervals(asked: AggregatedWindowSpec) -> ColumnarContinuousSpec | None:
+    """Windows of time with a continuous trigger, column by column; None for others."""
+    windows, trigger = asked.assigner.regular, asked.trigger
+    if not isinstance(windows, AlignedWindows | GrowingWindows):
         return None
-    if type(trigger) is ContinuousEventTimeTrigger:
-        return trigger if spec.assigner.is_event_time() else None
-    return trigger if type(trigger) is ContinuousProcessingTimeTrigger else None
+    if type(trigger) is ContinuousEventTimeTrigger and asked.assigner.is_event_time():
+        return ColumnarContinuousSpec(asked, windows, min(trigger.interval, _LONGEST_INTERVAL), by_clock=False)
+    if type(trigger) is ContinuousProcessingTimeTrigger:
+        return ColumnarContinuousSpec(asked, windows, min(trigger.interval, _LONGEST_INTERVAL), by_clock=True)
+    return None
 
 
 def _has_columnar_trigger(spec: AggregatedWindowSpec) -> bool:
-    return _shown_early(spec) is not None or spec.trigger in _triggers_of(spec.assigner)
+    return spec.trigger in _triggers_of(spec.assigner) or _shown_at_intervals(spec) is not None
 
 
 _OBSTACLES: Final = (
@@ -140,11 +141,6 @@ class WindowPath:
         return self.name if self.reason is None else f"{self.name} ({self.reason})"
 
 
-ColumnarSpec = (
-    ColumnarWindowSpec | ColumnarSessionSpec | ColumnarUntimedSpec | ColumnarCountSpec | ColumnarContinuousSpec
-)
-"""What has columns in place of the windows that the program asks for."""
-
 _COLUMNAR: Final = (ColumnarSpec, LocalWindowSpec, GlobalWindowSpec)
 
 
@@ -169,36 +165,17 @@ def columnar_spec(spec: AggregatedWindowSpec) -> ColumnarSpec | None:
     if path is None or path.reason is not None:
         return None
     if isinstance(spec.assigner, EventTimeSessionWindows):
-        return ColumnarSessionSpec(spec.assigner.session_gap, spec.aggregates, spec.late_tag, spec.has_key)
+        return ColumnarSessionSpec(spec, spec.assigner.session_gap)
     if isinstance(spec.assigner, CountTumblingWindowAssigner):
-        return ColumnarCountSpec(spec.assigner.window_size, spec.aggregates, spec.late_tag, spec.has_key)
-    trigger = _shown_early(spec)
-    if trigger is not None:
-        return _continuous_spec(spec, trigger)
-    assert spec.assigner.regular is not None
-    if not spec.assigner.is_event_time():
-        return ColumnarUntimedSpec(spec.assigner.regular, spec.aggregates, spec.late_tag, spec.has_key)
-    return ColumnarWindowSpec(
-        spec.assigner.regular,
-        spec.aggregates,
-        spec.allowed_lateness,
-        spec.late_tag,
-        spec.has_key,
-        spec.accumulation_mode,
-    )
+        return ColumnarCountSpec(spec, spec.assigner.window_size)
+    with_own_trigger = ColumnarWindowSpec if spec.assigner.is_event_time() else ColumnarUntimedSpec
+    return _shown_at_intervals(spec) or with_own_trigger(spec)
 
 
-def _continuous_spec(spec: AggregatedWindowSpec, trigger: _Continuous) -> ColumnarContinuousSpec:
-    windows = spec.assigner.regular
-    assert isinstance(windows, AlignedWindows | GrowingWindows)
-    return ColumnarContinuousSpec(
-        windows,
-        spec.assigner.is_event_time(),
-        min(trigger.interval, _LONGEST_INTERVAL),
-        isinstance(trigger, ContinuousProcessingTimeTrigger),
-        spec.aggregates,
-        spec.allowed_lateness,
-        spec.late_tag,
-        spec.has_key,
-        spec.accumulation_mode,
-    )
+def asked_of(spec: OperatorSpec) -> TriggeredWindowSpec | None:
+    """The windows as the program asks for them; None for operators without windows."""
+    if isinstance(spec, LocalWindowSpec | GlobalWindowSpec):
+        spec = spec.window
+    if isinstance(spec, ColumnarSpec):
+        return spec.asked
+    return spec if isinstance(spec, TriggeredWindowSpec) else None

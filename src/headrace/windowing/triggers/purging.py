@@ -65,6 +65,9 @@ class PurgingTrigger(Trigger[T_contra, W_contra]):
     def clear(self, window: W_contra, ctx: Trigger.TriggerContext) -> None:
         self.nested_trigger.clear(window, ctx)
 
+    def __str__(self) -> str:
+        return f"{type(self).__name__}({self.nested_trigger})"
+
 
 def _purging(result: TriggerResult) -> TriggerResult:
     return TriggerResult.FIRE_AND_PURGE if result.is_fire() else result
