@@ -24,6 +24,7 @@ from headrace.datastream.window import (
     GlobalWindows,
     NeverTrigger,
     ProcessingTimeoutTrigger,
+    ProcessingTimeTrigger,
     PurgingTrigger,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
@@ -161,6 +162,11 @@ def test_a_function_of_the_program_sees_record_by_record(env: StreamExecutionEnv
     [
         (lambda keyed: keyed.window(TENS), ["TumblingEventTimeWindows(10 ms)"]),
         (lambda keyed: keyed.window(TENS).trigger(EventTimeTrigger.create()), ["TumblingEventTimeWindows(10 ms)"]),
+        (
+            lambda keyed: keyed.window(TENS).trigger(ProcessingTimeTrigger.create()),
+            ["TumblingEventTimeWindows(10 ms)", "trigger ProcessingTimeTrigger()"],
+        ),
+        (lambda keyed: keyed.window(TumblingProcessingTimeWindows.of(10)), ["TumblingProcessingTimeWindows(10 ms)"]),
         (
             lambda keyed: keyed.window(TENS).allowed_lateness(7).side_output_late_data(OutputTag("late")),
             ["TumblingEventTimeWindows(10 ms)", "allowed lateness 7 ms", "late records to 'late'"],

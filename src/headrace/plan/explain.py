@@ -47,9 +47,6 @@ if TYPE_CHECKING:
 _WITH_ADDRESS: Final = re.compile(r"<(?:function )?(?:[\w.<>]*\.)?([\w<>]+)(?: object)? at 0x[0-9a-fA-F]+>")
 """How Python shows what has no text of its own."""
 
-_TRIGGERS_OF_TIME: Final = (EventTimeTrigger(), ProcessingTimeTrigger())
-"""Those that windows of time have by themselves, which goes without saying."""
-
 
 def plan_diagram(plan: JobPlan) -> Diagram:
     """The stages, what runs chained in them, and what is shuffled between them."""
@@ -99,7 +96,8 @@ def _notes(operator: PlannedOperator, stage: Stage) -> Iterator[str]:
 def _window_notes(windows: TriggeredWindowSpec) -> Iterator[str]:
     """The windows, and what the program has said of them besides."""
     yield _told(windows.assigner)
-    if windows.trigger not in _TRIGGERS_OF_TIME:
+    of_time = EventTimeTrigger() if windows.assigner.is_event_time() else ProcessingTimeTrigger()
+    if windows.trigger != of_time:  # what windows of time have by themselves goes without saying
         yield f"trigger {_told(windows.trigger)}"
     if windows.evictor is not None:
         yield f"evictor {_told(windows.evictor)}"

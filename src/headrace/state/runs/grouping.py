@@ -59,6 +59,10 @@ class RowGroups(Protocol):
     def ids(self) -> Longs:
         """The group of each row."""
 
+    @property
+    def first_rows(self) -> Longs:
+        """The earliest row of each group."""
+
     def reduce(self, ufunc: np.ufunc, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """``ufunc`` over the values of each group."""
 
@@ -92,6 +96,11 @@ class Segments:
     def ids(self) -> Longs:
         """The group of each row."""
         return np.repeat(np.arange(len(self.starts)), self.counts)
+
+    @property
+    def first_rows(self) -> Longs:
+        """The earliest row of each group."""
+        return self.starts
 
     def reduce(self, ufunc: np.ufunc, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """``ufunc`` over the values of each group."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headrace.windowing.evictor import TimestampedValue
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DeltaEvictor(OneSidedEvictor[T], Generic[T]):
     """Keeps the elements whose distance from the one that came last is below a threshold.
 

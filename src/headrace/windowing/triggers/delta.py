@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headrace.windowing.trigger import Trigger
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DeltaTrigger(PassiveTrigger[T, Window], Generic[T]):
     """Fires for an element whose distance from the last such element is larger than a threshold.
 
