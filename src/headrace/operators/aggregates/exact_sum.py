@@ -44,6 +44,7 @@ _HUGE = 2.0**960
 """From here on ``sigma`` might overflow; groups with such values are summed with Python's integers."""
 _LARGEST = float(np.finfo(np.float64).max)
 _LONG_BITS = 63
+_MANTISSA_BITS = 53
 _SPLITTER = 2.0**27 + 1
 
 
@@ -137,7 +138,7 @@ def _has_rest(sums: Expansion) -> bool:
 
 def _needs_care(values: Doubles) -> bool:
     """Whether a value is huge, infinite or NaN."""
-    return bool(len(values)) and not float(np.abs(values).max()) < _HUGE
+    return bool(len(values)) and not _largest(values) < _HUGE
 
 
 def _sum(terms: list[tuple[Doubles, Longs | None]], segments: RowGroups) -> Expansion:
@@ -164,19 +165,32 @@ def _scattered_sums(values: Doubles, ids: Longs, groups: int) -> list[Doubles]:
 
 
 def _segment_sums(values: Doubles, segments: RowGroups) -> list[Doubles]:
-    """Arrays with a number a group, whose sum, taken without rounding, is the exact sum of each group."""
+    """Arrays with a number a group, whose sum, taken without rounding, is the exact sum of each group.
+
+    Rows are taken in stretches, which fit into the cache. Their ``sigma`` are the same: each is ``2**step`` times the
+    next one, which is as far as one brings what remains down.
+    """
     if segments.are_single:
         return [values]
     headroom = int(segments.counts.max() - 1).bit_length()
-    sums = []
-    top = float(np.abs(values).max())
-    while top:
-        sigma = math.ldexp(1.0, math.frexp(top)[1] + headroom)
-        rounded_values = (values + sigma) - sigma
-        sums.append(segments.reduce(np.add, rounded_values))
-        values = values - rounded_values
-        top = float(np.abs(values).max())
-    return sums
+    step, exponent = _MANTISSA_BITS - headroom, math.frexp(_largest(values))[1]
+    sums: dict[int, Doubles] = {}
+    for rows in segments.stretches():
+        rest, level = values[rows], -1
+        while top := _largest(rest):
+            # At least the next one: what remains may be as large as the bound itself, where rounding met a tie.
+            level = max(level + 1, (exponent - math.frexp(top)[1]) // step)
+            sigma = math.ldexp(1.0, exponent - level * step + headroom)
+            rounded_values = rest + sigma
+            rounded_values -= sigma
+            sums[level] = segments.added(sums.get(level), rows, rounded_values)
+            rest = np.subtract(rest, rounded_values, out=rounded_values)
+    return [sums[level] for level in sorted(sums)]
+
+
+def _largest(values: Doubles) -> float:
+    """The largest magnitude; NaN where a value is NaN."""
+    return max(float(values.max()), -float(values.min()))
 
 
 def distilled(terms: list[Doubles]) -> list[Doubles]:

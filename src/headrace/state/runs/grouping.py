@@ -22,10 +22,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import numpy.typing as npt
 
+    Doubles = npt.NDArray[np.float64]
     Longs = npt.NDArray[np.int64]
     Hashes = npt.NDArray[np.uint64]
     Mask = npt.NDArray[np.bool_]
@@ -61,6 +62,12 @@ class RowGroups(Protocol):
 
     def reduce(self, ufunc: np.ufunc, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """``ufunc`` over the values of each group."""
+
+    def stretches(self) -> Iterable[slice]:
+        """All rows in stretches, for calculations of several steps: their arrays should stay in the cache."""
+
+    def added(self, sums: Doubles | None, rows: slice, values: Doubles) -> Doubles:
+        """The sums of groups, None for none yet, and the values of one of the stretches added to them, in place."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +105,14 @@ class Segments:
         if self.are_single:
             return values
         return np.asarray(ufunc.reduceat(values, self.starts)) if self.total else values[:0]
+
+    def stretches(self) -> Iterable[slice]:
+        """All at once: whoever has many rows takes the :meth:`Groups.blocks` of them."""
+        return (slice(0, self.total),)
+
+    def added(self, sums: Doubles | None, rows: slice, values: Doubles) -> Doubles:
+        """The sums of groups; there is one stretch, so none yet."""
+        return self.reduce(np.add, values)
 
 
 @dataclass(frozen=True)
