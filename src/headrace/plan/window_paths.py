@@ -9,11 +9,13 @@ from headrace.graph.window_specs import (
     AggregatedWindowSpec,
     ColumnarCountSpec,
     ColumnarSessionSpec,
+    ColumnarSpec,
     ColumnarUntimedSpec,
     ColumnarWindowSpec,
     GlobalWindowSpec,
     LocalWindowSpec,
     RowWindowSpec,
+    TriggeredWindowSpec,
 )
 from headrace.windowing.assigner import MergingWindowAssigner
 from headrace.windowing.assigners.count import CountSlidingWindowAssigner, CountTumblingWindowAssigner
@@ -117,9 +119,6 @@ class WindowPath:
         return self.name if self.reason is None else f"{self.name} ({self.reason})"
 
 
-ColumnarSpec = ColumnarWindowSpec | ColumnarSessionSpec | ColumnarUntimedSpec | ColumnarCountSpec
-"""What has columns in place of the windows that the program asks for."""
-
 _COLUMNAR: Final = (ColumnarSpec, LocalWindowSpec, GlobalWindowSpec)
 
 
@@ -144,17 +143,16 @@ def columnar_spec(spec: AggregatedWindowSpec) -> ColumnarSpec | None:
     if path is None or path.reason is not None:
         return None
     if isinstance(spec.assigner, EventTimeSessionWindows):
-        return ColumnarSessionSpec(spec.assigner.session_gap, spec.aggregates, spec.late_tag, spec.has_key)
+        return ColumnarSessionSpec(spec, spec.assigner.session_gap)
     if isinstance(spec.assigner, CountTumblingWindowAssigner):
-        return ColumnarCountSpec(spec.assigner.window_size, spec.aggregates, spec.late_tag, spec.has_key)
-    assert spec.assigner.regular is not None
-    if not spec.assigner.is_event_time():
-        return ColumnarUntimedSpec(spec.assigner.regular, spec.aggregates, spec.late_tag, spec.has_key)
-    return ColumnarWindowSpec(
-        spec.assigner.regular,
-        spec.aggregates,
-        spec.allowed_lateness,
-        spec.late_tag,
-        spec.has_key,
-        spec.accumulation_mode,
-    )
+        return ColumnarCountSpec(spec, spec.assigner.window_size)
+    return ColumnarWindowSpec(spec) if spec.assigner.is_event_time() else ColumnarUntimedSpec(spec)
+
+
+def asked_of(spec: OperatorSpec) -> TriggeredWindowSpec | None:
+    """The windows as the program asks for them; None for operators without windows."""
+    if isinstance(spec, LocalWindowSpec | GlobalWindowSpec):
+        spec = spec.window
+    if isinstance(spec, ColumnarSpec):
+        return spec.asked
+    return spec if isinstance(spec, TriggeredWindowSpec) else None

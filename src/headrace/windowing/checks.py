@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from headrace.common.call_site import caller
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.windowing.trigger import Trigger
@@ -11,7 +13,10 @@ from headrace.windowing.trigger import Trigger
 if TYPE_CHECKING:
     from headrace.common.errors import HeadraceError
 
-_LONGEST: Final = 1 << 62
+WHOLE: Final = (int, np.integer)
+"""Whole numbers."""
+
+LONGEST: Final = 1 << 62
 """A window of this length, in milliseconds, still has an end of 64 bits."""
 
 
@@ -25,6 +30,17 @@ def check(holds: bool, message: str, error: type[HeadraceError] = InvalidProgram
         raise error(f"{message}\n  at {caller()}")
 
 
+def check_whole(owner: str, **numbers: int) -> None:
+    """Refuse what is no whole number: windows of 2.5 records would never be full.
+
+    Args:
+        owner: the class that is made.
+        numbers: by their names.
+    """
+    for name, number in numbers.items():
+        check(isinstance(number, WHOLE), f"{owner} takes a whole number as {name}, not {number!r}", InvalidTypeError)
+
+
 def check_positive(owner: str, **lengths: int) -> None:
     """Refuse lengths of zero or less, and those that lead beyond the end of time from any timestamp of today.
 
@@ -32,9 +48,10 @@ def check_positive(owner: str, **lengths: int) -> None:
         owner: the class that is made.
         lengths: by their names.
     """
+    check_whole(owner, **lengths)
     for name, length in lengths.items():
         check(length > 0, f"{owner} needs {name} > 0, not {length}")
-        check(length <= _LONGEST, f"{owner} needs {name} <= 2**62, not {length}")
+        check(length <= LONGEST, f"{owner} needs {name} <= 2**62, not {length}")
 
 
 def check_trigger(owner: str, trigger: Any) -> None:

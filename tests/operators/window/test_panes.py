@@ -129,9 +129,9 @@ def test_records_are_added_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
     rows: list[int] = []
     original = Accumulators.of_chunk
 
-    def of_chunk(aggregators: Any, chunk: Any) -> Accumulators:
+    def of_chunk(aggregators: Any, chunk: Any, *known: Any) -> Accumulators:
         rows.append(len(chunk))
-        return original(aggregators, chunk)
+        return original(aggregators, chunk, *known)
 
     monkeypatch.setattr(Accumulators, "of_chunk", staticmethod(of_chunk))
     driver = Driver(lambda: columnar(AlignedWindows(60, 1), 0, None))

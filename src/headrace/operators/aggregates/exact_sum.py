@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -31,7 +32,7 @@ from headrace.operators.arrays import list_lengths, lists_of
 from headrace.state.runs.grouping import Segments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -155,7 +156,9 @@ def _sum(terms: list[tuple[Doubles, Longs | None]], segments: RowGroups) -> Expa
 
 
 def _scattered_sums(values: Doubles, ids: Longs, groups: int) -> list[Doubles]:
-    """:func:`_segment_sums` for values of which some groups have none."""
+    """:func:`_segment_sums` for values of which some groups have none, and which lie anywhere."""
+    order = np.argsort(ids, kind="stable")
+    values, ids = values[order], ids[order]
     starts = np.flatnonzero(np.diff(ids, prepend=-1))
     found = []
     for sums in _segment_sums(values, Segments(starts, len(ids))):
@@ -165,27 +168,34 @@ def _scattered_sums(values: Doubles, ids: Longs, groups: int) -> list[Doubles]:
 
 
 def _segment_sums(values: Doubles, segments: RowGroups) -> list[Doubles]:
-    """Arrays with a number a group, whose sum, taken without rounding, is the exact sum of each group.
-
-    Rows are taken in stretches, which fit into the cache. Their ``sigma`` are the same: each is ``2**step`` times the
-    next one, which is as far as one brings what remains down.
-    """
+    """Arrays with a number a group, whose sum, taken without rounding, is the exact sum of each group."""
     if segments.are_single:
         return [values]
     headroom = int(segments.counts.max() - 1).bit_length()
-    step, exponent = _MANTISSA_BITS - headroom, math.frexp(_largest(values))[1]
-    sums: dict[int, Doubles] = {}
-    for rows in segments.stretches():
-        rest, level = values[rows], -1
-        while top := _largest(rest):
-            # At least the next one: what remains may be as large as the bound itself, where rounding met a tie.
-            level = max(level + 1, (exponent - math.frexp(top)[1]) // step)
-            sigma = math.ldexp(1.0, exponent - level * step + headroom)
-            rounded_values = rest + sigma
-            rounded_values -= sigma
-            sums[level] = segments.added(sums.get(level), rows, rounded_values)
-            rest = np.subtract(rest, rounded_values, out=rounded_values)
+    sums = segments.sums_of(partial(_cut, math.frexp(_largest(values))[1], headroom), values)
     return [sums[level] for level in sorted(sums)]
+
+
+def _cut(exponent: int, headroom: int, values: Doubles) -> Iterator[tuple[int, Doubles]]:
+    """Cuts values into terms that can be summed without error: the level of each, and the array.
+
+    The ``sigma`` of a level follows from its number, so terms of one level fit together whatever the values are. From
+    level to level it falls by as much as one brings down what remains.
+
+    Args:
+        exponent: all values are below this power of two.
+        headroom: no more values than this power of two are summed.
+        values: the values.
+    """
+    step, level = _MANTISSA_BITS - headroom, -1
+    while top := _largest(values):
+        # At least the next one: what remains may be as large as the bound itself, where rounding met a tie.
+        level = max(level + 1, (exponent - math.frexp(top)[1]) // step)
+        sigma = math.ldexp(1.0, exponent - level * step + headroom)
+        term = values + sigma
+        term -= sigma
+        yield level, term
+        values = values - term
 
 
 def _largest(values: Doubles) -> float:

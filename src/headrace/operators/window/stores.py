@@ -67,16 +67,16 @@ _ADVICE: Final = "give it another uid, or restore the old declaration"
 
 
 def check_has_no_tables(context: OperatorContext) -> None:
-    """Whether windows that are looked at before their ends, or take back what they show, may begin with what is stored.
+    """Refuse what is stored, for windows that are looked at before their ends, or take back what they show.
 
     Raises:
-        StateMigrationError: when it was stored by windows that are computed column by column.
+        StateMigrationError: when windows that are computed column by column, or fire at their ends alone, stored it.
     """
     _check(context, lambda name: name not in _KINDS, "have another trigger, assigner, evictor or accumulation mode")
 
 
 def check_has_only(context: OperatorContext, *stores: str, advice: str = _ADVICE) -> None:
-    """Whether windows that are computed column by column may begin with what is stored.
+    """Refuse what is stored by windows of another kind, for windows that are computed column by column.
 
     Args:
         context: the operator.
@@ -98,7 +98,7 @@ def _check(context: OperatorContext, is_own: Callable[[str], bool], declared: st
 
 
 def check_has_no_keyed_contents(context: OperatorContext) -> None:
-    """The same for windows that fire at their ends alone, which have neither timers nor contents as state of keys.
+    """Refuse timers and contents as state of keys, for windows that fire at their ends alone, which have neither.
 
     Raises:
         StateMigrationError: when others have stored some.

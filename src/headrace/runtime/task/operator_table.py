@@ -9,7 +9,6 @@ from headrace.connectors.sink import WriterContext
 from headrace.graph import specs
 from headrace.graph.window_specs import (
     AggregatedWindowSpec,
-    AggregatesSpec,
     ColumnarCountSpec,
     ColumnarSessionSpec,
     ColumnarUntimedSpec,
@@ -17,6 +16,7 @@ from headrace.graph.window_specs import (
     GlobalWindowSpec,
     LocalWindowSpec,
     RowWindowSpec,
+    TriggeredWindowSpec,
 )
 from headrace.operators.base import Operator
 from headrace.operators.columns import ColumnFilterOperator, SelectOperator
@@ -122,69 +122,63 @@ class OperatorMaker:
         return SinkOperator(spec.sink, context)
 
     def _columnar_window(self, planned: PlannedOperator, spec: ColumnarWindowSpec) -> Operator:
-        tag = None if spec.late_tag is None else spec.late_tag.tag_id
-        layout = self._layout(planned, spec)
-        return columnar_window(layout, spec.assigner, spec.allowed_lateness, tag, spec.accumulation_mode)
+        asked, layout = spec.asked, self._columns(planned, spec.asked)
+        return columnar_window(layout, spec.windows, asked.allowed_lateness, asked.late_tag_id, asked.accumulation_mode)
 
     def _columnar_sessions(self, planned: PlannedOperator, spec: ColumnarSessionSpec) -> Operator:
-        tag = None if spec.late_tag is None else spec.late_tag.tag_id
-        return SessionWindowOperator(self._layout(planned, spec), spec.gap, tag)
+        return SessionWindowOperator(self._columns(planned, spec.asked), spec.gap, spec.asked.late_tag_id)
+
+    def _columnar_untimed(self, planned: PlannedOperator, spec: ColumnarUntimedSpec) -> Operator:
+        return untimed_window(self._columns(planned, spec.asked), spec.windows)
+
+    def _columnar_counts(self, planned: PlannedOperator, spec: ColumnarCountSpec) -> Operator:
+        return CountWindowOperator(self._columns(planned, spec.asked), spec.size)
 
     def _local_window(self, planned: PlannedOperator, spec: LocalWindowSpec) -> Operator:
         knows_windows = not isinstance(spec.window, ColumnarUntimedSpec)  # else the receiver does
-        assigner = spec.window.assigner if knows_windows else OneWindow()
-        return LocalWindowAggregate(self._layout(planned, spec.window), assigner)
+        windows = spec.window.windows if knows_windows else OneWindow()
+        return LocalWindowAggregate(self._columns(planned, spec.window.asked), windows)
 
     def _global_window(self, planned: PlannedOperator, spec: GlobalWindowSpec) -> Operator:
-        if isinstance(spec.window, ColumnarUntimedSpec):
-            return self._columnar_untimed(planned, spec.window)
-        return self._columnar_window(planned, spec.window)
-
-    def _columnar_untimed(self, planned: PlannedOperator, spec: ColumnarUntimedSpec) -> Operator:
-        return untimed_window(self._layout(planned, spec), spec.assigner)
-
-    def _columnar_counts(self, planned: PlannedOperator, spec: ColumnarCountSpec) -> Operator:
-        return CountWindowOperator(self._layout(planned, spec), spec.size)
+        return _MAKERS[type(spec.window)](self, planned, spec.window)
 
     def _aggregated_window(self, planned: PlannedOperator, spec: AggregatedWindowSpec) -> Operator:
-        layout = GeneralWindowLayout(
-            assigner=spec.assigner,
-            trigger=spec.applied_trigger,
-            evictor=spec.evictor,
-            input_type=planned.input_schema(0).record_type,
-            output_type=planned.output_type,
-            lateness=spec.allowed_lateness,
-            late_tag=None if spec.late_tag is None else spec.late_tag.tag_id,
-            side_types=planned.side_types_read,
-            takes_results_back=spec.accumulation_mode.retracts,
-            is_batch=self._plan.settings.is_batch,
-        )
-        return AggregatingWindowOperator(layout, self._layout(planned, spec))
-
-    def _layout(self, planned: PlannedOperator, spec: AggregatesSpec) -> ColumnarWindowLayout:
-        """The columns of a window with built-in aggregates, which know what operator they are of."""
-        node = planned.node
-        place = OperatorPlace(node.name, planned.uid, self._subtask, node.call_site)
-        return spec.layout(planned.input_schema(0)).of_operator(place)
+        return AggregatingWindowOperator(self._general_layout(planned, spec), self._columns(planned, spec))
 
     def _row_window(self, planned: PlannedOperator, spec: RowWindowSpec) -> Operator:
-        layout = GeneralWindowLayout(
-            assigner=spec.assigner,
-            trigger=spec.applied_trigger,
-            evictor=spec.evictor,
-            input_type=planned.input_schema(0).record_type,
-            output_type=planned.output_type,
+        layout = self._general_layout(
+            planned,
+            spec,
             reduce_function=spec.reduce_function,
             aggregate_function=spec.aggregate_function,
             window_function=spec.window_function,
             accumulator_type=spec.accumulator_type,
+        )
+        return WindowOperator(layout)
+
+    def _general_layout(
+        self, planned: PlannedOperator, spec: TriggeredWindowSpec, **functions: Any
+    ) -> GeneralWindowLayout:
+        """What a window of any kind consists of."""
+        return GeneralWindowLayout(
+            assigner=spec.assigner,
+            trigger=spec.applied_trigger,
+            evictor=spec.evictor,
+            input_type=planned.input_schema(0).record_type,
+            output_type=planned.output_type,
             lateness=spec.allowed_lateness,
-            late_tag=None if spec.late_tag is None else spec.late_tag.tag_id,
+            late_tag=spec.late_tag_id,
             side_types=planned.side_types_read,
             takes_results_back=spec.accumulation_mode.retracts,
             is_batch=self._plan.settings.is_batch,
+            **functions,
         )
-        return WindowOperator(layout)
+
+    def _columns(self, planned: PlannedOperator, spec: AggregatedWindowSpec) -> ColumnarWindowLayout:
+        """The columns of a window with built-in aggregates, which know what operator they are of."""
+        node = planned.node
+        place = OperatorPlace(node.name, planned.uid, self._subtask, node.call_site)
+        return spec.layout(planned.input_schema(0)).of_operator(place)
 
 
 Make = Callable[[OperatorMaker, PlannedOperator, Any], Operator]

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     import numpy.typing as npt
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     Longs = npt.NDArray[np.int64]
     Hashes = npt.NDArray[np.uint64]
     Mask = npt.NDArray[np.bool_]
+
+    Terms = Callable[[Doubles], Iterator[tuple[int, Doubles]]]
 
 BLOCK_ROWS = 1 << 15
 """So many rows are worked on at a time: an array of them, and a few more, fit into a core's cache."""
@@ -39,7 +41,7 @@ _FEWEST_HASH_BITS = 20
 
 
 class RowGroups(Protocol):
-    """Rows that fall into groups, wherever these lie: :class:`Segments` for sorted rows, or ``Scattered``."""
+    """Rows that fall into groups, wherever these lie: :class:`Segments` for sorted rows, or ``Placed``."""
 
     def __len__(self) -> int:
         """How many groups there are."""
@@ -60,14 +62,18 @@ class RowGroups(Protocol):
     def ids(self) -> Longs:
         """The group of each row."""
 
+    @property
+    def first_rows(self) -> Longs:
+        """The earliest row of each group."""
+
     def reduce(self, ufunc: np.ufunc, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """``ufunc`` over the values of each group."""
 
-    def stretches(self) -> Iterable[slice]:
-        """All rows in stretches, for calculations of several steps: their arrays should stay in the cache."""
+    def sums_of(self, terms: Terms, values: Doubles) -> dict[int, Doubles]:
+        """The sums of what ``terms`` makes of the values of each group, by the numbers that it gives.
 
-    def added(self, sums: Doubles | None, rows: slice, values: Doubles) -> Doubles:
-        """The sums of groups, None for none yet, and the values of one of the stretches added to them, in place."""
+        It may be called several times, with some of the values each time.
+        """
 
 
 @dataclass(frozen=True)
@@ -100,19 +106,20 @@ class Segments:
         """The group of each row."""
         return np.repeat(np.arange(len(self.starts)), self.counts)
 
+    @property
+    def first_rows(self) -> Longs:
+        """The earliest row of each group."""
+        return self.starts
+
     def reduce(self, ufunc: np.ufunc, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """``ufunc`` over the values of each group."""
         if self.are_single:
             return values
         return np.asarray(ufunc.reduceat(values, self.starts)) if self.total else values[:0]
 
-    def stretches(self) -> Iterable[slice]:
-        """All at once: whoever has many rows takes the :meth:`Groups.blocks` of them."""
-        return (slice(0, self.total),)
-
-    def added(self, sums: Doubles | None, rows: slice, values: Doubles) -> Doubles:
-        """The sums of groups; there is one stretch, so none yet."""
-        return self.reduce(np.add, values)
+    def sums_of(self, terms: Terms, values: Doubles) -> dict[int, Doubles]:
+        """The sums of what ``terms`` makes of the values of each group."""
+        return {number: self.reduce(np.add, term) for number, term in terms(values)}
 
 
 @dataclass(frozen=True)

@@ -10,22 +10,20 @@ than sorting (measured).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.state.runs.grouping import BLOCK_ROWS
+from headrace.state.runs.placed import Placed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    Doubles = npt.NDArray[np.float64]
     Longs = npt.NDArray[np.int64]
 
 _SPARSE = 4
@@ -73,58 +71,6 @@ class Runs(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Scattered:
-    """Groups whose rows lie anywhere, as :class:`~headrace.state.runs.grouping.Segments` for rows that are not sorted.
-
-    Attributes:
-        ids: the group of each row, from 0, none left out.
-        counts: how many rows each group has.
-    """
-
-    ids: Longs
-    counts: Longs
-
-    def __len__(self) -> int:
-        return len(self.counts)
-
-    @property
-    def total(self) -> int:
-        """How many rows there are."""
-        return len(self.ids)
-
-    @property
-    def are_single(self) -> bool:
-        """False: rows would have to be sorted even where each is a group."""
-        return False
-
-    @cached_property
-    def first_rows(self) -> Longs:
-        """The earliest row of each group."""
-        rows = np.empty(len(self), np.int64)
-        rows[self.ids[::-1]] = np.arange(len(self.ids))[::-1]  # of several rows the last one that is written stays
-        return rows
-
-    def reduce(self, ufunc: np.ufunc, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """``ufunc``, which does not depend on the order, over the values of each group."""
-        # Where there is no neutral value it is the smallest or the largest: a value that counts twice does no harm.
-        neutral = ufunc.identity
-        found = values[self.first_rows] if neutral is None else np.full(len(self), neutral, values.dtype)
-        with np.errstate(invalid="ignore"):  # a NaN among the values is no error
-            ufunc.at(found, self.ids, values)
-        return found
-
-    def stretches(self) -> Iterable[slice]:
-        """All rows in stretches of some that fit into the cache together."""
-        return (slice(start, start + BLOCK_ROWS) for start in range(0, self.total, BLOCK_ROWS))
-
-    def added(self, sums: Doubles | None, rows: slice, values: Doubles) -> Doubles:
-        """The sums of groups, None for none yet, and the values of one of the stretches added to them, in place."""
-        found = np.zeros(len(self)) if sums is None else sums
-        np.add.at(found, self.ids[rows], values)
-        return found
-
-
-@dataclass(frozen=True)
 class HashGroups:
     """Groups of rows by (time, key), in the order of time; at one time the order of keys means nothing.
 
@@ -134,7 +80,7 @@ class HashGroups:
         keys: the key of each group.
     """
 
-    segments: Scattered
+    segments: Placed
     times: Longs
     keys: pa.Array
 
@@ -150,7 +96,7 @@ class HashGroups:
         ids, dictionary = _numbered_keys(keys, times.total // len(distinct))
         if len(distinct) > 1:
             ids = np.repeat(np.searchsorted(distinct, times.times) * len(dictionary), times.lengths) + ids
-        segments, used = _numbered(ids, len(distinct) * len(dictionary))
+        segments, used = _placed(ids, len(distinct) * len(dictionary))
         return HashGroups(
             segments, distinct[used // len(dictionary)], dictionary.take(pa.array(used % len(dictionary)))
         )
@@ -182,16 +128,10 @@ def _distances(pieces: Sequence[Longs], lowest: int) -> Longs:
     return distances
 
 
-def _numbered(places: Longs, limit: int) -> tuple[Scattered, Longs]:
+def _placed(places: Longs, count: int) -> tuple[Placed, Longs]:
     """Groups of rows by their places, and the place of each group; places ascend."""
-    if limit > _SPARSE * len(places):
-        used = np.sort(pc.unique(pa.array(places)).to_numpy())
-        ids = np.searchsorted(used, places)
-        return Scattered(ids, np.bincount(ids)), used
-    counts = np.bincount(places, minlength=limit)
-    used = np.flatnonzero(counts)
-    if len(used) == limit:
-        return Scattered(places, counts), used
-    numbers = np.empty(limit, np.int64)
-    numbers[used] = np.arange(len(used))
-    return Scattered(numbers[places], counts[used]), used
+    if count <= _SPARSE * len(places):
+        segments = Placed.of(places, count)
+        return segments, segments.used
+    used = np.sort(pc.unique(pa.array(places)).to_numpy())
+    return Placed.of(np.searchsorted(used, places), len(used)), used

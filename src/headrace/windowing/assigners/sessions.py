@@ -12,7 +12,7 @@ from headrace.common.tracebacks import hides_engine
 from headrace.common.type_variables import T, T_contra
 from headrace.windowing.assigner import MergingWindowAssigner, WindowAssigner
 from headrace.windowing.assigners.of_time import EventTimeAssigner, ProcessingTimeAssigner
-from headrace.windowing.checks import check_extractor, check_positive
+from headrace.windowing.checks import LONGEST, WHOLE, check_extractor, check_positive
 from headrace.windowing.windows import TimeWindow
 
 if TYPE_CHECKING:
@@ -106,15 +106,16 @@ class _DynamicGapSessions(_Sessions[T], Generic[T]):
         """The gap of an element.
 
         Raises:
-            InvalidProgramError: when it is no whole number above 0.
+            InvalidProgramError: when it is no whole number above 0, or leads beyond the end of time.
         """
         extractor = self.extractor
         gap = extractor.extract(element) if hasattr(extractor, "extract") else extractor(element)
-        if not isinstance(gap, int) or gap <= 0:
+        if not isinstance(gap, WHOLE) or not 0 < gap <= LONGEST:
             raise InvalidProgramError(
-                f"{self}: the gap of an element is a number of milliseconds above 0, but the extractor gave {gap!r}"
+                f"{self}: the gap of an element is a number of milliseconds above 0 and up to 2**62, but the extractor "
+                f"gave {gap!r}"
             )
-        return gap
+        return int(gap)
 
     def __str__(self) -> str:
         return type(self).__name__

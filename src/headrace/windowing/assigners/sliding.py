@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.common.time import to_millis
 from headrace.common.tracebacks import hides_engine
 from headrace.windowing.assigners.of_time import EventTimeAssigner, ProcessingTimeAssigner, TimeWindowAssigner
-from headrace.windowing.checks import check, check_positive
+from headrace.windowing.checks import check, check_positive, check_whole
 from headrace.windowing.intervals import AlignedWindows
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class _SlidingWindows(TimeWindowAssigner[Any]):
     def __post_init__(self) -> None:
         owner = type(self).__name__
         check_positive(owner, size=self.size, slide=self.slide)
+        check_whole(owner, offset=self.offset)
         told = f"not slide={self.slide} ms, offset={self.offset} ms"
         check(abs(self.offset) < self.slide, f"{owner} needs |offset| < slide, {told}")
 

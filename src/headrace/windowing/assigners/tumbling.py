@@ -11,7 +11,7 @@ from headrace.common.tracebacks import hides_engine
 from headrace.common.typeinfo import Types
 from headrace.state.descriptors import ValueStateDescriptor
 from headrace.windowing.assigners.of_time import EventTimeAssigner, ProcessingTimeAssigner
-from headrace.windowing.checks import check, check_positive
+from headrace.windowing.checks import check, check_positive, check_whole
 from headrace.windowing.intervals import AlignedWindows
 
 if TYPE_CHECKING:
@@ -171,6 +171,7 @@ class TumblingProcessingTimeWindows(ProcessingTimeAssigner[Any]):
 
 def _check_tumbling(owner: str, size: int, offset: int) -> None:
     check_positive(owner, size=size)
+    check_whole(owner, offset=offset)
     check(abs(offset) < size, f"{owner} needs |offset| < size, not size={size} ms, offset={offset} ms")
 
 

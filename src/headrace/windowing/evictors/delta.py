@@ -56,3 +56,6 @@ class DeltaEvictor(OneSidedEvictor[T], Generic[T]):
         last = elements[-1].value
         # Not "< threshold": a distance that is no number keeps its element, as in Flink.
         return [each for each in elements if not self.delta_function(each.value, last) >= self.threshold]
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}({self.threshold})"

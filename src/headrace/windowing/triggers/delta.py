@@ -78,3 +78,6 @@ class DeltaTrigger(PassiveTrigger[T, Window], Generic[T]):
 
     def clear(self, window: Window, ctx: Trigger.TriggerContext) -> None:
         ctx.get_partitioned_state(self.state).clear()
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}({self.threshold})"

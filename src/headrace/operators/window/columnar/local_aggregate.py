@@ -224,7 +224,7 @@ class LocalWindowAggregate(Operator):
         """The window and the key of each group, and the rows by group."""
         if self._layout.aggregators.are_scatterable:
             scattered = HashGroups.of(ends, keys)
-            return scattered.times, scattered.keys, ScatteredRows(columns, scattered)
+            return scattered.times, scattered.keys, ScatteredRows(columns, scattered.segments)
         joined, times = KeyColumn(concat(list(keys))), ends.each()
         groups = group_rows(times, joined.hashes, joined.values)
         # Nobody asks when records came: the aggregates do not depend on it.
