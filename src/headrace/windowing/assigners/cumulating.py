@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headrace.windowing.assigner import WindowAssigner
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CumulatingEventTimeWindows(EventTimeAssigner[Any]):
     """For each stretch of ``max_size``, the windows of its first step, its first two steps, and so on up to all of it.
 

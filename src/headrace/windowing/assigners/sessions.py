@@ -50,7 +50,7 @@ class _Sessions(MergingWindowAssigner[T, TimeWindow]):
         TimeWindow.merge_windows(windows, callback)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _FixedGapSessions(_Sessions[Any]):
     """Sessions with the same gap for all elements.
 
@@ -80,7 +80,7 @@ class _FixedGapSessions(_Sessions[Any]):
         return f"{type(self).__name__}({self.session_gap} ms)"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _DynamicGapSessions(_Sessions[T], Generic[T]):
     """Sessions whose gap each element says for itself.
 
@@ -121,7 +121,7 @@ class _DynamicGapSessions(_Sessions[T], Generic[T]):
         return type(self).__name__
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DynamicEventTimeSessionWindows(_DynamicGapSessions[T], EventTimeAssigner[T]):
     """Sessions of event time whose gap each element says for itself.
 
@@ -136,7 +136,7 @@ class DynamicEventTimeSessionWindows(_DynamicGapSessions[T], EventTimeAssigner[T
     """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DynamicProcessingTimeSessionWindows(_DynamicGapSessions[T], ProcessingTimeAssigner[T]):
     """Sessions of processing time whose gap each element says for itself.
 
@@ -149,7 +149,7 @@ class DynamicProcessingTimeSessionWindows(_DynamicGapSessions[T], ProcessingTime
     """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class EventTimeSessionWindows(_FixedGapSessions, EventTimeAssigner[Any]):
     """Sessions of event time, each of which ends ``session_gap`` after its last element.
 
@@ -177,7 +177,7 @@ class EventTimeSessionWindows(_FixedGapSessions, EventTimeAssigner[Any]):
         return DynamicEventTimeSessionWindows(extractor)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ProcessingTimeSessionWindows(_FixedGapSessions, ProcessingTimeAssigner[Any]):
     """Sessions of processing time, each of which ends when nothing has come for ``session_gap``.
 

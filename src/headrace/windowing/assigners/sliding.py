@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headrace.windowing.windows import TimeWindow
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _SlidingWindows(TimeWindowAssigner[Any]):
     """Windows ``[k * slide + offset, k * slide + offset + size)``, of either time.
 
@@ -74,7 +74,7 @@ class _SlidingWindows(TimeWindowAssigner[Any]):
         return f"{type(self).__name__}({', '.join(f'{length} ms' for length in lengths)})"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SlidingEventTimeWindows(_SlidingWindows, EventTimeAssigner[Any]):
     """Windows of event time ``[k * slide + offset, k * slide + offset + size)``.
 
@@ -95,7 +95,7 @@ class SlidingEventTimeWindows(_SlidingWindows, EventTimeAssigner[Any]):
         return self._windows()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SlidingProcessingTimeWindows(_SlidingWindows, ProcessingTimeAssigner[Any]):
     """Windows of processing time ``[k * slide + offset, k * slide + offset + size)``.
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from headrace.windowing.windows import TimeWindow
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TumblingEventTimeWindows(EventTimeAssigner[Any]):
     """Windows of event time ``[k * size + offset, (k + 1) * size + offset)``.
 
@@ -113,7 +113,7 @@ class WindowStagger(Enum):
         return shift
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TumblingProcessingTimeWindows(ProcessingTimeAssigner[Any]):
     """Windows of processing time ``[k * size + offset, (k + 1) * size + offset)``.
 

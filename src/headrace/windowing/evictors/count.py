@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from headrace.windowing.evictor import TimestampedValue
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CountEvictor(OneSidedEvictor[Any]):
     """Keeps the elements that came last, up to a number.
 

@@ -23,7 +23,7 @@ TIMEOUT: Final = ValueStateDescriptor("timeout", Types.LONG())
 """When the window fires unless the other trigger has fired."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ProcessingTimeoutTrigger(Trigger[T_contra, W_contra]):
     """Fires when another trigger does, or some time after the first element, by the clock.
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PurgingTrigger(Trigger[T_contra, W_contra]):
     """Does what another trigger does, and drops the contents whenever that one fires.
 
