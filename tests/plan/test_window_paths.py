@@ -12,6 +12,7 @@ from headrace.datastream.aggregates import count, sum
 from headrace.datastream.window import (
     AccumulationMode,
     ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
     CountEvictor,
     CountTrigger,
     CountTumblingWindowAssigner,
@@ -73,6 +74,10 @@ class Shown(EventTimeTrigger):
         return TriggerResult.FIRE
 
 
+class Often(ContinuousEventTimeTrigger):
+    """A trigger that is derived from one that shows windows early."""
+
+
 class Own(PassiveTrigger[Any, Any]):
     """A trigger of a program, which shows itself as any object does."""
 
@@ -98,9 +103,18 @@ def env() -> StreamExecutionEnvironment:
         (lambda keyed: keyed.window(TENS).trigger(EventTimeTrigger.create()), "columnar"),
         (lambda keyed: keyed.window(TENS).trigger(CountTrigger.of(3)), "custom trigger CountTrigger"),
         (
-            lambda keyed: keyed.window(TENS).trigger(ContinuousEventTimeTrigger.of(Time.seconds(1))),
+            lambda keyed: keyed.window(TumblingProcessingTimeWindows.of(10)).trigger(ContinuousEventTimeTrigger.of(1)),
             "custom trigger ContinuousEventTimeTrigger",
         ),
+        (
+            lambda keyed: keyed.window(GlobalWindows.create()).trigger(ContinuousEventTimeTrigger.of(1)),
+            "custom trigger ContinuousEventTimeTrigger",
+        ),
+        (
+            lambda keyed: keyed.window(EventTimeSessionWindows.with_gap(10)).trigger(ContinuousEventTimeTrigger.of(1)),
+            "custom trigger ContinuousEventTimeTrigger",
+        ),
+        (lambda keyed: keyed.window(TENS).trigger(Often(1)), "custom trigger Often"),
         (
             lambda keyed: keyed.window(TENS).trigger(PurgingTrigger.of(EventTimeTrigger.create())),
             "custom trigger PurgingTrigger",
@@ -299,6 +313,33 @@ def test_sessions_are_columnar_and_not_split(env: StreamExecutionEnvironment) ->
 )
 def test_count_windows_are_columnar_and_not_split(env: StreamExecutionEnvironment, windows: Any) -> None:
     """Which records are of one window is known where all of a key are."""
+    text = explained(env, lambda records: windows(records).aggregate(count(), sum("amount")))
+    assert text.count("columnar") == 1
+    assert "record by record" not in text
+    assert "Local Window" not in text
+
+
+BY_THE_CLOCK = TumblingProcessingTimeWindows.of(10)
+SECOND = ContinuousEventTimeTrigger.of(Time.seconds(1))
+SECOND_OF_THE_CLOCK = ContinuousProcessingTimeTrigger.of(Time.seconds(1))
+
+
+@pytest.mark.parametrize(
+    "windows",
+    [
+        lambda records: records.key_by("card").window(TENS).trigger(SECOND),
+        lambda records: records.key_by("card").window(SlidingEventTimeWindows.of(10, 2)).trigger(SECOND),
+        lambda records: records.key_by("card").window(CumulatingEventTimeWindows.of(10, 2)).trigger(SECOND),
+        lambda records: records.window_all(TENS).trigger(SECOND),
+        lambda records: records.key_by("card").window(TENS).trigger(SECOND_OF_THE_CLOCK),
+        lambda records: (
+            records.key_by("card").window(TumblingProcessingTimeWindows.of(10)).trigger(SECOND_OF_THE_CLOCK)
+        ),
+        lambda records: records.window_all(SlidingProcessingTimeWindows.of(10, 2)).trigger(SECOND_OF_THE_CLOCK),
+    ],
+)
+def test_windows_that_are_shown_early_are_columnar_and_not_split(env: StreamExecutionEnvironment, windows: Any) -> None:
+    """What is shown depends on which records have come before it."""
     text = explained(env, lambda records: windows(records).aggregate(count(), sum("amount")))
     assert text.count("columnar") == 1
     assert "record by record" not in text

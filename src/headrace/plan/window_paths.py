@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.graph.window_specs import (
     AggregatedWindowSpec,
+    ColumnarContinuousSpec,
     ColumnarCountSpec,
     ColumnarSessionSpec,
     ColumnarSpec,
@@ -23,6 +24,8 @@ from headrace.windowing.assigners.global_windows import GlobalWindows
 from headrace.windowing.assigners.of_time import ProcessingTimeAssigner
 from headrace.windowing.assigners.sessions import EventTimeSessionWindows
 from headrace.windowing.assigners.tumbling import TumblingProcessingTimeWindows, WindowStagger
+from headrace.windowing.intervals import AlignedWindows, GrowingWindows
+from headrace.windowing.triggers.continuous import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger
 from headrace.windowing.triggers.count import CountTrigger
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger, ProcessingTimeTrigger
 from headrace.windowing.triggers.never import EndOfStreamTrigger, NeverTrigger
@@ -37,6 +40,9 @@ if TYPE_CHECKING:
 
 BY_RECORDS: Final = "record by record"
 BY_COLUMNS: Final = "columnar"
+
+_LONGEST_INTERVAL: Final = 1 << 62
+"""No window is longer: what is shown at longer intervals is shown at the same times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +91,22 @@ def _triggers_of(assigner: WindowAssigner[Any, Any]) -> tuple[Trigger[Any, Any],
     return (ProcessingTimeTrigger() if _is_of_the_clock(assigner) else EventTimeTrigger(),)
 
 
+def _shown_at_intervals(asked: AggregatedWindowSpec) -> ColumnarContinuousSpec | None:
+    """Windows of time with a continuous trigger, column by column; None for others."""
+    windows, trigger = asked.assigner.regular, asked.trigger
+    if not isinstance(windows, AlignedWindows | GrowingWindows):
+        return None
+    if type(trigger) is ContinuousEventTimeTrigger and asked.assigner.is_event_time():
+        return ColumnarContinuousSpec(asked, windows, min(trigger.interval, _LONGEST_INTERVAL), by_clock=False)
+    if type(trigger) is ContinuousProcessingTimeTrigger:
+        return ColumnarContinuousSpec(asked, windows, min(trigger.interval, _LONGEST_INTERVAL), by_clock=True)
+    return None
+
+
+def _has_columnar_trigger(spec: AggregatedWindowSpec) -> bool:
+    return spec.trigger in _triggers_of(spec.assigner) or _shown_at_intervals(spec) is not None
+
+
 _OBSTACLES: Final = (
     _Obstacle("an evictor looks at every record", lambda spec: spec.evictor is not None),
     _Obstacle(
@@ -95,7 +117,7 @@ _OBSTACLES: Final = (
     _Obstacle("windows are staggered", lambda spec: _is_staggered(spec.assigner)),
     _Obstacle("windows never fire", lambda spec: spec.trigger == NeverTrigger()),
     _Obstacle("custom assigner {assigner}", lambda spec: not _is_known(spec.assigner)),
-    _Obstacle("custom trigger {trigger}", lambda spec: spec.trigger not in _triggers_of(spec.assigner)),
+    _Obstacle("custom trigger {trigger}", lambda spec: not _has_columnar_trigger(spec)),
     _Obstacle(
         "sessions stay for late records", lambda spec: spec.allowed_lateness > 0 and _is_of_sessions(spec.assigner)
     ),
@@ -161,7 +183,8 @@ def columnar_spec(spec: AggregatedWindowSpec) -> ColumnarSpec | None:
         return ColumnarSessionSpec(spec, spec.assigner.session_gap)
     if isinstance(spec.assigner, CountTumblingWindowAssigner):
         return ColumnarCountSpec(spec, spec.assigner.window_size)
-    return ColumnarWindowSpec(spec) if spec.assigner.is_event_time() else ColumnarUntimedSpec(spec)
+    with_own_trigger = ColumnarWindowSpec if spec.assigner.is_event_time() else ColumnarUntimedSpec
+    return _shown_at_intervals(spec) or with_own_trigger(spec)
 
 
 def asked_of(spec: OperatorSpec) -> TriggeredWindowSpec | None:
