@@ -12,6 +12,7 @@ from headrace.datastream.aggregates import count, sum
 from headrace.datastream.window import (
     AccumulationMode,
     ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
     CountEvictor,
     CountTrigger,
     CountTumblingWindowAssigner,
@@ -34,7 +35,10 @@ from headrace.datastream.window import (
     TumblingProcessingTimeWindows,
     WindowStagger,
 )
+from headrace.graph.window_specs import RowWindowSpec
+from headrace.operators.window.general.layout import GeneralWindowLayout
 from headrace.plan.explain import plan_diagram, plan_document
+from headrace.plan.window_paths import WindowPath, path_of
 from headrace.windowing.trigger import PassiveTrigger
 
 ROW = Types.ROW_NAMED(["card", "amount"], [Types.STRING(), Types.LONG()])
@@ -70,6 +74,10 @@ class Shown(EventTimeTrigger):
         return TriggerResult.FIRE
 
 
+class Often(ContinuousEventTimeTrigger):
+    """A trigger that is derived from one that shows windows early."""
+
+
 class Own(PassiveTrigger[Any, Any]):
     """A trigger of a program, which shows itself as any object does."""
 
@@ -95,9 +103,18 @@ def env() -> StreamExecutionEnvironment:
         (lambda keyed: keyed.window(TENS).trigger(EventTimeTrigger.create()), "columnar"),
         (lambda keyed: keyed.window(TENS).trigger(CountTrigger.of(3)), "custom trigger CountTrigger"),
         (
-            lambda keyed: keyed.window(TENS).trigger(ContinuousEventTimeTrigger.of(Time.seconds(1))),
+            lambda keyed: keyed.window(TumblingProcessingTimeWindows.of(10)).trigger(ContinuousEventTimeTrigger.of(1)),
             "custom trigger ContinuousEventTimeTrigger",
         ),
+        (
+            lambda keyed: keyed.window(GlobalWindows.create()).trigger(ContinuousEventTimeTrigger.of(1)),
+            "custom trigger ContinuousEventTimeTrigger",
+        ),
+        (
+            lambda keyed: keyed.window(EventTimeSessionWindows.with_gap(10)).trigger(ContinuousEventTimeTrigger.of(1)),
+            "custom trigger ContinuousEventTimeTrigger",
+        ),
+        (lambda keyed: keyed.window(TENS).trigger(Often(1)), "custom trigger Often"),
         (
             lambda keyed: keyed.window(TENS).trigger(PurgingTrigger.of(EventTimeTrigger.create())),
             "custom trigger PurgingTrigger",
@@ -150,6 +167,49 @@ def test_windows_of_all_records_are_summed_up_before_they_meet(env: StreamExecut
     assert "Local Window" in text
     assert "Stage 1, parallelism 1" in text
     assert text.count("columnar") == 2
+
+
+@pytest.mark.parametrize(
+    ("windows", "reason"),
+    [
+        (lambda keyed: keyed.window(TENS), None),
+        (lambda keyed: keyed.window(SlidingEventTimeWindows.of(10, 2)).allowed_lateness(5), None),
+        (lambda keyed: keyed.window(TENS).evictor(CountEvictor.of(2)), "an evictor looks at every record"),
+        (
+            lambda keyed: keyed.window(TENS).accumulation_mode(AccumulationMode.ACCUMULATING_AND_RETRACTING),
+            "results are taken back",
+        ),
+        (
+            lambda keyed: keyed.window(TENS).accumulation_mode(AccumulationMode.DISCARDING),
+            "what was shown is dropped",
+        ),
+        (lambda keyed: keyed.window(EventTimeSessionWindows.with_gap(10)), "windows merge"),
+        (lambda keyed: keyed.window(TENS).trigger(CountTrigger.of(3)), "custom trigger CountTrigger"),
+        (lambda keyed: keyed.window(TENS).trigger(Shown()), "custom trigger Shown"),
+        (
+            lambda keyed: keyed.window(CumulatingEventTimeWindows.of(10, 2)),
+            "windows of CumulatingEventTimeWindows",
+        ),
+        (lambda keyed: keyed.window(TumblingProcessingTimeWindows.of(10)), "windows of TumblingProcessingTimeWindows"),
+    ],
+)
+def test_why_the_trigger_is_asked_about_each_record(
+    env: StreamExecutionEnvironment, windows: Any, reason: str | None
+) -> None:
+    explained(env, lambda records: windows(records.key_by("card")).reduce(lambda a, b: a, output_type=ROW))
+    specs = [operator.node.spec for operator in env._plan().operators()]
+    (spec,) = (each for each in specs if isinstance(each, RowWindowSpec))
+    function = "a function of the program"
+    assert path_of(spec) == WindowPath("record by record", function if reason is None else f"{function}; {reason}")
+    operator = GeneralWindowLayout(
+        spec.assigner,
+        spec.applied_trigger,
+        ROW,
+        ROW,
+        spec.evictor,
+        takes_results_back=spec.accumulation_mode.retracts,
+    )
+    assert (operator.fixed_windows is None) is (reason is not None)
 
 
 def test_a_function_of_the_program_sees_record_by_record(env: StreamExecutionEnvironment) -> None:
@@ -253,6 +313,33 @@ def test_sessions_are_columnar_and_not_split(env: StreamExecutionEnvironment) ->
 )
 def test_count_windows_are_columnar_and_not_split(env: StreamExecutionEnvironment, windows: Any) -> None:
     """Which records are of one window is known where all of a key are."""
+    text = explained(env, lambda records: windows(records).aggregate(count(), sum("amount")))
+    assert text.count("columnar") == 1
+    assert "record by record" not in text
+    assert "Local Window" not in text
+
+
+BY_THE_CLOCK = TumblingProcessingTimeWindows.of(10)
+SECOND = ContinuousEventTimeTrigger.of(Time.seconds(1))
+SECOND_OF_THE_CLOCK = ContinuousProcessingTimeTrigger.of(Time.seconds(1))
+
+
+@pytest.mark.parametrize(
+    "windows",
+    [
+        lambda records: records.key_by("card").window(TENS).trigger(SECOND),
+        lambda records: records.key_by("card").window(SlidingEventTimeWindows.of(10, 2)).trigger(SECOND),
+        lambda records: records.key_by("card").window(CumulatingEventTimeWindows.of(10, 2)).trigger(SECOND),
+        lambda records: records.window_all(TENS).trigger(SECOND),
+        lambda records: records.key_by("card").window(TENS).trigger(SECOND_OF_THE_CLOCK),
+        lambda records: (
+            records.key_by("card").window(TumblingProcessingTimeWindows.of(10)).trigger(SECOND_OF_THE_CLOCK)
+        ),
+        lambda records: records.window_all(SlidingProcessingTimeWindows.of(10, 2)).trigger(SECOND_OF_THE_CLOCK),
+    ],
+)
+def test_windows_that_are_shown_early_are_columnar_and_not_split(env: StreamExecutionEnvironment, windows: Any) -> None:
+    """What is shown depends on which records have come before it."""
     text = explained(env, lambda records: windows(records).aggregate(count(), sum("amount")))
     assert text.count("columnar") == 1
     assert "record by record" not in text

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from headrace.state.kinds import StateKinds
     from headrace.windowing.assigner import WindowAssigner
     from headrace.windowing.evictor import Evictor
-    from headrace.windowing.intervals import RegularWindows
+    from headrace.windowing.intervals import AlignedWindows, GrowingWindows, RegularWindows
     from headrace.windowing.trigger import Trigger
 
 
@@ -206,6 +206,21 @@ class ColumnarWindowSpec(ColumnarRegularSpec):
 @dataclass(frozen=True, slots=True)
 class ColumnarUntimedSpec(ColumnarRegularSpec):
     """Windows that do not look at timestamps: those of the clock, and the one that fires when the input ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnarContinuousSpec(ColumnarSpec):
+    """Windows of time that are shown at intervals before they end.
+
+    Attributes:
+        windows: the windows as arithmetic.
+        interval: how long after a result the next one is due, in milliseconds.
+        by_clock: whether that is time of the clock.
+    """
+
+    windows: AlignedWindows | GrowingWindows
+    interval: int
+    by_clock: bool
 
 
 @dataclass(frozen=True, slots=True)

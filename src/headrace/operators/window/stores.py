@@ -46,6 +46,11 @@ GLOBAL_STORE: Final = "global-windows"
 COUNT_STORE: Final = "count-windows"
 """The store of windows of so many records."""
 
+EARLY_STORE: Final = "early-windows"
+"""The store of windows that fire at intervals before their end."""
+FIRING_TIMES_STORE: Final = "firing-times"
+"""The store of the times at which these fire."""
+
 CONTENTS: Final = "window-contents"
 """The state of key and window that all others keep what they hold in."""
 
@@ -60,6 +65,8 @@ _KINDS: Final = {
     CLOCK_STORE: "are of processing time, computed column by column",
     GLOBAL_STORE: "have no end, computed column by column",
     COUNT_STORE: "are of a count, computed column by column",
+    EARLY_STORE: "fire at intervals before their end, computed column by column",
+    FIRING_TIMES_STORE: "fire at intervals before their end, computed column by column",
 }
 """What windows are of which something is in a store; all others keep what they hold as state of keys."""
 

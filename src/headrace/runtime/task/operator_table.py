@@ -9,6 +9,7 @@ from headrace.connectors.sink import WriterContext
 from headrace.graph import specs
 from headrace.graph.window_specs import (
     AggregatedWindowSpec,
+    ColumnarContinuousSpec,
     ColumnarCountSpec,
     ColumnarSessionSpec,
     ColumnarUntimedSpec,
@@ -27,6 +28,11 @@ from headrace.operators.sink import SinkOperator
 from headrace.operators.stateless import FilterOperator, FlatMapOperator, MapBatchesOperator, MapOperator
 from headrace.operators.timestamps import TimestampsOperator
 from headrace.operators.user_code import OperatorPlace
+from headrace.operators.window.columnar.continuous.continuous_window import (
+    ContinuousClockOperator,
+    ContinuousEventTimeOperator,
+)
+from headrace.operators.window.columnar.continuous.early_windows import EarlyWindowLayout
 from headrace.operators.window.columnar.count_window import CountWindowOperator
 from headrace.operators.window.columnar.local_aggregate import LocalWindowAggregate
 from headrace.operators.window.columnar.panes.paned_window import columnar_window
@@ -134,6 +140,20 @@ class OperatorMaker:
     def _columnar_counts(self, planned: PlannedOperator, spec: ColumnarCountSpec) -> Operator:
         return CountWindowOperator(self._columns(planned, spec.asked), spec.size)
 
+    def _columnar_continuous(self, planned: PlannedOperator, spec: ColumnarContinuousSpec) -> Operator:
+        asked = spec.asked
+        layout = EarlyWindowLayout(
+            columns=self._columns(planned, asked),
+            windows=spec.windows,
+            interval=spec.interval,
+            lateness=asked.allowed_lateness,
+            late_tag=asked.late_tag_id,
+            mode=asked.accumulation_mode,
+        )
+        if spec.by_clock:
+            return ContinuousClockOperator(layout, is_event_time=asked.assigner.is_event_time())
+        return ContinuousEventTimeOperator(layout)
+
     def _local_window(self, planned: PlannedOperator, spec: LocalWindowSpec) -> Operator:
         knows_windows = not isinstance(spec.window, ColumnarUntimedSpec)  # else the receiver does
         windows = spec.window.windows if knows_windows else OneWindow()
@@ -208,6 +228,7 @@ _MAKERS: dict[type[specs.OperatorSpec], Make] = {
     ColumnarUntimedSpec: OperatorMaker._columnar_untimed,
     ColumnarSessionSpec: OperatorMaker._columnar_sessions,
     ColumnarCountSpec: OperatorMaker._columnar_counts,
+    ColumnarContinuousSpec: OperatorMaker._columnar_continuous,
     LocalWindowSpec: OperatorMaker._local_window,
     GlobalWindowSpec: OperatorMaker._global_window,
     RowWindowSpec: OperatorMaker._row_window,

@@ -81,6 +81,13 @@ class Chunk:
         columns = {index: column.filter(chosen) for index, column in self.columns.items()}
         return Chunk(self.ends[mask], self.hashes[mask], self.keys.filter(chosen), columns, self.arrivals[mask])
 
+    def slice(self, start: int, stop: int) -> Chunk:
+        """The pairs from ``start`` up to ``stop``; nothing is copied."""
+        length = stop - start
+        columns = {index: column.slice(start, length) for index, column in self.columns.items()}
+        keys = self.keys.slice(start, length)
+        return Chunk(self.ends[start:stop], self.hashes[start:stop], keys, columns, self.arrivals[start:stop])
+
     def accumulated(self, aggregators: AggregatorList, groups: Groups) -> list[pa.Array]:
         """The columns of the accumulator of each group of pairs."""
         blocks = [aggregators.accumulate(GroupedRows(self.columns, self.arrivals, block)) for block in groups.blocks()]
