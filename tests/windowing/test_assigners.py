@@ -231,6 +231,8 @@ MISUSE = {
     "gap of 0": lambda: EventTimeSessionWindows.with_gap(0),
     "negative gap": lambda: ProcessingTimeSessionWindows.with_gap(Time.milliseconds(-5)),
     "no extractor": lambda: EventTimeSessionWindows.with_dynamic_gap(5),  # type: ignore[arg-type]
+    "class of an extractor": lambda: EventTimeSessionWindows.with_dynamic_gap(Stated),  # type: ignore[arg-type]
+    "count of a float": lambda: CountTumblingWindowAssigner.of(2.0),  # type: ignore[arg-type]
     "count of 0": lambda: CountTumblingWindowAssigner.of(0),
     "count slide of 0": lambda: CountSlidingWindowAssigner.of(2, 0),
 }

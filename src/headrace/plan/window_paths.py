@@ -47,7 +47,7 @@ _LONGEST_INTERVAL: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class _Obstacle:
-    """Something that only the operator that goes record by record can do.
+    """Something that a faster operator, or a faster way of the same one, cannot do.
 
     Attributes:
         text: what it is; may name parts of the window.
@@ -55,7 +55,7 @@ class _Obstacle:
     """
 
     text: str
-    is_met: Callable[[AggregatedWindowSpec], bool]
+    is_met: Callable[[Any], bool]
 
 
 def _is_of_sessions(assigner: WindowAssigner[Any, Any]) -> bool:
@@ -123,6 +123,18 @@ _OBSTACLES: Final = (
 )
 """Why built-in aggregates are computed record by record; the first that is met is told."""
 
+_FUNCTION: Final = "a function of the program"
+
+_WHY_ASKED: Final = (
+    _Obstacle("an evictor looks at every record", lambda spec: spec.evictor is not None),
+    _Obstacle("results are taken back", lambda spec: spec.accumulation_mode.retracts),
+    _Obstacle("windows merge", lambda spec: isinstance(spec.assigner, MergingWindowAssigner)),
+    _Obstacle("windows of {assigner}", lambda spec: spec.assigner.aligned is None),
+    _Obstacle("custom trigger {trigger}", lambda spec: not spec.trigger.fires_only_at_end),
+    _Obstacle("what was shown is dropped", lambda spec: not spec.applied_trigger.fires_only_at_end),
+)
+"""Why the trigger is asked about each record of windows with a function of the program; else it fires at their ends."""
+
 
 @dataclass(frozen=True, slots=True)
 class WindowPath:
@@ -148,14 +160,17 @@ def path_of(spec: OperatorSpec) -> WindowPath | None:
     if isinstance(spec, _COLUMNAR):
         return WindowPath(BY_COLUMNS)
     if isinstance(spec, RowWindowSpec):
-        return WindowPath(BY_RECORDS, "a function of the program")
+        return WindowPath(BY_RECORDS, "; ".join(filter(None, (_FUNCTION, _first_met(_WHY_ASKED, spec)))))
     if not isinstance(spec, AggregatedWindowSpec):
         return None
-    met = next((obstacle for obstacle in _OBSTACLES if obstacle.is_met(spec)), None)
-    if met is None:
-        return WindowPath(BY_COLUMNS)
+    met = _first_met(_OBSTACLES, spec)
+    return WindowPath(BY_COLUMNS) if met is None else WindowPath(BY_RECORDS, met)
+
+
+def _first_met(obstacles: tuple[_Obstacle, ...], spec: TriggeredWindowSpec) -> str | None:
+    met = next((obstacle for obstacle in obstacles if obstacle.is_met(spec)), None)
     parts = {"assigner": type(spec.assigner).__name__, "trigger": type(spec.trigger).__name__}
-    return WindowPath(BY_RECORDS, met.text.format(**parts))
+    return None if met is None else met.text.format(**parts)
 
 
 def columnar_spec(spec: AggregatedWindowSpec) -> ColumnarSpec | None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from headrace.common.call_site import caller
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
+from headrace.common.signatures import check_call
 from headrace.windowing.trigger import Trigger
 
 if TYPE_CHECKING:
@@ -56,15 +57,20 @@ def check_positive(owner: str, **lengths: int) -> None:
 
 def check_trigger(owner: str, trigger: Any) -> None:
     """Refuse what is no trigger, where one is made around another one."""
-    check(isinstance(trigger, Trigger), f"{owner} takes a Trigger, not {trigger!r}", InvalidTypeError)
+    is_class = isinstance(trigger, type) and issubclass(trigger, Trigger)
+    instead = f": make one, {trigger.__name__}(...)" if is_class else ""
+    check(isinstance(trigger, Trigger), f"{owner} takes a Trigger, not {trigger!r}{instead}", InvalidTypeError)
 
 
-def check_function(owner: str, name: str, function: Any) -> None:
-    """Refuse what cannot be called."""
+def check_function(owner: str, name: str, function: Any, *parameters: str) -> None:
+    """Refuse what cannot be called, or not with so many parameters."""
     check(callable(function), f"{owner} takes a function as {name}, not {function!r}", InvalidTypeError)
+    check_call(function, name, *parameters)
 
 
 def check_extractor(owner: str, extractor: Any) -> None:
     """Refuse what cannot say the gap of an element."""
     said = f"{owner} takes a SessionWindowTimeGapExtractor or a function, not {extractor!r}"
-    check(callable(getattr(extractor, "extract", extractor)), said, InvalidTypeError)
+    function = getattr(extractor, "extract", extractor)
+    check(callable(function) and not isinstance(extractor, type), said, InvalidTypeError)
+    check_call(function, "extract", "element")

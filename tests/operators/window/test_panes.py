@@ -49,7 +49,7 @@ def test_which_windows_share(size: int, slide: int, shares: bool) -> None:
 def test_a_pane_stands_for_all_its_timestamps(windows: AlignedWindows, timestamps: list[int]) -> None:
     length = gcd(windows.size, windows.slide)
     panes, times = Panes(windows, AlignedWindows(length, length, windows.offset % length)), np.array(timestamps)
-    ends = panes.of_timestamps(times).ends
+    ends = panes.assign(times).ends
     assert ((ends > times) & (ends - length <= times)).all()
     for time, end, first in zip(times, ends, windows.first_ends(times), strict=True):
         one = windows.assign(np.array([time]))
@@ -74,7 +74,7 @@ def test_windows_that_grow_are_those_of_the_assigner(windows: GrowingWindows, ti
     assert list(found) == expected
     panes = Panes.of(windows)
     assert panes is not None
-    for time, end in zip(timestamps, panes.of_timestamps(times).ends.tolist(), strict=True):
+    for time, end in zip(timestamps, panes.assign(times).ends.tolist(), strict=True):
         assert panes.end_above(time) == end == spans(assigner, time)[0][1]
         assert panes.windows_of(np.array([end])).ends.tolist() == [last for _, last in spans(assigner, time)]
 

@@ -38,7 +38,7 @@ class DeltaEvictor(OneSidedEvictor[T], Generic[T]):
     do_evict_after: bool = False
 
     def __post_init__(self) -> None:
-        check_function(type(self).__name__, "delta_function", self.delta_function)
+        check_function(type(self).__name__, "delta_function", self.delta_function, "element", "last")
 
     @classmethod
     @hides_engine

@@ -57,7 +57,7 @@ class DeltaTrigger(PassiveTrigger[T, Window], Generic[T]):
         Raises:
             InvalidTypeError: when ``delta_function`` cannot be called.
         """
-        check_function(cls.__name__, "delta_function", delta_function)
+        check_function(cls.__name__, "delta_function", delta_function, "last", "element")
         state = (
             ValueStateDescriptor("last-element")
             if element_type is None
