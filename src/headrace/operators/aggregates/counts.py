@@ -45,6 +45,9 @@ class CountRows(Aggregator):
     def negate(self, columns: list[pa.Array]) -> list[pa.Array]:
         return [pa.array(-fixed_width(columns[0]))]
 
+    def is_reversible(self, columns: list[pa.Array]) -> bool:
+        return True
+
 
 @dataclass(frozen=True, slots=True)
 class CountValues(ColumnAggregator):
@@ -70,6 +73,9 @@ class CountValues(ColumnAggregator):
 
     def negate(self, columns: list[pa.Array]) -> list[pa.Array]:
         return [pa.array(-fixed_width(columns[0]))]
+
+    def is_reversible(self, columns: list[pa.Array]) -> bool:
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +108,9 @@ class KeyField(Aggregator):
 
     def negate(self, columns: list[pa.Array]) -> list[pa.Array]:
         return columns
+
+    def is_reversible(self, columns: list[pa.Array]) -> bool:
+        return True
 
 
 @dataclass(frozen=True, slots=True, eq=False)

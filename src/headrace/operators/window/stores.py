@@ -44,7 +44,9 @@ GLOBAL_STORE: Final = "global-windows"
 """The store of windows that have no end."""
 
 COUNT_STORE: Final = "count-windows"
-"""The store of windows of so many records."""
+"""The store of windows of so many records that follow one another."""
+COUNT_PANES_STORE: Final = "count-panes"
+"""The store of those with a slide."""
 
 EARLY_STORE: Final = "early-windows"
 """The store of windows that fire at intervals before their end."""
@@ -65,6 +67,7 @@ _KINDS: Final = {
     CLOCK_STORE: "are of processing time, computed column by column",
     GLOBAL_STORE: "have no end, computed column by column",
     COUNT_STORE: "are of a count, computed column by column",
+    COUNT_PANES_STORE: "are of a count with a slide, computed column by column",
     EARLY_STORE: "fire at intervals before their end, computed column by column",
     FIRING_TIMES_STORE: "fire at intervals before their end, computed column by column",
 }
