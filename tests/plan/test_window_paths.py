@@ -141,7 +141,7 @@ def env() -> StreamExecutionEnvironment:
             lambda keyed: keyed.window(EventTimeSessionWindows.with_gap(10)).trigger(CountTrigger.of(3)),
             "custom trigger CountTrigger",
         ),
-        (lambda keyed: keyed.count_window(3, 2), "count windows with a slide"),
+        (lambda keyed: keyed.count_window(3, 2).trigger(CountTrigger.of(2)), "custom trigger CountTrigger"),
         (lambda keyed: keyed.count_window(3).trigger(CountTrigger.of(2)), "custom trigger CountTrigger"),
         (lambda keyed: keyed.count_window(3).evictor(CountEvictor.of(2)), "an evictor looks at every record"),
         (lambda keyed: keyed.window(GlobalWindows.create()).trigger(NeverTrigger()), "windows never fire"),
@@ -309,6 +309,8 @@ def test_sessions_are_columnar_and_not_split(env: StreamExecutionEnvironment) ->
         lambda records: records.key_by("card").count_window(3),
         lambda records: records.count_window_all(3),
         lambda records: records.key_by("card").window(CountTumblingWindowAssigner.of(3)),
+        lambda records: records.key_by("card").count_window(3, 2),
+        lambda records: records.count_window_all(3, 2),
     ],
 )
 def test_count_windows_are_columnar_and_not_split(env: StreamExecutionEnvironment, windows: Any) -> None:

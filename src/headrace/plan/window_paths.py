@@ -72,8 +72,8 @@ def _is_staggered(assigner: WindowAssigner[Any, Any]) -> bool:
 
 
 def _is_of_a_count(assigner: WindowAssigner[Any, Any]) -> bool:
-    """Whether windows are of so many records and follow one another."""
-    return type(assigner) is CountTumblingWindowAssigner
+    """Whether windows are of so many records."""
+    return type(assigner) in (CountTumblingWindowAssigner, CountSlidingWindowAssigner)
 
 
 def _is_known(assigner: WindowAssigner[Any, Any]) -> bool:
@@ -83,7 +83,7 @@ def _is_known(assigner: WindowAssigner[Any, Any]) -> bool:
 
 def _triggers_of(assigner: WindowAssigner[Any, Any]) -> tuple[Trigger[Any, Any], ...]:
     """The triggers with which windows are computed column by column."""
-    if isinstance(assigner, CountTumblingWindowAssigner):
+    if isinstance(assigner, CountTumblingWindowAssigner | CountSlidingWindowAssigner):
         full = CountTrigger(assigner.window_size)
         return full, PurgingTrigger(full)  # nobody asks a full window for its records again, whether they are there
     if isinstance(assigner, GlobalWindows):
@@ -113,7 +113,6 @@ _OBSTACLES: Final = (
         "windows merge",
         lambda spec: isinstance(spec.assigner, MergingWindowAssigner) and not _is_of_sessions(spec.assigner),
     ),
-    _Obstacle("count windows with a slide", lambda spec: isinstance(spec.assigner, CountSlidingWindowAssigner)),
     _Obstacle("windows are staggered", lambda spec: _is_staggered(spec.assigner)),
     _Obstacle("windows never fire", lambda spec: spec.trigger == NeverTrigger()),
     _Obstacle("custom assigner {assigner}", lambda spec: not _is_known(spec.assigner)),
@@ -182,7 +181,9 @@ def columnar_spec(spec: AggregatedWindowSpec) -> ColumnarSpec | None:
     if isinstance(spec.assigner, EventTimeSessionWindows):
         return ColumnarSessionSpec(spec, spec.assigner.session_gap)
     if isinstance(spec.assigner, CountTumblingWindowAssigner):
-        return ColumnarCountSpec(spec, spec.assigner.window_size)
+        return ColumnarCountSpec(spec, spec.assigner.window_size, spec.assigner.window_size)
+    if isinstance(spec.assigner, CountSlidingWindowAssigner):
+        return ColumnarCountSpec(spec, spec.assigner.window_size, spec.assigner.window_slide)
     with_own_trigger = ColumnarWindowSpec if spec.assigner.is_event_time() else ColumnarUntimedSpec
     return _shown_at_intervals(spec) or with_own_trigger(spec)
 
