@@ -18,11 +18,11 @@ from headrace.common.typeinfo import Types
 from headrace.datastream.aggregates import count, sum
 from headrace.operators.base import EpochScope, OperatorContext
 from headrace.operators.keyed import KeyedBatch
-from headrace.operators.window.accumulators import Accumulators, Chunk
-from headrace.operators.window.columnar import ColumnarWindowOperator
-from headrace.operators.window.layout import WindowLayout
-from headrace.operators.window.window_layout import WindowOperatorLayout
-from headrace.operators.window.window_operator import WindowOperator
+from headrace.operators.window.columnar.accumulators import Accumulators, Chunk
+from headrace.operators.window.columnar.aligned_window import AlignedWindowOperator
+from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+from headrace.operators.window.general.layout import GeneralWindowLayout
+from headrace.operators.window.general.window_operator import WindowOperator
 from headrace.state.keys import KeyCodec
 from headrace.state.operator_states import HashMapOperatorStates
 from headrace.state.runs import ALL_HASHES, RunStore
@@ -63,7 +63,7 @@ class Case:
         key_type, self.arrow_type = KINDS[kind]
         self.type = Types.ROW_NAMED(["key", "value"], [key_type, Types.DOUBLE()])
         self.codec = KeyCodec.for_type(key_type)
-        self.layout = WindowLayout.of(self.type, self.codec, [count(), sum("value")], ["key"])
+        self.layout = ColumnarWindowLayout.of(self.type, self.codec, [count(), sum("value")], ["key"])
 
     def batch(self, rows: int = ROWS, start: int = 0, span: int = 20_000) -> KeyedBatch:
         """Random records, whose time rises."""
@@ -116,7 +116,7 @@ def partial_aggregation(case: Case) -> None:
 def epochs_of_operator(case: Case) -> None:
     """A whole epoch of the operator without a firing: records in, a run out."""
     batches = [case.batch(start=20_000 * i) for i in range(5)]
-    operator = case.opened(ColumnarWindowOperator(case.layout, AlignedWindows(3_600_000, 3_600_000)))
+    operator = case.opened(AlignedWindowOperator(case.layout, AlignedWindows(3_600_000, 3_600_000)))
     numbers = iter(range(100))
 
     def epoch() -> None:
@@ -136,7 +136,7 @@ def firing(case: Case, runs: int = 6) -> None:
         rows += len(table)
     operators = []
     for _ in range(5):
-        operator = case.opened(ColumnarWindowOperator(case.layout, AlignedWindows(60_000, 60_000)))
+        operator = case.opened(AlignedWindowOperator(case.layout, AlignedWindows(60_000, 60_000)))
         for epoch, table in enumerate(tables):
             operator.begin_epoch(EpochScope(epoch, 0))
             operator._store._table.append(table.to_batch(case.layout.state_schema))
@@ -156,7 +156,7 @@ def rows_one_by_one(case: Case) -> None:
 
     def epoch() -> None:
         minutes = TumblingEventTimeWindows.of(60_000)
-        layout = WindowOperatorLayout(
+        layout = GeneralWindowLayout(
             minutes, EventTimeTrigger.create(), case.type, case.type, reduce_function=lambda a, b: b
         )
         operator = case.opened(WindowOperator(layout))

@@ -42,6 +42,8 @@ PARTITIONS = KEYED.full_window_partition()
         (lambda: WINDOWS.name("a"), r"WindowedStream has no 'name': say first what becomes of each window: reduce\("),
         (lambda: ALL_WINDOWS.uid("a"), r"AllWindowedStream has no 'uid': say first what becomes of each window"),
         (lambda: PARTITIONS.uid("a"), r"PartitionWindowedStream has no 'uid': say first what becomes of each part"),
+        (lambda: STREAM.trigger(1), r"DataStreamSource has no 'trigger': windows have it: call it behind window\("),
+        (lambda: KEYED.allowedLateness(1), r"KeyedStream has no 'allowedLateness': windows have it: call it behind"),
         (lambda: STREAM.window(1), r"call key_by\(\.\.\.\) first, or window_all\("),
         (lambda: STREAM.count_window(1), r"call key_by\(\.\.\.\) first, or count_window_all\("),
         (lambda: STREAM.time_window_all(1), r"use window_all\(TumblingEventTimeWindows\.of\("),

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.graph.window_specs import (
     AggregatedWindowSpec,
+    ColumnarContinuousSpec,
     ColumnarCountSpec,
     ColumnarSessionSpec,
+    ColumnarSpec,
     ColumnarUntimedSpec,
     ColumnarWindowSpec,
     GlobalWindowSpec,
     LocalWindowSpec,
     RowWindowSpec,
+    TriggeredWindowSpec,
 )
 from headrace.windowing.assigner import MergingWindowAssigner
 from headrace.windowing.assigners.count import CountSlidingWindowAssigner, CountTumblingWindowAssigner
@@ -21,6 +24,8 @@ from headrace.windowing.assigners.global_windows import GlobalWindows
 from headrace.windowing.assigners.of_time import ProcessingTimeAssigner
 from headrace.windowing.assigners.sessions import EventTimeSessionWindows
 from headrace.windowing.assigners.tumbling import TumblingProcessingTimeWindows, WindowStagger
+from headrace.windowing.intervals import AlignedWindows, GrowingWindows
+from headrace.windowing.triggers.continuous import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger
 from headrace.windowing.triggers.count import CountTrigger
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger, ProcessingTimeTrigger
 from headrace.windowing.triggers.never import EndOfStreamTrigger, NeverTrigger
@@ -35,6 +40,9 @@ if TYPE_CHECKING:
 
 BY_RECORDS: Final = "record by record"
 BY_COLUMNS: Final = "columnar"
+
+_LONGEST_INTERVAL: Final = 1 << 62
+"""No window is longer: what is shown at longer intervals is shown at the same times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +91,22 @@ def _triggers_of(assigner: WindowAssigner[Any, Any]) -> tuple[Trigger[Any, Any],
     return (ProcessingTimeTrigger() if _is_of_the_clock(assigner) else EventTimeTrigger(),)
 
 
+def _shown_at_intervals(asked: AggregatedWindowSpec) -> ColumnarContinuousSpec | None:
+    """Windows of time with a continuous trigger, column by column; None for others."""
+    windows, trigger = asked.assigner.regular, asked.trigger
+    if not isinstance(windows, AlignedWindows | GrowingWindows):
+        return None
+    if type(trigger) is ContinuousEventTimeTrigger and asked.assigner.is_event_time():
+        return ColumnarContinuousSpec(asked, windows, min(trigger.interval, _LONGEST_INTERVAL), by_clock=False)
+    if type(trigger) is ContinuousProcessingTimeTrigger:
+        return ColumnarContinuousSpec(asked, windows, min(trigger.interval, _LONGEST_INTERVAL), by_clock=True)
+    return None
+
+
+def _has_columnar_trigger(spec: AggregatedWindowSpec) -> bool:
+    return spec.trigger in _triggers_of(spec.assigner) or _shown_at_intervals(spec) is not None
+
+
 _OBSTACLES: Final = (
     _Obstacle("an evictor looks at every record", lambda spec: spec.evictor is not None),
     _Obstacle(
@@ -93,7 +117,7 @@ _OBSTACLES: Final = (
     _Obstacle("windows are staggered", lambda spec: _is_staggered(spec.assigner)),
     _Obstacle("windows never fire", lambda spec: spec.trigger == NeverTrigger()),
     _Obstacle("custom assigner {assigner}", lambda spec: not _is_known(spec.assigner)),
-    _Obstacle("custom trigger {trigger}", lambda spec: spec.trigger not in _triggers_of(spec.assigner)),
+    _Obstacle("custom trigger {trigger}", lambda spec: not _has_columnar_trigger(spec)),
     _Obstacle(
         "sessions stay for late records", lambda spec: spec.allowed_lateness > 0 and _is_of_sessions(spec.assigner)
     ),
@@ -116,9 +140,6 @@ class WindowPath:
     def __str__(self) -> str:
         return self.name if self.reason is None else f"{self.name} ({self.reason})"
 
-
-ColumnarSpec = ColumnarWindowSpec | ColumnarSessionSpec | ColumnarUntimedSpec | ColumnarCountSpec
-"""What has columns in place of the windows that the program asks for."""
 
 _COLUMNAR: Final = (ColumnarSpec, LocalWindowSpec, GlobalWindowSpec)
 
@@ -144,17 +165,17 @@ def columnar_spec(spec: AggregatedWindowSpec) -> ColumnarSpec | None:
     if path is None or path.reason is not None:
         return None
     if isinstance(spec.assigner, EventTimeSessionWindows):
-        return ColumnarSessionSpec(spec.assigner.session_gap, spec.aggregates, spec.late_tag, spec.has_key)
+        return ColumnarSessionSpec(spec, spec.assigner.session_gap)
     if isinstance(spec.assigner, CountTumblingWindowAssigner):
-        return ColumnarCountSpec(spec.assigner.window_size, spec.aggregates, spec.late_tag, spec.has_key)
-    assert spec.assigner.regular is not None
-    if not spec.assigner.is_event_time():
-        return ColumnarUntimedSpec(spec.assigner.regular, spec.aggregates, spec.late_tag, spec.has_key)
-    return ColumnarWindowSpec(
-        spec.assigner.regular,
-        spec.aggregates,
-        spec.allowed_lateness,
-        spec.late_tag,
-        spec.has_key,
-        spec.accumulation_mode,
-    )
+        return ColumnarCountSpec(spec, spec.assigner.window_size)
+    with_own_trigger = ColumnarWindowSpec if spec.assigner.is_event_time() else ColumnarUntimedSpec
+    return _shown_at_intervals(spec) or with_own_trigger(spec)
+
+
+def asked_of(spec: OperatorSpec) -> TriggeredWindowSpec | None:
+    """The windows as the program asks for them; None for operators without windows."""
+    if isinstance(spec, LocalWindowSpec | GlobalWindowSpec):
+        spec = spec.window
+    if isinstance(spec, ColumnarSpec):
+        return spec.asked
+    return spec if isinstance(spec, TriggeredWindowSpec) else None

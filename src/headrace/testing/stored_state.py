@@ -9,8 +9,8 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import InvalidProgramError
 from headrace.jobmanager.recovery import partition_contexts
 from headrace.operators.timer_service import TimeDomain
+from headrace.operators.window.general.window_operator import WindowOperator
 from headrace.operators.window.held_windows import HeldWindow, HoldsWindows
-from headrace.operators.window.window_operator import WindowOperator
 from headrace.runtime.task.operator_chain import open_state, operator_context
 from headrace.runtime.task.operator_table import OperatorMaker
 from headrace.state.kinds import StateKind

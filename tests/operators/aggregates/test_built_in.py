@@ -243,6 +243,19 @@ def test_values_of_the_largest_records() -> None:
     assert folding.bound.name == "top_n_v"
 
 
+@pytest.mark.parametrize("separator", [5, None, b","])
+def test_a_separator_that_is_no_text_is_refused(separator: Any) -> None:
+    with pytest.raises(InvalidProgramError, match=r"listagg\(\) takes a text.*, not "):
+        agg.listagg("v", separator)
+
+
+@pytest.mark.parametrize("name", ["", None, 5])
+def test_an_alias_that_is_no_name_is_refused(name: Any) -> None:
+    """An empty one was passed over."""
+    with pytest.raises(InvalidProgramError, match=r"sum\(...\).alias\(\) takes a name.*, not "):
+        agg.sum("v").alias(name)
+
+
 @pytest.mark.parametrize("n", [0, -1, True, 2.0])
 def test_top_none_is_refused(n: Any) -> None:
     with pytest.raises(InvalidProgramError, match=f"from 1 on, not {n}"):

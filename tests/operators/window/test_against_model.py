@@ -15,11 +15,11 @@ from window_model import MAX, MIN, Model, Record
 from headrace.common.row import Row
 from headrace.common.typeinfo import Types
 from headrace.datastream import aggregates as agg
-from headrace.operators.window.columnar import ColumnarWindowOperator
-from headrace.operators.window.layout import WindowLayout
-from headrace.operators.window.paned import columnar_window
-from headrace.operators.window.window_layout import WindowOperatorLayout
-from headrace.operators.window.window_operator import WindowOperator
+from headrace.operators.window.columnar.aligned_window import AlignedWindowOperator
+from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+from headrace.operators.window.columnar.panes.paned_window import columnar_window
+from headrace.operators.window.general.layout import GeneralWindowLayout
+from headrace.operators.window.general.window_operator import WindowOperator
 from headrace.state.keys import KeyCodec
 from headrace.state.keys.hashing import hash_array
 from headrace.windowing.assigners.sliding import SlidingEventTimeWindows
@@ -28,7 +28,7 @@ from headrace.windowing.triggers.end_of_window import EventTimeTrigger
 
 CODEC = KeyCodec.for_type(Types.LONG())
 KEYS = [0, 1, 2, -7]
-COLUMNAR = WindowLayout.of(
+COLUMNAR = ColumnarWindowLayout.of(
     INPUT,
     CODEC,
     [
@@ -91,7 +91,7 @@ def described(key: int, start: int, end: int, values: Any) -> Row:
     return Row(key=key, window_start=start, window_end=end, **dict(zip(names, found, strict=True)))
 
 
-def columnar(windows: AlignedWindows, lateness: int, tag: str | None) -> ColumnarWindowOperator:
+def columnar(windows: AlignedWindows, lateness: int, tag: str | None) -> AlignedWindowOperator:
     return columnar_window(COLUMNAR, windows, lateness, tag)
 
 
@@ -101,7 +101,7 @@ def assigner_of(windows: AlignedWindows) -> SlidingEventTimeWindows:
 
 def by_row(windows: AlignedWindows, lateness: int, tag: str | None, **functions: Any) -> WindowOperator:
     assigner, trigger = assigner_of(windows), EventTimeTrigger()
-    layout = WindowOperatorLayout(
+    layout = GeneralWindowLayout(
         assigner,
         trigger,
         INPUT,

@@ -22,8 +22,8 @@ from headrace.common.typeinfo import Types
 from headrace.datastream import aggregates as agg
 from headrace.operators.aggregates.aggregator_list import AggregatorList
 from headrace.operators.aggregates.exact_sum import IntegerOverflowError
-from headrace.operators.window.columnar import ColumnarWindowOperator
-from headrace.operators.window.layout import WindowLayout
+from headrace.operators.window.columnar.aligned_window import AlignedWindowOperator
+from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.state.keys import KeyCodec
 from headrace.windowing.intervals import AlignedWindows
 
@@ -60,8 +60,8 @@ class ValueDriver(Driver):
 def computed(value_type: Any, values: list[Any], aggregates: list[Any], epochs: int = 1, key: int = 1) -> list[Any]:
     """The aggregates of one window, whose records come in several epochs."""
     input_type = record_type(value_type)
-    layout = WindowLayout.of(input_type, LONGS, aggregates, ["k"])
-    driver = ValueDriver(lambda: ColumnarWindowOperator(layout, AlignedWindows(100, 100)), input_type, LONGS)
+    layout = ColumnarWindowLayout.of(input_type, LONGS, aggregates, ["k"])
+    driver = ValueDriver(lambda: AlignedWindowOperator(layout, AlignedWindows(100, 100)), input_type, LONGS)
     for piece in np.array_split(np.arange(len(values)), epochs):
         driver.run([[Record(key, values[i], 5) for i in piece.tolist()]])
     driver.run([], upto=MAX)
@@ -233,7 +233,7 @@ def test_what_does_not_fit_is_refused_at_once(aggregate: Any, value_type: Any, w
 
 
 def test_names_and_types_of_the_output() -> None:
-    layout = WindowLayout.of(
+    layout = ColumnarWindowLayout.of(
         record_type(Types.INT()),
         LONGS,
         [agg.count(), agg.count("v"), agg.sum("v"), agg.avg("v"), agg.min(1).alias("low"), agg.last("v")],
@@ -255,7 +255,9 @@ def test_names_and_types_of_the_output() -> None:
 
 
 def test_the_same_sum_is_kept_once() -> None:
-    layout = WindowLayout.of(record_type(Types.DOUBLE()), LONGS, [agg.avg("v"), agg.sum("v"), agg.count("v")], ["k"])
+    layout = ColumnarWindowLayout.of(
+        record_type(Types.DOUBLE()), LONGS, [agg.avg("v"), agg.sum("v"), agg.count("v")], ["k"]
+    )
     assert layout.state_schema.names == [
         "window_end",
         "hash",
@@ -270,23 +272,23 @@ def test_the_same_sum_is_kept_once() -> None:
 
 def test_two_columns_of_the_same_name_are_refused() -> None:
     with pytest.raises(InvalidProgramError, match=r"two columns 'count'.*alias"):
-        WindowLayout.of(record_type(Types.LONG()), LONGS, [agg.count(), agg.sum("v").alias("count")])
+        ColumnarWindowLayout.of(record_type(Types.LONG()), LONGS, [agg.count(), agg.sum("v").alias("count")])
 
 
 def test_at_least_one_aggregate() -> None:
     with pytest.raises(InvalidProgramError, match="at least one aggregate"):
-        WindowLayout.of(record_type(Types.LONG()), LONGS, [])
+        ColumnarWindowLayout.of(record_type(Types.LONG()), LONGS, [])
 
 
 def test_layouts_can_be_pickled() -> None:
-    layout = WindowLayout.of(record_type(Types.LONG()), LONGS, ALL, ["k"])
+    layout = ColumnarWindowLayout.of(record_type(Types.LONG()), LONGS, ALL, ["k"])
     assert pickle.loads(pickle.dumps(layout)).output_schema == layout.output_schema
 
 
 def test_aggregators_described_as_json_merge_alike() -> None:
     import json
 
-    layout = WindowLayout.of(record_type(Types.DOUBLE()), LONGS, [*ALL, agg.sum("v")], ["k"])
+    layout = ColumnarWindowLayout.of(record_type(Types.DOUBLE()), LONGS, [*ALL, agg.sum("v")], ["k"])
     described = json.loads(json.dumps(layout.aggregators.to_json()))
     again = AggregatorList.for_merging(described)
     assert [*map(type, again.members)] == [*map(type, layout.aggregators.members)]
@@ -294,10 +296,10 @@ def test_aggregators_described_as_json_merge_alike() -> None:
 
 
 def test_names_of_aggregators_are_part_of_the_format() -> None:
-    floats = WindowLayout.of(
+    floats = ColumnarWindowLayout.of(
         record_type(Types.DOUBLE()), LONGS, [agg.min("v"), agg.first("v"), agg.avg("v")], ["k", "v"]
     )
-    integers = WindowLayout.of(record_type(Types.LONG()), LONGS, [agg.sum("v")], ["k"])
+    integers = ColumnarWindowLayout.of(record_type(Types.LONG()), LONGS, [agg.sum("v")], ["k"])
     assert {entry["kind"] for layout in (floats, integers) for entry in layout.aggregators.to_json()} == {
         "CountRows",
         "CountValues",
@@ -325,8 +327,8 @@ def test_names_of_aggregators_are_part_of_the_format() -> None:
 def test_keys_of_every_type_come_back(key_type: Any, keys: list[Any], has_field: bool) -> None:
     type_ = Types.ROW_NAMED(["k", "v"], [key_type, Types.LONG()])
     codec = KeyCodec.for_type(key_type)
-    layout = WindowLayout.of(type_, codec, [agg.sum("v")], ["k"] if has_field else None)
-    driver = ValueDriver(lambda: ColumnarWindowOperator(layout, AlignedWindows(10, 10)), type_, codec)
+    layout = ColumnarWindowLayout.of(type_, codec, [agg.sum("v")], ["k"] if has_field else None)
+    driver = ValueDriver(lambda: AlignedWindowOperator(layout, AlignedWindows(10, 10)), type_, codec)
     for _ in range(2):
         driver.run([[Record(key, 4, 3) for key in keys]])
     driver.run([], upto=MAX)
@@ -337,13 +339,13 @@ def test_keys_of_every_type_come_back(key_type: Any, keys: list[Any], has_field:
 def test_keys_of_several_fields_become_columns() -> None:
     type_ = Types.ROW_NAMED(["k", "v"], [Types.STRING(), Types.LONG()])
     codec = KeyCodec.for_type(Types.TUPLE([Types.LONG(), Types.STRING()]))
-    layout = WindowLayout.of(type_, codec, [agg.count()], ["v", "k"])
+    layout = ColumnarWindowLayout.of(type_, codec, [agg.count()], ["v", "k"])
 
     class TwoFields(ValueDriver):
         def row(self, record: Record) -> Any:
             return Row(k=record.key[1], v=record.key[0])
 
-    driver = TwoFields(lambda: ColumnarWindowOperator(layout, AlignedWindows(10, 10)), type_, codec)
+    driver = TwoFields(lambda: AlignedWindowOperator(layout, AlignedWindows(10, 10)), type_, codec)
     driver.run([[Record((1, "a"), None, 3), Record((2, "a"), None, 3)], [Record((1, "a"), None, 4)]])
     driver.run([[Record((2, "a"), None, 3)]], upto=MAX)
     assert layout.output_type.field_names[:2] == ("v", "k")
@@ -355,8 +357,8 @@ def test_records_that_are_single_values() -> None:
         def row(self, record: Record) -> Any:
             return record.value
 
-    layout = WindowLayout.of(Types.LONG(), LONGS, [agg.sum(), agg.count().alias("n")])
-    driver = Single(lambda: ColumnarWindowOperator(layout, AlignedWindows(10, 10)), Types.LONG(), LONGS)
+    layout = ColumnarWindowLayout.of(Types.LONG(), LONGS, [agg.sum(), agg.count().alias("n")])
+    driver = Single(lambda: AlignedWindowOperator(layout, AlignedWindows(10, 10)), Types.LONG(), LONGS)
     driver.run([[Record(1, 20, 3), Record(1, 22, 3)]], upto=MAX)
     assert [row[2:] for row in driver.out.rows] == [(1, 0, 10, 42, 2)]
 
@@ -367,7 +369,7 @@ def test_counting_needs_no_columns() -> None:
             return object()
 
     pickled = Types.PICKLED_BYTE_ARRAY()
-    layout = WindowLayout.of(pickled, LONGS, [agg.count()])
-    driver = Anything(lambda: ColumnarWindowOperator(layout, AlignedWindows(10, 10)), pickled, LONGS)
+    layout = ColumnarWindowLayout.of(pickled, LONGS, [agg.count()])
+    driver = Anything(lambda: AlignedWindowOperator(layout, AlignedWindows(10, 10)), pickled, LONGS)
     driver.run([[Record(1, None, 3), Record(1, None, 3)]], upto=MAX)
     assert [row[2:] for row in driver.out.rows] == [(1, 0, 10, 2)]

@@ -16,13 +16,13 @@ from headrace.common.errors import StateMigrationError
 from headrace.common.typeinfo import Types
 from headrace.datastream import aggregates as agg
 from headrace.expressions import col
-from headrace.operators.window import count_window
-from headrace.operators.window.aggregating_operator import AggregatingWindowOperator
-from headrace.operators.window.count_window import CountWindowOperator
-from headrace.operators.window.layout import WindowLayout
-from headrace.operators.window.paned import columnar_window
-from headrace.operators.window.untimed import untimed_window
-from headrace.operators.window.window_layout import WindowOperatorLayout
+from headrace.operators.window.columnar import count_window
+from headrace.operators.window.columnar.count_window import CountWindowOperator
+from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+from headrace.operators.window.columnar.panes.paned_window import columnar_window
+from headrace.operators.window.columnar.untimed_window import untimed_window
+from headrace.operators.window.general.aggregating_operator import AggregatingWindowOperator
+from headrace.operators.window.general.layout import GeneralWindowLayout
 from headrace.state.keys import KeyCodec
 from headrace.testing import JobHarness
 from headrace.windowing.assigner import MergingWindowAssigner
@@ -52,10 +52,10 @@ MANY = [
 ]
 
 
-def layouts(given: Windows, aggregates: list[Any], tag: str | None) -> tuple[WindowOperatorLayout, WindowLayout]:
+def layouts(given: Windows, aggregates: list[Any], tag: str | None) -> tuple[GeneralWindowLayout, ColumnarWindowLayout]:
     names = window_serializer(given.assigner.get_window_serializer()).names
-    columns = WindowLayout.of(ELEMENT, CODEC, aggregates, ["key"], window_names=names)
-    parts = WindowOperatorLayout(
+    columns = ColumnarWindowLayout.of(ELEMENT, CODEC, aggregates, ["key"], window_names=names)
+    parts = GeneralWindowLayout(
         assigner=given.assigner,
         trigger=given.trigger or given.assigner.get_default_trigger(None),
         evictor=given.evictor,

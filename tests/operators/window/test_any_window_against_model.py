@@ -15,8 +15,8 @@ from window_model import Record
 from headrace.common.row import Row
 from headrace.common.typeinfo import Types
 from headrace.datastream import AggregateFunction, ProcessWindowFunction
-from headrace.operators.window.window_layout import WindowOperatorLayout
-from headrace.operators.window.window_operator import WindowOperator
+from headrace.operators.window.general.layout import GeneralWindowLayout
+from headrace.operators.window.general.window_operator import WindowOperator
 from headrace.state.keys.hashing import hash_array
 from tests.windowing.model import Fired, WindowModel
 from tests.windowing.scenarios import FIRST_CLOCK, KEYS, Epoch, Windows, inputs, windows
@@ -73,7 +73,7 @@ def reduced(values: list[int]) -> list[Any]:
 
 
 def driver(given: Windows, shown: Show, **functions: Any) -> Driver:
-    layout = WindowOperatorLayout(
+    layout = GeneralWindowLayout(
         assigner=given.assigner,
         trigger=given.trigger or given.assigner.get_default_trigger(None),
         evictor=given.evictor,

@@ -17,6 +17,7 @@ from headrace.datastream.window import (
     SlidingEventTimeWindows,
     TimeWindow,
     TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
 )
 from headrace.testing import JobHarness
 from headrace.windowing.intervals import AlignedWindows
@@ -84,6 +85,35 @@ def test_overridden_assigners_are_asked_on_every_path(by: str, trigger: Any, ass
         results = harness.results("results")
     fives = [("hi", 0, 5, 1), ("hi", 5, 10, 2)] if isinstance(trigger, EventTimeTrigger) else [("hi", 5, 10, 2)]
     assert sorted(results) == [*fives, ("ho", 0, 10, 2)]
+
+
+@pytest.mark.parametrize("base", [TumblingEventTimeWindows, SlidingEventTimeWindows, TumblingProcessingTimeWindows])
+def test_an_overridden_assigner_may_ask_the_built_in_one(base: Any) -> None:
+    class FromZero(base):  # type: ignore[misc]
+        def assign_windows(self, element: Any, timestamp: int, context: Any) -> Any:
+            return super().assign_windows(element, max(timestamp, 0), context)
+
+    assigner = FromZero.of(10, 10) if base is SlidingEventTimeWindows else FromZero.of(10)
+    assert type(assigner) is FromZero
+    assert assigner.regular is None
+    assert assigner.assign_windows("hi", -5, ClockAt(7)) == [TimeWindow(0, 10)]
+
+
+class ClockAt:
+    def __init__(self, time: int) -> None:
+        self.time = time
+
+    def get_current_processing_time(self) -> int:
+        return self.time
+
+
+def test_one_that_gives_other_arithmetic_alone_has_these_windows() -> None:
+    class Halves(TumblingEventTimeWindows):
+        @property
+        def aligned(self) -> AlignedWindows:
+            return AlignedWindows(self.size // 2, self.size // 2)
+
+    assert Halves.of(10).assign_windows("hi", 7, ClockAt(0)) == [TimeWindow(5, 10)]
 
 
 def test_an_overridden_assigner_may_give_the_arithmetic_of_its_windows() -> None:

@@ -25,10 +25,10 @@ from headrace.datastream.window import (
     MergingWindowAssigner,
     TumblingEventTimeWindows,
 )
-from headrace.operators.window.aggregating_operator import AggregatingWindowOperator
-from headrace.operators.window.layout import WindowLayout
-from headrace.operators.window.window_layout import WindowOperatorLayout
-from headrace.operators.window.window_operator import WindowOperator
+from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+from headrace.operators.window.general.aggregating_operator import AggregatingWindowOperator
+from headrace.operators.window.general.layout import GeneralWindowLayout
+from headrace.operators.window.general.window_operator import WindowOperator
 from headrace.state.keys import KeyCodec
 from headrace.testing import JobHarness
 from headrace.windowing.serializers import window_serializer
@@ -50,7 +50,7 @@ class OddAndEven(ProcessWindowFunction):
 
 
 def by_function(given: Windows, *, takes_back: bool) -> Driver:
-    layout = WindowOperatorLayout(
+    layout = GeneralWindowLayout(
         assigner=given.assigner,
         trigger=given.trigger or given.assigner.get_default_trigger(None),
         evictor=given.evictor,
@@ -66,8 +66,8 @@ def by_function(given: Windows, *, takes_back: bool) -> Driver:
 def by_aggregates(given: Windows, *, takes_back: bool) -> Driver:
     names = window_serializer(given.assigner.get_window_serializer()).names
     codec = KeyCodec.for_type(Types.LONG())
-    columns = WindowLayout.of(ELEMENT, codec, [count(), sum("value")], ["key"], window_names=names)
-    layout = WindowOperatorLayout(
+    columns = ColumnarWindowLayout.of(ELEMENT, codec, [count(), sum("value")], ["key"], window_names=names)
+    layout = GeneralWindowLayout(
         assigner=given.assigner,
         trigger=given.trigger or given.assigner.get_default_trigger(None),
         evictor=given.evictor,
@@ -190,7 +190,7 @@ def test_a_result_that_is_a_change_itself_is_told_of_the_function() -> None:
         def process(self, key: int, context: Any, elements: Iterable[Row]) -> Iterator[Row]:
             yield Row.of_kind(RowKind.DELETE, key, "w", 0, [])
 
-    layout = WindowOperatorLayout(
+    layout = GeneralWindowLayout(
         assigner=TumblingEventTimeWindows.of(10),
         trigger=EventTimeTrigger.create(),
         input_type=ELEMENT,

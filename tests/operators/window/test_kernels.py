@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
-from headrace.operators.window.accumulators import Accumulators
+from headrace.operators.window.columnar.accumulators import Accumulators
+from headrace.operators.window.columnar.blocks import merge_blocks
 from headrace.operators.window.lateness import cleaned_end, cleanup_times, passed_end
-from headrace.operators.window.merging import merge_blocks
 from headrace.state.keys.hashing import hash_array
 from headrace.state.runs.grouping import Groups, Segments, group_rows, group_times
 from headrace.windowing.intervals import AlignedWindows

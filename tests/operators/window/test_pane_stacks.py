@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from test_against_model import COLUMNAR
 
 from headrace.operators.aggregates.aggregator_list import AggregatorList
-from headrace.operators.window.accumulators import Accumulators, Chunk
-from headrace.operators.window.pane_stacks import PaneStacks
+from headrace.operators.window.columnar.accumulators import Accumulators, Chunk
+from headrace.operators.window.columnar.panes.pane_stacks import PaneStacks
 
 AGGREGATORS: AggregatorList = COLUMNAR.aggregators
 VALUES = st.sampled_from([None, 0.1, -0.0, 1e300, 1e-300, 3.0, 1e16, float("nan"), float("inf")])

@@ -16,11 +16,12 @@ from window_model import Record
 from headrace.common.typeinfo import Types
 from headrace.datastream import aggregates as agg
 from headrace.datastream.window import SlidingEventTimeWindows
-from headrace.operators.window import paned, window_store
-from headrace.operators.window.accumulators import Accumulators
-from headrace.operators.window.columnar import ColumnarWindowOperator
-from headrace.operators.window.paned import columnar_window
-from headrace.operators.window.panes import Panes
+from headrace.operators.window.columnar import window_store
+from headrace.operators.window.columnar.accumulators import Accumulators
+from headrace.operators.window.columnar.aligned_window import AlignedWindowOperator
+from headrace.operators.window.columnar.panes import paned_window
+from headrace.operators.window.columnar.panes.paned_window import columnar_window
+from headrace.operators.window.columnar.panes.panes import Panes
 from headrace.testing import JobHarness
 from headrace.windowing.assigners.cumulating import CumulatingEventTimeWindows
 from headrace.windowing.intervals import AlignedWindows, GrowingWindows
@@ -90,7 +91,7 @@ def test_windows_that_grow_by_pane_and_without(tag: str | None, scenario: Any, w
     _, lateness, records, cuts, kinds = scenario
     by_pane, alone = (
         Driver(lambda make=make: make(COLUMNAR, windows, lateness, tag))
-        for make in (columnar_window, ColumnarWindowOperator)
+        for make in (columnar_window, AlignedWindowOperator)
     )
     for driver in (by_pane, alone):
         drive(driver, records, cuts, kinds)
@@ -116,7 +117,7 @@ def test_sharing_changes_nothing(
         patch.setattr(window_store, "_PENDING_ROWS", pending)
         for shares in (True, False):
             if not shares:
-                patch.setattr(paned.Panes, "of", lambda windows: None)
+                patch.setattr(paned_window.Panes, "of", lambda windows: None)
             driver = Driver(lambda: columnar(windows, lateness, tag))
             drive(driver, records, [cut * copies for cut in cuts], kinds)
             found.append((driver.out.rows, driver.out.side(tag) if tag else None, driver.counters))
@@ -128,9 +129,9 @@ def test_records_are_added_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
     rows: list[int] = []
     original = Accumulators.of_chunk
 
-    def of_chunk(aggregators: Any, chunk: Any) -> Accumulators:
+    def of_chunk(aggregators: Any, chunk: Any, *known: Any) -> Accumulators:
         rows.append(len(chunk))
-        return original(aggregators, chunk)
+        return original(aggregators, chunk, *known)
 
     monkeypatch.setattr(Accumulators, "of_chunk", staticmethod(of_chunk))
     driver = Driver(lambda: columnar(AlignedWindows(60, 1), 0, None))
@@ -155,7 +156,7 @@ def test_windows_that_were_stored_as_such_are_taken_over(parallelism: int, monke
     for takes_over in (True, False):
         with monkeypatch.context() as patch:
             if takes_over:
-                patch.setattr(paned.Panes, "of", lambda windows: None)
+                patch.setattr(paned_window.Panes, "of", lambda windows: None)
             with JobHarness(sliding_sums) as harness:
                 for value, timestamp in first:
                     harness.push("events", value, timestamp)

@@ -16,9 +16,9 @@ from headrace.common.output_tag import OutputTag
 from headrace.common.row import Row
 from headrace.common.typeinfo import Types
 from headrace.datastream.functions import ProcessWindowFunction
-from headrace.operators.window.window_functions import ProcessCall, window_call
-from headrace.operators.window.window_layout import WindowOperatorLayout
-from headrace.operators.window.window_operator import WindowOperator
+from headrace.operators.window.general.layout import GeneralWindowLayout
+from headrace.operators.window.general.window_functions import ProcessCall, window_call
+from headrace.operators.window.general.window_operator import WindowOperator
 from headrace.state.descriptors import ListStateDescriptor, ValueStateDescriptor
 from headrace.state.keyed.table import StateTable
 from headrace.state.keys import KeyCodec
@@ -34,7 +34,7 @@ TENS = TumblingEventTimeWindows.of(10)
 
 def driver(fresh: bool = True, codec: KeyCodec = CODEC, **layout: Any) -> Driver:
     given = {"assigner": TENS, "trigger": EventTimeTrigger(), "input_type": INPUT, "output_type": ANY, **layout}
-    made = WindowOperatorLayout(**given)
+    made = GeneralWindowLayout(**given)
     assert made.fixed_windows is not None
     return Driver(partial(WindowOperator, made), type=given["input_type"], codec=codec, fresh=fresh)
 

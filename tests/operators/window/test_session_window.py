@@ -20,8 +20,8 @@ from window_model import Record
 
 from headrace.common.typeinfo import Types
 from headrace.datastream.aggregates import count, listagg, sum
-from headrace.operators.window import session_window
-from headrace.operators.window.session_window import SessionWindowOperator
+from headrace.operators.window.columnar.sessions import session_window
+from headrace.operators.window.columnar.sessions.session_window import SessionWindowOperator
 from headrace.state.key_table import newest_of_keys
 from headrace.state.keys import KeyColumn
 from headrace.state.runs import ALL_HASHES, Run

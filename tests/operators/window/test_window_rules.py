@@ -10,11 +10,11 @@ from window_model import MAX, MIN, Record
 
 from headrace.common.typeinfo import Types
 from headrace.datastream import aggregates as agg
-from headrace.operators.window.columnar import ColumnarWindowOperator
-from headrace.operators.window.layout import WindowLayout
-from headrace.operators.window.paned import columnar_window
-from headrace.operators.window.window_layout import WindowOperatorLayout
-from headrace.operators.window.window_operator import WindowOperator
+from headrace.operators.window.columnar.aligned_window import AlignedWindowOperator
+from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+from headrace.operators.window.columnar.panes.paned_window import columnar_window
+from headrace.operators.window.general.layout import GeneralWindowLayout
+from headrace.operators.window.general.window_operator import WindowOperator
 from headrace.state.keys import KeyCodec
 from headrace.windowing.assigners.sliding import SlidingEventTimeWindows
 from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
@@ -23,7 +23,7 @@ from headrace.windowing.triggers.end_of_window import EventTimeTrigger
 
 STRINGS = KeyCodec.for_type(Types.STRING())
 TYPE = Types.ROW_NAMED(["key", "value"], [Types.STRING(), Types.DOUBLE()])
-LAYOUT = WindowLayout.of(TYPE, STRINGS, [agg.count()], ["key"])
+LAYOUT = ColumnarWindowLayout.of(TYPE, STRINGS, [agg.count()], ["key"])
 LATE = "late"
 DROPPED = "numLateRecordsDropped"
 
@@ -35,12 +35,12 @@ class CountElements:
         return [Row(key=key, window_start=window.start, window_end=window.end, count=len(list(elements)))]
 
 
-def columnar(windows: AlignedWindows, lateness: int = 0, tag: str | None = None) -> ColumnarWindowOperator:
+def columnar(windows: AlignedWindows, lateness: int = 0, tag: str | None = None) -> AlignedWindowOperator:
     return columnar_window(LAYOUT, windows, lateness, tag)
 
 
 def by_row(windows: AlignedWindows, lateness: int = 0, tag: str | None = None) -> WindowOperator:
-    layout = WindowOperatorLayout(
+    layout = GeneralWindowLayout(
         SlidingEventTimeWindows(windows.size, windows.slide, windows.offset),
         EventTimeTrigger(),
         TYPE,

@@ -11,8 +11,8 @@ from test_against_model import columnar, row_apply, row_fold
 from window_harness import Driver, context
 from window_model import MAX, Record
 
-from headrace.operators.window import merging
-from headrace.operators.window.accumulators import Accumulators
+from headrace.operators.window import stores
+from headrace.operators.window.columnar.accumulators import Accumulators
 from headrace.state.keys.hashing import hash_array
 from headrace.state.operator_states import HashMapOperatorStates
 from headrace.state.runs import RunStore
@@ -134,8 +134,8 @@ def test_large_batches_are_aggregated_in_pieces(monkeypatch: pytest.MonkeyPatch)
     records = [Record(i % 50, 1.0, i % 30) for i in range(2000)]
     whole = driver(columnar)
     whole.run([records], upto=MAX)
-    monkeypatch.setattr("headrace.operators.window.window_store._PENDING_ROWS", 64)
-    monkeypatch.setattr("headrace.operators.window.merging.merge_blocks.__defaults__", (100,))
+    monkeypatch.setattr("headrace.operators.window.columnar.window_store._PENDING_ROWS", 64)
+    monkeypatch.setattr("headrace.operators.window.columnar.blocks.merge_blocks.__defaults__", (100,))
     pieces = driver(columnar)
     pieces.run([records[i : i + 50] for i in range(0, 2000, 50)], upto=MAX)
     assert pieces.out.rows == whole.out.rows
@@ -153,8 +153,8 @@ def test_large_batches_are_aggregated_in_pieces(monkeypatch: pytest.MonkeyPatch)
 def test_more_records_wait_where_they_do_not_become_fewer(
     monkeypatch: pytest.MonkeyPatch, keys: int, most_bytes: int, pieces: list[int]
 ) -> None:
-    monkeypatch.setattr("headrace.operators.window.window_store._PENDING_ROWS", 64)
-    monkeypatch.setattr("headrace.operators.window.window_store._PENDING_BYTES", most_bytes)
+    monkeypatch.setattr("headrace.operators.window.columnar.window_store._PENDING_ROWS", 64)
+    monkeypatch.setattr("headrace.operators.window.columnar.window_store._PENDING_BYTES", most_bytes)
     aggregated: list[int] = []
     of_chunk = Accumulators.of_chunk
 
@@ -188,7 +188,7 @@ def test_nothing_is_read_while_records_are_added(monkeypatch: pytest.MonkeyPatch
 
 
 def test_names_of_kinds_are_part_of_the_format() -> None:
-    assert (merging.ACCUMULATORS_KIND, merging.VALUES_KIND, merging.ELEMENTS_KIND) == (
+    assert (stores.ACCUMULATORS_KIND, stores.VALUES_KIND, stores.ELEMENTS_KIND) == (
         "window-partials",
         "window-values",
         "window-elements",
@@ -199,6 +199,6 @@ def test_sliding_batches_are_cut_to_bound_memory(monkeypatch: pytest.MonkeyPatch
     records = [Record(i % 5, 1.0, i % 40, i // 4) for i in range(300)]
     whole, pieces = (driver(columnar, AlignedWindows(30, 3), lateness=4) for _ in range(2))
     whole.run([records], upto=MAX)
-    monkeypatch.setattr("headrace.operators.window.columnar.MOST_PAIRS", 70)
+    monkeypatch.setattr("headrace.operators.window.columnar.aligned_window.MOST_PAIRS", 70)
     pieces.run([records], upto=MAX)
     assert pieces.out.rows == whole.out.rows

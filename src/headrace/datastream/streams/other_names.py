@@ -36,6 +36,11 @@ _DISTINCT: Final = "keep what was seen in a state, in a KeyedProcessFunction wit
 _WRITE: Final = "use sink_to(FileSink...), or another sink"
 _JOIN: Final = "bring both streams to one type with map(...), union() them, and process() the result by key"
 _TYPE: Final = "use get_type()"
+_OF_WINDOWS: Final = "windows have it: call it behind {}, before reduce, aggregate, apply or process"
+_SETTINGS_OF_WINDOWS: Final = (
+    *("trigger", "evictor", "allowed_lateness", "side_output_late_data", "accumulation_mode"),
+    *("allowedLateness", "sideOutputLateData"),
+)
 
 OTHER_NAMES: Final = {
     **dict.fromkeys(("withColumn", "withColumns", "with_column", "with_columns", "assign"), _COLUMNS),
@@ -59,6 +64,7 @@ OTHER_NAMES: Final = {
     **dict.fromkeys(("unionAll", "unionByName", "concat"), "use union(...)"),
     **dict.fromkeys(("columns", "schema", "dtypes", "printSchema"), _TYPE),
     **dict.fromkeys(("repartition", "coalesce"), "use set_parallelism(...) on the operator behind it"),
+    **dict.fromkeys(_SETTINGS_OF_WINDOWS, _OF_WINDOWS.format("window(...) or window_all(...)")),
     **dict.fromkeys(("apply", "mapInArrow", "mapInPandas"), "use map(...), or map_batches(...) for Arrow batches"),
     "explode": "use flat_map(...)",
     "withWatermark": "use assign_timestamps_and_watermarks(WatermarkStrategy...)",

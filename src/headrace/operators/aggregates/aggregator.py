@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.user_code import OperatorPlace
     from headrace.state.runs.grouping import Groups, RowGroups
-    from headrace.state.runs.hash_grouping import HashGroups
 
     Longs = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
@@ -74,19 +73,19 @@ class GroupedRows:
 class ScatteredRows(GroupedRows):
     """The input columns of a batch as they came, for aggregators that are scatterable; there are no ``groups``."""
 
-    def __init__(self, columns: Mapping[Input, pa.Array], scattered: HashGroups) -> None:
+    def __init__(self, columns: Mapping[Input, pa.Array], segments: RowGroups) -> None:
         self._columns = columns
-        self._scattered = scattered
+        self._segments = segments
 
     @property
     def segments(self) -> RowGroups:
-        return self._scattered.segments
+        return self._segments
 
     def column(self, source: Input) -> pa.Array:
         return self._columns[source]
 
     def first_values(self, index: int) -> pa.Array:
-        return gather(self._columns[index], self._scattered.segments.first_rows)
+        return gather(self._columns[index], self._segments.first_rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +95,9 @@ class Aggregator(ABC):
     Class attributes:
         stored_name: the name of the kind in the description of stored runs; it must not change.
         parameters: the attributes that such a description holds as well; JSON knows their values.
-        is_scatterable: whether ``accumulate`` asks nothing but columns, first values and ``segments`` of the rows, so
-            that these need not be sorted by group. Summing up before a shuffle is several times as fast then.
+        is_scatterable: whether ``accumulate`` asks nothing but columns, first values and ``segments`` of the rows, and
+            ``merge`` nothing but what all :class:`RowGroups` know, so that rows need not be sorted by group. Summing
+            up is several times as fast then.
     """
 
     stored_name: ClassVar[str]

@@ -95,7 +95,7 @@ class KeyField(Aggregator):
         return [rows.first_values(self.column)]
 
     def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
-        return [columns[0] if segments.are_single else gather(columns[0], segments.starts)]
+        return [columns[0] if segments.are_single else gather(columns[0], segments.first_rows)]
 
     def combine(self, older: list[pa.Array], newer: list[pa.Array]) -> list[pa.Array]:
         return older

@@ -154,7 +154,9 @@ def _sum(terms: list[tuple[Doubles, Longs | None]], segments: RowGroups) -> Expa
 
 
 def _scattered_sums(values: Doubles, ids: Longs, groups: int) -> list[Doubles]:
-    """:func:`_segment_sums` for values of which some groups have none."""
+    """:func:`_segment_sums` for values of which some groups have none, and which lie anywhere."""
+    order = np.argsort(ids, kind="stable")
+    values, ids = values[order], ids[order]
     starts = np.flatnonzero(np.diff(ids, prepend=-1))
     found = []
     for sums in _segment_sums(values, Segments(starts, len(ids))):

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.operators.base import OperatorContext
-    from headrace.operators.window.contents import KeyedContents
-    from headrace.operators.window.layout import WindowLayout
-    from headrace.operators.window.ordered_contents import OrderedContents
+    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+    from headrace.operators.window.general.contents import KeyedContents
+    from headrace.operators.window.general.ordered_contents import OrderedContents
     from headrace.state.backend import KeyedStates
     from headrace.state.keyed.namespaces import GivenNamespace
     from headrace.windowing.windows import Window
@@ -72,7 +72,11 @@ class HoldsWindows(Protocol):
 
 
 def held_in_columns(
-    layout: WindowLayout, keys: pa.Array, windows: Iterable[Window], bounds: Sequence[pa.Array], columns: list[pa.Array]
+    layout: ColumnarWindowLayout,
+    keys: pa.Array,
+    windows: Iterable[Window],
+    bounds: Sequence[pa.Array],
+    columns: list[pa.Array],
 ) -> Iterator[HeldWindow]:
     """Windows whose contents are columns of accumulators.
 
@@ -89,7 +93,7 @@ def held_in_columns(
 
 
 def held_times(
-    layout: WindowLayout, keys: pa.Array, starts: Longs, ends: Longs, columns: list[pa.Array]
+    layout: ColumnarWindowLayout, keys: pa.Array, starts: Longs, ends: Longs, columns: list[pa.Array]
 ) -> Iterator[HeldWindow]:
     """The same of windows of time, which are known by starts and ends."""
     windows = map(TimeWindow, starts.tolist(), ends.tolist())

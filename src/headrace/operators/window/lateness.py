@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from headrace.common.batch import Batch
     from headrace.operators.base import Operator, OperatorContext
-    from headrace.operators.window.trigger_context import OperatorTime
+    from headrace.operators.window.general.trigger_context import OperatorTime
     from headrace.windowing.intervals import Assignment
     from headrace.windowing.windows import Window
 

@@ -7,9 +7,11 @@ import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import headrace.operators.window.count_store
-import headrace.operators.window.merging
-import headrace.operators.window.session_store  # noqa: F401 - all tell compaction how runs of windows are merged
+# All of these tell compaction how runs of windows are merged.
+import headrace.operators.window.columnar.count_store
+import headrace.operators.window.columnar.sessions.session_store
+import headrace.operators.window.columnar.window_store
+import headrace.operators.window.general.ordered_contents  # noqa: F401
 from headrace.common.errors import EXITS, JobExecutionError, StateCorruptedError, StateError
 from headrace.common.logs import get_logger
 

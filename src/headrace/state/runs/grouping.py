@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 BLOCK_ROWS = 1 << 15
 """So many rows are worked on at a time: an array of them, and a few more, fit into a core's cache."""
 _WORD = 64
+_SIGNED_WORD = 63
 _FEWEST_HASH_BITS = 20
 """With fewer bits of the hash in a packed word too many keys share them; then a plain sort is faster."""
 
@@ -58,6 +59,10 @@ class RowGroups(Protocol):
     @property
     def ids(self) -> Longs:
         """The group of each row."""
+
+    @property
+    def first_rows(self) -> Longs:
+        """The earliest row of each group."""
 
     def reduce(self, ufunc: np.ufunc, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """``ufunc`` over the values of each group."""
@@ -92,6 +97,11 @@ class Segments:
     def ids(self) -> Longs:
         """The group of each row."""
         return np.repeat(np.arange(len(self.starts)), self.counts)
+
+    @property
+    def first_rows(self) -> Longs:
+        """The earliest row of each group."""
+        return self.starts
 
     def reduce(self, ufunc: np.ufunc, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """``ufunc`` over the values of each group."""
@@ -174,6 +184,30 @@ def value_ranks(values: pa.Array) -> Longs:
     """Numbers that compare as the values do."""
     ranks: Longs = pc.rank(values, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
     return ranks
+
+
+def sorted_by(numbers: Longs, values: Longs) -> Longs:
+    """The order of rows by numbers, which are not negative, then by values; stable."""
+    return sorted_pairs(numbers, values)[0]
+
+
+def sorted_pairs(numbers: Longs, values: Longs) -> tuple[Longs, Longs, Longs]:
+    """The order of rows by numbers, which are not negative, then by values; and both in that order."""
+    total = len(numbers)
+    if not total:
+        return np.empty(0, np.int64), numbers, values
+    lowest, row_bits = int(values.min()), (total - 1).bit_length()
+    value_bits = (int(values.max()) - lowest).bit_length()
+    if int(numbers.max()).bit_length() + value_bits + row_bits > _SIGNED_WORD:
+        order = np.lexsort((values, numbers))
+        return order, numbers[order], values[order]
+    # Sorting the integers themselves is several times as fast as finding the order that sorts them.
+    packed = (numbers << value_bits | (values - lowest)) << row_bits
+    packed |= np.arange(total)
+    packed.sort()
+    order = packed & ((1 << row_bits) - 1)
+    packed >>= row_bits
+    return order, packed >> value_bits, (packed & ((1 << value_bits) - 1)) + lowest
 
 
 def _sorted_by_prefix(times: Longs, hashes: Hashes) -> tuple[Longs, Mask]:

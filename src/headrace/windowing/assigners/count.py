@@ -15,6 +15,8 @@ from headrace.windowing.triggers.count import CountTrigger
 from headrace.windowing.windows import CountWindow
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from headrace.windowing.trigger import Trigger
 
 _TUMBLING: Final = ValueStateDescriptor("tumble-count-assigner", Types.LONG())
@@ -38,7 +40,7 @@ class _CountAssigner(WindowAssigner[Any, CountWindow]):
         return False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CountTumblingWindowAssigner(_CountAssigner):
     """Puts each ``window_size`` elements of a key into a window: the first ones into window 0, the next into window 1.
 
@@ -55,15 +57,15 @@ class CountTumblingWindowAssigner(_CountAssigner):
     def __post_init__(self) -> None:
         check_positive(type(self).__name__, window_size=self.window_size)
 
-    @staticmethod
+    @classmethod
     @hides_engine
-    def of(window_size: int) -> CountTumblingWindowAssigner:
+    def of(cls, window_size: int) -> Self:
         """Windows of so many elements.
 
         Raises:
             InvalidProgramError: when the number is not positive.
         """
-        return CountTumblingWindowAssigner(window_size)
+        return cls(window_size)
 
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
@@ -71,10 +73,10 @@ class CountTumblingWindowAssigner(_CountAssigner):
         return [CountWindow(_next_position(_TUMBLING, context) // self.window_size)]
 
     def __str__(self) -> str:
-        return f"CountTumblingWindowAssigner({self.window_size})"
+        return f"{type(self).__name__}({self.window_size})"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CountSlidingWindowAssigner(_CountAssigner):
     """Puts elements of a key into windows of ``window_size`` of which one begins at every ``window_slide``-th element.
 
@@ -93,15 +95,15 @@ class CountSlidingWindowAssigner(_CountAssigner):
     def __post_init__(self) -> None:
         check_positive(type(self).__name__, window_size=self.window_size, window_slide=self.window_slide)
 
-    @staticmethod
+    @classmethod
     @hides_engine
-    def of(window_size: int, window_slide: int) -> CountSlidingWindowAssigner:
+    def of(cls, window_size: int, window_slide: int) -> Self:
         """Windows of so many elements that begin at every so many.
 
         Raises:
             InvalidProgramError: when one of the numbers is not positive.
         """
-        return CountSlidingWindowAssigner(window_size, window_slide)
+        return cls(window_size, window_slide)
 
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
@@ -112,7 +114,7 @@ class CountSlidingWindowAssigner(_CountAssigner):
         return [CountWindow(number) for number in range(newest, oldest - 1, -1)]
 
     def __str__(self) -> str:
-        return f"CountSlidingWindowAssigner({self.window_size}, {self.window_slide})"
+        return f"{type(self).__name__}({self.window_size}, {self.window_slide})"
 
 
 def _next_position(descriptor: ValueStateDescriptor[int], context: WindowAssigner.WindowAssignerContext) -> int:

@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Any
 from headrace.common.time import to_millis
 from headrace.common.tracebacks import hides_engine
 from headrace.windowing.assigners.of_time import EventTimeAssigner
-from headrace.windowing.checks import check, check_positive
+from headrace.windowing.checks import check, check_positive, check_whole
 from headrace.windowing.intervals import GrowingWindows
 from headrace.windowing.windows import TimeWindow
 
 if TYPE_CHECKING:
     from datetime import timedelta
+    from typing import Self
 
     from headrace.common.time import Duration, Time
     from headrace.windowing.assigner import WindowAssigner
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CumulatingEventTimeWindows(EventTimeAssigner[Any]):
     """For each stretch of ``max_size``, the windows of its first step, its first two steps, and so on up to all of it.
 
@@ -46,17 +47,19 @@ class CumulatingEventTimeWindows(EventTimeAssigner[Any]):
     def __post_init__(self) -> None:
         owner = type(self).__name__
         check_positive(owner, max_size=self.max_size, step=self.step)
+        check_whole(owner, offset=self.offset)
         told = f"not max_size={self.max_size} ms, step={self.step} ms, offset={self.offset} ms"
         check(self.max_size % self.step == 0, f"{owner} needs a max_size that is a multiple of step, {told}")
         check(abs(self.offset) < self.max_size, f"{owner} needs |offset| < max_size, {told}")
 
-    @staticmethod
+    @classmethod
     @hides_engine
     def of(
+        cls,
         max_size: Time | Duration | timedelta | int,
         step: Time | Duration | timedelta | int,
         offset: Time | Duration | timedelta | int = 0,
-    ) -> CumulatingEventTimeWindows:
+    ) -> Self:
         """Windows that grow by a step.
 
         Args:
@@ -68,7 +71,7 @@ class CumulatingEventTimeWindows(EventTimeAssigner[Any]):
             InvalidProgramError: when a length is not positive, ``max_size`` is no multiple of ``step``, or
                 ``|offset| >= max_size``.
         """
-        return CumulatingEventTimeWindows(to_millis(max_size), to_millis(step), to_millis(offset))
+        return cls(to_millis(max_size), to_millis(step), to_millis(offset))
 
     @property
     def regular(self) -> GrowingWindows:
@@ -83,4 +86,4 @@ class CumulatingEventTimeWindows(EventTimeAssigner[Any]):
 
     def __str__(self) -> str:
         lengths = [self.max_size, self.step, *([self.offset] if self.offset else [])]
-        return f"CumulatingEventTimeWindows({', '.join(f'{length} ms' for length in lengths)})"
+        return f"{type(self).__name__}({', '.join(f'{length} ms' for length in lengths)})"

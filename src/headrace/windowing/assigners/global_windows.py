@@ -12,10 +12,12 @@ from headrace.windowing.triggers.never import EndOfStreamTrigger, NeverTrigger
 from headrace.windowing.windows import GlobalWindow
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from headrace.windowing.trigger import Trigger
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
     """Puts all elements of a key into one window, which never fires unless the program sets a trigger.
 
@@ -30,15 +32,15 @@ class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
 
     default_trigger: Trigger[Any, GlobalWindow] = field(default_factory=NeverTrigger)
 
-    @staticmethod
-    def create() -> GlobalWindows:
+    @classmethod
+    def create(cls) -> Self:
         """Windows that do not fire by themselves."""
-        return GlobalWindows()
+        return cls()
 
-    @staticmethod
-    def create_with_end_of_stream_trigger() -> GlobalWindows:
+    @classmethod
+    def create_with_end_of_stream_trigger(cls) -> Self:
         """Windows that fire when the input ends."""
-        return GlobalWindows(EndOfStreamTrigger())
+        return cls(EndOfStreamTrigger())
 
     @property
     def regular(self) -> OneWindow:
@@ -60,4 +62,4 @@ class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
         return False
 
     def __str__(self) -> str:
-        return "GlobalWindows"
+        return type(self).__name__

@@ -12,12 +12,13 @@ from headrace.common.tracebacks import hides_engine
 from headrace.common.type_variables import T, T_contra
 from headrace.windowing.assigner import MergingWindowAssigner, WindowAssigner
 from headrace.windowing.assigners.of_time import EventTimeAssigner, ProcessingTimeAssigner
-from headrace.windowing.checks import check_extractor, check_positive
+from headrace.windowing.checks import LONGEST, WHOLE, check_extractor, check_positive
 from headrace.windowing.windows import TimeWindow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from datetime import timedelta
+    from typing import Self
 
     from headrace.common.time import Duration, Time
     from headrace.windowing.windows import MergeCallback
@@ -49,8 +50,107 @@ class _Sessions(MergingWindowAssigner[T, TimeWindow]):
         TimeWindow.merge_windows(windows, callback)
 
 
-@dataclass(frozen=True, slots=True)
-class EventTimeSessionWindows(EventTimeAssigner[Any], _Sessions[Any]):
+@dataclass(frozen=True)
+class _FixedGapSessions(_Sessions[Any]):
+    """Sessions with the same gap for all elements.
+
+    Attributes:
+        session_gap: milliseconds.
+    """
+
+    session_gap: int
+
+    def __post_init__(self) -> None:
+        check_positive(type(self).__name__, gap=self.session_gap)
+
+    @classmethod
+    @hides_engine
+    def with_gap(cls, size: Time | Duration | timedelta | int) -> Self:
+        """Sessions with the same gap for all elements; a number is milliseconds.
+
+        Raises:
+            InvalidProgramError: when the gap is not positive.
+        """
+        return cls(to_millis(size))
+
+    def windows_at(self, time: int, element: Any, context: WindowAssigner.WindowAssignerContext) -> list[TimeWindow]:
+        return [TimeWindow(time, time + self.session_gap)]
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}({self.session_gap} ms)"
+
+
+@dataclass(frozen=True)
+class _DynamicGapSessions(_Sessions[T], Generic[T]):
+    """Sessions whose gap each element says for itself.
+
+    Attributes:
+        extractor: gives the gap of an element in milliseconds.
+    """
+
+    extractor: SessionWindowTimeGapExtractor[T] | Callable[[T], int]
+
+    def __post_init__(self) -> None:
+        check_extractor(type(self).__name__, self.extractor)
+
+    @classmethod
+    @hides_engine
+    def with_dynamic_gap(cls, extractor: SessionWindowTimeGapExtractor[T] | Callable[[T], int]) -> Self:
+        """Sessions whose gap each element says for itself: an extractor, or a function."""
+        return cls(extractor)
+
+    def windows_at(self, time: int, element: T, context: WindowAssigner.WindowAssignerContext) -> list[TimeWindow]:
+        return [TimeWindow(time, time + self._gap(element))]
+
+    def _gap(self, element: T) -> int:
+        """The gap of an element.
+
+        Raises:
+            InvalidProgramError: when it is no whole number above 0, or leads beyond the end of time.
+        """
+        extractor = self.extractor
+        gap = extractor.extract(element) if hasattr(extractor, "extract") else extractor(element)
+        if not isinstance(gap, WHOLE) or not 0 < gap <= LONGEST:
+            raise InvalidProgramError(
+                f"{self}: the gap of an element is a number of milliseconds above 0 and up to 2**62, but the extractor "
+                f"gave {gap!r}"
+            )
+        return int(gap)
+
+    def __str__(self) -> str:
+        return type(self).__name__
+
+
+@dataclass(frozen=True)
+class DynamicEventTimeSessionWindows(_DynamicGapSessions[T], EventTimeAssigner[T]):
+    """Sessions of event time whose gap each element says for itself.
+
+    Examples:
+        >>> from headrace.datastream.window import DynamicEventTimeSessionWindows
+        >>> visits = DynamicEventTimeSessionWindows.with_dynamic_gap(lambda visit: visit["gap"])
+        >>> visits.windows_at(1_000, {"gap": 500}, None)
+        [TimeWindow(start=1000, end=1500)]
+
+    Attributes:
+        extractor: gives the gap of an element in milliseconds.
+    """
+
+
+@dataclass(frozen=True)
+class DynamicProcessingTimeSessionWindows(_DynamicGapSessions[T], ProcessingTimeAssigner[T]):
+    """Sessions of processing time whose gap each element says for itself.
+
+    Examples:
+        >>> from headrace.datastream.window import DynamicProcessingTimeSessionWindows
+        >>> visits = DynamicProcessingTimeSessionWindows.with_dynamic_gap(lambda visit: visit["gap"])
+
+    Attributes:
+        extractor: gives the gap of an element in milliseconds.
+    """
+
+
+@dataclass(frozen=True)
+class EventTimeSessionWindows(_FixedGapSessions, EventTimeAssigner[Any]):
     """Sessions of event time, each of which ends ``session_gap`` after its last element.
 
     Elements that are exactly that far apart are of one session.
@@ -64,21 +164,6 @@ class EventTimeSessionWindows(EventTimeAssigner[Any], _Sessions[Any]):
         session_gap: milliseconds.
     """
 
-    session_gap: int
-
-    def __post_init__(self) -> None:
-        check_positive(type(self).__name__, gap=self.session_gap)
-
-    @staticmethod
-    @hides_engine
-    def with_gap(size: Time | Duration | timedelta | int) -> EventTimeSessionWindows:
-        """Sessions with the same gap for all elements; a number is milliseconds.
-
-        Raises:
-            InvalidProgramError: when the gap is not positive.
-        """
-        return EventTimeSessionWindows(to_millis(size))
-
     @staticmethod
     @hides_engine
     def with_dynamic_gap(
@@ -91,15 +176,9 @@ class EventTimeSessionWindows(EventTimeAssigner[Any], _Sessions[Any]):
         """
         return DynamicEventTimeSessionWindows(extractor)
 
-    def windows_at(self, time: int, element: Any, context: WindowAssigner.WindowAssignerContext) -> list[TimeWindow]:
-        return [TimeWindow(time, time + self.session_gap)]
 
-    def __str__(self) -> str:
-        return f"EventTimeSessionWindows({self.session_gap} ms)"
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessingTimeSessionWindows(ProcessingTimeAssigner[Any], _Sessions[Any]):
+@dataclass(frozen=True)
+class ProcessingTimeSessionWindows(_FixedGapSessions, ProcessingTimeAssigner[Any]):
     """Sessions of processing time, each of which ends when nothing has come for ``session_gap``.
 
     Examples:
@@ -111,21 +190,6 @@ class ProcessingTimeSessionWindows(ProcessingTimeAssigner[Any], _Sessions[Any]):
         session_gap: milliseconds.
     """
 
-    session_gap: int
-
-    def __post_init__(self) -> None:
-        check_positive(type(self).__name__, gap=self.session_gap)
-
-    @staticmethod
-    @hides_engine
-    def with_gap(size: Time | Duration | timedelta | int) -> ProcessingTimeSessionWindows:
-        """Sessions with the same gap for all elements; a number is milliseconds.
-
-        Raises:
-            InvalidProgramError: when the gap is not positive.
-        """
-        return ProcessingTimeSessionWindows(to_millis(size))
-
     @staticmethod
     @hides_engine
     def with_dynamic_gap(
@@ -137,89 +201,3 @@ class ProcessingTimeSessionWindows(ProcessingTimeAssigner[Any], _Sessions[Any]):
             extractor: gives the gap of an element in milliseconds: an extractor, or a function.
         """
         return DynamicProcessingTimeSessionWindows(extractor)
-
-    def windows_at(self, time: int, element: Any, context: WindowAssigner.WindowAssignerContext) -> list[TimeWindow]:
-        return [TimeWindow(time, time + self.session_gap)]
-
-    def __str__(self) -> str:
-        return f"ProcessingTimeSessionWindows({self.session_gap} ms)"
-
-
-@dataclass(frozen=True, slots=True)
-class DynamicEventTimeSessionWindows(EventTimeAssigner[T], _Sessions[T], Generic[T]):
-    """Sessions of event time whose gap each element says for itself.
-
-    Examples:
-        >>> from headrace.datastream.window import DynamicEventTimeSessionWindows
-        >>> visits = DynamicEventTimeSessionWindows.with_dynamic_gap(lambda visit: visit["gap"])
-        >>> visits.windows_at(1_000, {"gap": 500}, None)
-        [TimeWindow(start=1000, end=1500)]
-
-    Attributes:
-        extractor: gives the gap of an element in milliseconds.
-    """
-
-    extractor: SessionWindowTimeGapExtractor[T] | Callable[[T], int]
-
-    def __post_init__(self) -> None:
-        check_extractor(type(self).__name__, self.extractor)
-
-    @staticmethod
-    @hides_engine
-    def with_dynamic_gap(
-        extractor: SessionWindowTimeGapExtractor[T] | Callable[[T], int],
-    ) -> DynamicEventTimeSessionWindows[T]:
-        """Sessions whose gap each element says for itself: an extractor, or a function."""
-        return DynamicEventTimeSessionWindows(extractor)
-
-    def windows_at(self, time: int, element: T, context: WindowAssigner.WindowAssignerContext) -> list[TimeWindow]:
-        return [TimeWindow(time, time + _gap(self, self.extractor, element))]
-
-    def __str__(self) -> str:
-        return "DynamicEventTimeSessionWindows"
-
-
-@dataclass(frozen=True, slots=True)
-class DynamicProcessingTimeSessionWindows(ProcessingTimeAssigner[T], _Sessions[T], Generic[T]):
-    """Sessions of processing time whose gap each element says for itself.
-
-    Examples:
-        >>> from headrace.datastream.window import DynamicProcessingTimeSessionWindows
-        >>> visits = DynamicProcessingTimeSessionWindows.with_dynamic_gap(lambda visit: visit["gap"])
-
-    Attributes:
-        extractor: gives the gap of an element in milliseconds.
-    """
-
-    extractor: SessionWindowTimeGapExtractor[T] | Callable[[T], int]
-
-    def __post_init__(self) -> None:
-        check_extractor(type(self).__name__, self.extractor)
-
-    @staticmethod
-    @hides_engine
-    def with_dynamic_gap(
-        extractor: SessionWindowTimeGapExtractor[T] | Callable[[T], int],
-    ) -> DynamicProcessingTimeSessionWindows[T]:
-        """Sessions whose gap each element says for itself: an extractor, or a function."""
-        return DynamicProcessingTimeSessionWindows(extractor)
-
-    def windows_at(self, time: int, element: T, context: WindowAssigner.WindowAssignerContext) -> list[TimeWindow]:
-        return [TimeWindow(time, time + _gap(self, self.extractor, element))]
-
-    def __str__(self) -> str:
-        return "DynamicProcessingTimeSessionWindows"
-
-
-def _gap(owner: object, extractor: SessionWindowTimeGapExtractor[T] | Callable[[T], int], element: T) -> int:
-    """The gap of an element.
-
-    Raises:
-        InvalidProgramError: when it is no whole number above 0.
-    """
-    gap = extractor.extract(element) if hasattr(extractor, "extract") else extractor(element)
-    if not isinstance(gap, int) or gap <= 0:
-        raise InvalidProgramError(
-            f"{owner}: the gap of an element is a number of milliseconds above 0, but the extractor gave {gap!r}"
-        )
-    return gap

@@ -11,18 +11,19 @@ from headrace.common.tracebacks import hides_engine
 from headrace.common.typeinfo import Types
 from headrace.state.descriptors import ValueStateDescriptor
 from headrace.windowing.assigners.of_time import EventTimeAssigner, ProcessingTimeAssigner
-from headrace.windowing.checks import check, check_positive
+from headrace.windowing.checks import check, check_positive, check_whole
 from headrace.windowing.intervals import AlignedWindows
 
 if TYPE_CHECKING:
     from datetime import timedelta
+    from typing import Self
 
     from headrace.common.time import Duration, Time
     from headrace.windowing.assigner import WindowAssigner
     from headrace.windowing.windows import TimeWindow
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TumblingEventTimeWindows(EventTimeAssigner[Any]):
     """Windows of event time ``[k * size + offset, (k + 1) * size + offset)``.
 
@@ -42,11 +43,13 @@ class TumblingEventTimeWindows(EventTimeAssigner[Any]):
     def __post_init__(self) -> None:
         _check_tumbling(type(self).__name__, self.size, self.offset)
 
-    @staticmethod
+    @classmethod
     @hides_engine
     def of(
-        size: Time | Duration | timedelta | int, offset: Time | Duration | timedelta | int = 0
-    ) -> TumblingEventTimeWindows:
+        cls,
+        size: Time | Duration | timedelta | int,
+        offset: Time | Duration | timedelta | int = 0,
+    ) -> Self:
         """Windows of a size.
 
         Args:
@@ -56,18 +59,23 @@ class TumblingEventTimeWindows(EventTimeAssigner[Any]):
         Raises:
             InvalidProgramError: when ``size`` is not positive or ``|offset| >= size``.
         """
-        return TumblingEventTimeWindows(to_millis(size), to_millis(offset))
+        return cls(to_millis(size), to_millis(offset))
 
     @property
     def aligned(self) -> AlignedWindows:
         """The windows as arithmetic."""
-        return AlignedWindows(self.size, self.size, self.offset)
+        return self._windows()
 
     def windows_at(self, time: int, element: Any, context: WindowAssigner.WindowAssignerContext) -> list[TimeWindow]:
-        return self.aligned.windows_of(time)
+        # A derived class that overrides assign_windows() has none, and may still ask for those of some elements.
+        windows: AlignedWindows | None = self.aligned
+        return (self._windows() if windows is None else windows).windows_of(time)
+
+    def _windows(self) -> AlignedWindows:
+        return AlignedWindows(self.size, self.size, self.offset)
 
     def __str__(self) -> str:
-        return f"TumblingEventTimeWindows({_told(self.size, self.offset)})"
+        return f"{type(self).__name__}({_told(self.size, self.offset)})"
 
 
 _FIRST_SHIFT: Final = ValueStateDescriptor("tumbling-stagger", Types.LONG())
@@ -105,7 +113,7 @@ class WindowStagger(Enum):
         return shift
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TumblingProcessingTimeWindows(ProcessingTimeAssigner[Any]):
     """Windows of processing time ``[k * size + offset, (k + 1) * size + offset)``.
 
@@ -128,13 +136,14 @@ class TumblingProcessingTimeWindows(ProcessingTimeAssigner[Any]):
         _check_tumbling(type(self).__name__, self.size, self.offset)
         check(isinstance(self.stagger, WindowStagger), f"stagger is a WindowStagger, not {self.stagger!r}")
 
-    @staticmethod
+    @classmethod
     @hides_engine
     def of(
+        cls,
         size: Time | Duration | timedelta | int,
         offset: Time | Duration | timedelta | int = 0,
         stagger: WindowStagger = WindowStagger.ALIGNED,
-    ) -> TumblingProcessingTimeWindows:
+    ) -> Self:
         """Windows of a size.
 
         Args:
@@ -145,7 +154,7 @@ class TumblingProcessingTimeWindows(ProcessingTimeAssigner[Any]):
         Raises:
             InvalidProgramError: when ``size`` is not positive or ``|offset| >= size``.
         """
-        return TumblingProcessingTimeWindows(to_millis(size), to_millis(offset), stagger)
+        return cls(to_millis(size), to_millis(offset), stagger)
 
     @property
     def regular(self) -> AlignedWindows | None:
@@ -157,11 +166,12 @@ class TumblingProcessingTimeWindows(ProcessingTimeAssigner[Any]):
         return AlignedWindows(self.size, self.size, offset).windows_of(time)
 
     def __str__(self) -> str:
-        return f"TumblingProcessingTimeWindows({_told(self.size, self.offset)})"
+        return f"{type(self).__name__}({_told(self.size, self.offset)})"
 
 
 def _check_tumbling(owner: str, size: int, offset: int) -> None:
     check_positive(owner, size=size)
+    check_whole(owner, offset=offset)
     check(abs(offset) < size, f"{owner} needs |offset| < size, not size={size} ms, offset={offset} ms")
 
 

@@ -6,14 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.tracebacks import hides_engine
-from headrace.windowing.checks import check
+from headrace.windowing.checks import check, check_whole
 from headrace.windowing.evictor import OneSidedEvictor
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from headrace.windowing.evictor import TimestampedValue
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CountEvictor(OneSidedEvictor[Any]):
     """Keeps the elements that came last, up to a number.
 
@@ -31,17 +33,18 @@ class CountEvictor(OneSidedEvictor[Any]):
     do_evict_after: bool = False
 
     def __post_init__(self) -> None:
+        check_whole(type(self).__name__, max_count=self.max_count)
         check(self.max_count >= 0, f"CountEvictor needs max_count >= 0, not {self.max_count}")
 
-    @staticmethod
+    @classmethod
     @hides_engine
-    def of(max_count: int, do_evict_after: bool = False) -> CountEvictor:
+    def of(cls, max_count: int, do_evict_after: bool = False) -> Self:
         """The evictor that keeps so many.
 
         Raises:
             InvalidProgramError: when the number is negative.
         """
-        return CountEvictor(max_count, do_evict_after)
+        return cls(max_count, do_evict_after)
 
     def kept(self, elements: list[TimestampedValue[Any]]) -> list[TimestampedValue[Any]]:
         return elements[max(0, len(elements) - self.max_count) :]

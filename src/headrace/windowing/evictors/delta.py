@@ -12,11 +12,12 @@ from headrace.windowing.evictor import OneSidedEvictor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Self
 
     from headrace.windowing.evictor import TimestampedValue
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DeltaEvictor(OneSidedEvictor[T], Generic[T]):
     """Keeps the elements whose distance from the one that came last is below a threshold.
 
@@ -37,17 +38,17 @@ class DeltaEvictor(OneSidedEvictor[T], Generic[T]):
     do_evict_after: bool = False
 
     def __post_init__(self) -> None:
-        check_function(type(self).__name__, "delta_function", self.delta_function)
+        check_function(type(self).__name__, "delta_function", self.delta_function, "element", "last")
 
-    @staticmethod
+    @classmethod
     @hides_engine
-    def of(threshold: float, delta_function: Callable[[T, T], float], do_evict_after: bool = False) -> DeltaEvictor[T]:
+    def of(cls, threshold: float, delta_function: Callable[[T, T], float], do_evict_after: bool = False) -> Self:
         """The evictor for a distance.
 
         Raises:
             InvalidTypeError: when ``delta_function`` cannot be called.
         """
-        return DeltaEvictor(threshold, delta_function, do_evict_after)
+        return cls(threshold, delta_function, do_evict_after)
 
     def kept(self, elements: list[TimestampedValue[T]]) -> list[TimestampedValue[T]]:
         if not elements:
@@ -55,3 +56,6 @@ class DeltaEvictor(OneSidedEvictor[T], Generic[T]):
         last = elements[-1].value
         # Not "< threshold": a distance that is no number keeps its element, as in Flink.
         return [each for each in elements if not self.delta_function(each.value, last) >= self.threshold]
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}({self.threshold})"

@@ -12,12 +12,13 @@ from headrace.windowing.evictor import OneSidedEvictor
 
 if TYPE_CHECKING:
     from datetime import timedelta
+    from typing import Self
 
     from headrace.common.time import Duration, Time
     from headrace.windowing.evictor import TimestampedValue
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TimeEvictor(OneSidedEvictor[Any]):
     """Keeps the elements whose timestamp is above the largest one in the window less a length of time.
 
@@ -39,15 +40,15 @@ class TimeEvictor(OneSidedEvictor[Any]):
     def __post_init__(self) -> None:
         check_positive(type(self).__name__, window_size=self.window_size)
 
-    @staticmethod
+    @classmethod
     @hides_engine
-    def of(window_size: Time | Duration | timedelta | int, do_evict_after: bool = False) -> TimeEvictor:
+    def of(cls, window_size: Time | Duration | timedelta | int, do_evict_after: bool = False) -> Self:
         """The evictor for a length of time; a number is milliseconds.
 
         Raises:
             InvalidProgramError: when it is not positive.
         """
-        return TimeEvictor(to_millis(window_size), do_evict_after)
+        return cls(to_millis(window_size), do_evict_after)
 
     def kept(self, elements: list[TimestampedValue[Any]]) -> list[TimestampedValue[Any]]:
         if not elements or elements[0].timestamp is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +18,7 @@ from headrace.windowing.windows import Window
 
 if TYPE_CHECKING:
     from datetime import timedelta
+    from typing import Self
 
     from headrace.common.time import Duration, Time
     from headrace.windowing.trigger import Trigger
@@ -25,8 +27,74 @@ NEXT_FIRE: Final = ReducingStateDescriptor("fire-time", min, Types.LONG())
 """When a window fires next; of windows that merge, the earliest."""
 
 
-@dataclass(frozen=True, slots=True)
-class ContinuousEventTimeTrigger(PassiveTrigger[Any, Window]):
+@dataclass(frozen=True)
+class _ContinuousTrigger(PassiveTrigger[Any, Window]):
+    """Fires at multiples of an interval, of either time.
+
+    Attributes:
+        interval: milliseconds.
+    """
+
+    interval: int
+
+    def __post_init__(self) -> None:
+        check_positive(type(self).__name__, interval=self.interval)
+
+    @classmethod
+    @hides_engine
+    def of(cls, interval: Time | Duration | timedelta | int) -> Self:
+        """The trigger with an interval; a number is milliseconds.
+
+        Raises:
+            InvalidProgramError: when the interval is not positive.
+        """
+        return cls(to_millis(interval))
+
+    def can_merge(self) -> bool:
+        return True
+
+    def on_merge(self, window: Window, ctx: Trigger.OnMergeContext) -> None:
+        ctx.merge_partitioned_state(NEXT_FIRE)
+        next_fire = ctx.get_partitioned_state(NEXT_FIRE).get()
+        if next_fire is not None:
+            self._register(next_fire, ctx)
+
+    def clear(self, window: Window, ctx: Trigger.TriggerContext) -> None:
+        next_fire = ctx.get_partitioned_state(NEXT_FIRE)
+        time = next_fire.get()
+        if time is not None:
+            self._delete(time, ctx)
+            next_fire.clear()
+
+    def _fire_at(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
+        """Fires if the window is to be shown at this time, and notes when that is to be done next."""
+        next_fire = ctx.get_partitioned_state(NEXT_FIRE)
+        if next_fire.get() != time:
+            return TriggerResult.CONTINUE
+        next_fire.clear()
+        self._fire_next_after(time, window, ctx)
+        return TriggerResult.FIRE
+
+    def _fire_next_after(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> None:
+        next_time = self._next_after(time, window, ctx)
+        ctx.get_partitioned_state(NEXT_FIRE).add(next_time)
+        self._register(next_time, ctx)
+
+    @abstractmethod
+    def _next_after(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> int:
+        """When the window is to be shown next, after a multiple of the interval."""
+
+    @abstractmethod
+    def _register(self, time: int, ctx: Trigger.TriggerContext) -> None:
+        """Registers a timer of the time that the interval is of."""
+
+    @abstractmethod
+    def _delete(self, time: int, ctx: Trigger.TriggerContext) -> None:
+        """Takes such a timer back."""
+
+
+@dataclass(frozen=True)
+class ContinuousEventTimeTrigger(_ContinuousTrigger):
     """Fires each time the watermark passes a multiple of an interval, and at the end of the window.
 
     The first multiple is that after the timestamp of the first element; an element that comes when the window has ended
@@ -43,68 +111,34 @@ class ContinuousEventTimeTrigger(PassiveTrigger[Any, Window]):
         interval: milliseconds.
     """
 
-    interval: int
-
-    def __post_init__(self) -> None:
-        check_positive(type(self).__name__, interval=self.interval)
-
-    @staticmethod
-    @hides_engine
-    def of(interval: Time | Duration | timedelta | int) -> ContinuousEventTimeTrigger:
-        """The trigger with an interval; a number is milliseconds.
-
-        Raises:
-            InvalidProgramError: when the interval is not positive.
-        """
-        return ContinuousEventTimeTrigger(to_millis(interval))
-
     def on_element(self, element: Any, timestamp: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
         if window.max_timestamp() <= ctx.get_current_watermark():
             return TriggerResult.FIRE
         ctx.register_event_time_timer(window.max_timestamp())
         if ctx.get_partitioned_state(NEXT_FIRE).get() is None:
-            self._register_next(timestamp - timestamp % self.interval, window, ctx)
+            self._fire_next_after(timestamp - timestamp % self.interval, window, ctx)
         return TriggerResult.CONTINUE
 
     def on_event_time(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
-        if time == window.max_timestamp():
-            return TriggerResult.FIRE
-        next_fire = ctx.get_partitioned_state(NEXT_FIRE)
-        if next_fire.get() != time:
-            return TriggerResult.CONTINUE
-        next_fire.clear()
-        self._register_next(time, window, ctx)
-        return TriggerResult.FIRE
+        return TriggerResult.FIRE if time == window.max_timestamp() else self._fire_at(time, window, ctx)
 
     def in_batch_mode(self) -> EventTimeTrigger:
         return EventTimeTrigger()
 
-    def can_merge(self) -> bool:
-        return True
-
-    def on_merge(self, window: Window, ctx: Trigger.OnMergeContext) -> None:
-        ctx.merge_partitioned_state(NEXT_FIRE)
-        next_fire = ctx.get_partitioned_state(NEXT_FIRE).get()
-        if next_fire is not None:
-            ctx.register_event_time_timer(next_fire)
-
-    def clear(self, window: Window, ctx: Trigger.TriggerContext) -> None:
-        next_fire = ctx.get_partitioned_state(NEXT_FIRE)
-        time = next_fire.get()
-        if time is not None:
-            ctx.delete_event_time_timer(time)
-            next_fire.clear()
-
-    def _register_next(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> None:
-        next_time = min(time + self.interval, window.max_timestamp())
+    def _next_after(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> int:
         if ctx.get_current_watermark() == MAX_WATERMARK == window.max_timestamp():
-            next_time = MAX_WATERMARK  # the input has ended: not at every multiple up to the end of time
-        ctx.get_partitioned_state(NEXT_FIRE).add(next_time)
-        ctx.register_event_time_timer(next_time)
+            return MAX_WATERMARK  # the input has ended: not at every multiple up to the end of time
+        return min(time + self.interval, window.max_timestamp())
+
+    def _register(self, time: int, ctx: Trigger.TriggerContext) -> None:
+        ctx.register_event_time_timer(time)
+
+    def _delete(self, time: int, ctx: Trigger.TriggerContext) -> None:
+        ctx.delete_event_time_timer(time)
 
 
-@dataclass(frozen=True, slots=True)
-class ContinuousProcessingTimeTrigger(PassiveTrigger[Any, Window]):
+@dataclass(frozen=True)
+class ContinuousProcessingTimeTrigger(_ContinuousTrigger):
     """Fires each time the clock passes a multiple of an interval, and when it reaches the end of the window.
 
     Windows of event time may have it, to be shown again and again by the clock; it does not show them at their end.
@@ -119,57 +153,26 @@ class ContinuousProcessingTimeTrigger(PassiveTrigger[Any, Window]):
         interval: milliseconds.
     """
 
-    interval: int
-
-    def __post_init__(self) -> None:
-        check_positive(type(self).__name__, interval=self.interval)
-
-    @staticmethod
-    @hides_engine
-    def of(interval: Time | Duration | timedelta | int) -> ContinuousProcessingTimeTrigger:
-        """The trigger with an interval; a number is milliseconds.
-
-        Raises:
-            InvalidProgramError: when the interval is not positive.
-        """
-        return ContinuousProcessingTimeTrigger(to_millis(interval))
-
     def on_element(self, element: Any, timestamp: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
         if ctx.get_partitioned_state(NEXT_FIRE).get() is None:
             now = ctx.get_current_processing_time()
-            self._register_next(now - now % self.interval, window, ctx)
+            self._fire_next_after(now - now % self.interval, window, ctx)
         return TriggerResult.CONTINUE
 
     def on_processing_time(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
-        next_fire = ctx.get_partitioned_state(NEXT_FIRE)
-        if next_fire.get() != time:
-            return TriggerResult.CONTINUE
-        next_fire.clear()
-        self._register_next(time, window, ctx)
-        return TriggerResult.FIRE
+        return self._fire_at(time, window, ctx)
 
     def in_batch_mode(self) -> EventTimeTrigger:
         return EventTimeTrigger()
 
-    def can_merge(self) -> bool:
-        return True
-
-    def on_merge(self, window: Window, ctx: Trigger.OnMergeContext) -> None:
-        ctx.merge_partitioned_state(NEXT_FIRE)
-        next_fire = ctx.get_partitioned_state(NEXT_FIRE).get()
-        if next_fire is not None:
-            ctx.register_processing_time_timer(next_fire)
-
-    def clear(self, window: Window, ctx: Trigger.TriggerContext) -> None:
-        next_fire = ctx.get_partitioned_state(NEXT_FIRE)
-        time = next_fire.get()
-        if time is not None:
-            ctx.delete_processing_time_timer(time)
-            next_fire.clear()
-
-    def _register_next(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> None:
+    def _next_after(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> int:
         next_time = time + self.interval
         if time < window.max_timestamp():  # otherwise it is a window of event time, whose end the clock has passed
             next_time = min(next_time, window.max_timestamp())
-        ctx.get_partitioned_state(NEXT_FIRE).add(next_time)
-        ctx.register_processing_time_timer(next_time)
+        return next_time
+
+    def _register(self, time: int, ctx: Trigger.TriggerContext) -> None:
+        ctx.register_processing_time_timer(time)
+
+    def _delete(self, time: int, ctx: Trigger.TriggerContext) -> None:
+        ctx.delete_processing_time_timer(time)

@@ -14,13 +14,15 @@ from headrace.windowing.trigger import PassiveTrigger, TriggerResult
 from headrace.windowing.windows import Window
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from headrace.windowing.trigger import Trigger
 
 COUNT: Final = ReducingStateDescriptor("count", add, Types.LONG())
 """How many elements have come since the window has fired; of windows that merge, in all of them."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CountTrigger(PassiveTrigger[Any, Window]):
     """Fires when so many elements have come since it fired last. The contents stay: see ``PurgingTrigger``.
 
@@ -38,15 +40,15 @@ class CountTrigger(PassiveTrigger[Any, Window]):
     def __post_init__(self) -> None:
         check_positive(type(self).__name__, window_size=self.window_size)
 
-    @staticmethod
+    @classmethod
     @hides_engine
-    def of(window_size: int) -> CountTrigger:
+    def of(cls, window_size: int) -> Self:
         """The trigger for a number of elements.
 
         Raises:
             InvalidProgramError: when the number is not positive.
         """
-        return CountTrigger(window_size)
+        return cls(window_size)
 
     def on_element(self, element: Any, timestamp: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
         count = ctx.get_partitioned_state(COUNT)

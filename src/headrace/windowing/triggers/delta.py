@@ -14,12 +14,13 @@ from headrace.windowing.windows import Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Self
 
     from headrace.common.typeinfo import DeclaredType
     from headrace.windowing.trigger import Trigger
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DeltaTrigger(PassiveTrigger[T, Window], Generic[T]):
     """Fires for an element whose distance from the last such element is larger than a threshold.
 
@@ -41,11 +42,11 @@ class DeltaTrigger(PassiveTrigger[T, Window], Generic[T]):
     delta_function: Callable[[T, T], float]
     state: ValueStateDescriptor[T] = field(compare=False)
 
-    @staticmethod
+    @classmethod
     @hides_engine
     def of(
-        threshold: float, delta_function: Callable[[T, T], float], element_type: DeclaredType[T] | None = None
-    ) -> DeltaTrigger[T]:
+        cls, threshold: float, delta_function: Callable[[T, T], float], element_type: DeclaredType[T] | None = None
+    ) -> Self:
         """The trigger for a distance.
 
         Args:
@@ -56,13 +57,13 @@ class DeltaTrigger(PassiveTrigger[T, Window], Generic[T]):
         Raises:
             InvalidTypeError: when ``delta_function`` cannot be called.
         """
-        check_function("DeltaTrigger", "delta_function", delta_function)
+        check_function(cls.__name__, "delta_function", delta_function, "last", "element")
         state = (
             ValueStateDescriptor("last-element")
             if element_type is None
             else ValueStateDescriptor("last-element", element_type)
         )
-        return DeltaTrigger(threshold, delta_function, state)
+        return cls(threshold, delta_function, state)
 
     def on_element(self, element: T, timestamp: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
         last = ctx.get_partitioned_state(self.state)
@@ -77,3 +78,6 @@ class DeltaTrigger(PassiveTrigger[T, Window], Generic[T]):
 
     def clear(self, window: Window, ctx: Trigger.TriggerContext) -> None:
         ctx.get_partitioned_state(self.state).clear()
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}({self.threshold})"

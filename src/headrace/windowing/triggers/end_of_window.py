@@ -9,10 +9,12 @@ from headrace.windowing.trigger import PassiveTrigger, TriggerResult
 from headrace.windowing.windows import Window
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from headrace.windowing.trigger import Trigger
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class EventTimeTrigger(PassiveTrigger[Any, Window]):
     """Fires when the watermark reaches the last timestamp of the window, and at once for each element after that.
 
@@ -22,10 +24,10 @@ class EventTimeTrigger(PassiveTrigger[Any, Window]):
         True
     """
 
-    @staticmethod
-    def create() -> EventTimeTrigger:
+    @classmethod
+    def create(cls) -> Self:
         """The trigger."""
-        return EventTimeTrigger()
+        return cls()
 
     @property
     def fires_only_at_end(self) -> bool:
@@ -52,7 +54,7 @@ class EventTimeTrigger(PassiveTrigger[Any, Window]):
         ctx.delete_event_time_timer(window.max_timestamp())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ProcessingTimeTrigger(PassiveTrigger[Any, Window]):
     """Fires when the clock reaches the last timestamp of the window.
 
@@ -62,10 +64,10 @@ class ProcessingTimeTrigger(PassiveTrigger[Any, Window]):
         True
     """
 
-    @staticmethod
-    def create() -> ProcessingTimeTrigger:
+    @classmethod
+    def create(cls) -> Self:
         """The trigger."""
-        return ProcessingTimeTrigger()
+        return cls()
 
     def on_element(self, element: Any, timestamp: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
         ctx.register_processing_time_timer(window.max_timestamp())

@@ -10,10 +10,12 @@ from headrace.windowing.trigger import PassiveTrigger, TriggerResult
 from headrace.windowing.windows import Window
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from headrace.windowing.trigger import Trigger
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NeverTrigger(PassiveTrigger[Any, Window]):
     """Never fires; global windows have it unless the program sets another.
 
@@ -24,7 +26,7 @@ class NeverTrigger(PassiveTrigger[Any, Window]):
     """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class EndOfStreamTrigger(PassiveTrigger[Any, Window]):
     """Fires when the input ends, once for each key and window.
 
@@ -35,10 +37,10 @@ class EndOfStreamTrigger(PassiveTrigger[Any, Window]):
         <TriggerResult.FIRE: (True, False)>
     """
 
-    @staticmethod
-    def create() -> EndOfStreamTrigger:
+    @classmethod
+    def create(cls) -> Self:
         """The trigger."""
-        return EndOfStreamTrigger()
+        return cls()
 
     def on_element(self, element: Any, timestamp: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
         ctx.register_event_time_timer(MAX_WATERMARK)

@@ -15,6 +15,7 @@ from headrace.windowing.trigger import Trigger, TriggerResult
 
 if TYPE_CHECKING:
     from datetime import timedelta
+    from typing import Self
 
     from headrace.common.time import Duration, Time
 
@@ -22,7 +23,7 @@ TIMEOUT: Final = ValueStateDescriptor("timeout", Types.LONG())
 """When the window fires unless the other trigger has fired."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ProcessingTimeoutTrigger(Trigger[T_contra, W_contra]):
     """Fires when another trigger does, or some time after the first element, by the clock.
 
@@ -51,14 +52,15 @@ class ProcessingTimeoutTrigger(Trigger[T_contra, W_contra]):
         check_trigger(type(self).__name__, self.nested_trigger)
         check_positive(type(self).__name__, timeout=self.timeout)
 
-    @staticmethod
+    @classmethod
     @hides_engine
     def of(
+        cls,
         nested_trigger: Trigger[T_contra, W_contra],
         timeout: Time | Duration | timedelta | int,
         reset_timer_on_new_record: bool = False,
         should_clear_on_timeout: bool = True,
-    ) -> ProcessingTimeoutTrigger[T_contra, W_contra]:
+    ) -> Self:
         """The trigger around another one.
 
         Args:
@@ -70,9 +72,7 @@ class ProcessingTimeoutTrigger(Trigger[T_contra, W_contra]):
         Raises:
             InvalidProgramError: when it is no trigger, or the time is not positive.
         """
-        return ProcessingTimeoutTrigger(
-            nested_trigger, to_millis(timeout), reset_timer_on_new_record, should_clear_on_timeout
-        )
+        return cls(nested_trigger, to_millis(timeout), reset_timer_on_new_record, should_clear_on_timeout)
 
     def on_element(
         self, element: T_contra, timestamp: int, window: W_contra, ctx: Trigger.TriggerContext
@@ -116,3 +116,6 @@ class ProcessingTimeoutTrigger(Trigger[T_contra, W_contra]):
         if self.should_clear_on_timeout:
             self.clear(window, ctx)
         return TriggerResult.FIRE_AND_PURGE if result.is_purge() else TriggerResult.FIRE
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}({self.nested_trigger}, {self.timeout} ms)"

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from headrace.common.tracebacks import hides_engine
 from headrace.common.type_variables import T_contra, W_contra
 from headrace.windowing.checks import check_trigger
 from headrace.windowing.trigger import Trigger, TriggerResult
 
+if TYPE_CHECKING:
+    from typing import Self
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True)
 class PurgingTrigger(Trigger[T_contra, W_contra]):
     """Does what another trigger does, and drops the contents whenever that one fires.
 
@@ -28,15 +32,15 @@ class PurgingTrigger(Trigger[T_contra, W_contra]):
     def __post_init__(self) -> None:
         check_trigger(type(self).__name__, self.nested_trigger)
 
-    @staticmethod
+    @classmethod
     @hides_engine
-    def of(nested_trigger: Trigger[T_contra, W_contra]) -> PurgingTrigger[T_contra, W_contra]:
+    def of(cls, nested_trigger: Trigger[T_contra, W_contra]) -> Self:
         """The trigger around another one.
 
         Raises:
             InvalidTypeError: when it is no trigger.
         """
-        return PurgingTrigger(nested_trigger)
+        return cls(nested_trigger)
 
     def on_element(
         self, element: T_contra, timestamp: int, window: W_contra, ctx: Trigger.TriggerContext
@@ -50,7 +54,7 @@ class PurgingTrigger(Trigger[T_contra, W_contra]):
         return _purging(self.nested_trigger.on_event_time(time, window, ctx))
 
     def in_batch_mode(self) -> PurgingTrigger[T_contra, W_contra]:
-        return PurgingTrigger(self.nested_trigger.in_batch_mode())
+        return replace(self, nested_trigger=self.nested_trigger.in_batch_mode())
 
     def can_merge(self) -> bool:
         return self.nested_trigger.can_merge()
@@ -60,6 +64,9 @@ class PurgingTrigger(Trigger[T_contra, W_contra]):
 
     def clear(self, window: W_contra, ctx: Trigger.TriggerContext) -> None:
         self.nested_trigger.clear(window, ctx)
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}({self.nested_trigger})"
 
 
 def _purging(result: TriggerResult) -> TriggerResult:

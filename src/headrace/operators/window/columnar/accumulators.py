@@ -1,0 +1,223 @@
+"""``Accumulators``: a table of accumulators, sorted by (window end, hash, key), and how they are made and merged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.operators.aggregates.aggregator import GroupedRows, ScatteredRows
+from headrace.operators.arrays import concat, fixed_width, gather
+from headrace.operators.keyed import KeyedBatch
+from headrace.state.keys.hashing import hash_array
+from headrace.state.runs.grouping import group_rows, group_times
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from headrace.common.batch import Batch
+    from headrace.operators.aggregates.aggregator import Input
+    from headrace.operators.aggregates.aggregator_list import AggregatorList
+    from headrace.state.runs.grouping import Groups
+    from headrace.state.runs.known_keys import KnownKeys
+    from headrace.windowing.intervals import Assignment
+
+    Longs = npt.NDArray[np.int64]
+    Hashes = npt.NDArray[np.uint64]
+    Mask = npt.NDArray[np.bool_]
+
+
+class Arrivals:
+    """Numbers the records that a subtask sees: by epoch, and within it one by one."""
+
+    _SEQUENCE_BITS = 30
+
+    def __init__(self, epoch: int) -> None:
+        self._next = epoch << self._SEQUENCE_BITS
+
+    def next(self, count: int) -> Longs:
+        """Numbers for the next records."""
+        first = self._next
+        self._next += count
+        return np.arange(first, self._next)
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Pairs of a record and a window, or a pane, that are not aggregated yet.
+
+    Attributes:
+        ends: the end of the window or pane of each pair.
+        hashes: the hash of the record's key.
+        keys: the record's key.
+        columns: the input columns that the aggregators need, by what they are of the input.
+        arrivals: when each record came.
+    """
+
+    ends: Longs
+    hashes: Hashes
+    keys: pa.Array
+    columns: Mapping[Input, pa.Array]
+    arrivals: Longs
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory the columns take."""
+        arrays = (self.ends, self.hashes, self.keys, self.arrivals, *self.columns.values())
+        return sum(int(array.nbytes) for array in arrays)
+
+    def where(self, mask: Mask) -> Chunk:
+        """The pairs where ``mask`` is true."""
+        chosen = pa.array(mask)
+        columns = {index: column.filter(chosen) for index, column in self.columns.items()}
+        return Chunk(self.ends[mask], self.hashes[mask], self.keys.filter(chosen), columns, self.arrivals[mask])
+
+    def slice(self, start: int, stop: int) -> Chunk:
+        """The pairs from ``start`` up to ``stop``; nothing is copied."""
+        length = stop - start
+        columns = {index: column.slice(start, length) for index, column in self.columns.items()}
+        keys = self.keys.slice(start, length)
+        return Chunk(self.ends[start:stop], self.hashes[start:stop], keys, columns, self.arrivals[start:stop])
+
+    def accumulated(self, aggregators: AggregatorList, groups: Groups) -> list[pa.Array]:
+        """The columns of the accumulator of each group of pairs."""
+        blocks = [aggregators.accumulate(GroupedRows(self.columns, self.arrivals, block)) for block in groups.blocks()]
+        return [concat(list(pieces)) for pieces in zip(*blocks, strict=True)]
+
+    @staticmethod
+    def concat(chunks: Sequence[Chunk]) -> Chunk:
+        """The pairs of all chunks, of which there is at least one."""
+        if len(chunks) == 1:
+            return chunks[0]
+        return Chunk(
+            np.concatenate([chunk.ends for chunk in chunks]),
+            np.concatenate([chunk.hashes for chunk in chunks]),
+            concat([chunk.keys for chunk in chunks]),
+            {index: concat([chunk.columns[index] for chunk in chunks]) for index in chunks[0].columns},
+            np.concatenate([chunk.arrivals for chunk in chunks]),
+        )
+
+
+@dataclass(frozen=True)
+class Accumulators:
+    """Rows of accumulators: at most one a key and window once they are merged.
+
+    Attributes:
+        ends: the end of each row's window.
+        hashes: the hash of each row's key.
+        keys: each row's key.
+        columns: the columns of the aggregators.
+    """
+
+    ends: Longs
+    hashes: Hashes
+    keys: pa.Array
+    columns: list[pa.Array]
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    @cached_property
+    def windows(self) -> tuple[Longs, Longs]:
+        """The ends of the windows, ascending, and where the rows of each begin (and the total); only when sorted."""
+        return group_times(self.ends)
+
+    def slice(self, start: int, stop: int) -> Accumulators:
+        """The rows from ``start`` up to ``stop``."""
+        length = stop - start
+        columns = [column.slice(start, length) for column in self.columns]
+        return Accumulators(self.ends[start:stop], self.hashes[start:stop], self.keys.slice(start, length), columns)
+
+    def take(self, rows: Longs) -> Accumulators:
+        """The rows at ``rows``, in that order."""
+        columns = [gather(column, rows) for column in self.columns]
+        return Accumulators(self.ends[rows], self.hashes[rows], gather(self.keys, rows), columns)
+
+    def spread(self, pairs: Assignment) -> Accumulators:
+        """Rows of panes as rows of windows."""
+        rows = self.take(pairs.records)
+        return Accumulators(pairs.ends, rows.hashes, rows.keys, rows.columns)
+
+    def where(self, mask: Mask) -> Accumulators:
+        """The rows where ``mask`` is true."""
+        return self.take(np.flatnonzero(mask))
+
+    def at(self, end: int) -> Accumulators:
+        """The same rows as those of one window."""
+        return Accumulators(np.full(len(self), end, np.int64), self.hashes, self.keys, self.columns)
+
+    @staticmethod
+    def concat(pieces: Sequence[Accumulators]) -> Accumulators:
+        """The rows of all pieces, of which there is at least one."""
+        if len(pieces) == 1:
+            return pieces[0]
+        return Accumulators(
+            np.concatenate([piece.ends for piece in pieces]),
+            np.concatenate([piece.hashes for piece in pieces]),
+            concat([piece.keys for piece in pieces]),
+            [concat(list(columns)) for columns in zip(*(piece.columns for piece in pieces), strict=True)],
+        )
+
+    @staticmethod
+    def of_chunk(aggregators: AggregatorList, chunk: Chunk, known: KnownKeys | None = None) -> Accumulators:
+        """The accumulators of each key and window in a chunk; ``known`` are keys that may save sorting it."""
+        ranked = None if known is None else known.group(chunk.ends, chunk.hashes, chunk.keys)
+        if ranked is not None:
+            columns = aggregators.accumulate(ScatteredRows(chunk.columns, ranked.segments))
+            return Accumulators(ranked.times, ranked.hashes, ranked.keys, columns)
+        groups = group_rows(chunk.ends, chunk.hashes, chunk.keys)
+        first = groups.first_rows
+        columns = chunk.accumulated(aggregators, groups)
+        return Accumulators(chunk.ends[first], chunk.hashes[first], gather(chunk.keys, first), columns)
+
+    @staticmethod
+    def merged(
+        aggregators: AggregatorList, pieces: Sequence[Accumulators], known: KnownKeys | None = None
+    ) -> Accumulators:
+        """One row a key and window, of pieces that are sorted and merged each; earlier pieces came earlier."""
+        pieces = [piece for piece in pieces if len(piece)] or list(pieces[:1])
+        if all(before.ends[-1] < after.ends[0] for before, after in pairwise(pieces)):
+            return Accumulators.concat(pieces)
+        return Accumulators.regrouped(aggregators, pieces, known)
+
+    @staticmethod
+    def regrouped(
+        aggregators: AggregatorList, pieces: Sequence[Accumulators], known: KnownKeys | None = None
+    ) -> Accumulators:
+        """One row a key and window, of rows in any order; earlier rows came earlier."""
+        rows = Accumulators.concat(pieces)
+        ranked = None if known is None else known.group(rows.ends, rows.hashes, rows.keys)
+        if ranked is not None:
+            columns = aggregators.merge(rows.columns, ranked.segments)
+            return Accumulators(ranked.times, ranked.hashes, ranked.keys, columns)
+        groups = group_rows(rows.ends, rows.hashes, rows.keys)
+        first = groups.first_rows
+        columns = aggregators.merge([gather(column, groups.order) for column in rows.columns], groups.segments)
+        return Accumulators(rows.ends[first], rows.hashes[first], gather(rows.keys, first), columns)
+
+    @staticmethod
+    def of_batch(batch: pa.RecordBatch) -> Accumulators:
+        """The rows of a batch as they are in state; nothing is copied."""
+        ends, hashes, keys, *columns = batch.columns
+        return Accumulators(fixed_width(ends), fixed_width(hashes), keys, columns)
+
+    def to_batch(self, schema: pa.Schema) -> pa.RecordBatch:
+        """The rows as they are in state: window end, hash, key, and the other columns."""
+        arrays = [pa.array(self.ends), pa.array(self.hashes), self.keys, *self.columns]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def accumulators_of(batch: Batch) -> Accumulators:
+    """The rows of a batch that the sender's half of a window aggregation has made."""
+    ends, keys, *columns = batch.columns.columns
+    hashes = batch.keys.hashes if isinstance(batch, KeyedBatch) else hash_array(keys)
+    return Accumulators(fixed_width(ends), hashes, keys, columns)

@@ -1,0 +1,195 @@
+"""Tumbling count windows with built-in aggregates, column by column.
+
+Records wait until the stretch of input ends, or until there are many. The place of a record among those of its key, and
+how many the key has had before, tell its window. Windows that are full are shown in the order in which their last
+records came; what is left of a key is added up with what its open window holds. Only keys that have records are read
+and written.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.batch import Batch
+from headrace.common.constants import MAX_WATERMARK
+from headrace.operators.arrays import concat, gather
+from headrace.operators.base import Operator
+from headrace.operators.window.columnar.accumulators import Arrivals, Chunk
+from headrace.operators.window.columnar.count_store import CountedKeys, CountStore
+from headrace.operators.window.held_windows import held_in_columns
+from headrace.operators.window.stores import COUNT_STORE, check_has_only
+from headrace.state.keys import KeyColumn
+from headrace.state.runs.grouping import Groups, Segments, group_rows
+from headrace.windowing.windows import CountWindow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from headrace.operators.base import EpochScope, OperatorContext, Output
+    from headrace.operators.keyed import KeyedBatch
+    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+    from headrace.operators.window.held_windows import HeldWindow
+
+    Longs = npt.NDArray[np.int64]
+    Columns = list[pa.Array]
+
+_PENDING_ROWS = 1 << 18
+_PENDING_BYTES = 128 << 20
+"""So many records wait at most, or so much memory; the more there are, the less often a key is read and written."""
+
+_FIRED_ROWS = 1 << 16
+"""So many results leave as one batch."""
+
+_ADVICE = (
+    "give it another uid, or restore the old declaration; count windows that an earlier version has kept record by "
+    "record go on so with a trigger of a class derived from CountTrigger"
+)
+
+
+class CountWindowOperator(Operator):
+    """Built-in aggregates over windows of so many records of a key, which are shown when they are full.
+
+    Args:
+        layout: the aggregates and the columns.
+        size: how many records a window holds.
+    """
+
+    def __init__(self, layout: ColumnarWindowLayout, size: int) -> None:
+        super().__init__()
+        self._layout = layout
+        self._size = size
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        super().open(context, output)
+        assert context.state is not None
+        check_has_only(context, COUNT_STORE, advice=_ADVICE)
+        self._store = CountStore(self._layout, self._size, context.state.store)
+
+    def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[HeldWindow]:
+        """What windows hold; of an operator that is not open. See :class:`.held_windows.HoldsWindows`."""
+        assert context.state is not None
+        counted = CountStore(self._layout, self._size, context.state.store).stored()
+        opened = counted.take(np.flatnonzero(counted.records % self._size))
+        numbers = opened.records // self._size
+        windows = map(CountWindow, numbers.tolist())
+        return held_in_columns(self._layout, opened.keys.values, windows, [pa.array(numbers)], opened.columns)
+
+    def begin_epoch(self, scope: EpochScope) -> None:
+        self._arrivals = Arrivals(scope.epoch)
+        self._store.begin_epoch()
+        self._forget_pending()
+
+    def process(self, input_index: int, batch: Batch) -> None:
+        if not len(batch):
+            return
+        keys = cast("KeyedBatch", batch).keys
+        columns, arrivals = self._layout.inputs_of(batch, self.context), self._arrivals.next(len(batch))
+        one_time = np.zeros(len(batch), np.int64)  # which window a record is in is known once all are grouped by key
+        chunk = Chunk(one_time, keys.hashes, keys.values, columns, arrivals)
+        self._chunks.append(chunk)
+        self._watermarks.append(batch.watermarks)
+        self._pending_rows += len(chunk)
+        # A few columns of a batch that was sent keep all of it in memory.
+        self._pending_bytes += batch.columns.nbytes if columns else chunk.nbytes
+        if self._pending_rows >= _PENDING_ROWS or self._pending_bytes >= _PENDING_BYTES:
+            self._add_pending()
+
+    def advance_watermark(self, watermark: int) -> None:
+        self._add_pending()
+        super().advance_watermark(watermark)
+
+    def end_epoch(self) -> None:
+        assert not self._chunks, "records came after the last watermark of the epoch"
+        self._store.end_epoch()
+
+    def _add_pending(self) -> None:
+        """Adds the records that wait to their windows, and shows those that are full."""
+        if not self._chunks:
+            return
+        chunk, watermarks = Chunk.concat(self._chunks), np.concatenate(self._watermarks)
+        self._forget_pending()
+        counted = _Counted(chunk, self._store, self._size)
+        columns = self._contents(chunk, counted)
+        self._show_full(counted, columns, watermarks)
+        self._store.write(counted.left(columns))
+
+    def _contents(self, chunk: Chunk, counted: _Counted) -> Columns:
+        """The accumulators of all windows that have got records."""
+        aggregators = self._layout.aggregators
+        made = chunk.accumulated(aggregators, Groups(counted.order, counted.windows))
+        continued = counted.continued
+        if not len(continued):
+            return made
+        both = aggregators.combine(counted.opened.columns, [gather(column, continued) for column in made])
+        rows = np.arange(len(counted.windows))
+        rows[continued] = len(rows) + np.arange(len(continued))
+        return [gather(concat([a, b]), rows) for a, b in zip(made, both, strict=True)]
+
+    def _show_full(self, counted: _Counted, columns: Columns, watermarks: Longs) -> None:
+        full = np.flatnonzero(counted.is_full)
+        full = full[np.argsort(counted.last_rows[full])]
+        for start in range(0, len(full), _FIRED_ROWS):
+            shown = full[start : start + _FIRED_ROWS]
+            keys, numbers = gather(counted.keys.values, counted.key_of_window[shown]), counted.numbers[shown]
+            table = self._layout.finish(keys, [pa.array(numbers)], [gather(column, shown) for column in columns])
+            times, stamps = np.full(len(shown), MAX_WATERMARK), watermarks[counted.last_rows[shown]]
+            self.output.emit(Batch(self._layout.output_type, times, stamps, columns=table))
+
+    def _forget_pending(self) -> None:
+        self._chunks: list[Chunk] = []
+        self._watermarks: list[Longs] = []
+        self._pending_rows = self._pending_bytes = 0
+
+
+class _Counted:
+    """Records, counted by key: which windows they are in.
+
+    Args:
+        chunk: the records.
+        store: what their keys have had before.
+        size: how many records a window holds.
+
+    Attributes:
+        order: the records by hash, key and arrival.
+        keys: the keys that have records, in that order.
+        windows: where the windows that get records begin in it.
+        key_of_window: which of the keys each of these is of.
+        numbers: the number of each among the windows of its key.
+        last_rows: the last of the records that each gets.
+        is_full: whether that one fills it.
+        opened: what windows held before that go on.
+        continued: which windows these are.
+    """
+
+    def __init__(self, chunk: Chunk, store: CountStore, size: int) -> None:
+        groups = group_rows(chunk.ends, chunk.hashes, chunk.keys)
+        of_keys, self.order = groups.segments, groups.order
+        self.keys = KeyColumn(gather(chunk.keys, groups.first_rows), chunk.hashes[groups.first_rows])
+        found, known = store.find(self.keys)
+        before = np.zeros(len(self.keys), np.int64)
+        before[found] = known.records
+        self._records = before + of_keys.counts
+        places = np.arange(len(chunk)) - np.repeat(of_keys.starts - before, of_keys.counts)
+        begins = places % size == 0
+        begins[of_keys.starts] = True
+        starts = np.flatnonzero(begins)
+        self.windows = Segments(starts, len(chunk))
+        self.key_of_window = of_keys.ids[starts]
+        self.numbers = places[starts] // size
+        lasts = np.append(starts[1:], len(chunk)) - 1
+        self.last_rows = self.order[lasts]
+        self.is_full = (places[lasts] + 1) % size == 0
+        self._last_windows = np.searchsorted(starts, np.append(of_keys.starts[1:], len(chunk))) - 1
+        is_open = np.flatnonzero(known.records % size)
+        self.opened = known.take(is_open)
+        self.continued = np.searchsorted(starts, of_keys.starts[found[is_open]])
+
+    def left(self, columns: Columns) -> CountedKeys:
+        """What is known of the keys from now on; ``columns`` are the accumulators of the windows."""
+        rows = pa.array(self._last_windows, mask=self.is_full[self._last_windows])
+        return CountedKeys(self.keys, self._records, [column.take(rows) for column in columns])

@@ -1,0 +1,195 @@
+"""How a columnar window is laid out: its aggregators, the columns of their accumulators, the columns it emits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from headrace.common.columns import layout_of, values_to_array
+from headrace.common.errors import InvalidProgramError
+from headrace.common.typeinfo import RowTypeInfo, TypeInformation, Types
+from headrace.expressions import Bound
+from headrace.operators.aggregates.aggregator_list import AggregatorList
+from headrace.operators.aggregates.counts import CountRows, KeyField
+from headrace.operators.columns import computed
+from headrace.windowing.serializers import TimeWindowSerializer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.common.batch import Batch
+    from headrace.operators.aggregates.aggregate import Aggregate, BoundAggregate
+    from headrace.operators.aggregates.aggregator import Aggregator, Input
+    from headrace.operators.base import OperatorContext
+    from headrace.operators.user_code import OperatorPlace
+    from headrace.state.keys import KeyCodec
+
+_CANONICAL_TYPES = {pa.int64(): Types.LONG(), pa.string(): Types.STRING(), pa.binary(): Types.BYTES()}
+
+
+@dataclass(frozen=True)
+class ColumnarWindowLayout:
+    """The columns of one columnar window; made when the job is planned, picklable.
+
+    Attributes:
+        codec: how keys are stored.
+        key_names: the names of the key's columns in the output; none where all records have one key.
+        key_fields: the fields of the key, when they are remembered beside the canonical key; else the columns of the
+            key are made from the canonical key.
+        aggregates: what is computed.
+        window_names: the names of the columns in the output that say which window it is.
+    """
+
+    codec: KeyCodec
+    key_names: tuple[str, ...]
+    key_fields: tuple[KeyField, ...]
+    aggregates: tuple[BoundAggregate, ...]
+    window_names: tuple[str, ...] = TimeWindowSerializer.names
+
+    @staticmethod
+    def of(
+        input_type: TypeInformation,
+        codec: KeyCodec,
+        aggregates: Sequence[Aggregate],
+        key_fields: Sequence[str | int] | None = None,
+        key_names: tuple[str, ...] = ("key",),
+        window_names: tuple[str, ...] = TimeWindowSerializer.names,
+    ) -> ColumnarWindowLayout:
+        """The layout of a window.
+
+        Args:
+            input_type: the type of the records.
+            codec: how keys are stored.
+            aggregates: what is computed; at least one.
+            key_fields: the fields that the key is made of, which become columns of the output.
+            key_names: what the columns of the key are called without such fields: one for the key as it is, several
+                for the fields of a tuple, none to leave the key out.
+            window_names: what the columns of the output are called that say which window it is.
+
+        Raises:
+            InvalidTypeError: when an aggregate does not fit the records.
+            InvalidProgramError: when there is no aggregate, or two columns of the output have the same name.
+        """
+        if not aggregates:
+            raise InvalidProgramError("a window needs at least one aggregate: count(), sum('field'), …")
+        indices = [input_type.field_index(field) for field in key_fields or ()]
+        names = tuple(input_type.field_names[index] for index in indices)
+        is_kept_as_is = len(indices) <= 1 and codec.arrow_type in (pa.int64(), pa.string())
+        fields = [KeyField(i, input_type.field_names[i], input_type.field_types[i]) for i in indices]
+        layout = ColumnarWindowLayout(
+            codec,
+            names or key_names,
+            () if is_kept_as_is else tuple(fields),
+            tuple(aggregate.bind(input_type) for aggregate in aggregates),
+            window_names,
+        )
+        assert layout.output_type.is_composite  # made now, so that its names are checked here and not in a task
+        return layout
+
+    def of_operator(self, place: OperatorPlace) -> ColumnarWindowLayout:
+        """The same layout; where functions of the user fail, the operator is named."""
+        aggregates = tuple(
+            replace(each, aggregators=tuple(one.of_operator(place) for one in each.aggregators))
+            for each in self.aggregates
+        )
+        return replace(self, aggregates=aggregates)
+
+    @cached_property
+    def output_type(self) -> TypeInformation:
+        """The type of what the window emits: the key, what says which window it is, the aggregates."""
+        names = (*self.key_names, *self.window_names, *(a.name for a in self.aggregates))
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise InvalidProgramError(
+                f"the window's output would have two columns {repeated[0]!r}: name one of them with .alias(...)"
+            )
+        made = self.codec.type.field_types if len(self.key_names) > 1 else (self.codec.type,) * len(self.key_names)
+        keys = tuple(field.type for field in self.key_fields) or made
+        windows = (Types.LONG(),) * len(self.window_names)
+        return RowTypeInfo((*keys, *windows, *(a.type for a in self.aggregates)), names)
+
+    @cached_property
+    def output_schema(self) -> pa.Schema:
+        """The columns of what the window emits."""
+        return layout_of(self.output_type).schema
+
+    @cached_property
+    def aggregators(self) -> AggregatorList:
+        """What is remembered for a key and window, each thing once; the number of records comes first."""
+        aggregators: dict[Aggregator, None] = {CountRows(): None}
+        aggregators |= dict.fromkeys(self.key_fields)
+        for aggregate in self.aggregates:
+            aggregators |= dict.fromkeys(aggregate.aggregators)
+        return AggregatorList(tuple(aggregators))
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether results depend on the order in which records come."""
+        return any(aggregate.is_ordered for aggregate in self.aggregates)
+
+    @cached_property
+    def contents_type(self) -> RowTypeInfo:
+        """The type of the accumulators of one key and window."""
+        fields = (field for aggregator in self.aggregators.members for field in aggregator.fields)
+        names, types = zip(*fields, strict=True)
+        return RowTypeInfo(types, names)
+
+    @cached_property
+    def accumulator_type(self) -> TypeInformation:
+        """The type of a row of accumulators, as it travels from the sender's side of a shuffle."""
+        contents, key = self.contents_type, _CANONICAL_TYPES[self.codec.arrow_type]
+        return RowTypeInfo((Types.LONG(), key, *contents.field_types), ("window_end", "key", *contents.field_names))
+
+    @cached_property
+    def accumulator_schema(self) -> pa.Schema:
+        """The columns of rows of accumulators that travel."""
+        return layout_of(self.accumulator_type).schema
+
+    @cached_property
+    def state_schema(self) -> pa.Schema:
+        """The columns of accumulators in state: the same, and the hash of the key."""
+        return self.accumulator_schema.insert(1, pa.field("hash", pa.uint64()))
+
+    def inputs_of(self, batch: Batch, context: OperatorContext) -> dict[Input, pa.Array]:
+        """The columns that the aggregators look at: fields of the records, and expressions over them.
+
+        Raises:
+            UserFunctionError: when an expression has no value for a record.
+        """
+        sources = self.aggregators.inputs
+        expressions = tuple(source for source in sources if isinstance(source, Bound))
+        found: dict[Input, pa.Array] = {i: batch.columns.column(i) for i in sources if isinstance(i, int)}
+        if expressions:
+            found |= zip(expressions, computed(expressions, batch, context), strict=True)
+        return found
+
+    def finish(self, keys: pa.Array, windows: Sequence[pa.Array], columns: list[pa.Array]) -> pa.RecordBatch:
+        """The output rows of final accumulators.
+
+        Args:
+            keys: the keys.
+            windows: the columns that say which windows they are of.
+            columns: the accumulators.
+        """
+        results = self.aggregators.results(columns)
+        key_columns = [results[field] for field in self.key_fields] or self._key_columns(keys)
+        values = [
+            aggregate.emit([results[aggregator] for aggregator in aggregate.aggregators])
+            for aggregate in self.aggregates
+        ]
+        return pa.RecordBatch.from_arrays([*key_columns, *windows, *values], schema=self.output_schema)
+
+    def _key_columns(self, keys: pa.Array) -> list[pa.Array]:
+        if not self.key_names:
+            return []
+        column = self._key_column(keys)
+        return [column] if len(self.key_names) == 1 else column.flatten()
+
+    def _key_column(self, keys: pa.Array) -> pa.Array:
+        storage = self.codec.type.storage_type
+        if self.codec.is_plain or pa.types.is_boolean(storage):
+            return keys.cast(storage)
+        return values_to_array(self.codec.type, self.codec.decode(keys))

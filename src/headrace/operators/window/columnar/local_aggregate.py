@@ -1,0 +1,246 @@
+"""Aggregation before the shuffle: what a sender can sum up already need not travel record by record.
+
+A record is summed up only when it is on time **for all its windows** by the watermark it meets. The receiver's
+watermark is never ahead of that, so such a record is on time there as well, and its accumulator may arrive early:
+nothing is emitted before the watermark passes the window's end. All other records travel as they are, and the receiver
+judges them, since its watermark may be lower. So the results are those of a job without this operator.
+
+Only for windows without allowed lateness and without a side output for late records, and for aggregates that do not
+depend on the order of records (:attr:`ColumnarWindowLayout.is_ordered`); the planner sees to that.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, cast
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.batch import Batch
+from headrace.common.constants import MIN_WATERMARK
+from headrace.operators.aggregates.aggregator import GroupedRows, ScatteredRows
+from headrace.operators.arrays import concat, gather
+from headrace.operators.base import Operator
+from headrace.operators.keyed import KeyedBatch
+from headrace.operators.window.columnar.panes.panes import Panes
+from headrace.operators.window.lateness import check_timestamps, is_too_late
+from headrace.state.keys import KeyColumn
+from headrace.state.keys.hashing import hash_int64
+from headrace.state.runs.grouping import group_rows
+from headrace.state.runs.hash_grouping import HashGroups
+from headrace.windowing.intervals import OneWindow
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from headrace.operators.aggregates.aggregator import Input
+    from headrace.operators.base import EpochScope
+    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+    from headrace.windowing.intervals import Assignment, RegularWindows
+
+    Longs = npt.NDArray[np.int64]
+    Mask = npt.NDArray[np.bool_]
+
+ACCUMULATORS_TAG: Final = "headrace.window.partials"
+"""The side output that accumulators leave by; raw records leave by the main output."""
+
+RECORDS_INPUT: Final = 0
+"""The input that raw records reach the receiver by."""
+
+ACCUMULATORS_INPUT: Final = 1
+"""The input that accumulators reach it by."""
+
+_WORTHWHILE = 0.5
+"""Records are summed up where accumulators are at most this many a record: a row of these is wider than a record."""
+
+_HELD_ROWS = 1 << 19
+_HELD_BYTES = 64 << 20
+"""Records are summed up when there are so many, or when what is needed of them takes so much."""
+
+_MORE_TO_COME = 8
+"""So many batches like the first one are expected to be summed up with it."""
+
+_SAMPLED_HASHES = np.uint64(1 << 60)
+_SAMPLED_PART = 16
+"""Keys whose hash is below the first figure, one in so many, tell how many keys there are."""
+
+_FEWEST_SAMPLED = 4096
+"""Of fewer records all keys are counted."""
+
+_HALVINGS = 12
+"""A four-thousandth is more exact than the sample."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """Pairs of a record and a window, or a pane, that wait for more: the end of each window, keys, inputs."""
+
+    ends: Longs
+    keys: pa.Array
+    columns: Mapping[Input, pa.Array]
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.ends.nbytes + self.keys.nbytes + sum(column.nbytes for column in self.columns.values()))
+
+
+class LocalWindowAggregate(Operator):
+    """Sums up the records of some batches by window and key, or by pane and key, where that makes them fewer.
+
+    Whether it does is estimated from the first of these batches alone, so it is the same at every attempt.
+    Accumulators leave under the lowest watermark of all, which the receiver raises to where the epoch started: so it
+    does not matter how long records have waited here, nor what other branches of the stream have reached.
+
+    Args:
+        layout: the aggregates and the columns.
+        assigner: puts records into windows.
+    """
+
+    def __init__(self, layout: ColumnarWindowLayout, assigner: RegularWindows) -> None:
+        super().__init__()
+        assert not layout.is_ordered
+        self._layout = layout
+        self._assigner = assigner
+        self._panes = Panes.of(assigner)
+        self._stretch = assigner.stretch
+        self._has_times = not isinstance(assigner, OneWindow)
+        self._forget()
+
+    def begin_epoch(self, scope: EpochScope) -> None:
+        self._forget()
+
+    def process(self, input_index: int, batch: Batch) -> None:
+        if not len(batch):
+            return
+        if self._has_times:
+            check_timestamps(batch, self.context)
+        keyed = cast("KeyedBatch", batch)
+        if self._panes is None:
+            pairs = self._assigner.assign(keyed.timestamps)
+            stays = self._left_to_receiver(keyed, pairs)
+        else:
+            pairs = self._panes.of_timestamps(keyed.timestamps)
+            stays = ~self._panes.are_on_time(keyed.timestamps, keyed.watermarks)
+        left = int(np.count_nonzero(stays))
+        if left:
+            pairs = pairs.where(~stays[pairs.records])
+        if not self._held and not self._is_worthwhile(keyed, pairs, len(keyed) - left):
+            self.output.emit(keyed)
+            return
+        if left:
+            self.output.emit(keyed.filter(stays))
+        self._hold(keyed, pairs)
+
+    def advance_watermark(self, watermark: int) -> None:
+        # Called at the end of every piece of a split as well, before the piece's channels are closed.
+        self._send()
+        super().advance_watermark(watermark)
+
+    def finish(self) -> None:
+        self._send()
+
+    def end_epoch(self) -> None:
+        assert not self._held, "records came after the last watermark of the epoch"
+
+    def _left_to_receiver(self, batch: Batch, pairs: Assignment) -> Mask:
+        """Records with a window that the watermark they meet has passed, and late ones between two windows."""
+        if pairs.is_identity:
+            return np.asarray(pairs.ends - 1 <= batch.watermarks)
+        is_left = np.zeros(len(batch), np.bool_)
+        is_left[pairs.records[pairs.ends - 1 <= batch.watermarks[pairs.records]]] = True
+        is_between = np.ones(len(batch), np.bool_)
+        is_between[pairs.records] = False
+        return is_left | (is_between & is_too_late(batch.timestamps, batch.watermarks, 0))
+
+    def _is_worthwhile(self, batch: KeyedBatch, pairs: Assignment, records: int) -> bool:
+        """Whether accumulators are expected to be so much fewer than the records that the pairs are of."""
+        total = len(pairs.ends)
+        if not total:
+            return False
+        ends, hashes, part = pairs.ends, batch.keys.hashes, 1
+        if not pairs.is_identity:
+            hashes = hashes[pairs.records]
+        if total > _FEWEST_SAMPLED:
+            is_sampled = hashes < _SAMPLED_HASHES
+            ends, hashes, part = ends[is_sampled], hashes[is_sampled], _SAMPLED_PART
+        groups = part * len(np.unique(hashes ^ hash_int64(ends)))
+        # Records of later windows are of other groups.
+        span = int(batch.timestamps.max()) - int(batch.timestamps.min()) + 1
+        times = min(_MORE_TO_COME, _HELD_ROWS / total, self._stretch / span)
+        return expected_groups(total, groups, max(times, 1.0)) <= _WORTHWHILE * records * max(times, 1.0)
+
+    def _hold(self, batch: KeyedBatch, pairs: Assignment) -> None:
+        if not len(pairs.ends):
+            return
+        keys, columns = batch.keys.values, self._layout.inputs_of(batch, self.context)
+        if not pairs.is_identity:
+            keys = gather(keys, pairs.records)
+            columns = {source: gather(column, pairs.records) for source, column in columns.items()}
+        self._held.append(_Held(pairs.ends, keys, columns))
+        self._held_rows += len(pairs.ends)
+        self._held_bytes += self._held[-1].nbytes
+        if self._held_rows >= _HELD_ROWS or self._held_bytes >= _HELD_BYTES:
+            self._send()
+
+    def _send(self) -> None:
+        """Sums up what is held."""
+        if self._held:
+            held = self._held
+            self._forget()
+            self.output.emit_side(ACCUMULATORS_TAG, self._accumulators(held))
+
+    def _forget(self) -> None:
+        self._held: list[_Held] = []
+        self._held_rows = self._held_bytes = 0
+
+    def _accumulators(self, held: Sequence[_Held]) -> KeyedBatch:
+        columns = {source: concat([each.columns[source] for each in held]) for source in held[0].columns}
+        ends, keys, rows = self._grouped(
+            np.concatenate([each.ends for each in held]), [each.keys for each in held], columns
+        )
+        values = self._layout.aggregators.accumulate(rows)
+        record_batch = pa.RecordBatch.from_arrays(
+            [pa.array(ends), keys, *values], schema=self._layout.accumulator_schema
+        )
+        accumulators = Batch(
+            self._layout.accumulator_type, ends - 1, np.full(len(ends), MIN_WATERMARK), columns=record_batch
+        )
+        return KeyedBatch.of(accumulators, KeyColumn(keys))
+
+    def _grouped(
+        self, ends: Longs, keys: Sequence[pa.Array], columns: Mapping[Input, pa.Array]
+    ) -> tuple[Longs, pa.Array, GroupedRows]:
+        """The window and the key of each group, and the rows by group."""
+        if self._layout.aggregators.are_scatterable:
+            scattered = HashGroups.of(ends, keys)
+            return scattered.times, scattered.keys, ScatteredRows(columns, scattered.segments)
+        joined = KeyColumn(concat(list(keys)))
+        groups = group_rows(ends, joined.hashes, joined.values)
+        # Nobody asks when records came: the aggregates do not depend on it.
+        rows = GroupedRows(columns, np.arange(len(ends)), groups)
+        return ends[groups.first_rows], gather(joined.values, groups.first_rows), rows
+
+
+def expected_groups(rows: int, groups: int, times: float) -> float:
+    """How many groups ``times`` as many rows have, when so many rows have so many groups and all are equally frequent.
+
+    Of *k* groups, *n* rows are expected to meet *k* (1 - exp(-*n* / *k*)).
+    """
+    if groups >= rows:
+        return rows * times
+    # The number of groups that there are at all, per row: found by halving, since met groups grow with it.
+    low = high = groups / rows
+    while _met(1.0, high) * rows < groups:
+        low, high = high, 2 * high
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _met(1.0, middle) * rows < groups else (low, middle)
+    return rows * _met(times, high)
+
+
+def _met(rows: float, groups: float) -> float:
+    return groups * -math.expm1(-rows / groups)

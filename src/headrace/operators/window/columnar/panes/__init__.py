@@ -1,0 +1,1 @@
+"""Windows that overlap: they share panes, of which each is added up once."""

@@ -1,0 +1,202 @@
+"""Where windows that share panes keep what they hold: rows of panes, which are merged when a window fires.
+
+A record is added to its pane as long as one window takes it. For a window that has fired already that is of no
+importance when it is over, and right when it will fire again. Only windows that fire in the very step that brings a
+late record have to be told apart: what is late for some windows waits until those that are due have fired.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
+from headrace.operators.window.columnar.accumulators import Accumulators, Chunk
+from headrace.operators.window.columnar.blocks import rows_at
+from headrace.operators.window.columnar.panes.pane_stacks import PaneStacks
+from headrace.operators.window.columnar.window_store import WindowStore
+from headrace.operators.window.stores import EARLIER_STORE, PANE, STORE, accumulators_layout
+from headrace.state.runs.ordered import NO_TIME, described, floor_of, rest_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+    from headrace.operators.window.columnar.panes.panes import Panes
+    from headrace.state.ordered_table import OrderedLayout
+    from headrace.state.runs import RunStore
+    from headrace.windowing.intervals import RegularWindows
+
+    Longs = npt.NDArray[np.int64]
+    Hashes = npt.NDArray[np.uint64]
+
+_LATE_ROWS: Final = 1 << 16
+"""So many late rows are merged into each window that fires; with more the merge of the panes is made anew."""
+_SPREAD_ROWS: Final = 1 << 19
+"""So many rows of windows are made of rows of panes at a time."""
+_FIRED_ROWS: Final = 1 << 16
+"""About so many rows of windows fire at a time."""
+
+
+class PaneStore:
+    """The contents of all windows of one subtask, by pane.
+
+    Args:
+        layout: the columns.
+        windows: the windows.
+        panes: the panes that they share.
+        store: gives the runs of a store by its name.
+    """
+
+    def __init__(
+        self, layout: ColumnarWindowLayout, windows: RegularWindows, panes: Panes, store: Callable[[str], RunStore]
+    ) -> None:
+        self._aggregators = layout.aggregators
+        self._windows = windows
+        self._panes = panes
+        of_windows = accumulators_layout(layout, windows)
+        _set_apart(store(STORE), store(EARLIER_STORE), of_windows)
+        self._rows = WindowStore(layout, accumulators_layout(layout, windows, **{PANE: panes.length}), store(STORE))
+        self._earlier = WindowStore(layout, of_windows, store(EARLIER_STORE))
+        self._nothing = Accumulators.of_batch(pa.RecordBatch.from_pylist([], layout.state_schema))
+        self._waiting: list[Accumulators] = []
+        self._stacks: PaneStacks | None = None
+        self._reached = MIN_WATERMARK
+        self._late: list[Accumulators] = []
+
+    def begin_epoch(self) -> None:
+        """Takes up what the last epoch left."""
+        self._rows.begin_epoch()
+        self._earlier.begin_epoch()
+
+    def add_to_panes(self, rows: Chunk | Accumulators) -> None:
+        """Adds records that are on time for all their windows, or accumulators of such; ends are those of panes."""
+        if isinstance(rows, Chunk):
+            self._rows.add(rows)
+        else:
+            self._rows.add_accumulators(rows)
+
+    def add(self, chunk: Chunk) -> None:
+        """Adds records to windows that fire before :meth:`settle` is called."""
+        self.add_accumulators(Accumulators.of_chunk(self._aggregators, chunk))
+
+    def add_accumulators(self, accumulators: Accumulators) -> None:
+        """Adds accumulators to such windows."""
+        if len(accumulators):
+            self._waiting.append(accumulators)
+
+    def settle(self, rows: Accumulators) -> None:
+        """Adds what is late for some windows to its panes, once what was due has fired; ends are those of panes."""
+        self._waiting = []
+        self._rows.add_accumulators(rows)
+        missed = rows.take(np.flatnonzero(rows.ends <= self._reached))
+        if self._stacks is not None and len(missed):
+            self._late.append(missed)
+            if sum(map(len, self._late)) > _LATE_ROWS:
+                self._forget_merge()
+
+    def due(self, after: int, upto: int) -> Iterator[Accumulators]:
+        """The contents of the windows with an end above ``after`` and not above ``upto``, in order, in blocks."""
+        if self._next_end(after) <= upto:
+            self._rows.aggregate(upto)
+        gathered: list[Accumulators] = []
+        while (end := self._next_end(after)) <= upto:
+            window, after = self._contents(end), end
+            if sum(map(len, gathered)) + len(window) > _FIRED_ROWS:
+                yield from _in_blocks(gathered)
+                gathered = []
+            gathered.append(window)
+        yield from _in_blocks(gathered)
+
+    def find(self, ends: Longs, hashes: Hashes) -> Accumulators:
+        """What is there for some windows and hashes: at most one row a key and window; other rows do no harm."""
+        order = np.argsort(hashes, kind="stable")
+        ends, hashes = ends[order], hashes[order]
+        first = np.flatnonzero(np.concatenate(([True], hashes[1:] != hashes[:-1])))
+        starts = np.minimum.reduceat(self._windows.starts_of(ends), first)
+        stretches, pane_ends = self._panes.between(starts, np.maximum.reduceat(ends, first))
+        rows = self._rows.find(pane_ends, hashes[first][stretches])
+        pieces = [_of_windows(piece, ends, hashes) for piece in self._panes.spread(rows, _SPREAD_ROWS)]
+        return Accumulators.regrouped(self._aggregators, [self._earlier.find(ends, hashes), *pieces, *self._waiting])
+
+    def forget(self, upto: int) -> None:
+        """Drops what no window needs that ends above ``upto``."""
+        self._rows.forget(self._last_over(upto))
+        self._earlier.forget(upto)
+
+    def end_epoch(self, upto: int) -> None:
+        """Writes what windows still need that end above ``upto``."""
+        self._rows.end_epoch(self._last_over(upto))
+        self._earlier.end_epoch(upto)
+
+    def _last_over(self, upto: int) -> int:
+        return MAX_WATERMARK if upto == MAX_WATERMARK else self._windows.starts_of(self._panes.end_above(upto))
+
+    def _next_end(self, after: int) -> int:
+        """The end of the next window above ``after`` that holds anything."""
+        end = self._panes.end_above(after)
+        pane = self._rows.next_above(max(self._windows.starts_of(end), MIN_WATERMARK))
+        found = NO_TIME if pane == NO_TIME else max(end, self._panes.end_above(pane - 1))
+        waiting = [int(ends.min()) for rows in self._waiting if len(ends := rows.ends[rows.ends > after])]
+        return min(found, self._earlier.next_above(after), *waiting)
+
+    def _contents(self, end: int) -> Accumulators:
+        """One row a key of a window."""
+        start = self._windows.starts_of(end)
+        pieces = [self._merge_of(start, end)]
+        pieces += [rows.take(np.flatnonzero(rows.ends == end)) for rows in self._waiting]
+        late = (rows.take(np.flatnonzero((rows.ends > start) & (rows.ends <= end))) for rows in self._late)
+        pieces += [rows.at(end) for rows in late]
+        pieces += self._earlier.between(end - 1, end)
+        return Accumulators.merged(self._aggregators, pieces)
+
+    def _merge_of(self, start: int, end: int) -> Accumulators:
+        """The merge of the panes of a window, which is that of the window that fired before, moved on."""
+        if self._stacks is None or start > self._stacks.boundary:
+            self._forget_merge()
+            self._stacks = PaneStacks(self._aggregators, self._nothing, list(self._panes_between(start, end)), end)
+        else:
+            self._stacks.remove_up_to(start)
+            for _, rows in self._panes_between(self._reached, end):
+                self._stacks.add(rows)
+        self._reached = end
+        return self._stacks.merged(end)
+
+    def _panes_between(self, start: int, end: int) -> Iterator[tuple[int, Accumulators]]:
+        """The panes within a stretch of time, oldest first."""
+        pieces = self._rows.between(start, end)
+        ends = np.unique(np.concatenate([piece.windows[0] for piece in pieces])) if pieces else ()
+        for pane in map(int, ends):
+            yield pane, Accumulators.merged(self._aggregators, [rows_at(piece, pane) for piece in pieces])
+
+    def _forget_merge(self) -> None:
+        """Has the merge made anew for the next window: it is no state, all of it is there in the panes."""
+        self._stacks, self._late, self._reached = None, [], MIN_WATERMARK
+
+
+def _in_blocks(windows: Sequence[Accumulators]) -> Iterator[Accumulators]:
+    """The rows of some windows, which are few, or of one window, which may be large."""
+    if sum(map(len, windows)):
+        rows = Accumulators.concat(windows)
+        for start in range(0, len(rows), _FIRED_ROWS):
+            yield rows.slice(start, min(start + _FIRED_ROWS, len(rows)))
+
+
+def _of_windows(rows: Accumulators, ends: Longs, hashes: Hashes) -> Accumulators:
+    """The rows with one of some ends, and one of some hashes."""
+    return rows.take(np.flatnonzero(np.isin(rows.ends, ends) & np.isin(rows.hashes, hashes)))
+
+
+def _set_apart(runs: RunStore, others: RunStore, layout: OrderedLayout) -> None:
+    """Moves what earlier versions have stored, which kept rows of windows, into a store of its own."""
+    for run in runs.runs:
+        if PANE not in run.meta:
+            layout.check(run)
+            rows = rest_of(run, floor_of(run))
+            if rows.num_rows:
+                others.append(rows, described(layout.meta, rows))
+            runs.drop(run)

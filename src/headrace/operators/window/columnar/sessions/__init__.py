@@ -1,0 +1,1 @@
+"""Sessions of event time with one gap for all records."""

@@ -1,0 +1,260 @@
+"""Which records are of one session: found for many records of many keys at once, as if they came one by one.
+
+A record lasts from its timestamp until a gap later; those of a key that overlap or touch are one session, which fires
+when the watermark reaches the last millisecond of it. What comes later begins a session of its own, however close its
+timestamp is. The rule for two records is this: with *t* the timestamp of the earlier one, both are of one session when
+the other's timestamp is not above *t + gap*, and both came before the watermark reached *t + gap - 1*. When it does,
+both are there, and overlap or touch. A record for which there is no such other one is the last of its session. So,
+in the order of timestamps, a session is a stretch of the records of its key, and ends behind such a record.
+
+This holds for records that are on time by themselves. One that is late by itself is still taken into a session that
+has not fired and that it overlaps or touches. It makes no session longer at its end, so it does not change which of
+the others belong together; it may make the session begin earlier, and so reach further records that are late.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
+from headrace.state.runs.grouping import sorted_by, sorted_pairs
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Longs = npt.NDArray[np.int64]
+    Mask = npt.NDArray[np.bool_]
+
+NO_SESSION: Final = -1
+"""In place of the session of a record that is too late for all."""
+
+
+@dataclass(frozen=True)
+class ArrivedTimes:
+    """Records, in the order in which they came.
+
+    Attributes:
+        keys: which key each has, as a number from 0 on.
+        timestamps: milliseconds.
+        watermarks: the watermark that each meets; it never falls.
+    """
+
+    keys: Longs
+    timestamps: Longs
+    watermarks: Longs
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Sessions, by key and then by time.
+
+    Attributes:
+        keys: which key each has, as a number from 0 on.
+        starts: the first timestamp of each.
+        ends: the gap after the last timestamp of each.
+    """
+
+    keys: Longs
+    starts: Longs
+    ends: Longs
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+
+@dataclass(frozen=True)
+class FoundSessions:
+    """What has become of records and open sessions.
+
+    Attributes:
+        sessions: all sessions, those included that the watermarks of the records have passed.
+        of_records: the session of each record; ``NO_SESSION`` for one that is too late.
+        of_open: the session that each open session is part of.
+        by_session: the records that are not too late, session after session; those of one in any order.
+    """
+
+    sessions: Spans
+    of_records: Longs
+    of_open: Longs
+    by_session: Longs
+
+
+def find_sessions(gap: int, records: ArrivedTimes, opened: Spans) -> FoundSessions:
+    """The sessions of records and of the sessions that were open when the first of them came.
+
+    Args:
+        gap: how long after its last record a session ends, in milliseconds.
+        records: the records.
+        opened: sessions that have not fired, of the same keys; none overlaps or touches another.
+    """
+    is_late = records.timestamps + (gap - 1) <= records.watermarks
+    rows = np.flatnonzero(~is_late)
+    points = _Points.of(gap, records, rows, opened)
+    firsts = np.flatnonzero(np.concatenate((np.ones(min(len(points.keys), 1), np.bool_), ~points.are_linked)))
+    numbers = np.empty(len(points.keys), np.int64)
+    numbers[points.order] = np.repeat(np.arange(len(firsts)), np.diff(firsts, append=len(points.keys)))
+    lasts = np.append(firsts[1:], len(points.keys))[: len(firsts)] - 1
+    starts, ends = points.times[firsts], points.times[lasts] + gap
+    found = Spans(points.keys[firsts], starts, ends)
+    of_records = np.full(len(records.keys), NO_SESSION)
+    of_records[rows] = numbers[: len(rows)]
+    of_open = numbers[len(rows) : len(rows) + len(opened)]
+    by_session = points.order if not len(opened) else points.order[points.order < len(rows)]
+    if is_late.any():
+        found = _with_late(gap, records, np.flatnonzero(is_late), found, of_records, opened, of_open)
+        by_session = np.flatnonzero(of_records != NO_SESSION)
+        by_session = by_session[sorted_by(of_records[by_session], by_session)]
+    return FoundSessions(found, of_records, of_open, by_session)
+
+
+@dataclass(frozen=True)
+class _Points:
+    """Records that are on time, and the first and the last timestamp of each open session, by key and time.
+
+    Attributes:
+        order: for each of them, which one it is: first the records, then the starts, then the last timestamps.
+        keys: the key of each.
+        times: the timestamp of each.
+        are_linked: for each but the last, whether it is of one session with the next one.
+    """
+
+    order: Longs
+    keys: Longs
+    times: Longs
+    are_linked: Mask
+
+    @staticmethod
+    def of(gap: int, records: ArrivedTimes, rows: Longs, opened: Spans) -> _Points:
+        """The points of some records and of open sessions."""
+        keys, times, marks = records.keys, records.timestamps, records.watermarks
+        if len(rows) < len(keys):
+            keys, times, marks = keys[rows], times[rows], marks[rows]
+        if len(opened):
+            keys = np.concatenate((keys, opened.keys, opened.keys))
+            times = np.concatenate((times, opened.starts, opened.ends - gap))
+            marks = np.concatenate((marks, np.full(2 * len(opened), MIN_WATERMARK)))
+        order, keys, times = sorted_pairs(keys, times)
+        are_linked = _linked(gap, keys, times, marks[order])
+        if len(opened):
+            places = np.empty(len(order), np.int64)
+            places[order] = np.arange(len(order))
+            change = np.zeros(len(order), np.int64)
+            change[places[len(rows) : len(rows) + len(opened)]] = 1
+            change[places[len(rows) + len(opened) :]] -= 1
+            are_linked |= np.cumsum(change)[:-1] > 0
+        return _Points(order, keys, times, are_linked)
+
+
+def _linked(gap: int, keys: Longs, times: Longs, marks: Longs) -> Mask:
+    """Whether each point but the last is of one session with the next one."""
+    ends = times[:-1] + gap
+    is_near = (keys[1:] == keys[:-1]) & (times[1:] <= ends)
+    are_linked: Mask = is_near & ((marks[1:] < ends - 1) | (times[1:] == times[:-1]))
+    # The next one came when the session would have fired, but one behind it may have come before.
+    unsure = np.flatnonzero(is_near & ~are_linked)
+    if len(unsure):
+        stops = _first_above(times, unsure + 1, np.searchsorted(keys, keys[unsure], side="right"), ends[unsure])
+        are_linked[unsure] = _least(marks, unsure + 1, stops) < ends[unsure] - 1
+    return are_linked
+
+
+def _with_late(
+    gap: int, records: ArrivedTimes, late: Longs, found: Spans, of_records: Longs, opened: Spans, of_open: Longs
+) -> Spans:
+    """The sessions once those records that are late by themselves are in them which are taken; notes these down."""
+    late, candidates = _candidates(records, late, found)
+    if not len(late):
+        return found
+    is_candidate = np.zeros(len(found), np.bool_)
+    is_candidate[candidates] = True
+    members = np.flatnonzero(is_candidate[of_records] & (of_records != NO_SESSION))
+    older = np.flatnonzero(is_candidate[of_open])
+    sessions = np.concatenate((of_open[older], of_records[members], candidates))
+    arrivals = np.concatenate((np.full(len(older), -1), members, late))
+    times = np.concatenate((opened.starts[older], records.timestamps[members], records.timestamps[late]))
+    order = sorted_by(sessions, arrivals)
+    sessions, arrivals, times = sessions[order], arrivals[order], times[order]
+    is_late = order >= len(older) + len(members)
+    lowest = _lowest_before(sessions, np.where(is_late, MAX_WATERMARK, times))[is_late]
+    sessions, arrivals, times = sessions[is_late], arrivals[is_late], times[is_late]
+    is_taken = _are_reached(gap, sessions, times, lowest)
+    of_records[arrivals[is_taken]] = sessions[is_taken]
+    starts = found.starts.copy()
+    np.minimum.at(starts, sessions[is_taken], times[is_taken])
+    return Spans(found.keys, starts, found.ends)
+
+
+def _candidates(records: ArrivedTimes, late: Longs, found: Spans) -> tuple[Longs, Longs]:
+    """Those of the late records that may be part of a session, and which one that would be.
+
+    It covers the moment after the watermark that the record meets: only one of a key does, and no later one can be
+    reached.
+    """
+    low = np.searchsorted(found.keys, records.keys[late])
+    high = np.searchsorted(found.keys, records.keys[late], side="right")
+    moments = np.minimum(records.watermarks[late], MAX_WATERMARK - 1) + 1
+    candidates = _first_above(found.ends, low, high, moments)
+    has_one = candidates < high
+    return late[has_one], candidates[has_one]
+
+
+def _are_reached(gap: int, sessions: Longs, times: Longs, lowest: Longs) -> Mask:
+    """Which late records overlap or touch their session, as it is when they come.
+
+    Args:
+        gap: how long a record lasts.
+        sessions: the session of each record; these do not fall, and the records of one are as they came.
+        times: their timestamps.
+        lowest: the first timestamp of the session when each comes, without other late records.
+    """
+    are_reached: Mask = lowest <= times + gap
+    while True:
+        taken = _lowest_before(sessions, np.where(are_reached, times, MAX_WATERMARK))
+        now = np.minimum(lowest, taken) <= times + gap
+        if np.array_equal(now, are_reached):
+            return are_reached
+        are_reached = now
+
+
+def _first_above(values: Longs, starts: Longs, stops: Longs, bounds: Longs) -> Longs:
+    """In each range of ``values``, which rise there, the place of the first one above a bound; else its stop."""
+    low, high = starts.copy(), stops.copy()
+    while (is_open := low < high).any():
+        middle = (low + high) >> 1
+        is_above = values[np.where(is_open, middle, 0)] > bounds
+        high = np.where(is_open & is_above, middle, high)
+        low = np.where(is_open & ~is_above, middle + 1, low)
+    return low
+
+
+def _least(values: Longs, starts: Longs, stops: Longs) -> Longs:
+    """The least of the values in each range; none is empty."""
+    lengths = stops - starts
+    least = np.empty(len(starts), np.int64)
+    width = 1  # of each stretch of which ``values`` is the least, by now
+    while True:
+        fits = np.flatnonzero((lengths >= width) & (lengths < 2 * width))
+        least[fits] = np.minimum(values[starts[fits]], values[stops[fits] - width])
+        if lengths.max() < 2 * width:
+            return least
+        values = np.minimum(values[:-width], values[width:])
+        width *= 2
+
+
+def _lowest_before(groups: Longs, values: Longs) -> Longs:
+    """The least of the values before each one in its group; ``MAX_WATERMARK`` for the first of a group.
+
+    Groups are numbers that do not fall.
+    """
+    distinct, ranks = np.unique(values, return_inverse=True)
+    is_first = np.ones(len(groups), np.bool_)
+    is_first[1:] = groups[1:] != groups[:-1]
+    # Every group lies below the ones before it, so that their least values do not count in it.
+    floors = np.cumsum(is_first) * len(distinct)
+    running = np.minimum.accumulate(ranks - floors) + floors
+    lowest = np.full(len(groups), MAX_WATERMARK)
+    lowest[1:] = np.where(is_first[1:], MAX_WATERMARK, distinct[running[:-1]])
+    return lowest

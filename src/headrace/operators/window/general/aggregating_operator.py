@@ -1,0 +1,74 @@
+"""The window operator for built-in aggregates over windows of any kind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from headrace.operators.window.general.accumulated_contents import AccumulatedContents
+from headrace.operators.window.general.aggregate_log import AggregateLog
+from headrace.operators.window.general.former_results import NotedResults
+from headrace.operators.window.general.window_operator import WindowOperator
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.common.batch import Batch
+    from headrace.operators.base import EpochScope, OperatorContext
+    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+    from headrace.operators.window.general.contents import KeyedContents
+    from headrace.operators.window.general.former_results import FormerResults
+    from headrace.operators.window.general.layout import GeneralWindowLayout
+    from headrace.state.keyed.namespaces import GivenNamespace
+    from headrace.state.keys.entries import AnyKeyEntry
+    from headrace.windowing.trigger import Firing
+
+
+class AggregatingWindowOperator(WindowOperator):
+    """Built-in aggregates over windows; the trigger is asked element by element, results are made a batch at once.
+
+    Args:
+        layout: assigner, trigger, evictor and types.
+        columns: the aggregates and the columns.
+    """
+
+    def __init__(self, layout: GeneralWindowLayout, columns: ColumnarWindowLayout) -> None:
+        super().__init__(layout)
+        self._columns = columns
+
+    def _take_up(self, context: OperatorContext) -> None:
+        self._log = AggregateLog(self._columns, self._windows, self._layout.input_type, context)
+        super()._take_up(context)
+
+    def begin_epoch(self, scope: EpochScope) -> None:
+        self._log.begin_epoch(scope.epoch)
+        super().begin_epoch(scope)
+
+    def _fixed_windows(self) -> None:
+        return None  # over those they are columnar, or the trigger is to be asked
+
+    def _keyed_contents(self) -> KeyedContents:
+        if self._layout.evictor is not None:
+            return super()._keyed_contents()
+        return AccumulatedContents(self._keyed, self._layout.kind_of_windows, self._columns, self._log)
+
+    def _new_former_results(self) -> FormerResults:
+        return NotedResults(self._keyed, self._layout.output_type)
+
+    def _show(self, elements: Sequence[Any], window: Any, contents: GivenNamespace, firing: Firing, stamp: int) -> None:
+        if elements:  # otherwise the evictor has left nothing
+            version = elements[0] if self._layout.evictor is None else self._log.version_of(elements)
+            self._log.show(version, cast("AnyKeyEntry", self._keyed.current).raw, window, stamp)
+            if isinstance(self._former, NotedResults):
+                self._former.show(contents)
+
+    def _flush(self) -> None:
+        super()._flush()
+        made: list[Batch] = []
+        if isinstance(self._contents, AccumulatedContents):
+            self._contents.work_out(made.append)
+        else:
+            self._log.work_out(made.append)
+        if isinstance(self._former, NotedResults):
+            made = self._former.all_changes(made)
+        for results in made:
+            self.output.emit(results)

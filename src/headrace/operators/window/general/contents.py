@@ -1,0 +1,296 @@
+"""What windows hold of their elements: one value that they are folded into, or all; here in state of key and window."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from headrace.common.constants import NO_TIMESTAMP
+from headrace.common.errors import InvalidTypeError
+from headrace.common.typeinfo import Types
+from headrace.operators.functions import method_of
+from headrace.operators.user_code import note_returned
+from headrace.operators.window.stores import CONTENTS
+from headrace.state.descriptors import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    ReducingStateDescriptor,
+    StateDescriptor,
+)
+from headrace.windowing.evictor import TimestampedValue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.operators.window.general.trigger_context import OperatorTime
+    from headrace.state.backend import KeyedStates
+    from headrace.state.keyed.namespaces import GivenNamespace
+    from headrace.state.keys.entries import AnyKeyEntry
+    from headrace.windowing.evictor import Evictor
+
+    Folding = Callable[[Sequence[Any]], Sequence[Any] | None]
+
+
+class WindowContents(ABC):
+    """What windows hold. Calls that take a namespace are about it and the current key."""
+
+    def begin_epoch(self) -> None:
+        """Takes up what the last epoch left."""
+
+    def end_epoch(self, watermark: int) -> None:
+        """Writes what is still needed when event time has come to ``watermark``."""
+
+    @abstractmethod
+    def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
+        """Adds an element."""
+
+    @abstractmethod
+    def elements(self, namespace: GivenNamespace, window: Any) -> Sequence[Any] | None:
+        """What a window function is to see; None when there is nothing that it is called for."""
+
+    def was_shown(self, namespace: GivenNamespace, window: Any) -> None:
+        """Is called after the window function."""
+
+    @abstractmethod
+    def clear(self, namespace: GivenNamespace) -> None:
+        """Drops everything."""
+
+
+class StateOfWindows:
+    """A state of key and window. Every call is about the current key.
+
+    Args:
+        keyed: the state of all keys.
+        descriptor: how it is kept.
+    """
+
+    def __init__(self, keyed: KeyedStates, descriptor: StateDescriptor) -> None:
+        self._keyed = keyed
+        self._descriptor = descriptor
+        self._state = keyed.namespaced_state(descriptor)
+
+    def clear(self, namespace: GivenNamespace) -> None:
+        """Drops what a window has."""
+        self._keyed.namespace = namespace
+        self._state.clear()
+
+    def merge(self, namespace: GivenNamespace, sources: Sequence[GivenNamespace]) -> None:
+        """Moves what other windows have into this one."""
+        self._keyed.namespace = namespace
+        self._keyed.merge_namespaces(self._descriptor, sources)
+
+
+class KeyedContents(StateOfWindows, WindowContents):
+    """What windows hold in state of the key and the window.
+
+    Args:
+        keyed: the state.
+        kind: what the windows are, in words; what those of another kind hold is refused.
+        descriptor: how it is kept.
+    """
+
+    def __init__(self, keyed: KeyedStates, kind: str, descriptor: StateDescriptor) -> None:
+        descriptor.namespaces = kind
+        super().__init__(keyed, descriptor)
+
+    def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
+        self._keyed.namespace = namespace
+        self._state.add(element)
+
+    def stored(self) -> Sequence[tuple[AnyKeyEntry, GivenNamespace]]:
+        """The keys and namespaces of which something may be stored."""
+        pairs = self._keyed.keys_and_namespaces(self._descriptor)
+        return [(key, namespace) for key, namespace in pairs if namespace is not None]
+
+    def held(self, namespace: GivenNamespace, window: Any) -> Sequence[Any] | None:
+        """What a window function would see if no element were removed before; None for nothing."""
+        return self.elements(namespace, window)
+
+
+class ReducedContents(KeyedContents):
+    """The elements, combined by a ``ReduceFunction`` as they come.
+
+    Args:
+        keyed: the state.
+        kind: what the windows are.
+        function: the function.
+        type_: the type of the elements.
+    """
+
+    def __init__(self, keyed: KeyedStates, kind: str, function: Any, type_: TypeInformation) -> None:
+        super().__init__(keyed, kind, ReducingStateDescriptor(CONTENTS, function, type_))
+        self._reduce = method_of(function, "reduce")
+
+    def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
+        self._keyed.namespace = namespace
+        try:
+            self._state.add(element)
+        except InvalidTypeError as error:
+            note_returned(error, self._reduce)
+            raise
+
+    def elements(self, namespace: GivenNamespace, window: Any) -> Sequence[Any] | None:
+        self._keyed.namespace = namespace
+        value = self._state.get()
+        return None if value is None else (value,)
+
+
+class AggregatedContents(KeyedContents):
+    """An accumulator that an ``AggregateFunction`` folds the elements into as they come.
+
+    Args:
+        keyed: the state.
+        kind: what the windows are.
+        function: the function.
+        type_: the type of the accumulators.
+    """
+
+    def __init__(self, keyed: KeyedStates, kind: str, function: Any, type_: TypeInformation) -> None:
+        super().__init__(keyed, kind, AggregatingStateDescriptor(CONTENTS, _Boxed(function), type_))
+        self._add = function.add
+
+    def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
+        self._keyed.namespace = namespace
+        try:
+            self._state.add(element)
+        except InvalidTypeError as error:
+            note_returned(error, self._add)
+            raise
+
+    def elements(self, namespace: GivenNamespace, window: Any) -> Sequence[Any] | None:
+        self._keyed.namespace = namespace
+        result: tuple[Any] | None = self._state.get()
+        return result
+
+
+class _Boxed:
+    """An ``AggregateFunction`` with its result in a tuple: a result of None is one, no elements are none.
+
+    Args:
+        function: the function.
+    """
+
+    def __init__(self, function: Any) -> None:
+        self._get_result = function.get_result
+        self.create_accumulator = function.create_accumulator
+        self.add = function.add
+        self.merge = getattr(function, "merge", None)
+
+    def get_result(self, accumulator: Any) -> tuple[Any]:
+        return (self._get_result(accumulator),)
+
+
+class ListedContents(KeyedContents):
+    """All elements, in the order in which they came.
+
+    Args:
+        keyed: the state.
+        kind: what the windows are.
+        type_: the type of the elements.
+    """
+
+    def __init__(self, keyed: KeyedStates, kind: str, type_: TypeInformation) -> None:
+        super().__init__(keyed, kind, ListStateDescriptor(CONTENTS, type_))
+
+    def elements(self, namespace: GivenNamespace, window: Any) -> Sequence[Any] | None:
+        self._keyed.namespace = namespace
+        return self._state.get() or None
+
+
+class EvictedContents(KeyedContents):
+    """All elements with their timestamps, some of which an evictor removes when they are shown.
+
+    Args:
+        keyed: the state.
+        kind: what the windows are.
+        type_: the type of the elements.
+        evictor: the evictor.
+        time: what the evictor sees.
+        fold: what the window function sees of the elements that are left; None, and it is not called.
+    """
+
+    def __init__(
+        self,
+        keyed: KeyedStates,
+        kind: str,
+        type_: TypeInformation,
+        evictor: Evictor[Any, Any],
+        time: OperatorTime,
+        fold: Folding,
+    ) -> None:
+        super().__init__(keyed, kind, ListStateDescriptor(CONTENTS, Types.TUPLE([type_, Types.LONG()])))
+        self._evictor = evictor
+        self._time = time
+        self._fold = fold
+        self._held = 0
+        self._left: list[TimestampedValue[Any]] = []
+
+    def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
+        self._keyed.namespace = namespace
+        self._state.add((element, timestamp))
+
+    def held(self, namespace: GivenNamespace, window: Any) -> Sequence[Any] | None:
+        self._keyed.namespace = namespace
+        return [value for value, _ in self._state.get()] or None
+
+    def elements(self, namespace: GivenNamespace, window: Any) -> Sequence[Any] | None:
+        self._keyed.namespace = namespace
+        held = [
+            TimestampedValue(value, None if timestamp == NO_TIMESTAMP else timestamp)
+            for value, timestamp in self._state.get()
+        ]
+        self._held = len(held)
+        if not held:
+            return None
+        self._left = self._answer("evict_before", held, window)
+        return self._fold([element.value for element in self._left])
+
+    def was_shown(self, namespace: GivenNamespace, window: Any) -> None:
+        if not self._held:
+            return
+        left = self._answer("evict_after", self._left, window)
+        if len(left) < self._held:
+            self._keep(namespace, left)
+        self._left = []
+
+    def _answer(self, method: str, elements: list[TimestampedValue[Any]], window: Any) -> list[TimestampedValue[Any]]:
+        left = getattr(self._evictor, method)(elements, len(elements), window, self._time)
+        kept = list(left) if isinstance(left, Iterable) else [left]
+        for element in kept:
+            if not isinstance(element, TimestampedValue):
+                name = f"{type(self._evictor).__name__}.{method}"
+                raise InvalidTypeError(
+                    f"{name} has to return the elements that stay, as it was given them, not {element!r}"
+                )
+        return kept
+
+    def _keep(self, namespace: GivenNamespace, kept: Sequence[TimestampedValue[Any]]) -> None:
+        self._keyed.namespace = namespace
+        pairs = [(value.value, NO_TIMESTAMP if value.timestamp is None else value.timestamp) for value in kept]
+        self._state.update(pairs)
+
+
+def all_of(elements: Sequence[Any]) -> Sequence[Any]:
+    """The elements themselves."""
+    return elements
+
+
+def reducing(function: Any) -> Folding:
+    """What a ``ReduceFunction`` makes of elements; nothing of none."""
+    combine = method_of(function, "reduce")
+    return lambda elements: (reduce(combine, elements),) if elements else None
+
+
+def aggregating(function: Any) -> Folding:
+    """What an ``AggregateFunction`` makes of elements, in a tuple; of none as well."""
+
+    def fold(elements: Sequence[Any]) -> Sequence[Any]:
+        accumulator = function.create_accumulator()
+        for element in elements:
+            accumulator = function.add(element, accumulator)
+        return (function.get_result(accumulator),)
+
+    return fold

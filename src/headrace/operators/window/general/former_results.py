@@ -1,0 +1,134 @@
+"""What windows have shown last, in state of key and window, so that it can be taken back when they fire again.
+
+The functions of a program need not give the same results for the same elements twice, so results are kept as they
+were. A window that has become part of another one hands its results on: the other one takes them back with its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from headrace.common.batch import Batch
+from headrace.common.row import Row, RowKind, make_row
+from headrace.common.values import handler_of
+from headrace.operators.window.general.contents import StateOfWindows
+from headrace.state.descriptors import ListStateDescriptor
+from headrace.state.keys.entries import NO_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.state.backend import KeyedStates
+    from headrace.state.keyed.namespaces import GivenNamespace
+    from headrace.state.keys.entries import AnyKeyEntry, NoKey
+
+SHOWN: Final = "shown-results"
+"""The name of the state that results are kept in."""
+
+
+class FormerResults(StateOfWindows):
+    """The results of windows, in the namespaces that contents are kept in. Of a window that goes, the last ones stand.
+
+    Args:
+        keyed: the state.
+        type_: the type of the results, which are rows.
+    """
+
+    def __init__(self, keyed: KeyedStates, type_: TypeInformation) -> None:
+        super().__init__(keyed, ListStateDescriptor(SHOWN, type_))
+        self._coerce = handler_of(type_).coerce
+
+    def changes(self, namespace: GivenNamespace, results: Sequence[Any]) -> list[Row]:
+        """What a window emits when it shows some results: all former ones are taken back first.
+
+        Each of them is an update as far as there is a new result for it, and a deletion beyond that; likewise the new
+        ones are updates and insertions.
+
+        Raises:
+            InvalidTypeError: when a result does not fit its type, or is no insertion.
+        """
+        results = [self._coerce(result, "the result") for result in results]
+        self._keyed.namespace = namespace
+        former = self._state.get()
+        self._state.update(results)
+        updated = min(len(former), len(results))
+        return [
+            *_of_kinds(former, updated, RowKind.UPDATE_BEFORE, RowKind.DELETE),
+            *_of_kinds(results, updated, RowKind.UPDATE_AFTER, RowKind.INSERT),
+        ]
+
+
+class _Event(NamedTuple):
+    """What happened to a window.
+
+    Attributes:
+        key: the key.
+        namespace: the window.
+        is_shown: whether it has fired.
+        sources: the windows that have become part of it.
+    """
+
+    key: AnyKeyEntry | NoKey
+    namespace: GivenNamespace
+    is_shown: bool = False
+    sources: Sequence[GivenNamespace] = ()
+
+
+class NotedResults(FormerResults):
+    """The same for results that are made at the end of a batch: until then, what happens to windows is noted.
+
+    Args:
+        keyed: the state.
+        type_: the type of the results, which are rows.
+    """
+
+    def __init__(self, keyed: KeyedStates, type_: TypeInformation) -> None:
+        super().__init__(keyed, type_)
+        self._events: list[_Event] = []
+
+    def show(self, namespace: GivenNamespace) -> None:
+        """A window has fired, and will have one result."""
+        self._events.append(_Event(self._keyed.current, namespace, is_shown=True))
+
+    def clear(self, namespace: GivenNamespace) -> None:
+        self._events.append(_Event(self._keyed.current, namespace))
+
+    def merge(self, namespace: GivenNamespace, sources: Sequence[GivenNamespace]) -> None:
+        self._events.append(_Event(self._keyed.current, namespace, sources=tuple(sources)))
+
+    def all_changes(self, results: Sequence[Batch]) -> list[Batch]:
+        """What is emitted for the results of all windows that have fired since the last time, in that order.
+
+        Args:
+            results: one row for each firing, in one batch; none where none has fired.
+        """
+        rows: list[Any] = []
+        sources: list[int] = []
+        shown = enumerate(row for batch in results for row in batch.rows)
+        events, self._events = self._events, []
+        try:
+            for event in events:
+                self._keyed.current = event.key
+                if event.is_shown:
+                    index, result = next(shown)
+                    rows += self.changes(event.namespace, [result])
+                    sources += [index] * (len(rows) - len(sources))
+                elif event.sources:
+                    super().merge(event.namespace, event.sources)
+                else:
+                    super().clear(event.namespace)
+        finally:
+            self._keyed.current = NO_KEY
+        indices = np.array(sources)
+        return [
+            Batch.of_rows(batch.type, rows, batch.timestamps[indices], batch.watermarks[indices]) for batch in results
+        ]
+
+
+def _of_kinds(rows: Sequence[Row], count: int, first: RowKind, others: RowKind) -> list[Row]:
+    """Copies of some rows, so many of which are of the first kind."""
+    kinds = [first] * count + [others] * (len(rows) - count)
+    return [make_row(row._fields, row._values, kind) for row, kind in zip(rows, kinds, strict=True)]

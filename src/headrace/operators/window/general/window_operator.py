@@ -1,0 +1,399 @@
+"""The window operator for every assigner, trigger and evictor: Flink's rules.
+
+The way of an element: :mod:`.intake` puts it into windows; event time advances to the watermark that it meets; each
+window that is not late takes it in (:mod:`.contents`) and asks the trigger, which may have the window fire. The way of
+time: timers, or the ends of what windows hold (:mod:`.window_ends`), have windows fire, and go.
+
+Contents, the trigger's state and timers are those of a key and a namespace, which is the window. Windows that merge
+keep their contents under the first of them, so that what they hold need not be moved each time that they grow.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from headrace.common.constants import MAX_WATERMARK
+from headrace.common.errors import InvalidProgramError, InvalidTypeError
+from headrace.common.output_tag import OutputTag
+from headrace.operators.collector import RowCollector
+from headrace.operators.functions import FunctionOperator
+from headrace.operators.timer_service import TimeDomain
+from headrace.operators.user_code import NO_RECORD, note_returned, record_text, user_error
+from headrace.operators.window.general.contents import KeyedContents, WindowContents
+from headrace.operators.window.general.former_results import FormerResults
+from headrace.operators.window.general.intake import Intake, OneByOne, OnTimeTogether
+from headrace.operators.window.general.merging_windows import MergingWindows
+from headrace.operators.window.general.ordered_contents import OrderedContents
+from headrace.operators.window.general.trigger_context import OperatorTime, WindowTrigger
+from headrace.operators.window.general.window_ends import EndsOfContents, TimersOfWindows, WindowEnds
+from headrace.operators.window.general.window_functions import WindowContext, maker_of
+from headrace.operators.window.held_windows import held_by_key, held_in_order
+from headrace.operators.window.lateness import LATE_DROPPED, LateRecords, Lifetimes, check_timestamps
+from headrace.operators.window.stores import check_has_no_tables
+from headrace.state.keys.entries import NO_KEY
+from headrace.windowing.assigner import MergingWindowAssigner
+from headrace.windowing.serializers import EndSerializer, WindowSerializer, window_serializer
+from headrace.windowing.trigger import Firing, TriggerResult
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
+    from headrace.common.batch import Batch
+    from headrace.operators.base import EpochScope, OperatorContext, Output
+    from headrace.operators.keyed import KeyedBatch
+    from headrace.operators.window.general.layout import GeneralWindowLayout
+    from headrace.operators.window.general.ordered_contents import KeysOfWindow
+    from headrace.operators.window.general.window_ends import DueWindow
+    from headrace.operators.window.held_windows import HeldWindow
+    from headrace.state.keyed.namespaces import GivenNamespace
+    from headrace.state.keys.entries import AnyKeyEntry
+    from headrace.state.timers import Timer
+    from headrace.windowing.intervals import RegularWindows
+
+
+class WindowOperator(FunctionOperator):
+    """Functions of the user over windows.
+
+    Args:
+        layout: assigner, trigger, evictor, functions and types.
+    """
+
+    _intake: Intake
+    _contents: WindowContents
+    _ends: WindowEnds
+
+    def __init__(self, layout: GeneralWindowLayout) -> None:
+        super().__init__(*layout.functions)
+        self._layout = layout
+        self._assigner = layout.assigner
+        self._is_event_time = layout.assigner.is_event_time()
+        self._late_tag = None if layout.late_tag is None else OutputTag(layout.late_tag)
+        self._call = layout.new_call()
+        self.maker = maker_of(self._call, layout.aggregate_function)
+        self._collector = RowCollector(layout.output_type, layout.side_types)
+        self._time = OperatorTime()
+        self._lifetimes = Lifetimes(self._time, layout.lateness, is_event_time=self._is_event_time)
+        self._merging: MergingWindows[Any] | None = None
+        self._fixed = self._fixed_windows()
+        self._windows: WindowSerializer[Any] = (
+            window_serializer(layout.assigner.get_window_serializer())
+            if self._fixed is None
+            else EndSerializer(self._fixed)
+        )
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        self._take_up(context)
+        super().open(context, output)
+
+    def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[HeldWindow]:
+        """What windows hold; of an operator that is not open. See :class:`.held_windows.HoldsWindows`."""
+        self._take_up(context)
+        self._time.watermark = watermark
+        self._contents.begin_epoch()
+        if isinstance(self._contents, KeyedContents):
+            return held_by_key(self._contents, self._keyed, self._window_of_contents)
+        assert isinstance(self._contents, OrderedContents), "contents are of one of these kinds"
+        return held_in_order(self._contents, self._keyed, self.window_of)
+
+    def window_of(self, namespace: GivenNamespace) -> Any:
+        """The window whose timers are kept in a namespace."""
+        return self._windows.window_of(namespace)
+
+    def _window_of_contents(self, namespace: GivenNamespace) -> Any:
+        """The window of the current key whose contents are in a namespace."""
+        window = self.window_of(namespace)
+        if self._merging is None:
+            return window
+        mapping = self._merging.of_current_key().mapping
+        return next((actual for actual, kept_under in mapping.items() if kept_under == window), window)
+
+    def _take_up(self, context: OperatorContext) -> None:
+        """Takes up state and timers."""
+        assert context.state is not None
+        self._keyed, self._timers = context.state.keyed, context.state.timers
+        self._former = self._new_former_results() if self._layout.takes_results_back else None
+        self._trigger = WindowTrigger(self._layout.trigger, self._keyed, self._timers, self._time)
+        if self._fixed is None:
+            self._keep_by_timers(context)
+        else:
+            self._keep_by_ends(context, self._fixed)
+        self._context = WindowContext(self._keyed, is_merging=self._merging is not None)
+
+    def _keep_by_timers(self, context: OperatorContext) -> None:
+        """Any windows: contents are state of key and window, ends are timers, the trigger is asked each time."""
+        check_has_no_tables(context)
+        if isinstance(self._assigner, MergingWindowAssigner):
+            self._merging = MergingWindows(self._assigner, self._windows, self._keyed)
+        self._contents = self._keyed_contents()
+        own_timers = self._timers.event if self._is_event_time else self._timers.processing
+        self._ends = TimersOfWindows(own_timers, self._lifetimes)
+        self._intake = OneByOne(context, self._assigner, self._windows, self._merging, self._time)
+
+    def _keep_by_ends(self, context: OperatorContext, fixed: RegularWindows) -> None:
+        """Windows that nobody looks at before their ends: contents are ordered by these, which are the timers."""
+        contents = self._contents = self._layout.ordered_contents(context, fixed)
+        lateness = self._layout.lateness
+        ends = self._ends = EndsOfContents(contents, lateness, wants_clear=self._call.wants_clear)
+        late = LateRecords(self, lateness, self._layout.late_tag)
+        self._intake = OnTimeTogether(self._keyed, fixed, self._windows, contents, ends, late, self._time)
+
+    def begin_epoch(self, scope: EpochScope) -> None:
+        self._time.watermark, self._time.processing_time = scope.watermark, scope.processing_time
+        self._contents.begin_epoch()
+        self._ends.begin_epoch(scope.watermark)
+        if self._merging is not None:
+            self._merging.begin_epoch()
+        if not self._layout.is_batch:
+            self._fire_processing_time(scope.processing_time, scope.watermark)
+            self._flush()
+
+    def process(self, input_index: int, batch: Batch) -> None:
+        if not len(batch):
+            return
+        if self._is_event_time:
+            check_timestamps(batch, self.context)
+        element: Any = NO_RECORD
+        try:
+            for element, timestamp, reached, watermark, key, windows in self._intake.of(cast("KeyedBatch", batch)):
+                if watermark != self._time.watermark:
+                    self._advance(watermark, reached)
+                if windows is not None:
+                    self._keyed.current = key
+                    self._add(element, timestamp, windows)
+        except BaseException as error:
+            raise user_error(error, self.context, element) from error
+        finally:
+            self._keyed.current = NO_KEY
+        self._time.watermark = int(batch.watermarks[-1])
+        self._flush()
+
+    def advance_watermark(self, watermark: int) -> None:
+        reached = self._time.watermark
+        if watermark > reached:
+            self._advance(watermark, reached)
+            if self._layout.is_batch and watermark == MAX_WATERMARK:  # the clock comes to its end behind event time
+                self._time.clock_has_ended = True
+                self._fire_processing_time(MAX_WATERMARK, reached)
+            self._flush()
+        super().advance_watermark(self._time.watermark)
+
+    def end_epoch(self) -> None:
+        self._contents.end_epoch(self._time.watermark)
+        if self._merging is not None:
+            self._merging.end_epoch()
+
+    def _fixed_windows(self) -> RegularWindows | None:
+        """The windows as arithmetic, where nobody looks at them before their ends; None for all others."""
+        return self._layout.fixed_windows
+
+    def _keyed_contents(self) -> KeyedContents:
+        """What windows hold in state of key and window."""
+        return self._layout.keyed_contents(self._keyed, self._time)
+
+    def _new_former_results(self) -> FormerResults:
+        """What windows have shown."""
+        return FormerResults(self._keyed, self._layout.output_type)
+
+    # --- elements ----------------------------------------------------------------------------------------------------
+
+    def _add(self, element: Any, timestamp: int, windows: Collection[Any]) -> None:
+        """Adds an element to its windows; one that is too late for all of them is sent away."""
+        add = self._add_to_window if self._merging is None else self._merge_into_window
+        is_taken = False
+        for window in windows:
+            is_taken |= add(window, element, timestamp)
+        if is_taken or not self._lifetimes.is_too_late(timestamp):
+            return
+        if self._late_tag is None:
+            self.count(LATE_DROPPED)
+        else:
+            self._collector.collect_side(self._late_tag, element, timestamp, self._time.watermark)
+
+    def _add_to_window(self, window: Any, element: Any, timestamp: int) -> bool:
+        """Adds an element to a window; not to one that is late."""
+        if self._lifetimes.is_late(window):
+            return False
+        namespace = self._windows.namespace_of(window)
+        self._put(window, namespace, namespace, element, timestamp)
+        return True
+
+    def _merge_into_window(self, window: Any, element: Any, timestamp: int) -> bool:
+        """Adds an element to the window that its own becomes; judged late or not when it is merged, as in Flink."""
+        assert self._merging is not None
+        windows = self._merging.of_current_key()
+        actual = windows.add(window, self._merge)
+        if self._lifetimes.is_late(actual):
+            windows.retire(actual)
+            return False
+        namespace_of = self._windows.namespace_of
+        self._put(actual, namespace_of(actual), namespace_of(windows.mapping[actual]), element, timestamp)
+        return True
+
+    def _put(
+        self, window: Any, namespace: GivenNamespace, contents: GivenNamespace, element: Any, timestamp: int
+    ) -> None:
+        """Adds an element to a window whose contents are in the namespace ``contents``, and asks the trigger."""
+        self._contents.add(contents, element, timestamp)
+        self._trigger.enter(window, namespace)
+        result = self._trigger.on_element(element, timestamp)
+        if result is not TriggerResult.CONTINUE:
+            is_late = self._is_event_time and window.max_timestamp() <= self._time.watermark
+            firing = Firing.LATE if is_late else Firing.EARLY
+            self._react(result, window, contents, firing, self._time.watermark)
+        self._ends.keep(window, namespace)
+
+    def _merge(self, result: Any, merged: Sequence[Any], state_window: Any, merged_states: Sequence[Any]) -> None:
+        """Windows have become one: the trigger, its state, timers and contents follow."""
+        self._check_not_late(result)
+        namespace_of = self._windows.namespace_of
+        self._trigger.enter(result, namespace_of(result))
+        self._trigger.on_merge([namespace_of(window) for window in merged])
+        for window in merged:
+            namespace = namespace_of(window)
+            self._trigger.enter(window, namespace)
+            self._trigger.clear()
+            self._ends.release(window, namespace)
+        if merged_states:
+            assert isinstance(self._contents, KeyedContents), "windows of fixed ends do not merge"
+            target, sources = namespace_of(state_window), [namespace_of(window) for window in merged_states]
+            self._contents.merge(target, sources)
+            if self._former is not None:
+                self._former.merge(target, sources)
+
+    def _check_not_late(self, window: Any) -> None:
+        now = self._lifetimes.now
+        if self._lifetimes.end(window) <= now:
+            name = "watermark" if self._is_event_time else "processing time"
+            raise InvalidProgramError(
+                f"windows were merged into {window!r}, which is over already: the {name} is {now}. The window that "
+                f"{type(self._assigner).__name__}.merge_windows gives must not end before those that it is made of"
+            )
+
+    # --- time --------------------------------------------------------------------------------------------------------
+
+    def _advance(self, watermark: int, reached: int) -> None:
+        """Fires what the advance makes due; what it emits still meets the watermark ``reached`` before."""
+        self._time.watermark = watermark
+        for due, contents in self._ends.pop_due(watermark):
+            self._come_to_end(due, contents, reached)
+        if self._timers.event.next_due <= watermark:
+            self._fire(TimeDomain.EVENT_TIME, self._timers.event.pop_due(watermark), reached)
+
+    def _come_to_end(self, due: DueWindow, contents: KeysOfWindow, stamp: int) -> None:
+        """A window fires, or goes, of all keys that have something in it."""
+        window, call = self._windows.window_of(due.end), self._call
+        try:
+            if due.fires and not call.sees_window:
+                # No map(): a function that raises StopIteration would end it, and the other keys would be lost.
+                rows = [row for held in contents.held for row in contents.shown(held)]
+                self._collector.collect(rows, window.max_timestamp(), stamp)
+                return
+            entries = self._keyed.bind(contents.keys)
+            self._keyed.enter_namespace(due.end, entries)
+            self._enter(window, Firing.ON_TIME if due.fires else Firing.LATE)
+            for entry, held in zip(entries, contents.held, strict=True):
+                self._keyed.current = entry
+                if due.fires:
+                    results = call.results(entry, self._context, contents.shown(held))
+                    self._collector.collect(results, window.max_timestamp(), stamp)
+                if due.goes:
+                    call.clear(self._context)
+        except BaseException as error:
+            raise user_error(error, self.context, timer=self._told(TimeDomain.EVENT_TIME, due.time, window)) from error
+        finally:
+            self._keyed.current = NO_KEY
+
+    def _fire_processing_time(self, now: int, stamp: int) -> None:
+        self._fire(TimeDomain.PROCESSING_TIME, self._timers.processing.pop_due(now), stamp)
+
+    def _fire(self, domain: TimeDomain, due: Iterable[Timer], stamp: int) -> None:
+        timer = None
+        try:
+            for timer in due:
+                self._keyed.current = timer.entry
+                self._on_timer(domain, timer, stamp)
+        except BaseException as error:
+            window = None if timer is None else self._windows.window_of(cast("GivenNamespace", timer.namespace))
+            told = "" if timer is None else self._told(domain, timer.time, window)
+            raise user_error(error, self.context, timer=told) from error
+        finally:
+            self._keyed.current = NO_KEY
+
+    def _on_timer(self, domain: TimeDomain, timer: Timer, stamp: int) -> None:
+        namespace = contents = cast("GivenNamespace", timer.namespace)
+        window, is_event = self._windows.window_of(namespace), domain is TimeDomain.EVENT_TIME
+        if self._merging is not None:
+            state_window = self._merging.of_current_key().state_window(window)
+            if state_window is None:
+                return  # of a window that has gone: its trigger has not taken the timer back
+            contents = self._windows.namespace_of(state_window)
+        self._trigger.enter(window, namespace)
+        result = self._trigger.on_event_time(timer.time) if is_event else self._trigger.on_processing_time(timer.time)
+        if result is not TriggerResult.CONTINUE:
+            firing = Firing.EARLY
+            if is_event is self._is_event_time and timer.time >= window.max_timestamp():
+                firing = Firing.ON_TIME if timer.time == window.max_timestamp() else Firing.LATE
+            self._react(result, window, contents, firing, stamp)
+        if is_event is self._is_event_time and timer.time == self._lifetimes.end(window):
+            self._clear(window, namespace, contents)
+
+    def _clear(self, window: Any, namespace: GivenNamespace, contents: GivenNamespace) -> None:
+        """A window goes, with all that was kept for it."""
+        self._contents.clear(contents)
+        if self._former is not None:
+            self._former.clear(contents)
+        self._trigger.enter(window, namespace)
+        self._trigger.clear()
+        if self._call.wants_clear:
+            self._enter(window, Firing.LATE)
+            self._call.clear(self._context)
+        if self._merging is not None:
+            self._merging.of_current_key().retire(window)
+
+    def _told(self, domain: TimeDomain, time: int, window: Any) -> str:
+        """A timer in the words of errors."""
+        kind, key = "event" if domain is TimeDomain.EVENT_TIME else "processing", self._keyed.current
+        of_key = "" if key is NO_KEY else f"key {record_text(key.key)} and "
+        return f"{time} in {kind} time, of {of_key}{record_text(window)}"
+
+    # --- results -----------------------------------------------------------------------------------------------------
+
+    def _react(self, result: TriggerResult, window: Any, contents: GivenNamespace, firing: Firing, stamp: int) -> None:
+        """Does what the trigger wants; what is emitted is stamped with the watermark ``stamp``."""
+        if result.is_fire():
+            elements = self._contents.elements(contents, window)
+            if elements is not None:
+                self._show(elements, window, contents, firing, stamp)
+            self._contents.was_shown(contents, window)
+        if result.is_purge():
+            self._contents.clear(contents)
+
+    def _show(self, elements: Sequence[Any], window: Any, contents: GivenNamespace, firing: Firing, stamp: int) -> None:
+        """Emits what a window shows of what it holds for the current key."""
+        self._enter(window, firing)
+        results = self._call.results(cast("AnyKeyEntry", self._keyed.current), self._context, elements)
+        if self._former is None:
+            self._collector.collect(results, window.max_timestamp(), stamp)
+        else:
+            take_back = partial(self._take_back, contents)
+            self._collector.collect_changed(results, window.max_timestamp(), stamp, take_back)
+
+    def _take_back(self, contents: GivenNamespace, results: list[Any]) -> list[Any]:
+        """What a window emits that takes back what it has shown before."""
+        assert self._former is not None
+        try:
+            return self._former.changes(contents, results)
+        except InvalidTypeError as error:
+            note_returned(error, self.maker)
+            raise
+
+    def _flush(self) -> None:
+        """Hands on what was emitted."""
+        self._collector.flush(self.output)
+
+    def _enter(self, window: Any, firing: Firing) -> None:
+        """What the user's function is to see from now on."""
+        if self._merging is None:
+            self._keyed.namespace = self._windows.namespace_of(window)
+        self._context.enter(window, self._time.watermark, self._time.processing_time, firing)

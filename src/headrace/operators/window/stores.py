@@ -1,0 +1,156 @@
+"""Under which names windows keep what they hold in state, how it is laid out, and who may begin with what is stored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.common.errors import StateMigrationError
+from headrace.state.keyed.backend import NAMESPACED_PREFIX
+from headrace.state.ordered_table import OrderedLayout
+from headrace.state.timers import NO_TIMER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+
+    from headrace.operators.base import OperatorContext
+    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+    from headrace.state.keys import KeyCodec
+    from headrace.windowing.intervals import RegularWindows
+
+ACCUMULATORS_KIND: Final = "window-partials"
+"""The kind of runs that hold accumulators: those of a key and window are merged."""
+VALUES_KIND: Final = "window-values"
+"""The kind of runs that hold folded values: the newest of a key and window counts."""
+ELEMENTS_KIND: Final = "window-elements"
+"""The kind of runs that hold all elements."""
+PANE: Final = "pane"
+"""What runs say about themselves when their rows are those of panes: the length of one."""
+
+STORE: Final = "windows"
+"""The store of an operator that ordered tables of windows are in."""
+EARLIER_STORE: Final = "windows-of-their-own"
+"""The store of what earlier versions have kept by window where there are panes now; nothing is added to it."""
+SESSIONS_STORE: Final = "sessions"
+"""The store that open sessions are in."""
+SESSION_ENDS_STORE: Final = "session-ends"
+"""The store that the ends of open sessions are in."""
+
+CLOCK_STORE: Final = "windows-of-the-clock"
+"""The store of windows of processing time."""
+
+GLOBAL_STORE: Final = "global-windows"
+"""The store of windows that have no end."""
+
+COUNT_STORE: Final = "count-windows"
+"""The store of windows of so many records."""
+
+EARLY_STORE: Final = "early-windows"
+"""The store of windows that fire at intervals before their end."""
+FIRING_TIMES_STORE: Final = "firing-times"
+"""The store of the times at which these fire."""
+
+CONTENTS: Final = "window-contents"
+"""The state of key and window that all others keep what they hold in."""
+
+_KEYED_CONTENTS: Final = f"{NAMESPACED_PREFIX}{CONTENTS}"
+"""The store of it."""
+
+_KINDS: Final = {
+    STORE: "fire at their ends alone",
+    EARLIER_STORE: "fire at their ends alone",
+    SESSIONS_STORE: "are sessions, computed column by column",
+    SESSION_ENDS_STORE: "are sessions, computed column by column",
+    CLOCK_STORE: "are of processing time, computed column by column",
+    GLOBAL_STORE: "have no end, computed column by column",
+    COUNT_STORE: "are of a count, computed column by column",
+    EARLY_STORE: "fire at intervals before their end, computed column by column",
+    FIRING_TIMES_STORE: "fire at intervals before their end, computed column by column",
+}
+"""What windows are of which something is in a store; all others keep what they hold as state of keys."""
+
+_ADVICE: Final = "give it another uid, or restore the old declaration"
+
+
+def check_has_no_tables(context: OperatorContext) -> None:
+    """Refuse what is stored, for windows that are looked at before their ends, or take back what they show.
+
+    Raises:
+        StateMigrationError: when windows that are computed column by column, or fire at their ends alone, stored it.
+    """
+    _check(context, lambda name: name not in _KINDS, "have another trigger, assigner, evictor or accumulation mode")
+
+
+def check_has_only(context: OperatorContext, *stores: str, advice: str = _ADVICE) -> None:
+    """Refuse what is stored by windows of another kind, for windows that are computed column by column.
+
+    Args:
+        context: the operator.
+        stores: the stores that they keep it in.
+        advice: what to do otherwise.
+
+    Raises:
+        StateMigrationError: when windows of another kind have stored something.
+    """
+    _check(context, lambda name: name in stores, _KINDS[stores[0]], advice)
+
+
+def _check(context: OperatorContext, is_own: Callable[[str], bool], declared: str, advice: str = _ADVICE) -> None:
+    assert context.state is not None
+    for name in context.state.stored():
+        if not is_own(name):
+            stored = _KINDS.get(name, "have a trigger, assigner or evictor of their own")
+            raise _of_others(context, stored, declared, advice)
+
+
+def check_has_no_keyed_contents(context: OperatorContext) -> None:
+    """Refuse timers and contents as state of keys, for windows that fire at their ends alone, which have neither.
+
+    Raises:
+        StateMigrationError: when others have stored some.
+    """
+    assert context.state is not None
+    if _KEYED_CONTENTS in context.state.stored() or context.state.timers.event.next_due != NO_TIMER:
+        raise _of_others(context, "have a trigger, assigner or evictor of their own", "fire at their ends alone")
+
+
+def _of_others(context: OperatorContext, stored: str, declared: str, advice: str = _ADVICE) -> StateMigrationError:
+    return StateMigrationError(
+        f"operator {context.name!r} (uid {context.uid}) has state of windows that {stored}, and now its windows "
+        f"{declared}: {advice}\n  operator defined at {context.call_site}"
+    )
+
+
+def contents_layout(
+    kind: str, schema: pa.Schema, codec: KeyCodec, windows: RegularWindows, **about: Any
+) -> OrderedLayout:
+    """How windows keep what they hold.
+
+    Args:
+        kind: the kind of runs.
+        schema: the columns: the end of a window, the hash and the key, then what it holds.
+        codec: how keys are stored.
+        windows: the windows; what those of another shape hold must not be mixed with it.
+        about: what has to be the same besides.
+    """
+    about = {"keys": codec.to_json(), **windows.shape, **about}
+    return OrderedLayout("the contents of windows", kind, schema, 3, about, _WORDS)
+
+
+def accumulators_layout(layout: ColumnarWindowLayout, windows: RegularWindows, **about: Any) -> OrderedLayout:
+    """How the accumulators of windows are kept; ``about`` is what has to be the same besides."""
+    about = {"parts": layout.aggregators.to_json(), **about}
+    return contents_layout(ACCUMULATORS_KIND, layout.state_schema, layout.codec, windows, **about)
+
+
+_WORDS: Final = {
+    "kind": "kind of contents",
+    "keys": "key type",
+    "size": "size in milliseconds",
+    "slide": "slide in milliseconds (that of tumbling windows is their size)",
+    "offset": "offset in milliseconds",
+    PANE: "length of panes in milliseconds",
+    "parts": "set of aggregates",
+    "types": "type of contents",
+}
