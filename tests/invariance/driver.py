@@ -136,9 +136,7 @@ class ScriptedSource(Source):
 
 
 class _Enumerator(SplitEnumerator):
-    def __init__(
-        self, splits: list[list[Any]], cut: Cut, planned: dict[tuple[str, int, int], tuple[int, ...]]
-    ) -> None:
+    def __init__(self, splits: list[list[Any]], cut: Cut, planned: dict[tuple[str, int, int], tuple[int, ...]]) -> None:
         self._splits = splits
         self._cut = cut
         self._planned = planned
@@ -360,9 +358,7 @@ def run(build: Callable[[Job], None], cut: Cut = WHOLE, *, is_batch: bool = Fals
     return run_recorded(build, cut, is_batch=is_batch)[0]
 
 
-def run_recorded(
-    build: Callable[[Job], None], cut: Cut = WHOLE, *, is_batch: bool = False
-) -> tuple[Outputs, History]:
+def run_recorded(build: Callable[[Job], None], cut: Cut = WHOLE, *, is_batch: bool = False) -> tuple[Outputs, History]:
     """The same, with what happened meanwhile."""
     clock, history = ManualClock(), History()
     store = RestartedStore(lambda: history.began(clock.now()))

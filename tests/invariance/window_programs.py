@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.common import Row, Types, WatermarkGenerator, WatermarkOutput, WatermarkStrategy
-from headrace.datastream import AggregateFunction, DataStream, OutputTag, ProcessAllWindowFunction, ProcessWindowFunction
+from headrace.datastream import (
+    AggregateFunction,
+    DataStream,
+    OutputTag,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+)
 from headrace.datastream.aggregates import collect_list, count, first, last, max, min, sum
 from headrace.datastream.window import AccumulationMode, WindowAssigner
 from tests.invariance.driver import Cut, History, Job, run_recorded
@@ -127,17 +134,14 @@ def listed(key: int | None, window: Any, values: Sequence[int]) -> list[Row]:
     return [shown(key, window, values)] * (len(values) % 3)
 
 
-def digits(values: Sequence[int]) -> Iterator[int]:
-    """One number, which tells their order; none of no values."""
-    number = None
-    for value in values:
-        number = value if number is None else (number * 31 + value) % 1_000_003
-    if number is not None:
-        yield number
+def followed(a: int, b: int) -> int:
+    """Associative, as functions of ``reduce`` are, but the order shows: numbers stand for maps ``x -> m * x + c``."""
+    (m, c), (n, d) = ((number // 97 + 2, number % 97) for number in (a, b))
+    return (n * m - 2) % 97 * 97 + (n * c + d) % 97
 
 
 def reduced(a: Row, b: Row) -> Row:
-    return Row(key=b["key"], value=next(digits([a["value"], b["value"]])), time=b["time"])
+    return Row(key=b["key"], value=followed(a["value"], b["value"]), time=b["time"])
 
 
 def built_in(fired: Fired) -> list[Row]:
@@ -212,7 +216,9 @@ FUNCTIONS = {
     "reduced": Function(
         lambda windows: windows.reduce(reduced, ShowFolded(), RESULT),
         # The function is not called where nothing is left to reduce.
-        lambda fired: [shown(fired.key, fired.window, digits(values_of(fired)))] if fired.values else [],
+        lambda fired: (
+            [shown(fired.key, fired.window, [functools.reduce(followed, values_of(fired))])] if fired.values else []
+        ),
     ),
 }
 

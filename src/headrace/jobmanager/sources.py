@@ -332,8 +332,7 @@ def has_to_be_read_whole(plan: JobPlan, source: PlannedOperator) -> bool:
 def _goes_by_order(planned: PlannedOperator, plan: JobPlan) -> bool:
     """Whether an operator of stage 0 has to see the records of a split in their order."""
     spec = planned.node.spec
-    is_asked = isinstance(spec, TimestampsSpec) and not plan.settings.is_batch
-    has_memory = is_asked and spec.strategy.has_memory
+    has_memory = isinstance(spec, TimestampsSpec) and spec.strategy.has_memory and not plan.settings.is_batch
     return planned.stage == 0 and (bool(planned.state_kinds) or has_memory)
 
 
