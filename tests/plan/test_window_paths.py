@@ -35,7 +35,10 @@ from headrace.datastream.window import (
     TumblingProcessingTimeWindows,
     WindowStagger,
 )
+from headrace.graph.window_specs import RowWindowSpec
+from headrace.operators.window.general.layout import GeneralWindowLayout
 from headrace.plan.explain import plan_diagram, plan_document
+from headrace.plan.window_paths import WindowPath, path_of
 from headrace.windowing.trigger import PassiveTrigger
 
 ROW = Types.ROW_NAMED(["card", "amount"], [Types.STRING(), Types.LONG()])
@@ -138,7 +141,7 @@ def env() -> StreamExecutionEnvironment:
             lambda keyed: keyed.window(EventTimeSessionWindows.with_gap(10)).trigger(CountTrigger.of(3)),
             "custom trigger CountTrigger",
         ),
-        (lambda keyed: keyed.count_window(3, 2), "count windows with a slide"),
+        (lambda keyed: keyed.count_window(3, 2).trigger(CountTrigger.of(2)), "custom trigger CountTrigger"),
         (lambda keyed: keyed.count_window(3).trigger(CountTrigger.of(2)), "custom trigger CountTrigger"),
         (lambda keyed: keyed.count_window(3).evictor(CountEvictor.of(2)), "an evictor looks at every record"),
         (lambda keyed: keyed.window(GlobalWindows.create()).trigger(NeverTrigger()), "windows never fire"),
@@ -164,6 +167,49 @@ def test_windows_of_all_records_are_summed_up_before_they_meet(env: StreamExecut
     assert "Local Window" in text
     assert "Stage 1, parallelism 1" in text
     assert text.count("columnar") == 2
+
+
+@pytest.mark.parametrize(
+    ("windows", "reason"),
+    [
+        (lambda keyed: keyed.window(TENS), None),
+        (lambda keyed: keyed.window(SlidingEventTimeWindows.of(10, 2)).allowed_lateness(5), None),
+        (lambda keyed: keyed.window(TENS).evictor(CountEvictor.of(2)), "an evictor looks at every record"),
+        (
+            lambda keyed: keyed.window(TENS).accumulation_mode(AccumulationMode.ACCUMULATING_AND_RETRACTING),
+            "results are taken back",
+        ),
+        (
+            lambda keyed: keyed.window(TENS).accumulation_mode(AccumulationMode.DISCARDING),
+            "what was shown is dropped",
+        ),
+        (lambda keyed: keyed.window(EventTimeSessionWindows.with_gap(10)), "windows merge"),
+        (lambda keyed: keyed.window(TENS).trigger(CountTrigger.of(3)), "custom trigger CountTrigger"),
+        (lambda keyed: keyed.window(TENS).trigger(Shown()), "custom trigger Shown"),
+        (
+            lambda keyed: keyed.window(CumulatingEventTimeWindows.of(10, 2)),
+            "windows of CumulatingEventTimeWindows",
+        ),
+        (lambda keyed: keyed.window(TumblingProcessingTimeWindows.of(10)), "windows of TumblingProcessingTimeWindows"),
+    ],
+)
+def test_why_the_trigger_is_asked_about_each_record(
+    env: StreamExecutionEnvironment, windows: Any, reason: str | None
+) -> None:
+    explained(env, lambda records: windows(records.key_by("card")).reduce(lambda a, b: a, output_type=ROW))
+    specs = [operator.node.spec for operator in env._plan().operators()]
+    (spec,) = (each for each in specs if isinstance(each, RowWindowSpec))
+    function = "a function of the program"
+    assert path_of(spec) == WindowPath("record by record", function if reason is None else f"{function}; {reason}")
+    operator = GeneralWindowLayout(
+        spec.assigner,
+        spec.applied_trigger,
+        ROW,
+        ROW,
+        spec.evictor,
+        takes_results_back=spec.accumulation_mode.retracts,
+    )
+    assert (operator.fixed_windows is None) is (reason is not None)
 
 
 def test_a_function_of_the_program_sees_record_by_record(env: StreamExecutionEnvironment) -> None:
@@ -263,6 +309,8 @@ def test_sessions_are_columnar_and_not_split(env: StreamExecutionEnvironment) ->
         lambda records: records.key_by("card").count_window(3),
         lambda records: records.count_window_all(3),
         lambda records: records.key_by("card").window(CountTumblingWindowAssigner.of(3)),
+        lambda records: records.key_by("card").count_window(3, 2),
+        lambda records: records.count_window_all(3, 2),
     ],
 )
 def test_count_windows_are_columnar_and_not_split(env: StreamExecutionEnvironment, windows: Any) -> None:

@@ -236,13 +236,15 @@ class ColumnarSessionSpec(ColumnarSpec):
 
 @dataclass(frozen=True, slots=True)
 class ColumnarCountSpec(ColumnarSpec):
-    """Windows of so many records of a key that follow one another.
+    """Windows of so many records of a key.
 
     Attributes:
         size: how many records a window holds.
+        slide: how many records after one window the next one begins; the size where they follow one another.
     """
 
     size: int
+    slide: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ _LONGEST_INTERVAL: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class _Obstacle:
-    """Something that only the operator that goes record by record can do.
+    """Something that a faster operator, or a faster way of the same one, cannot do.
 
     Attributes:
         text: what it is; may name parts of the window.
@@ -55,7 +55,7 @@ class _Obstacle:
     """
 
     text: str
-    is_met: Callable[[AggregatedWindowSpec], bool]
+    is_met: Callable[[Any], bool]
 
 
 def _is_of_sessions(assigner: WindowAssigner[Any, Any]) -> bool:
@@ -72,8 +72,8 @@ def _is_staggered(assigner: WindowAssigner[Any, Any]) -> bool:
 
 
 def _is_of_a_count(assigner: WindowAssigner[Any, Any]) -> bool:
-    """Whether windows are of so many records and follow one another."""
-    return type(assigner) is CountTumblingWindowAssigner
+    """Whether windows are of so many records."""
+    return type(assigner) in (CountTumblingWindowAssigner, CountSlidingWindowAssigner)
 
 
 def _is_known(assigner: WindowAssigner[Any, Any]) -> bool:
@@ -83,7 +83,7 @@ def _is_known(assigner: WindowAssigner[Any, Any]) -> bool:
 
 def _triggers_of(assigner: WindowAssigner[Any, Any]) -> tuple[Trigger[Any, Any], ...]:
     """The triggers with which windows are computed column by column."""
-    if isinstance(assigner, CountTumblingWindowAssigner):
+    if isinstance(assigner, CountTumblingWindowAssigner | CountSlidingWindowAssigner):
         full = CountTrigger(assigner.window_size)
         return full, PurgingTrigger(full)  # nobody asks a full window for its records again, whether they are there
     if isinstance(assigner, GlobalWindows):
@@ -113,7 +113,6 @@ _OBSTACLES: Final = (
         "windows merge",
         lambda spec: isinstance(spec.assigner, MergingWindowAssigner) and not _is_of_sessions(spec.assigner),
     ),
-    _Obstacle("count windows with a slide", lambda spec: isinstance(spec.assigner, CountSlidingWindowAssigner)),
     _Obstacle("windows are staggered", lambda spec: _is_staggered(spec.assigner)),
     _Obstacle("windows never fire", lambda spec: spec.trigger == NeverTrigger()),
     _Obstacle("custom assigner {assigner}", lambda spec: not _is_known(spec.assigner)),
@@ -123,6 +122,18 @@ _OBSTACLES: Final = (
     ),
 )
 """Why built-in aggregates are computed record by record; the first that is met is told."""
+
+_FUNCTION: Final = "a function of the program"
+
+_WHY_ASKED: Final = (
+    _Obstacle("an evictor looks at every record", lambda spec: spec.evictor is not None),
+    _Obstacle("results are taken back", lambda spec: spec.accumulation_mode.retracts),
+    _Obstacle("windows merge", lambda spec: isinstance(spec.assigner, MergingWindowAssigner)),
+    _Obstacle("windows of {assigner}", lambda spec: spec.assigner.aligned is None),
+    _Obstacle("custom trigger {trigger}", lambda spec: not spec.trigger.fires_only_at_end),
+    _Obstacle("what was shown is dropped", lambda spec: not spec.applied_trigger.fires_only_at_end),
+)
+"""Why the trigger is asked about each record of windows with a function of the program; else it fires at their ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,14 +160,17 @@ def path_of(spec: OperatorSpec) -> WindowPath | None:
     if isinstance(spec, _COLUMNAR):
         return WindowPath(BY_COLUMNS)
     if isinstance(spec, RowWindowSpec):
-        return WindowPath(BY_RECORDS, "a function of the program")
+        return WindowPath(BY_RECORDS, "; ".join(filter(None, (_FUNCTION, _first_met(_WHY_ASKED, spec)))))
     if not isinstance(spec, AggregatedWindowSpec):
         return None
-    met = next((obstacle for obstacle in _OBSTACLES if obstacle.is_met(spec)), None)
-    if met is None:
-        return WindowPath(BY_COLUMNS)
+    met = _first_met(_OBSTACLES, spec)
+    return WindowPath(BY_COLUMNS) if met is None else WindowPath(BY_RECORDS, met)
+
+
+def _first_met(obstacles: tuple[_Obstacle, ...], spec: TriggeredWindowSpec) -> str | None:
+    met = next((obstacle for obstacle in obstacles if obstacle.is_met(spec)), None)
     parts = {"assigner": type(spec.assigner).__name__, "trigger": type(spec.trigger).__name__}
-    return WindowPath(BY_RECORDS, met.text.format(**parts))
+    return None if met is None else met.text.format(**parts)
 
 
 def columnar_spec(spec: AggregatedWindowSpec) -> ColumnarSpec | None:
@@ -167,7 +181,9 @@ def columnar_spec(spec: AggregatedWindowSpec) -> ColumnarSpec | None:
     if isinstance(spec.assigner, EventTimeSessionWindows):
         return ColumnarSessionSpec(spec, spec.assigner.session_gap)
     if isinstance(spec.assigner, CountTumblingWindowAssigner):
-        return ColumnarCountSpec(spec, spec.assigner.window_size)
+        return ColumnarCountSpec(spec, spec.assigner.window_size, spec.assigner.window_size)
+    if isinstance(spec.assigner, CountSlidingWindowAssigner):
+        return ColumnarCountSpec(spec, spec.assigner.window_size, spec.assigner.window_slide)
     with_own_trigger = ColumnarWindowSpec if spec.assigner.is_event_time() else ColumnarUntimedSpec
     return _shown_at_intervals(spec) or with_own_trigger(spec)
 

@@ -33,10 +33,12 @@ from headrace.operators.window.columnar.continuous.continuous_window import (
     ContinuousEventTimeOperator,
 )
 from headrace.operators.window.columnar.continuous.early_windows import EarlyWindowLayout
+from headrace.operators.window.columnar.count_panes import CountPanes
 from headrace.operators.window.columnar.count_window import CountWindowOperator
 from headrace.operators.window.columnar.local_aggregate import LocalWindowAggregate
 from headrace.operators.window.columnar.panes.paned_window import columnar_window
 from headrace.operators.window.columnar.sessions.session_window import SessionWindowOperator
+from headrace.operators.window.columnar.sliding_count_window import SlidingCountWindowOperator
 from headrace.operators.window.columnar.untimed_window import untimed_window
 from headrace.operators.window.general.aggregating_operator import AggregatingWindowOperator
 from headrace.operators.window.general.layout import GeneralWindowLayout
@@ -138,7 +140,10 @@ class OperatorMaker:
         return untimed_window(self._columns(planned, spec.asked), spec.windows)
 
     def _columnar_counts(self, planned: PlannedOperator, spec: ColumnarCountSpec) -> Operator:
-        return CountWindowOperator(self._columns(planned, spec.asked), spec.size)
+        layout = self._columns(planned, spec.asked)
+        if spec.slide == spec.size:
+            return CountWindowOperator(layout, spec.size)
+        return SlidingCountWindowOperator(layout, CountPanes(spec.size, spec.slide))
 
     def _columnar_continuous(self, planned: PlannedOperator, spec: ColumnarContinuousSpec) -> Operator:
         asked = spec.asked

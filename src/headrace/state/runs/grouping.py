@@ -22,13 +22,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import numpy.typing as npt
 
+    Doubles = npt.NDArray[np.float64]
     Longs = npt.NDArray[np.int64]
     Hashes = npt.NDArray[np.uint64]
     Mask = npt.NDArray[np.bool_]
+
+    Terms = Callable[[Doubles], Iterator[tuple[int, Doubles]]]
 
 BLOCK_ROWS = 1 << 15
 """So many rows are worked on at a time: an array of them, and a few more, fit into a core's cache."""
@@ -39,7 +42,7 @@ _FEWEST_HASH_BITS = 20
 
 
 class RowGroups(Protocol):
-    """Rows that fall into groups, wherever these lie: :class:`Segments` for sorted rows, or ``Scattered``."""
+    """Rows that fall into groups, wherever these lie: :class:`Segments` for sorted rows, or ``Placed``."""
 
     def __len__(self) -> int:
         """How many groups there are."""
@@ -66,6 +69,12 @@ class RowGroups(Protocol):
 
     def reduce(self, ufunc: np.ufunc, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """``ufunc`` over the values of each group."""
+
+    def sums_of(self, terms: Terms, values: Doubles) -> dict[int, Doubles]:
+        """The sums of what ``terms`` makes of the values of each group, by the numbers that it gives.
+
+        It may be called several times, with some of the values each time.
+        """
 
 
 @dataclass(frozen=True)
@@ -108,6 +117,10 @@ class Segments:
         if self.are_single:
             return values
         return np.asarray(ufunc.reduceat(values, self.starts)) if self.total else values[:0]
+
+    def sums_of(self, terms: Terms, values: Doubles) -> dict[int, Doubles]:
+        """The sums of what ``terms`` makes of the values of each group."""
+        return {number: self.reduce(np.add, term) for number, term in terms(values)}
 
 
 @dataclass(frozen=True)
@@ -174,8 +187,8 @@ def group_rows(times: Longs, hashes: Hashes, *identity: pa.Array) -> Groups:
 
 def group_times(times: Longs) -> tuple[Longs, Longs]:
     """The different values of a sorted column of times, and where each begins (with the total as one more)."""
-    if not len(times):
-        return times, np.zeros(1, np.int64)
+    if not len(times) or times[0] == times[-1]:
+        return times[:1], np.unique((0, len(times)))
     starts = _starts(times[1:] != times[:-1])
     return times[starts], np.append(starts, len(times))
 

@@ -12,12 +12,12 @@ different keys with one hash.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.state.runs.placed import Placed
 from headrace.state.runs.rank_tables import UNKNOWN, empty_table
 
 if TYPE_CHECKING:
@@ -46,62 +46,6 @@ _RARE: Final = 0.1
 
 _LONGEST_PAUSE: Final = 64
 """So many times, at most, rows are sorted before another try."""
-
-
-@dataclass(frozen=True)
-class Placed:
-    """Groups whose rows lie anywhere, each with a place, of which many may be empty; see ``RowGroups``.
-
-    Attributes:
-        places: the place of each row.
-        all_counts: how many rows each place has.
-        used: the places that have some, in order: the groups.
-    """
-
-    places: Longs
-    all_counts: Longs
-    used: Longs
-
-    def __len__(self) -> int:
-        return len(self.used)
-
-    @property
-    def total(self) -> int:
-        """How many rows there are."""
-        return len(self.places)
-
-    @property
-    def are_single(self) -> bool:
-        """False: rows would have to be sorted even where each is a group."""
-        return False
-
-    @property
-    def counts(self) -> Longs:
-        """How many rows each group has."""
-        return self.all_counts[self.used]
-
-    @cached_property
-    def ids(self) -> Longs:
-        """The group of each row."""
-        groups = np.empty(len(self.all_counts), np.int64)
-        groups[self.used] = np.arange(len(self.used))
-        return groups[self.places]
-
-    @cached_property
-    def first_rows(self) -> Longs:
-        """The earliest row of each group."""
-        rows = np.empty(len(self.all_counts), np.int64)
-        rows[self.places[::-1]] = np.arange(len(self.places))[::-1]  # of several rows the last one written stays
-        return rows[self.used]
-
-    def reduce(self, ufunc: np.ufunc, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """``ufunc``, which does not depend on the order, over the values of each group."""
-        found = np.full(len(self.all_counts), ufunc.identity or 0, values.dtype)
-        if ufunc.identity is None:  # the smallest or the largest: a value that counts twice does no harm
-            found[self.places] = values
-        with np.errstate(invalid="ignore"):  # a NaN among the values is no error
-            ufunc.at(found, self.places, values)
-        return found[self.used]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,11 +115,9 @@ class KnownKeys:
         edges = np.arange(len(distinct) + 1) * span
         places = np.repeat(edges[np.searchsorted(distinct, times[starts])] - low, np.diff(starts, append=len(times)))
         places += ranks
-        counts = np.bincount(places, minlength=int(edges[-1]))
-        used = np.flatnonzero(counts)
-        of_times = np.diff(np.searchsorted(used, edges))
-        at = used - np.repeat(edges[:-1] - low, of_times)
-        segments = Placed(places, counts, used)
+        segments = Placed.of(places, int(edges[-1]))
+        of_times = np.diff(np.searchsorted(segments.used, edges))
+        at = segments.used - np.repeat(edges[:-1] - low, of_times)
         return RankedGroups(segments, np.repeat(distinct, of_times), self._hashes[at], self._keys.take(pa.array(at)))
 
     def _ranks_of(self, hashes: Hashes, keys: pa.Array) -> Ints | None:
