@@ -19,6 +19,7 @@ from window_harness import Driver
 from window_model import Record
 
 from headrace.common.constants import MAX_WATERMARK
+from headrace.common.errors import StateMigrationError
 from headrace.common.typeinfo import Types
 from headrace.datastream.aggregates import count, listagg, sum
 from headrace.operators.window.columnar.sessions import session_window
@@ -32,6 +33,7 @@ from headrace.state.runs.merging import merge_runs
 from headrace.state.runs.sections import Section
 from headrace.testing import JobHarness
 from headrace.windowing.assigners.sessions import EventTimeSessionWindows
+from headrace.windowing.triggers.end_of_window import EventTimeTrigger
 from tests.windowing.model import Fired, WindowModel
 from tests.windowing.scenarios import Epoch, Windows, inputs
 
@@ -198,6 +200,51 @@ def test_a_job_goes_on_with_open_sessions_at_another_parallelism() -> None:
     assert rows == sorted(
         (user, 0, 27, 3, "a,b,c") if number % 2 == 0 else (user, 0, 17, 2, "a,b") for number, user in enumerate(users)
     )
+
+
+def stays(lateness: int, trigger: EventTimeTrigger | None, job: JobHarness) -> None:
+    windows = job.add_source("visits", EVENT).key_by("f0").window(EventTimeSessionWindows.with_gap(10))
+    windows.allowed_lateness(lateness)
+    if trigger is not None:
+        windows.trigger(trigger)
+    job.add_sink("out", windows.aggregate(count(), listagg("f1")).uid("sessions"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "wanted"),
+    [
+        (100, 100, [("a", 0, 18, 3, "1,2,3")]),  # fires at its new end
+        (100, 0, [("a", 8, 18, 1, "3")]),  # what has fired is gone
+        (0, 100, [("a", 8, 18, 1, "3")]),
+        (5, 1000, [("a", 0, 18, 3, "1,2,3")]),
+    ],
+)
+def test_the_allowed_lateness_may_change(before: int, after: int, wanted: list[Any]) -> None:
+    with JobHarness(partial(stays, before, None)) as job:
+        job.push("visits", ("a", "1"), 0)
+        job.push("visits", ("a", "2"), 1)
+        job.advance_watermark("visits", 13)
+        job.run_epoch()
+        assert [tuple(row) for row in job.results("out")] == [("a", 0, 11, 2, "1,2")]
+        checkpoint = job.checkpoint()
+    with JobHarness(partial(stays, after, None), restore=checkpoint) as job:
+        job.push("visits", ("a", "3"), 8)
+        job.finish()
+        assert [tuple(row) for row in job.results("out")] == wanted
+
+
+class Derived(EventTimeTrigger):
+    """The same, of which nobody knows: sessions go record by record."""
+
+
+def test_sessions_that_were_kept_record_by_record_are_refused() -> None:
+    with JobHarness(partial(stays, 5, Derived())) as job:
+        job.push("visits", ("a", "1"), 0)
+        checkpoint = job.checkpoint()
+    with JobHarness(partial(stays, 5, None), restore=checkpoint) as job:
+        job.push("visits", ("a", "2"), 0)
+        with pytest.raises(StateMigrationError, match="a trigger of a class derived from EventTimeTrigger"):
+            job.run_epoch()
 
 
 def test_sessions_of_all_records() -> None:

@@ -61,99 +61,73 @@ class KeptSessionOperator(SessionWindowOperator):
         touched = TouchedKeys.of([each.chunk for each in pending], self._store.take_due(upto))
         if touched is None:
             return
+        stretch = self._stretch(touched, pending, watermark)
+        found, sure = self._sure_sessions(stretch)
+        ended = np.flatnonzero(sure.ends <= upto)
+        places = 2 * np.searchsorted(stretch.marks, sure.ends[ended] - 1)
+        results = [_Results(found.sessions.keys[ended], sure.take(ended), places)]
+        carried = np.flatnonzero(stretch.has_fired & ~stretch.is_followed[stretch.spans.keys])
+        left = [(found.sessions.keys, sure), (stretch.spans.keys[carried], stretch.opened.take(carried))]
+        is_late = (found.of_records == NO_SESSION) & ~stretch.is_followed[stretch.records.keys]
+        if stretch.is_followed.any():
+            followed = self._follow(stretch)
+            results.append(followed.results)
+            left.append((followed.keys, followed.rows))
+            is_late[followed.refused] = True
+        self._send_away(pending, is_late)
+        self._emit(results, np.append(self._watermark, stretch.marks))
+        has_changed = stretch.is_followed.copy()
+        for keys in (stretch.records.keys[~is_late], stretch.gone, *(each.keys for each in results)):
+            has_changed[keys] = True
+        self._write_all(stretch, left, has_changed, upto)
+
+    def _stretch(self, touched: TouchedKeys, pending: Sequence[WaitingSessionRecords], watermark: int) -> _Stretch:
         watermarks = joined([each.watermarks for each in pending])
         records = ArrivedTimes(touched.of_records, joined([each.timestamps for each in pending]), watermarks)
         which, opened, gone = self._open_of(touched.keys)
-        spans = Spans(which, opened.starts, opened.ends)
-        has_fired = opened.ends <= self._passed
-        is_followed = self._followed_keys(touched, records, spans, has_fired)
-        marks = np.append(watermarks, watermark)
+        spans, has_fired = Spans(which, opened.starts, opened.ends), opened.ends <= self._passed
+        is_followed = self._followed_keys(len(touched.keys), records, spans, has_fired)
+        return _Stretch(touched, records, spans, opened, has_fired, is_followed, gone, np.append(watermarks, watermark))
 
-        found, sure = self._sure_sessions(
-            touched, records, spans, opened, ~has_fired & ~is_followed[which], is_followed
-        )
-        ended = np.flatnonzero(sure.ends <= upto)
-        places = 2 * np.searchsorted(marks, sure.ends[ended] - 1)
-        results = [_Results(found.sessions.keys[ended], sure.take(ended), places)]
-        keys, rows = [found.sessions.keys], [sure]
-        is_late = (found.of_records == NO_SESSION) & ~is_followed[records.keys]
-
-        carried = np.flatnonzero(has_fired & ~is_followed[which])
-        keys.append(which[carried])
-        rows.append(opened.take(carried))
-        if is_followed.any():
-            followed = self._follow(touched, records, spans, opened, is_followed, marks)
-            results.append(followed.results)
-            keys.append(followed.keys)
-            rows.append(followed.rows)
-            is_late[followed.refused] = True
-        self._send_away(pending, is_late)
-        self._emit(results, np.append(self._watermark, marks))
-
-        has_changed = is_followed.copy()
-        has_changed[touched.of_records[~is_late]] = True
-        has_changed[gone] = True
-        for each in results:
-            has_changed[each.keys] = True
-        self._write_all(touched.keys, np.concatenate((which, gone)), np.concatenate(keys), rows, has_changed, upto)
-
-    def _followed_keys(self, touched: TouchedKeys, records: ArrivedTimes, opened: Spans, has_fired: Mask) -> Mask:
-        """The keys whose late records matter."""
-        total = len(touched.keys)
+    def _followed_keys(self, total: int, records: ArrivedTimes, opened: Spans, has_fired: Mask) -> Mask:
+        """Which of so many keys have late records that matter."""
         is_followed = np.zeros(total, np.bool_)
         if not len(records.keys):
             return is_followed
-        unfired = np.flatnonzero(~has_fired)
-        sessions = find_sessions(self._gap, records, _take(opened, unfired)).sessions.keys
+        sessions = find_sessions(self._gap, records, _take(opened, np.flatnonzero(~has_fired))).sessions.keys
         apart = np.bincount(sessions, minlength=total) + np.bincount(opened.keys[has_fired], minlength=total)
-        earlier = np.where(
-            records.watermarks < MIN_WATERMARK + self._lateness, MIN_WATERMARK, records.watermarks - self._lateness
-        )
+        met = records.watermarks
+        earlier = np.where(met < MIN_WATERMARK + self._lateness, MIN_WATERMARK, met - self._lateness)
         kept_open = find_sessions(self._gap, ArrivedTimes(records.keys, records.timestamps, earlier), opened)
         is_followed |= apart != np.bincount(kept_open.sessions.keys, minlength=total)
-        is_followed[records.keys[records.timestamps + (self._gap - 1) <= records.watermarks]] = True
+        is_followed[records.keys[records.timestamps + (self._gap - 1) <= met]] = True
         return is_followed
 
-    def _sure_sessions(
-        self,
-        touched: TouchedKeys,
-        records: ArrivedTimes,
-        spans: Spans,
-        opened: SessionRows,
-        is_open: Mask,
-        is_followed: Mask,
-    ) -> tuple[FoundSessions, SessionRows]:
+    def _sure_sessions(self, stretch: _Stretch) -> tuple[FoundSessions, SessionRows]:
         """The sessions of the other keys, but those that have fired."""
+        records, is_followed = stretch.records, stretch.is_followed
         rows = np.flatnonzero(~is_followed[records.keys])
         part = ArrivedTimes(records.keys[rows], records.timestamps[rows], records.watermarks[rows])
-        of_open = np.flatnonzero(is_open)
-        found = find_sessions(self._gap, part, _take(spans, of_open))
+        of_open = np.flatnonzero(~stretch.has_fired & ~is_followed[stretch.spans.keys])
+        found = find_sessions(self._gap, part, _take(stretch.spans, of_open))
         of_records = np.full(len(records.keys), NO_SESSION)
         of_records[rows] = found.of_records
         found = FoundSessions(found.sessions, of_records, found.of_open, rows[found.by_session])
-        return found, self._contents(touched, found, opened.take(of_open))
+        return found, self._contents(stretch.touched, found, stretch.opened.take(of_open))
 
-    def _follow(
-        self,
-        touched: TouchedKeys,
-        records: ArrivedTimes,
-        spans: Spans,
-        opened: SessionRows,
-        is_followed: Mask,
-        marks: Longs,
-    ) -> _Followed:
+    def _follow(self, stretch: _Stretch) -> _Followed:
         """The sessions of the keys whose late records matter."""
-        assert touched.chunk is not None, "without records nothing is late"
-        of_open = np.flatnonzero(is_followed[spans.keys])
-        follower = SessionFollower(self._gap, self._lateness, _take(spans, of_open), self._passed)
-        found = follower.follow(records, np.flatnonzero(is_followed[records.keys]), int(marks[-1]))
-        held = [gather(column, of_open) for column in opened.columns]
-        columns = follower.versions(self._aggregators, touched.chunk, held)
-        fired = _rows(touched.keys, found.fired, [gather(column, found.fired_versions) for column in columns])
-        left = _rows(touched.keys, found.left, [gather(column, found.left_versions) for column in columns])
-        is_late = found.late_records >= 0
+        records, marks, keys = stretch.records, stretch.marks, stretch.touched.keys
+        assert stretch.touched.chunk is not None, "without records nothing is late"
+        of_open = np.flatnonzero(stretch.is_followed[stretch.spans.keys])
+        follower = SessionFollower(self._gap, self._lateness, _take(stretch.spans, of_open), self._passed)
+        found = follower.follow(records, np.flatnonzero(stretch.is_followed[records.keys]), int(marks[-1]))
+        held = [gather(column, of_open) for column in stretch.opened.columns]
+        columns = follower.versions(self._aggregators, stretch.touched.chunk, held)
+        fired = _rows(keys, found.fired, [gather(column, found.fired_versions) for column in columns])
+        left = _rows(keys, found.left, [gather(column, found.left_versions) for column in columns])
         on_time = np.searchsorted(marks, found.fired.ends - 1)
-        places = np.where(is_late, 2 * found.late_records + 1, 2 * on_time)
+        places = np.where(found.late_records >= 0, 2 * found.late_records + 1, 2 * on_time)
         return _Followed(_Results(found.fired.keys, fired, places), found.left.keys, left, found.refused)
 
     def _emit(self, results: Sequence[_Results], before: Longs) -> None:
@@ -171,37 +145,55 @@ class KeptSessionOperator(SessionWindowOperator):
             self.output.emit(Batch(self._layout.output_type, fired.ends - 1, stamps, columns=table))
 
     def _write_all(
-        self,
-        keys: KeyColumn,
-        had_some: Longs,
-        of_rows: Longs,
-        rows: Sequence[SessionRows],
-        has_changed: Mask,
-        upto: int,
+        self, stretch: _Stretch, left: Sequence[tuple[Longs, SessionRows]], has_changed: Mask, upto: int
     ) -> None:
         """Writes all sessions of the keys of which one has changed.
 
         Args:
-            keys: the keys.
-            had_some: those that had sessions.
-            of_rows: the key of each session.
-            rows: the sessions.
+            stretch: what has come.
+            left: the sessions, by parts, with the keys that they are of.
             has_changed: which keys have changed.
             upto: the ends up to which sessions have fired.
         """
-        together = _concat(rows)
-        goes = self._goes(together.ends)
+        keys = stretch.touched.keys
+        of_keys, rows = np.concatenate([numbers for numbers, _ in left]), _concat([part for _, part in left])
+        goes = self._goes(rows.ends)
         stays = goes > upto
-        has_changed[of_rows[~stays]] = True
-        written = np.flatnonzero(stays & has_changed[of_rows])
-        written = written[sorted_by(of_rows[written], together.ends[written])]
+        has_changed[of_keys[~stays]] = True
+        written = np.flatnonzero(stays & has_changed[of_keys])
+        written = written[sorted_by(of_keys[written], rows.ends[written])]
         is_without = np.zeros(len(keys), np.bool_)
-        is_without[had_some] = True
-        is_without[of_rows[written]] = False
-        sessions = together.take(written)
-        times = np.where(sessions.ends <= upto, goes[written], sessions.ends)
+        is_without[stretch.spans.keys] = is_without[stretch.gone] = True
+        is_without[of_keys[written]] = False
         without = keys.take(np.flatnonzero(is_without & has_changed))
+        sessions = rows.take(written)
+        times = np.where(sessions.ends <= upto, goes[written], sessions.ends)
         self._store.write(sessions, times, np.ones(len(written), np.bool_), without)
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """What has come, and the sessions of its keys.
+
+    Attributes:
+        touched: the records, and the keys that they are of or that have sessions that are due.
+        records: the same records.
+        spans: the sessions that are there.
+        opened: the same, with what they hold.
+        has_fired: which of them have fired.
+        is_followed: which keys have late records that matter.
+        gone: keys of sessions that were stored, but take no more records.
+        marks: the watermarks that the records meet, and at last the one that is reached.
+    """
+
+    touched: TouchedKeys
+    records: ArrivedTimes
+    spans: Spans
+    opened: SessionRows
+    has_fired: Mask
+    is_followed: Mask
+    gone: Longs
+    marks: Longs
 
 
 @dataclass(frozen=True)
