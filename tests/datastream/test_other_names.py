@@ -47,6 +47,7 @@ PARTITIONS = KEYED.full_window_partition()
         (lambda: STREAM.window(1), r"call key_by\(\.\.\.\) first, or window_all\("),
         (lambda: STREAM.count_window(1), r"call key_by\(\.\.\.\) first, or count_window_all\("),
         (lambda: STREAM.time_window_all(1), r"use window_all\(TumblingEventTimeWindows\.of\("),
+        (lambda: KEYED.session_window(1), r"use window\(EventTimeSessionWindows\.with_gap\(gap\)\)"),
         (lambda: KEYED.time_window(1), r"KeyedStream has no 'time_window': use window\(TumblingEventTimeWindows\.of\("),
         (lambda: ENV.sql("select 1"), r"StreamExecutionEnvironment has no 'sql': there is no SQL yet"),
     ],

@@ -33,6 +33,7 @@ from headrace.checkpoint.store import CheckpointStore
 from headrace.client.dependencies import gather
 from headrace.client.submission import blob_of, effective_configuration, plan_graph
 from headrace.common import options
+from headrace.common.arguments import expect
 from headrace.common.configuration import Configuration
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.errors import InvalidProgramError
@@ -51,13 +52,14 @@ from headrace.storage.locations import options_for_tasks
 from headrace.storage.posix import PosixFolder
 from headrace.testing.checkpoint import Checkpoint, temporary_folder
 from headrace.testing.manual_source import ManualSource
-from headrace.testing.pushed import PushedInput, check_new, unknown
+from headrace.testing.pushed import PushedInput, check_millis, check_new, stamped, unknown
 from headrace.testing.recording_sink import RecordingSink
 from headrace.testing.records import Records
 from headrace.testing.stored_state import StoredState
 from headrace.time.clock import ManualClock
 from headrace.time.watermark_strategy import WatermarkStrategy
 from headrace.time.watermarks import NoWatermarks
+from headrace.windowing.windows import Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -66,7 +68,6 @@ if TYPE_CHECKING:
     from headrace.datastream.streams.handle import DataStreamSink
     from headrace.operators.window.held_windows import HeldWindow
     from headrace.testing.stored_state import PendingTimer
-    from headrace.windowing.windows import Window
 
 _EVERYTHING = EpochLimits(max_records=1 << 40, max_bytes=1 << 60, target_seconds=1.0)
 
@@ -189,6 +190,9 @@ class JobHarness:
             record: the record.
             timestamp: its event time in milliseconds, if it has any.
             split: which split it comes from.
+
+        Raises:
+            InvalidTypeError: when the timestamp is no int.
         """
         self.push_all(source, [record], None if timestamp is None else [timestamp], split=split)
 
@@ -202,10 +206,12 @@ class JobHarness:
             records: the records.
             timestamps: the event time of each; none has any when left out.
             split: which split they come from.
+
+        Raises:
+            InvalidTypeError: when the timestamps are no ints.
+            InvalidProgramError: when there are more or fewer of them than records.
         """
-        rows = list(records)
-        times = [NO_TIMESTAMP] * len(rows) if timestamps is None else list(timestamps)
-        self._input.push(source, split, list(zip(rows, times, strict=True)))
+        self._input.push(source, split, stamped(list(records), timestamps))
 
     def advance_watermark(self, source: str, watermark: int, *, split: int | None = None) -> None:
         """Move the event time of a source, behind what was pushed before and ahead of what is pushed after.
@@ -216,8 +222,10 @@ class JobHarness:
             split: which split; all of them when left out.
 
         Raises:
+            InvalidTypeError: when the watermark is no int.
             InvalidProgramError: when the source makes watermarks of its records.
         """
+        check_millis(watermark, "a watermark")
         self._input.set_watermark(source, split, watermark)
 
     def set_processing_time(self, time: int | datetime) -> None:
@@ -345,7 +353,11 @@ class JobHarness:
             uid: the uid of the operator.
             key: the key.
             window: the window, ``TimeWindow(0, 60_000)`` say.
+
+        Raises:
+            InvalidTypeError: when that is no window.
         """
+        expect(window, Window, "window")
         held = (held.contents for held in self.windows(uid) if held.key == key and held.window == window)
         return next(held, [])
 

@@ -6,10 +6,14 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from headrace.common.errors import InvalidProgramError
+import numpy as np
+
+from headrace.common.arguments import refused
+from headrace.common.constants import NO_TIMESTAMP
+from headrace.common.errors import InvalidProgramError, InvalidTypeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
     from headrace.testing.manual_source import Feed, ManualSource
 
@@ -122,6 +126,35 @@ class PushedInput:
     def _feeds(self) -> Iterator[Feed]:
         for source, _ in self._sources.values():
             yield from source.feeds.values()
+
+
+def stamped(records: Sequence[Any], timestamps: Iterable[int] | None) -> list[tuple[Any, int]]:
+    """Records, each with its timestamp, or with none where there are none.
+
+    Raises:
+        InvalidTypeError: when the timestamps are no ints.
+        InvalidProgramError: when there are more or fewer of them than records.
+    """
+    if timestamps is None:
+        return [(record, NO_TIMESTAMP) for record in records]
+    if isinstance(timestamps, int):
+        raise refused(f"push_all takes a list of timestamps, one for each record, not {timestamps}", InvalidTypeError)
+    times = list(timestamps)
+    if len(times) != len(records):
+        raise refused(f"push_all was given {len(records)} records and {len(times)} timestamps: each record has its own")
+    for time in times:
+        check_millis(time, "a timestamp")
+    return list(zip(records, times, strict=True))
+
+
+def check_millis(time: Any, what: str) -> None:
+    """Refuse a moment that is no int.
+
+    Raises:
+        InvalidTypeError: when it is none.
+    """
+    if isinstance(time, bool) or not isinstance(time, int | np.integer):
+        raise refused(f"{what} is an int, the milliseconds since 1970, not {time!r}", InvalidTypeError)
 
 
 def check_new(name: str, known: Container[str], what: str) -> None:

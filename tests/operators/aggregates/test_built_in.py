@@ -19,6 +19,7 @@ from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.row import Row
 from headrace.common.typeinfo import Types
 from headrace.datastream import aggregates as agg
+from headrace.operators.aggregates.aggregator import merged_pairs
 from headrace.operators.aggregates.decimal_sums import NotFiniteError
 
 if TYPE_CHECKING:
@@ -191,6 +192,21 @@ def test_the_result_is_that_of_plain_python_whatever_the_cut(name: str, data: st
             cut.merge(data.draw(st.integers(0, len(cut.pieces) - 1)))
     assert same(cut.results(), results)
     assert same(data_of(cut), data_of(whole))
+
+
+@pytest.mark.parametrize("name", CASES)
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_tables_are_combined_row_by_row_as_they_are_merged(name: str, data: st.DataObject) -> None:
+    make, value_type, values, _ = CASES[name]
+    groups = data.draw(st.integers(1, 5))
+    drawn = st.lists(st.one_of(st.none(), values), min_size=groups, max_size=3 * groups)
+    folding = Folding(make("v"), [value_type])
+    for _ in range(2):
+        folding.add(*((i % groups, value) for i, value in enumerate(data.draw(drawn))))
+    older, newer = folding.pieces
+    combined, merged = folding.list.combine(older, newer), merged_pairs(folding.list.merge, older, newer)
+    assert same([column.to_pylist() for column in combined], [column.to_pylist() for column in merged])
 
 
 @pytest.mark.parametrize("name", RETRACTABLE)

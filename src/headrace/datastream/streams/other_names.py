@@ -51,7 +51,8 @@ OTHER_NAMES: Final = {
     **dict.fromkeys(("sum", "min", "max", "min_by", "max_by", "reduce"), _KEYS_FIRST),
     "window": _KEYS_FIRST_OR_ALL.format("window_all"),
     "count_window": _KEYS_FIRST_OR_ALL.format("count_window_all"),
-    **dict.fromkeys(("time_window", "timeWindow", "session_window"), _ASSIGNER.format("key_by(...).window")),
+    **dict.fromkeys(("time_window", "timeWindow"), _ASSIGNER.format("key_by(...).window")),
+    "session_window": "use key_by(...).window(EventTimeSessionWindows.with_gap(gap))",
     **dict.fromkeys(("time_window_all", "timeWindowAll"), _ASSIGNER.format("window_all")),
     **dict.fromkeys(("collect", "take", "head", "first", "limit", "toLocalIterator"), _TO_PROGRAM),
     **dict.fromkeys(("toPandas", "to_pandas", "toDF", "to_df"), "use to_dataframe(), for a job that ends"),
@@ -74,7 +75,8 @@ OTHER_NAMES: Final = {
 OTHER_NAMES_OF_KEYED_STREAMS: Final = {
     **OTHER_NAMES,
     **dict.fromkeys(("agg", "aggregate", "count", "mean", "avg"), _WINDOWS_FIRST),
-    **dict.fromkeys(("time_window", "timeWindow", "session_window"), _ASSIGNER.format("window")),
+    **dict.fromkeys(("time_window", "timeWindow"), _ASSIGNER.format("window")),
+    "session_window": "use window(EventTimeSessionWindows.with_gap(gap))",
 }
 """The same behind ``key_by``."""
 

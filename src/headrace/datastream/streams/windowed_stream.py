@@ -17,6 +17,7 @@ from headrace.datastream.streams.checks import check_function, check_object
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_WINDOWED_STREAMS, built_in_call
 from headrace.datastream.streams.types import TypeOrigin, declared_type, origin_of, result_type
 from headrace.datastream.streams.window_settings import WindowSettings, WindowsOfStream
+from headrace.expressions import Expression
 from headrace.graph.window_specs import AggregatedWindowSpec, RowWindowSpec
 from headrace.operators.aggregates.aggregate import Aggregate
 from headrace.windowing.assigners.count import CountSlidingWindowAssigner, CountTumblingWindowAssigner
@@ -170,6 +171,9 @@ class WindowedStream(WindowsOfStream[T_co, K_co], Generic[T_co, K_co, W_co]):
         }
         if isinstance(aggregate_function, Aggregate):
             return self._aggregate_columns((aggregate_function, *more), named)
+        if isinstance(aggregate_function, Expression):
+            text = f"aggregate takes aggregates of expressions, such as sum({aggregate_function!r}).alias('total')"
+            raise refused(f"{text}, not {aggregate_function!r}", InvalidTypeError)
         if (call := built_in_call(aggregate_function)) is not None:
             text = f"aggregate takes aggregates of headrace.datastream.aggregates, not {aggregate_function!r}: {call}"
             raise refused(text, InvalidTypeError)

@@ -134,6 +134,13 @@ class Aggregator(ABC):
         """Accumulators that take away what these add, once they are merged; only where the aggregate can retract."""
         raise NotImplementedError(f"{type(self).__name__} cannot take values back")
 
+    def is_reversible(self, columns: list[pa.Array]) -> bool:
+        """Whether nothing of these accumulators remains where they are merged and later their opposites are.
+
+        Of accumulators that are all reversible, those that are left have to give what they give by themselves.
+        """
+        return False
+
     def retract(self, rows: GroupedRows) -> list[pa.Array]:
         """The accumulator of each group that takes its rows away from the accumulators that it is merged with."""
         return self.negate(self.accumulate(rows))
@@ -172,6 +179,11 @@ def merged_pairs(merge: Merge, older: list[pa.Array], newer: list[pa.Array]) -> 
 def any_valid(valid: Mask | None, segments: RowGroups) -> Mask | None:
     """Which groups have a value at all; None when all have."""
     return None if valid is None else np.asarray(segments.reduce(np.logical_or, valid), dtype=np.bool_)
+
+
+def either_valid(one: Mask | None, other: Mask | None) -> Mask | None:
+    """Where one of two columns has a value; None where that is everywhere."""
+    return None if one is None or other is None else one | other
 
 
 def filled(array: pa.Array, dtype: Any) -> tuple[npt.NDArray[Any], Mask | None]:

@@ -58,6 +58,16 @@ class AggregatorList:
         parts = zip(self.members, self._split(older), self._split(newer), strict=True)
         return [column for aggregator, a, b in parts for column in aggregator.combine(a, b)]
 
+    def negate(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
+        """The columns of accumulators that take away what these add, once they are merged."""
+        pairs = zip(self.members, self._split(columns), strict=True)
+        return [column for aggregator, own in pairs for column in aggregator.negate(own)]
+
+    def are_reversible(self, columns: Sequence[pa.Array]) -> bool:
+        """Whether nothing of these remains where they are merged and later their opposites are."""
+        pairs = zip(self.members, self._split(columns), strict=True)
+        return all(aggregator.is_reversible(own) for aggregator, own in pairs)
+
     def results(self, columns: Sequence[pa.Array]) -> dict[Aggregator, pa.Array]:
         """The value of each aggregator."""
         pairs = zip(self.members, self._split(columns), strict=True)

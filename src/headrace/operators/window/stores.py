@@ -115,13 +115,15 @@ def check_has_no_keyed_contents(context: OperatorContext) -> None:
     """
     assert context.state is not None
     if _KEYED_CONTENTS in context.state.stored() or context.state.timers.event.next_due != NO_TIMER:
-        raise _of_others(context, "have a trigger, assigner or evictor of their own", "fire at their ends alone")
+        error = _of_others(context, "have a trigger, assigner or evictor of their own", "fire at their ends alone")
+        # The chain names the operator where one is opened; timers are there only when an epoch begins.
+        raise StateMigrationError(f"operator {context.name!r} (uid {context.uid}): {error}")
 
 
 def _of_others(context: OperatorContext, stored: str, declared: str, advice: str = _ADVICE) -> StateMigrationError:
     return StateMigrationError(
-        f"operator {context.name!r} (uid {context.uid}) has state of windows that {stored}, and now its windows "
-        f"{declared}: {advice}\n  operator defined at {context.call_site}"
+        f"there is state of windows that {stored}, and now they {declared}: {advice}\n"
+        f"  operator defined at {context.call_site}"
     )
 
 

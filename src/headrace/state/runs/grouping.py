@@ -187,8 +187,8 @@ def group_rows(times: Longs, hashes: Hashes, *identity: pa.Array) -> Groups:
 
 def group_times(times: Longs) -> tuple[Longs, Longs]:
     """The different values of a sorted column of times, and where each begins (with the total as one more)."""
-    if not len(times):
-        return times, np.zeros(1, np.int64)
+    if not len(times) or times[0] == times[-1]:
+        return times[:1], np.unique((0, len(times)))
     starts = _starts(times[1:] != times[:-1])
     return times[starts], np.append(starts, len(times))
 

@@ -163,7 +163,8 @@ class OneByOne(Intake):
             namespace = windows.namespace_of(window)
             back = windows.window_of(namespace)
         except (AttributeError, TypeError, ValueError) as error:
-            raise InvalidTypeError(self._wrong_serializer(window, "does not take it")) from error
+            what = f"does not take it ({type(error).__name__}: {error})"
+            raise InvalidTypeError(self._wrong_serializer(window, what)) from error
         same_place = isinstance(window, type(back)) and windows.namespace_of(back) == namespace
         if back != window and not same_place:
             raise InvalidTypeError(self._wrong_serializer(window, f"makes {back!r} of it"))
