@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.common import Configuration, Duration, Row, Time, Types, WatermarkStrategy
-from headrace.common.errors import InvalidProgramError
+from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.datastream import (
     AggregateFunction,
     OutputTag,
@@ -207,6 +207,32 @@ def test_late_records_become_what_their_tag_says(windows: WindowedStream) -> Non
     late = OutputTag("late", Types.ROW([Types.STRING(), Types.DOUBLE()]))
     stream = windows.side_output_late_data(late).process(Describe())
     assert stream.get_side_output(late).get_type() == late.type_info
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        Types.STRING(),
+        Types.ROW([Types.STRING()]),
+        Types.ROW([Types.LONG(), Types.DOUBLE()]),
+        Types.TUPLE([Types.STRING(), Types.STRING()]),
+    ],
+    ids=str,
+)
+def test_a_tag_whose_type_never_fits_late_records_is_refused(windows: WindowedStream, wrong: Any) -> None:
+    late = OutputTag("late", wrong)
+    stream = windows.side_output_late_data(late).process(Describe())
+    with pytest.raises(
+        InvalidTypeError, match=r"side output 'late' are of type .*: leave the type of the tag out\n  at"
+    ):
+        stream.get_side_output(late)
+
+
+@pytest.mark.parametrize("fits", [Types.TUPLE([Types.STRING(), Types.LONG()]), Types.PICKLED_BYTE_ARRAY()], ids=str)
+def test_a_tag_whose_type_may_fit_late_records_is_taken(windows: WindowedStream, fits: Any) -> None:
+    late = OutputTag("late", fits)
+    stream = windows.side_output_late_data(late).process(Describe())
+    stream.get_side_output(late)
 
 
 def test_process(windows: WindowedStream, graph: StreamGraph) -> None:

@@ -98,9 +98,9 @@ class Lifetimes:
         last = window.max_timestamp()
         return min(last + self._lateness, MAX_WATERMARK) if self.is_event_time else last
 
-    def is_late(self, window: Window) -> bool:
-        """Whether a window takes no more elements."""
-        return self.is_event_time and self.end(window) <= self._time.watermark
+    def is_late(self, end: int) -> bool:
+        """Whether a window that goes at ``end`` takes no more elements."""
+        return self.is_event_time and end <= self._time.watermark
 
     def is_too_late(self, timestamp: int) -> bool:
         """Whether an element that no window took is late by itself."""

@@ -49,8 +49,11 @@ COUNT_STORE: Final = "count-windows"
 CONTENTS: Final = "window-contents"
 """The state of key and window that all others keep what they hold in."""
 
-_KEYED_CONTENTS: Final = f"{NAMESPACED_PREFIX}{CONTENTS}"
-"""The store of it."""
+NONE_CONTENTS: Final = "window-contents-none"
+"""The state that says of a window whether the one value that it holds is None."""
+
+_KEYED_CONTENTS: Final = {f"{NAMESPACED_PREFIX}{name}" for name in (CONTENTS, NONE_CONTENTS)}
+"""The stores of these."""
 
 _KINDS: Final = {
     STORE: "fire at their ends alone",
@@ -104,7 +107,7 @@ def check_has_no_keyed_contents(context: OperatorContext) -> None:
         StateMigrationError: when others have stored some.
     """
     assert context.state is not None
-    if _KEYED_CONTENTS in context.state.stored() or context.state.timers.event.next_due != NO_TIMER:
+    if not _KEYED_CONTENTS.isdisjoint(context.state.stored()) or context.state.timers.event.next_due != NO_TIMER:
         raise _of_others(context, "have a trigger, assigner or evictor of their own", "fire at their ends alone")
 
 

@@ -131,9 +131,10 @@ class NamespaceScope:
         """The current key with the current namespace."""
         key, namespace, last = self._keys.current, self._keys.namespace, self._last
         if last is None or last.key is not key or last.namespace != namespace:
-            upcoming, self.upcoming = self.upcoming, ()
-            for other in upcoming:
-                self.entries.pair(other, namespace)
+            if self.upcoming:
+                upcoming, self.upcoming = self.upcoming, ()
+                for other in upcoming:
+                    self.entries.pair(other, namespace)
             last = self._last = self.entries.pair(key, namespace)
         return last
 
