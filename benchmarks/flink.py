@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from benchmarks.data import OUT_OF_ORDER_MILLIS, RandomKeys
 from benchmarks.lab import Contestant
-from benchmarks.truth import WINDOW_MILLIS
+from benchmarks.truth import TRIGGER_COUNT, WINDOW_MILLIS
 from headrace.runtime.spark.java import bundled_java_home, find_java
 
 PLACE = Path(__file__).resolve().parent / "work" / "flink"
@@ -24,20 +25,34 @@ class NoFlinkError(Exception):
 def window_contestant(data: RandomKeys) -> Contestant:
     """Flink SQL doing the windows.
 
-    Args:
-        data: the input. Flink reads its files in no order, so a record may be late by all of their event time.
+    Raises:
+        NoFlinkError: when the virtual environment is not there, or not whole.
+    """
+    return Contestant("Flink SQL", "flink_window", _options(data), python=str(_interpreter(PLACE)))
+
+
+def count_trigger_contestant(data: RandomKeys, files: int) -> Contestant:
+    """PyFlink's DataStream API with Python in threads of its Java process, on the first files.
 
     Raises:
         NoFlinkError: when the virtual environment is not there, or not whole.
     """
-    options = {
+    options = _options(data) | {"count": TRIGGER_COUNT, "records": files * data.records_per_file}
+    return Contestant("PyFlink", "flink_count_trigger", options, files=files, python=str(_interpreter(PLACE)))
+
+
+def _options(data: RandomKeys) -> dict[str, Any]:
+    """What all of Flink's programs want to know.
+
+    Flink reads the files of the input in no order, so a record may be late by all of their event time.
+    """
+    return {
         "key_type": "string" if data.strings else "bigint",
         "window_millis": WINDOW_MILLIS,
         "lateness_millis": data.span_millis + OUT_OF_ORDER_MILLIS,
         "java_home": str(find_java(os.environ, bundled_java_home()).home),
         "classpath": os.pathsep.join(map(str, _hadoop_jars())),
     }
-    return Contestant("Flink SQL", "flink_window", options, python=str(_interpreter(PLACE)))
 
 
 def _interpreter(place: Path) -> Path:

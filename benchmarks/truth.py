@@ -13,6 +13,8 @@ SLIDE_MILLIS = 1_000
 """Of sliding windows as long as the tumbling ones, so a record is in sixty of them."""
 GAP_MILLIS = 2_000
 """Between sessions."""
+TRIGGER_COUNT = 10
+"""The count trigger shows a window whenever so many records have come."""
 SAMPLE = 1_000
 """The process benchmark emits for one key in so many."""
 
@@ -87,6 +89,19 @@ def median_totals(folder: Path, last_end: float) -> dict[str, float]:
         """,
         last_end,
     )
+
+
+def trigger_totals(folder: Path) -> dict[str, float]:
+    """Totals of what a trigger shows of the windows of one minute at every :data:`TRIGGER_COUNT` th record."""
+    row = _query(
+        f"""
+        select coalesce(sum(n), 0), coalesce(sum({TRIGGER_COUNT} * n * (n + 1) // 2), 0) from (
+            select count(*) // {TRIGGER_COUNT} as n from read_parquet('{folder}/*.parquet')
+            group by key, epoch_ms(ts) // {WINDOW_MILLIS}
+        )
+        """
+    )
+    return dict(zip(("rows", "count"), row, strict=True))
 
 
 def process_totals(folder: Path) -> dict[str, float]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.suite.batch import BatchBenchmark
 from benchmarks.suite.catch_up import CatchUpBenchmark, LimitBenchmark
+from benchmarks.suite.count_trigger import CountTriggerBenchmark
 from benchmarks.suite.growth import GrowthBenchmark
 from benchmarks.suite.large_epochs import LargeEpochsBenchmark
 from benchmarks.suite.latency import LatencyBenchmark
@@ -26,6 +27,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     SlidingBenchmark(),
     SessionBenchmark(),
     WindowFunctionBenchmark(),
+    CountTriggerBenchmark(),
     ProcessBenchmark(),
     SmallEpochBenchmark(),
     LatencyBenchmark(),

@@ -14,6 +14,7 @@ from benchmarks.programs import duckdb_batch
 from benchmarks.truth import (
     GAP_MILLIS,
     SLIDE_MILLIS,
+    TRIGGER_COUNT,
     WINDOW_MILLIS,
     WrongResultError,
     check,
@@ -21,6 +22,7 @@ from benchmarks.truth import (
     process_totals,
     session_totals,
     sliding_totals,
+    trigger_totals,
     window_totals,
 )
 
@@ -132,6 +134,17 @@ def test_totals_of_windows_are_what_a_loop_finds(
         assert found.pop("last_end", last) == last
         assert found == pytest.approx(expected, rel=1e-12)
     assert truth(folder, ends[0] - 1)["rows"] == 0
+
+
+def test_trigger_totals_are_what_a_loop_finds(tmp_path: Path) -> None:
+    folder = dataset(RandomKeys(files=2, records_per_file=400, keys=7), tmp_path)
+    counts = [
+        count
+        for values in in_windows(folder, WINDOW_MILLIS, WINDOW_MILLIS).values()
+        for count in range(TRIGGER_COUNT, len(values) + 1, TRIGGER_COUNT)
+    ]
+    assert len(counts) > 30
+    assert trigger_totals(folder) == {"rows": len(counts), "count": sum(counts)}
 
 
 def test_process_totals_are_what_a_loop_finds(folder: Path) -> None:

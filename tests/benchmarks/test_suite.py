@@ -28,6 +28,7 @@ from benchmarks.truth import (
     process_totals,
     session_totals,
     sliding_totals,
+    trigger_totals,
     window_totals,
 )
 
@@ -41,6 +42,8 @@ SECONDS = {
     "spark_process": 7.0,
     "headrace_window_function": 1.0,
     "spark_window_function": 8.0,
+    "headrace_count_trigger": 1.0,
+    "flink_count_trigger": 9.0,
 }
 FAR = 1 << 50
 TOTALS = {
@@ -49,6 +52,8 @@ TOTALS = {
     "spark_process": process_totals,
     "headrace_window_function": median_totals,
     "spark_window_function": median_totals,
+    "headrace_count_trigger": trigger_totals,
+    "flink_count_trigger": trigger_totals,
 }
 WINDOWS = {"tumbling": window_totals, "sliding": sliding_totals, "session": session_totals}
 SCALE = Scale(events=40_000, quick=True)
@@ -77,7 +82,7 @@ def totals_of(program: str, assignment: Assignment) -> dict[str, float]:
         truth = window_totals if assignment.options["work"] == "window" else process_totals
     else:
         truth = TOTALS[program]
-    everything = () if truth is process_totals else (FAR,)
+    everything = () if truth in (process_totals, trigger_totals) else (FAR,)
     return {"last_end": FAR} | truth(assignment.input, *everything)
 
 
@@ -142,6 +147,17 @@ def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) 
     assert len(programs) == 4 * 4 + 4 + 3 + 2 * 3 + 3 + 2 * 3 + 3 + 1 + 3 * 2 + 3 + 2 + 2 * 2 + 2 * 3 + 2 * 2
 
 
+def test_what_flink_would_do_is_skipped_without_it(programs: list[str], tmp_path: Path) -> None:
+    shown = io.StringIO()
+    findings = Findings()
+    (benchmark,) = (each for each in BENCHMARKS if each.name == "count-trigger")
+    console = Console(file=shown, width=1_000)
+    command.run_all([benchmark], SCALE, Lab(tmp_path, console), findings, console)
+    assert findings == Findings()
+    assert programs == []
+    assert "skipped, PyFlink does not take part: there is no " in shown.getvalue()
+
+
 def test_contestants_take_turns(programs: list[str], tmp_path: Path) -> None:
     work_lab = Lab(tmp_path, Console(file=io.StringIO()))
     benchmark = next(each for each in BENCHMARKS if each.name == "window")
@@ -170,8 +186,10 @@ def test_flink_takes_part_where_it_is_whole(
     assert " has no flink-sql-parquet-*.jar; " in said()
     (jars / "flink-sql-parquet-2.3.0.jar").touch()
     assert said() == ""
-    run({"window"}, tmp_path)
+    (*_, trigger) = run({"window", "count-trigger"}, tmp_path).found
     assert programs.count("flink_window") == 4
+    assert (trigger.value, trigger.is_met) == (9.0, False)
+    assert trigger.measured["PyFlink"].epochs == 1
 
 
 def test_the_slow_one_gets_fewer_files(programs: list[str], tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_options_are_read(option: ConfigOption[Any], text: str, value: Any) -> N
         (options.CHECKPOINT_TIMEOUT, 600_000),
         (options.CHECKPOINT_MODE, "EXACTLY_ONCE"),
         (options.STATE_BACKEND, "hashmap"),
-        (options.EPOCH_MAX_RECORDS, 5_000_000),
+        (options.EPOCH_MAX_RECORDS, 20_000_000),
         (options.EPOCH_MAX_BYTES, 268_435_456),
         (options.EPOCH_TARGET_DURATION, 1_000),
         (options.RUNTIME, "spark"),

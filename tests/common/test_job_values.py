@@ -60,12 +60,14 @@ def test_futures() -> None:
     future = CompletableFuture[int]()
     future.add_done_callback(seen.append)
     assert not future.done()
+    assert repr(future) == "CompletableFuture(not done)"
     with pytest.raises(TimeoutError):
         future.result(timeout=0)
     future.set_result(5)
     assert (future.result(), future.exception(), future.done(), future.cancelled()) == (5, None, True, False)
     assert seen == [future]
     assert CompletableFuture.completed("x").result() == "x"
+    assert repr(CompletableFuture.completed({"x": 1})) == "CompletableFuture({'x': 1})"
 
 
 def test_futures_that_fail_or_are_cancelled() -> None:
@@ -79,7 +81,8 @@ def test_futures_that_fail_or_are_cancelled() -> None:
     assert cancelled.cancelled()
     with pytest.raises(concurrent.futures.CancelledError):
         cancelled.result()
-    assert "CompletableFuture" in repr(cancelled)
+    assert repr(cancelled) == "CompletableFuture(cancelled)"
+    assert repr(failed) == "CompletableFuture(ValueError('no'))"
 
 
 @pytest.mark.parametrize("charset", ["UTF-8", "latin-1", "utf-16"])

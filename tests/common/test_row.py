@@ -14,6 +14,12 @@ NAMED = Row(name="Alice", age=11)
 POSITIONAL = Row("Alice", 11)
 
 
+def of_kind(kind: RowKind, row: Row) -> Row:
+    changed = copy.copy(row)
+    changed.set_row_kind(kind)
+    return changed
+
+
 @pytest.mark.parametrize("key", ["age", 1, -1])
 def test_a_field_is_reached_by_name_and_position(key: str | int) -> None:
     assert NAMED[key] == 11
@@ -56,7 +62,13 @@ def test_iteration_length_and_containment() -> None:
 
 @pytest.mark.parametrize(
     ("row", "shown"),
-    [(NAMED, "Row(name='Alice', age=11)"), (POSITIONAL, "<Row('Alice', 11)>"), (Row(), "<Row()>")],
+    [
+        (NAMED, "Row(name='Alice', age=11)"),
+        (POSITIONAL, "<Row('Alice', 11)>"),
+        (Row(), "<Row()>"),
+        (of_kind(RowKind.UPDATE_BEFORE, POSITIONAL), "<-U Row('Alice', 11)>"),
+        (of_kind(RowKind.DELETE, NAMED), "-D Row(name='Alice', age=11)"),
+    ],
 )
 def test_repr(row: Row, shown: str) -> None:
     assert repr(row) == shown

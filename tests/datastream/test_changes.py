@@ -144,7 +144,9 @@ def test_a_change_is_refused_where_it_comes(name: str, tmp_path: Path, monkeypat
     for type_ in [PLAIN, UNTYPED] if name in ("reduce", "window") else [PLAIN]:
         stream = changes(type_, 2, 5)
         INSERTIONS_ALONE[name](stream.map(lambda row: row, type_))
-        with pytest.raises(InvalidProgramError, match=r"takes insertions alone, but a record is -U.*\n  record: Row\("):
+        with pytest.raises(
+            InvalidProgramError, match=r"takes insertions alone, but a record is -U.*\n  record: -U Row\("
+        ):
             stream.get_execution_environment().execute()
     assert not list(Path("out").glob("*/part-*"))
 

@@ -84,6 +84,11 @@ def test_a_keyed_stream_shows_its_key(pairs: DataStream) -> None:
     assert facts(shown(pairs.key_by(0))) == {"records": "TupleTypeInfo(String, Long)", "keyed by": "0: String"}
 
 
+def test_windows_of_all_records_show_no_key(pairs: DataStream) -> None:
+    told = facts(shown(pairs.window_all(TumblingEventTimeWindows.of(10))))
+    assert told == {"records": "TupleTypeInfo(String, Long)", "windows": "TumblingEventTimeWindows(10 ms)"}
+
+
 @pytest.mark.parametrize(
     ("windows", "text"),
     [

@@ -156,6 +156,7 @@ def test_key_selector_is_called() -> None:
         (Types.LONG(), "card", "records of type Long have no fields"),
         (ROW, "tags", "cannot be keys"),
         (ROW, True, "expected a KeySelector or a function, got True"),
+        (ROW, ["a", "b"], r"several fields one by one: key_by\('a', 'b'\), not \['a', 'b'\]"),
         (ROW, ByCard, r"write ByCard\(\)"),
     ],
 )

@@ -19,11 +19,18 @@ from headrace.datastream import (
     FlatMapFunction,
     KeyedProcessFunction,
     MapFunction,
+    ProcessAllWindowFunction,
     ProcessFunction,
     ProcessWindowFunction,
     StreamExecutionEnvironment,
+    WindowFunction,
 )
-from headrace.datastream.window import TumblingEventTimeWindows
+from headrace.datastream.window import (
+    DeltaEvictor,
+    DeltaTrigger,
+    EventTimeSessionWindows,
+    TumblingEventTimeWindows,
+)
 from headrace.testing import JobHarness
 
 Build = Callable[[Any], Any]
@@ -110,6 +117,26 @@ WRONG: dict[str, tuple[Build, str]] = {
             class_with(AggregateFunction, create_accumulator=of_one, add=of_two, get_result=of_two, merge=of_three)
         ),
         r"write def add\(self, value, accumulator\)",
+    ),
+    "a window of all records": (
+        lambda s: windows(s).process(class_with(ProcessAllWindowFunction, process=of_three)),
+        r"^expected a ProcessWindowFunction, got a ProcessAllWindowFunction: that is for window_all\(\.\.\.\)\n  at ",
+    ),
+    "a window of a key": (
+        lambda s: s.window_all(TumblingEventTimeWindows.of(5)).apply(class_with(WindowFunction, apply=of_four)),
+        r"^expected an AllWindowFunction, got a WindowFunction: that is for key_by\(\.\.\.\)\.window\(\.\.\.\)\n",
+    ),
+    "a distance of a trigger": (
+        lambda s: DeltaTrigger.of(5, of_one),  # type: ignore[arg-type]
+        r"^of_one\(value\) .* what delta_function is called with: write a function of \(last, element\)\n  at ",
+    ),
+    "a distance of an evictor": (
+        lambda s: DeltaEvictor.of(5, of_one),  # type: ignore[arg-type]
+        r"write a function of \(element, last\)",
+    ),
+    "a gap": (
+        lambda s: EventTimeSessionWindows.with_dynamic_gap(of_two),  # type: ignore[arg-type]
+        r"what extract is called with: write a function of \(element\)",
     ),
     "a function": (lambda s: s.map(of_two), r"^of_two\(value, other\) \(.*write a function of \(value\)\n  at "),
     "a lambda": (lambda s: s.filter(lambda: True), r"write a function of \(value\)"),
@@ -247,6 +274,22 @@ def test_results_by_timers_or_a_list_are_results() -> None:
 
     built(lambda s: keyed(s).process(class_with(KeyedProcessFunction, process_element=silent, on_timer=timed)))
     built(lambda s: s.process(class_with(ProcessFunction, process_element=lambda self, value, ctx: [])))
+
+
+def returns_two(self: Any, value: Any, ctx: Any) -> Any:
+    return value, "seven"
+
+
+def returns_two_in_a_list(self: Any, value: Any, ctx: Any) -> Any:
+    return [value, "seven"]
+
+
+@pytest.mark.parametrize(("give", "is_told"), [(returns_two, True), (returns_two_in_a_list, False)])
+def test_a_tuple_that_is_returned_is_told_to_be_several_results(give: Any, is_told: bool) -> None:
+    pairs = Types.TUPLE([Types.LONG(), Types.STRING()])
+    with pytest.raises(FunctionRefusedError, match="expected a tuple of 2 values") as failure:
+        built(lambda s: s.process(class_with(ProcessFunction, process_element=give), pairs), 7)
+    assert ("is taken for several results: yield it where it is one" in str(failure.value)) == is_told
 
 
 @pytest.mark.parametrize(("returned", "parts"), [("text", "characters"), (b"bytes", "bytes"), (Row(1, 2), "fields")])

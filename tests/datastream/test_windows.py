@@ -311,6 +311,7 @@ def test_aggregate_function_with_everything(windows: WindowedStream, graph: Stre
         (lambda w: w.aggregate(count), r": use aggregate\(count\(\)\)"),
         (lambda w: w.aggregate(count(), window_function=Describe()), "take no window_function"),
         (lambda w: w.aggregate(abs), "expected an AggregateFunction"),
+        (lambda w: w.aggregate(col("amount")), r"such as sum\(col\(\"amount\"\)\)\.alias\('total'\), not col\("),
         (lambda w: w.aggregate("sum"), r"not 'sum': use aggregate\(sum\(\"field\"\)\)"),
         (lambda w: w.aggregate(max), r"function max>: use aggregate\(max\(\"field\"\)\)"),
         (lambda w: w.aggregate({"n": "sum", "b": ["mean", "std"]}), r'sum\("n"\), avg\("b"\), stddev_samp\("b"\)\)'),

@@ -18,13 +18,14 @@ from headrace.graph.nodes import Edge
 from headrace.graph.partitioning import HASH
 from headrace.graph.specs import InputKind, PassingSpec
 from headrace.graph.stream_graph import StreamGraph
-from headrace.graph.window_specs import ColumnarWindowSpec
+from headrace.graph.window_specs import AggregatedWindowSpec
 from headrace.plan.job_plan import PlanSettings
 from headrace.plan.planner import plan_job
 from headrace.state.keys import KeyCodec
 from headrace.testing.manual_source import ManualSource
 from headrace.time.watermark_strategy import WatermarkStrategy
 from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
+from headrace.windowing.triggers.end_of_window import EventTimeTrigger
 
 if TYPE_CHECKING:
     from headrace.plan.job_plan import JobPlan
@@ -61,8 +62,9 @@ def payments() -> StreamGraph:
     timed = graph.add(specs.TimestampsSpec(strategy), "Timestamps/Watermarks", (Edge(source),)).id
     rule = graph.add(specs.KeyedProcessSpec(None, Types.STRING()), "Card rule", (keyed_by(timed, "card"),)).id
     graph.update(rule, uid="card-rule")
-    minutes = TumblingEventTimeWindows.of(Time.minutes(1)).aligned
-    spec = ColumnarWindowSpec(minutes, (count(), first("amount")), late_tag=OutputTag("late"))
+    minutes = TumblingEventTimeWindows.of(Time.minutes(1))
+    aggregates = (count(), first("amount"))
+    spec = AggregatedWindowSpec(minutes, EventTimeTrigger(), aggregates, late_tag=OutputTag("late"))
     window = graph.add(spec, "Totals", (keyed_by(timed, "merchant"),), parallelism=1).id
     add_sink(graph, "Sink: alerts", Edge(rule))
     add_sink(graph, "Sink: totals", Edge(window))

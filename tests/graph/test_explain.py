@@ -38,20 +38,22 @@ def test_text_shows_stages_as_boxes_and_exchanges_between_them(payments_plan: Jo
         == """\
 Card fraud: 2 stages, 128 key groups, streaming mode
 
-┌─ Stage 0, parallelism 2 ───────────────────────────────────────────────────────────────────────────────────┐
-│ [0] Source: payments          uid payments                                                                 │
-│ └─ [1] Timestamps/Watermarks  uid 0123456789abcdef (derived)                                               │
-└────────────────────────────────────────────────────────────────────────────────────────────────────────────┘
+┌─ Stage 0, parallelism 2 ──────────────────────────────────────────────────────────────────────────┐
+│ [0] Source: payments          uid payments                                                        │
+│ └─ [1] Timestamps/Watermarks  uid 0123456789abcdef (derived)                                      │
+└───────────────────────────────────────────────────────────────────────────────────────────────────┘
    │ HASH(card)      [1] → [2]
    │ HASH(merchant)  [1] → [3]
    ▼
-┌─ Stage 1, parallelism 2 ───────────────────────────────────────────────────────────────────────────────────┐
-│ [2] Card rule                         uid card-rule, keyed state                                           │
-│ └─ [4] Sink: alerts                   uid 0123456789abcdef (derived)                                       │
-│ [3] Totals                            uid 0123456789abcdef (derived), keyed state, columnar, parallelism 1 │
-│ ├─ [5] Sink: totals                   uid 0123456789abcdef (derived), parallelism 1                        │
-│ └─ side output late → [6] Sink: late  uid 0123456789abcdef (derived), parallelism 1                        │
-└────────────────────────────────────────────────────────────────────────────────────────────────────────────┘
+┌─ Stage 1, parallelism 2 ──────────────────────────────────────────────────────────────────────────┐
+│ [2] Card rule                         uid card-rule, keyed state                                  │
+│ └─ [4] Sink: alerts                   uid 0123456789abcdef (derived)                              │
+│ [3] Totals                            uid 0123456789abcdef (derived), keyed state, columnar,      │
+│ │                                     TumblingEventTimeWindows(60000 ms), late records to 'late', │
+│ │                                     parallelism 1                                               │
+│ ├─ [5] Sink: totals                   uid 0123456789abcdef (derived), parallelism 1               │
+│ └─ side output late → [6] Sink: late  uid 0123456789abcdef (derived), parallelism 1               │
+└───────────────────────────────────────────────────────────────────────────────────────────────────┘
 """
     )
 
@@ -77,7 +79,8 @@ flowchart TB
     end
     subgraph stage1["Stage 1, parallelism 2"]
         op2["Card rule<br/>uid card-rule<br/>keyed state"]
-        op3["Totals<br/>uid 0123456789abcdef (derived)<br/>keyed state<br/>columnar<br/>parallelism 1"]
+        op3["Totals<br/>uid 0123456789abcdef (derived)<br/>keyed state<br/>columnar\
+<br/>TumblingEventTimeWindows(60000 ms)<br/>late records to #39;late#39;<br/>parallelism 1"]
         op4[["Sink: alerts<br/>uid 0123456789abcdef (derived)"]]
         op5[["Sink: totals<br/>uid 0123456789abcdef (derived)<br/>parallelism 1"]]
         op6[["Sink: late<br/>uid 0123456789abcdef (derived)<br/>parallelism 1"]]

@@ -20,13 +20,14 @@ from headrace.graph.nodes import Edge, Node, OutputSchema
 from headrace.graph.partitioning import HASH
 from headrace.graph.specs import InputKind, InputSchema, PassingSpec
 from headrace.graph.stream_graph import StreamGraph
-from headrace.graph.window_specs import ColumnarWindowSpec
+from headrace.graph.window_specs import AggregatedWindowSpec
 from headrace.state.keys import KeyCodec
 from headrace.testing.manual_source import ManualSource
 from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
+from headrace.windowing.triggers.end_of_window import EventTimeTrigger
 from tests.graph.conftest import PAYMENT, add_source, keyed_by
 
-MINUTES = TumblingEventTimeWindows.of(Time.minutes(1)).aligned
+MINUTES = TumblingEventTimeWindows.of(Time.minutes(1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +196,9 @@ def test_records_that_an_operator_has_no_use_for_are_told_with_the_line() -> Non
     graph = StreamGraph()
     source = add_source(graph, "source")
     with pytest.raises(InvalidTypeError, match=r"(?s)card.*\n  at .*test_stream_graph\.py:\d+ in test_records"):
-        graph.add(ColumnarWindowSpec(MINUTES, (sum_of("card"),)), "sums", (keyed_by(source, "card"),))
+        graph.add(
+            AggregatedWindowSpec(MINUTES, EventTimeTrigger(), (sum_of("card"),)), "sums", (keyed_by(source, "card"),)
+        )
 
 
 def test_tags_are_side_outputs_beside_those_that_the_operator_has() -> None:
@@ -203,7 +206,9 @@ def test_tags_are_side_outputs_beside_those_that_the_operator_has() -> None:
     source = add_source(graph, "source")
     late = OutputTag("late")
     window = graph.add(
-        ColumnarWindowSpec(MINUTES, (sum_of("amount"),), late_tag=late), "w", (keyed_by(source, "card"),)
+        AggregatedWindowSpec(MINUTES, EventTimeTrigger(), (sum_of("amount"),), late_tag=late),
+        "w",
+        (keyed_by(source, "card"),),
     )
     process = graph.add(specs.ProcessSpec(None, PAYMENT), "process", (Edge(source),))
     assert not window.spec.emits_to_tags

@@ -61,6 +61,20 @@ def test_a_cold_start_does_not_make_the_next_epoch_smaller_and_a_few_epochs_late
     assert sizes[4] >= 0.9 * 0.8 * 4_000_000
 
 
+def test_a_short_epoch_whose_fixed_cost_is_not_known_yet_does_not_slow_down_growth() -> None:
+    sizer = EpochSizer(EpochLimits(10**9, 10**9, 1.0))
+    run(sizer, 2, 0.24, 1e-8, cold=2.0)
+    assert sizer.budget().records == 8 * 50_000
+
+
+def test_a_large_epoch_that_is_quicker_than_small_ones_have_told_is_believed_at_once() -> None:
+    sizer = EpochSizer(EpochLimits(10**9, 10**9, 1.0))
+    for records, seconds in ((50_000, 1.6), (50_000, 0.192), (400_000, 0.240), (3_200_000, 0.375)):
+        assert sizer.budget().records == records
+        sizer.observe(records, seconds)
+    assert sizer.budget().records > 10_000_000
+
+
 def test_a_first_epoch_of_slow_records_makes_the_next_one_smaller() -> None:
     sizer = EpochSizer(EpochLimits(10**9, 10**9, 1.0))
     sizer.observe(sizer.budget().records, 50.0)

@@ -18,13 +18,14 @@ def settings(**given: str) -> JobSettings:
     return job_settings(configuration, plan)
 
 
-def aims(found: JobSettings) -> tuple[float, int, float]:
-    return found.limits.target_seconds, found.limits.first_records, found.epoch_timeout_seconds
+def aims(found: JobSettings) -> tuple[float, int, int, float]:
+    limits = found.limits
+    return limits.target_seconds, limits.first_records, limits.max_records, found.epoch_timeout_seconds
 
 
 def test_epochs_of_batch_mode_are_large() -> None:
-    assert aims(settings()) == (1.0, 50_000, 600.0)
-    assert aims(settings(execution_runtime__mode="AUTOMATIC")) == (60.0, 500_000, 7200.0)
+    assert aims(settings()) == (1.0, 50_000, 40_000_000, 600.0)
+    assert aims(settings(execution_runtime__mode="AUTOMATIC")) == (60.0, 500_000, 10_000_000, 7200.0)
 
 
 def test_what_is_set_holds_in_either_mode() -> None:
@@ -33,9 +34,10 @@ def test_what_is_set_holds_in_either_mode() -> None:
             execution_runtime__mode=mode,
             headrace_epoch_target__duration="3 s",
             headrace_epoch_first__records="7",
+            headrace_epoch_max__records="9",
             execution_checkpointing_timeout="9 s",
         )
-        assert aims(found) == (3.0, 7, 9.0)
+        assert aims(found) == (3.0, 7, 18, 9.0)
 
 
 def test_the_longest_time_between_checkpoints_holds_in_batch_mode() -> None:

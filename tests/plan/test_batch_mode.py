@@ -84,7 +84,7 @@ def test_triggers_that_only_show_windows_early_give_way(
 
 def test_aggregates_are_split_in_two_whatever_is_said_of_late_records(windows: WindowedStream) -> None:
     windows.aggregate(count()).sink_to(CollectSink(list))
-    spec = spec_of(plan(windows), GlobalWindowSpec).window
+    spec = spec_of(plan(windows), GlobalWindowSpec).window.asked
     assert (spec.allowed_lateness, spec.late_tag) == (0, None)
 
 
@@ -92,5 +92,5 @@ def test_a_side_output_of_late_records_that_is_read_stays(windows: WindowedStrea
     counts = windows.aggregate(count())
     counts.sink_to(CollectSink(list))
     counts.get_side_output(LATE).sink_to(CollectSink(list))
-    spec = spec_of(plan(windows), ColumnarWindowSpec)
+    spec = spec_of(plan(windows), ColumnarWindowSpec).asked
     assert (spec.allowed_lateness, spec.late_tag) == (0, LATE)

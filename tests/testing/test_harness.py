@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
 from headrace.common.errors import InvalidProgramError, StateMigrationError
@@ -194,6 +195,29 @@ def test_mistakes_are_named() -> None:
 
     with JobHarness(automatic) as job, pytest.raises(InvalidProgramError, match="makes watermarks of its records"):
         job.advance_watermark("clicks", 1)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "said"),
+    [
+        (lambda job: job.push("clicks", ("ann", 1), timestamp=1.5), r"a timestamp is an int, .*, not 1\.5\n  at "),
+        (lambda job: job.push("clicks", ("ann", 1), timestamp="1"), "a timestamp is an int, .*, not '1'"),
+        (lambda job: job.push_all("clicks", [("ann", 1)], 7), "a list of timestamps, one for each record, not 7"),
+        (lambda job: job.push_all("clicks", [("ann", 1)], [7, 8]), "1 records and 2 timestamps: each record has its"),
+        (lambda job: job.advance_watermark("clicks", "5"), "a watermark is an int, .*, not '5'"),
+        (lambda job: job.window("counts", "ann", (0, 10)), r"window takes a Window, not \(0, 10\)"),
+    ],
+)
+def test_moments_that_are_none_are_refused(mistake: Callable[[JobHarness], Any], said: str) -> None:
+    with JobHarness(clicks_per_user) as job, pytest.raises(InvalidProgramError, match=said):
+        mistake(job)
+
+
+def test_timestamps_may_be_those_of_numpy() -> None:
+    with JobHarness(clicks_per_user) as job:
+        job.push_all("clicks", [("ann", 1), ("ann", 2)], np.array([5, 6]))
+        job.run_epoch()
+        assert [timestamp for _, timestamp in job.results_with_timestamps("counts")] == [5, 6]
 
 
 def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,6 +28,7 @@ from headrace.windowing.assigners.tumbling import (
     TumblingProcessingTimeWindows,
     WindowStagger,
 )
+from headrace.windowing.evictors.count import CountEvictor
 from headrace.windowing.triggers.count import CountTrigger
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger, ProcessingTimeTrigger
 from headrace.windowing.triggers.never import EndOfStreamTrigger, NeverTrigger
@@ -229,6 +231,8 @@ MISUSE = {
     "gap of 0": lambda: EventTimeSessionWindows.with_gap(0),
     "negative gap": lambda: ProcessingTimeSessionWindows.with_gap(Time.milliseconds(-5)),
     "no extractor": lambda: EventTimeSessionWindows.with_dynamic_gap(5),  # type: ignore[arg-type]
+    "class of an extractor": lambda: EventTimeSessionWindows.with_dynamic_gap(Stated),  # type: ignore[arg-type]
+    "count of a float": lambda: CountTumblingWindowAssigner.of(2.0),  # type: ignore[arg-type]
     "count of 0": lambda: CountTumblingWindowAssigner.of(0),
     "count slide of 0": lambda: CountSlidingWindowAssigner.of(2, 0),
 }
@@ -238,6 +242,42 @@ MISUSE = {
 def test_misuse_names_the_line(make: Any) -> None:
     with pytest.raises(InvalidProgramError, match=r"(?s)not .*\n  at .*test_assigners\.py:\d+ in"):
         make()
+
+
+@pytest.mark.parametrize("number", [2.5, "3", None, Time.seconds(1)], ids=repr)
+@pytest.mark.parametrize(
+    "make",
+    [
+        CountTumblingWindowAssigner.of,
+        lambda number: CountSlidingWindowAssigner.of(3, number),
+        TumblingEventTimeWindows,
+        lambda number: TumblingProcessingTimeWindows(10, number),
+        lambda number: SlidingEventTimeWindows(10, number),
+        lambda number: SlidingProcessingTimeWindows(10, 5, number),
+        lambda number: CumulatingEventTimeWindows(10, 5, number),
+        EventTimeSessionWindows,
+        CountTrigger.of,
+        CountEvictor.of,
+    ],
+)
+def test_what_is_no_whole_number_is_refused(make: Any, number: Any) -> None:
+    """Windows of 2.5 records were never full, so their records were lost."""
+    with pytest.raises(
+        InvalidTypeError, match=r"takes a whole number as \w+, not .*\n  at .*test_assigners\.py:\d+ in"
+    ):
+        make(number)
+
+
+@pytest.mark.parametrize("gap", [0, -1, 2.5, "5", None, 2**62 + 1, np.int64(-3)], ids=repr)
+def test_gaps_of_elements_that_are_none_are_refused(gap: Any) -> None:
+    assigner = EventTimeSessionWindows.with_dynamic_gap(lambda _: gap)
+    with pytest.raises(InvalidProgramError, match="number of milliseconds above 0"):
+        assigned(assigner, 7)
+
+
+def test_gaps_of_elements_may_be_of_numpy() -> None:
+    (window,) = assigned(EventTimeSessionWindows.with_dynamic_gap(lambda _: np.int16(300)), 2**40)
+    assert (window, type(window.end)) == (TimeWindow(2**40, 2**40 + 300), int)
 
 
 def test_lengths_of_other_types() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import FrozenInstanceError, fields
 from typing import Any
 
 import pytest
@@ -48,3 +49,21 @@ def test_what_makes_a_built_in_class_makes_a_derived_one(base: type, maker: str,
     assert made == getattr(derived, maker)(*arguments) != built_in
     assert str(made).startswith(f"My{base.__name__}")
     assert built_in == pickle.loads(pickle.dumps(built_in))
+
+
+@pytest.mark.parametrize(("base", "maker", "arguments"), MADE, ids=lambda each: getattr(each, "__name__", None))
+def test_derived_classes_may_have_fields_of_their_own(base: Any, maker: str, arguments: tuple[Any, ...]) -> None:
+    class Named(base):  # type: ignore[misc]
+        def named(self, name: str) -> Named:
+            self.name = name
+            return self
+
+    made = getattr(Named, maker)(*arguments).named("mine")
+    assert made.name == "mine"
+    for each in (made, getattr(base, maker)(*arguments)):
+        for field in fields(base):
+            with pytest.raises(FrozenInstanceError):
+                setattr(each, field.name, None)
+    if fields(base):
+        with pytest.raises(FrozenInstanceError):
+            getattr(base, maker)(*arguments).name = "mine"

@@ -70,6 +70,7 @@ def test_wi26_a_distance_that_is_no_number_keeps_its_element() -> None:
 
 MISUSE = {
     "negative count": lambda: CountEvictor.of(-1),
+    "count of a float": lambda: CountEvictor.of(2.0),  # type: ignore[arg-type]
     "no time": lambda: TimeEvictor.of(0),
     "no function": lambda: DeltaEvictor.of(1, "distance"),  # type: ignore[arg-type]
 }

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from headrace.common import Time
 from headrace.common.constants import MAX_WATERMARK
-from headrace.common.errors import InvalidProgramError
+from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.windowing.assigners.global_windows import GlobalWindows
 from headrace.windowing.assigners.sessions import EventTimeSessionWindows, ProcessingTimeSessionWindows
 from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows, TumblingProcessingTimeWindows
@@ -293,6 +294,7 @@ MISUSE = {
     "no trigger inside": lambda: PurgingTrigger.of(CountTrigger),  # type: ignore[arg-type]
     "no trigger to wait for": lambda: ProcessingTimeoutTrigger.of(None, 5),  # type: ignore[arg-type]
     "no timeout": lambda: ProcessingTimeoutTrigger.of(NeverTrigger(), 0),
+    "count in a text": lambda: CountTrigger.of("5"),  # type: ignore[arg-type]
     "no distance": lambda: DeltaTrigger.of(5, 5),  # type: ignore[arg-type]
 }
 
@@ -301,3 +303,12 @@ MISUSE = {
 def test_misuse_names_the_line(make: Any) -> None:
     with pytest.raises(InvalidProgramError, match=r"not .*\n  at .*test_triggers\.py:\d+ in"):
         make()
+
+
+def test_a_class_instead_of_a_trigger_says_how_to_make_one() -> None:
+    with pytest.raises(InvalidTypeError, match=r"make one, CountTrigger\(\.\.\.\)"):
+        PurgingTrigger.of(CountTrigger)  # type: ignore[arg-type]
+
+
+def test_counts_may_be_those_of_numpy() -> None:
+    assert CountTrigger.of(np.int64(5)).window_size == 5

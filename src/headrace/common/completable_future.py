@@ -86,4 +86,9 @@ class CompletableFuture(Generic[T]):
         self._future.add_done_callback(lambda _: callback(self))
 
     def __repr__(self) -> str:
-        return f"CompletableFuture({self._future!r})"
+        if not self._future.done():
+            return "CompletableFuture(not done)"
+        if self._future.cancelled():
+            return "CompletableFuture(cancelled)"
+        error = self._future.exception()
+        return f"CompletableFuture({self._future.result()!r})" if error is None else f"CompletableFuture({error!r})"

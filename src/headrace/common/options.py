@@ -211,8 +211,9 @@ EPOCH_MAX_RECORDS: Final = ConfigOption(
     _COUNT,
     # Well above what a core does within the target duration, which is what sizes epochs; it bounds memory where records
     # are tiny.
-    5_000_000,
-    "The most records that one source subtask reads in an epoch.",
+    20_000_000,
+    "The most records that one source subtask reads in an epoch. When not set, 5000000 in batch mode, where epochs may "
+    "take long.",
 )
 EPOCH_FIRST_RECORDS: Final = ConfigOption(
     "headrace.epoch.first-records",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
+from types import BuiltinMethodType, FunctionType, MethodType
 from typing import Any, Final, TypeVar
 
 from headrace.common.call_site import caller, warn_caller
@@ -22,6 +23,7 @@ C = TypeVar("C", bound=type)
 _NOTHING: Final[Mapping[str, str]] = {}
 _EXPLAINED: Final = "_headrace_names_explained"
 _LIKENESS: Final = 0.7
+_FUNCTIONS: Final = (FunctionType, MethodType, BuiltinMethodType)
 _BEGIN_OF_WORD: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -78,6 +80,9 @@ def explained(error: BaseException) -> str:
     """What to write instead of an attribute that was asked for in vain; empty where it is not known."""
     if not isinstance(error, AttributeError) or error.name is None:
         return ""
+    if isinstance(error.obj, _FUNCTIONS):  # ctx.window.end
+        name = error.obj.__name__
+        return f"{name} is a method, which has to be called: {name}().{error.name}"
     shown, names = getattr(type(error.obj), _EXPLAINED, (None, _NOTHING))
     if shown is None:
         return ""

@@ -217,10 +217,11 @@ class Row:
         return hash(frozenset(zip(self._fields, self._values, strict=True)))
 
     def __repr__(self) -> str:
+        kind = "" if self._row_kind is _INSERT else f"{self._row_kind} "
         if self._fields is None:
-            return f"<Row({', '.join(map(repr, self._values))})>"
+            return f"<{kind}Row({', '.join(map(repr, self._values))})>"
         pairs = zip(self._fields, self._values, strict=True)
-        return f"Row({', '.join(f'{name}={value!r}' for name, value in pairs)})"
+        return f"{kind}Row({', '.join(f'{name}={value!r}' for name, value in pairs)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return make_row, (self._fields, self._values, self._row_kind)

@@ -85,9 +85,26 @@ def check_parameters(function: Any, base: type, method: str, *, is_opened: bool 
         if callable(called) and not _takes(called, len(parameters)):
             named = ", ".join(parameters)
             wanted = f"def {name}(self{', ' if named else ''}{named})" if own else f"a function of ({named})"
-            hint = ", and yield the results: there is no collector" if name in _YIELDING else ""
+            is_collecting = name in _YIELDING and _takes(called, len(parameters) + 1)
+            hint = ", and yield the results: there is no collector" if is_collecting else ""
             text = f"{_spelled(called)} does not take what {name} is called with: write {wanted}{hint}"
             raise refused(text, InvalidTypeError)
+
+
+def check_call(function: Callable[..., Any], name: str, *parameters: str) -> None:
+    """Refuse a function that would fail at each call, as it does not take what it is called with.
+
+    Args:
+        function: what is called; a method of an object, where that has one.
+        name: what the user knows it as.
+        parameters: the names of what it is called with.
+
+    Raises:
+        InvalidTypeError: with the way to write it.
+    """
+    if not _takes(function, len(parameters)):
+        text = f"{_spelled(function)} does not take what {name} is called with: write a function of"
+        raise refused(f"{text} ({', '.join(parameters)})", InvalidTypeError)
 
 
 def check_returns(function: Any, method: str) -> None:
@@ -121,6 +138,15 @@ def check_yields(function: Any, method: str) -> None:
             f"{_place(code)} neither yields nor returns anything, so no record comes out of {method}: yield the "
             "results, or return a list of them"
         )
+
+
+def returns_tuple(function: Any) -> bool:
+    """Whether a function that may give any number of results ends in ``return a, b``: results a and b."""
+    code = getattr(function, "__code__", None)
+    if not isinstance(code, CodeType) or code.co_flags & _IS_NO_FUNCTION:
+        return False
+    pairs = pairwise(instruction.opname for instruction in dis.get_instructions(code))
+    return ("BUILD_TUPLE", "RETURN_VALUE") in pairs
 
 
 def warn_without_results(function: Any, *methods: str) -> None:

@@ -19,9 +19,12 @@ if TYPE_CHECKING:
 _BELOW: Final = {"": "", "├─ ": "│  ", "└─ ": "   "}
 """What stands in the lines below a branch."""
 
+_MOST_NOTED: Final = 72
+"""So many columns of a terminal have what is told of an operator in a line."""
+
 
 def draw_text(diagram: Diagram) -> str:
-    """The diagram, one line for each operator."""
+    """The diagram, as a rule one line for each operator."""
     lines = [one_line(diagram.headline), ""]
     contents = [_operators(frame, diagram.chained(frame)) for frame in diagram.frames]
     titles = [frame.title or "" for frame in diagram.frames]
@@ -33,16 +36,39 @@ def draw_text(diagram: Diagram) -> str:
 
 
 def _operators(frame: Frame, chained: Sequence[Arrow]) -> list[str]:
-    """One line an operator: where it stands in the tree, and what else there is to say, in a column inside a frame."""
+    """An operator is a line: where it stands in the tree, and what else there is to say, in a column inside a frame.
+
+    Where that is much it goes on in lines of its own, beside the branches that lead further down.
+    """
     tree = list(_tree(frame.boxes, chained))
     if frame.title is None:
-        return [f"{line}  ({notes})" if (notes := _notes(box)) else line for line, box in tree]
-    width = max(_width(line) for line, _ in tree)
-    return [line if box is None else f"{_padded(line, width)}  {_notes(box)}" for line, box in tree]
+        return [f"{line}  ({', '.join(notes)})" if (notes := _notes(box)) else line for line, _, box in tree]
+    width = max(_width(line) for line, _, _ in tree)
+    lines = []
+    for line, below, box in tree:
+        first, *others = _filled(_notes(box))
+        lines.append(f"{_padded(line, width)}  {first}" if box else line)
+        lines += [f"{_padded(below, width)}  {other}" for other in others]
+    return lines
 
 
-def _tree(boxes: Sequence[Box], chained: Sequence[Arrow]) -> Iterator[tuple[str, Box | None]]:
-    """The lines of trees whose branches may grow together, each with its box; None when that was drawn above."""
+def _filled(notes: Sequence[str]) -> list[str]:
+    """Notes in lines that are not much too long; at least one line."""
+    lines = [""]
+    for note in notes:
+        if lines[-1] and _width(f"{lines[-1]}, {note}") > _MOST_NOTED:
+            lines[-1] += ","
+            lines.append(note)
+        else:
+            lines[-1] += f", {note}" if lines[-1] else note
+    return lines
+
+
+def _tree(boxes: Sequence[Box], chained: Sequence[Arrow]) -> Iterator[tuple[str, str, Box | None]]:
+    """The lines of trees whose branches may grow together, what may stand below each, and its box.
+
+    None when the box was drawn above.
+    """
     by_id = {box.id: box for box in boxes}
     following: dict[int, list[tuple[str, Box]]] = {}
     for arrow in chained:
@@ -53,15 +79,14 @@ def _tree(boxes: Sequence[Box], chained: Sequence[Arrow]) -> Iterator[tuple[str,
     stack = [("", "", "", box) for box in reversed(boxes) if box.id not in targets]
     while stack:
         indent, branch, label, box = stack.pop()
-        line = f"{indent}{branch}{label}[{box.id}] {one_line(box.name)}"
+        line, below = f"{indent}{branch}{label}[{box.id}] {one_line(box.name)}", indent + _BELOW[branch]
         if box.id in drawn:
-            yield f"{line} (see above)", None
+            yield f"{line} (see above)", below, None
             continue
         drawn.add(box.id)
-        yield line, box
         children = following.get(box.id, ())
+        yield line, f"{below}│" if children else below, box
         arms = [*["├─ "] * (len(children) - 1), "└─ "]
-        below = indent + _BELOW[branch]
         stack += [(below, arm, *child) for arm, child in zip(arms, children, strict=False)][::-1]
 
 
@@ -71,8 +96,8 @@ def _branch_text(label: str) -> str:
     return f"{shown} → " if shown else ""
 
 
-def _notes(box: Box | None) -> str:
-    return "" if box is None else one_line(", ".join(box.all_notes))
+def _notes(box: Box | None) -> list[str]:
+    return [] if box is None else list(map(one_line, box.all_notes))
 
 
 def _exchanges(diagram: Diagram, index: int) -> list[str]:

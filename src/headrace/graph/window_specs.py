@@ -10,13 +10,7 @@ from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_TAG
 from headrace.state.kinds import KEYED, NO_STATE
 from headrace.windowing.accumulation_mode import AccumulationMode
-from headrace.windowing.intervals import OneWindow
-from headrace.windowing.serializers import (
-    CountWindowSerializer,
-    GlobalWindowSerializer,
-    TimeWindowSerializer,
-    window_serializer,
-)
+from headrace.windowing.serializers import window_serializer
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger, ProcessingTimeTrigger
 from headrace.windowing.triggers.never import EndOfStreamTrigger
 from headrace.windowing.triggers.purging import PurgingTrigger
@@ -31,7 +25,7 @@ if TYPE_CHECKING:
     from headrace.state.kinds import StateKinds
     from headrace.windowing.assigner import WindowAssigner
     from headrace.windowing.evictor import Evictor
-    from headrace.windowing.intervals import RegularWindows
+    from headrace.windowing.intervals import AlignedWindows, GrowingWindows, RegularWindows
     from headrace.windowing.trigger import Trigger
 
 
@@ -48,70 +42,25 @@ class WindowSpec(OperatorSpec):
         return False
 
 
-class WholeWindowSpec(WindowSpec):
-    """The root of operators that do all of a window: they see which records are late.
+class TriggeredWindowSpec(WindowSpec):
+    """The root of operators with windows of any kind, as the program asks for them.
 
     Attributes:
-        late_tag: the side output for records that come too late; None drops and counts them.
-    """
-
-    __slots__ = ()
-
-    late_tag: OutputTag | None
-
-    def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
-        return {} if self.late_tag is None else {self.late_tag.tag_id: inputs[0].record_type}
-
-
-class AggregatesSpec(WholeWindowSpec):
-    """The root of operators with built-in aggregates over windows.
-
-    Attributes:
-        aggregates: the built-in aggregates.
-        has_key: whether results have the key; not where all records have one key.
-    """
-
-    __slots__ = ()
-
-    aggregates: tuple[Aggregate, ...]
-    has_key: bool
-
-    @property
-    def window_names(self) -> tuple[str, ...]:
-        """What the columns of results are called that say which window it is."""
-        return TimeWindowSerializer.names
-
-    def layout(self, records: InputSchema) -> ColumnarWindowLayout:
-        """The columns of the windows over such records.
-
-        Raises:
-            InvalidTypeError: when an aggregate does not fit the records.
-            InvalidProgramError: when two columns of the output have the same name.
-        """
-        key = records.key
-        assert key is not None, "the graph takes keyed records only"
-        names = key.names if self.has_key else ()
-        return ColumnarWindowLayout.of(
-            records.record_type, key.codec, self.aggregates, key.fields, names, self.window_names
-        )
-
-    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
-        return self.layout(inputs[0]).output_type
-
-
-class TriggeredWindowSpec(WholeWindowSpec):
-    """The root of operators whose windows have a trigger of any kind.
-
-    Attributes:
+        assigner: puts records into windows.
         trigger: says when the contents of windows are shown, and when they go.
+        evictor: removes records from a window that fires; None removes none.
         allowed_lateness: milliseconds.
+        late_tag: the side output for records that come too late; None drops and counts them.
         accumulation_mode: what windows show when they fire again.
     """
 
     __slots__ = ()
 
+    assigner: WindowAssigner[Any, Any]
     trigger: Trigger[Any, Any]
+    evictor: Evictor[Any, Any] | None
     allowed_lateness: int
+    late_tag: OutputTag | None
     accumulation_mode: AccumulationMode
 
     @property
@@ -120,6 +69,14 @@ class TriggeredWindowSpec(WholeWindowSpec):
         is_discarding = self.accumulation_mode is AccumulationMode.DISCARDING
         return PurgingTrigger.of(self.trigger) if is_discarding else self.trigger
 
+    @property
+    def late_tag_id(self) -> str | None:
+        """The id of the side output for records that come too late, if there is one."""
+        return None if self.late_tag is None else self.late_tag.tag_id
+
+    def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
+        return {} if self.late_tag is None else {self.late_tag.tag_id: inputs[0].record_type}
+
     def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
         is_fired_at_end = self.trigger == EventTimeTrigger() and self.allowed_lateness == 0
         fires_once = is_fired_at_end or self.trigger in (ProcessingTimeTrigger(), EndOfStreamTrigger())
@@ -127,90 +84,7 @@ class TriggeredWindowSpec(WholeWindowSpec):
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnarWindowSpec(AggregatesSpec):
-    """Built-in aggregates over windows, column by column.
-
-    Attributes:
-        assigner: puts records into windows.
-        aggregates: the built-in aggregates.
-        allowed_lateness: milliseconds.
-        late_tag: the side output for records that come too late; None drops and counts them.
-        has_key: whether results have the key; not where all records have one key.
-        accumulation_mode: what windows show when they fire again.
-    """
-
-    assigner: RegularWindows
-    aggregates: tuple[Aggregate, ...]
-    allowed_lateness: int = 0
-    late_tag: OutputTag | None = None
-    has_key: bool = True
-    accumulation_mode: AccumulationMode = AccumulationMode.ACCUMULATING
-
-    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        return self.accumulation_mode.retracts and self.allowed_lateness > 0  # else no window fires twice
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnarSessionSpec(AggregatesSpec):
-    """Built-in aggregates over sessions of event time, column by column.
-
-    Attributes:
-        gap: how long after its last record a session ends, in milliseconds.
-        aggregates: the built-in aggregates.
-        late_tag: the side output for records that come too late; None drops and counts them.
-        has_key: whether results have the key; not where all records have one key.
-    """
-
-    gap: int
-    aggregates: tuple[Aggregate, ...]
-    late_tag: OutputTag | None = None
-    has_key: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnarUntimedSpec(AggregatesSpec):
-    """Built-in aggregates, column by column, over windows that do not look at timestamps.
-
-    Attributes:
-        assigner: the windows, by the clock, or the one that has no end and fires when the input ends.
-        aggregates: the built-in aggregates.
-        late_tag: a side output for records that come too late, which none does.
-        has_key: whether results have the key; not where all records have one key.
-    """
-
-    assigner: RegularWindows
-    aggregates: tuple[Aggregate, ...]
-    late_tag: OutputTag | None = None
-    has_key: bool = True
-
-    @property
-    def window_names(self) -> tuple[str, ...]:
-        return (GlobalWindowSerializer if isinstance(self.assigner, OneWindow) else TimeWindowSerializer).names
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnarCountSpec(AggregatesSpec):
-    """Built-in aggregates, column by column, over windows of so many records of a key that follow one another.
-
-    Attributes:
-        size: how many records a window holds.
-        aggregates: the built-in aggregates.
-        late_tag: a side output for records that come too late, which none does.
-        has_key: whether results have the key; not where all records have one key.
-    """
-
-    size: int
-    aggregates: tuple[Aggregate, ...]
-    late_tag: OutputTag | None = None
-    has_key: bool = True
-
-    @property
-    def window_names(self) -> tuple[str, ...]:
-        return CountWindowSerializer.names
-
-
-@dataclass(frozen=True, slots=True)
-class AggregatedWindowSpec(AggregatesSpec, TriggeredWindowSpec):
+class AggregatedWindowSpec(TriggeredWindowSpec):
     """Built-in aggregates over windows of any kind, as the program asks for them; the planner picks the operator.
 
     Attributes:
@@ -233,42 +107,21 @@ class AggregatedWindowSpec(AggregatesSpec, TriggeredWindowSpec):
     has_key: bool = True
     accumulation_mode: AccumulationMode = AccumulationMode.ACCUMULATING
 
-    @property
-    def window_names(self) -> tuple[str, ...]:
-        return window_serializer(self.assigner.get_window_serializer()).names
+    def layout(self, records: InputSchema) -> ColumnarWindowLayout:
+        """The columns of the windows over such records.
 
-
-@dataclass(frozen=True, slots=True)
-class LocalWindowSpec(WindowSpec, PassingSpec):
-    """The sender's half of a two-phase window aggregation; put in by the planner.
-
-    Records that it does not sum up leave by the main output, accumulators by a side output.
-
-    Attributes:
-        window: the window as the program asked for it.
-    """
-
-    kind: ClassVar[str] = "LocalWindow"
-    state_kinds: ClassVar[StateKinds] = NO_STATE
-    window: ColumnarWindowSpec | ColumnarUntimedSpec
-
-    def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
-        return {ACCUMULATORS_TAG: self.window.layout(inputs[0]).accumulator_type}
-
-
-@dataclass(frozen=True, slots=True)
-class GlobalWindowSpec(WindowSpec):
-    """The receiver's half: records on the first input, accumulators on the second.
-
-    Attributes:
-        window: the window as the program asked for it.
-    """
-
-    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED, InputKind.KEYED)
-    window: ColumnarWindowSpec | ColumnarUntimedSpec
+        Raises:
+            InvalidTypeError: when an aggregate does not fit the records.
+            InvalidProgramError: when two columns of the output have the same name.
+        """
+        key = records.key
+        assert key is not None, "the graph takes keyed records only"
+        names = key.names if self.has_key else ()
+        window_names = window_serializer(self.assigner.get_window_serializer()).names
+        return ColumnarWindowLayout.of(records.record_type, key.codec, self.aggregates, key.fields, names, window_names)
 
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
-        return self.window.output_type(inputs)
+        return self.layout(inputs[0]).output_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,3 +160,121 @@ class RowWindowSpec(TriggeredWindowSpec):
     @property
     def emits_to_tags(self) -> bool:
         return self.window_function is not None
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnarSpec(WindowSpec):
+    """The root of operators with built-in aggregates, column by column, in the place of what the program asks for.
+
+    Attributes:
+        asked: the windows as the program asks for them.
+    """
+
+    asked: AggregatedWindowSpec
+
+    def layout(self, records: InputSchema) -> ColumnarWindowLayout:
+        """The columns of the windows over such records."""
+        return self.asked.layout(records)
+
+    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+        return self.asked.output_type(inputs)
+
+    def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
+        return self.asked.side_types(inputs)
+
+    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return self.asked.has_changes(inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnarRegularSpec(ColumnarSpec):
+    """The root of those whose windows are arithmetic, which senders may know as well."""
+
+    @property
+    def windows(self) -> RegularWindows:
+        """The windows as arithmetic."""
+        windows: RegularWindows | None = self.asked.assigner.regular
+        assert windows is not None, "the planner takes no others"
+        return windows
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnarWindowSpec(ColumnarRegularSpec):
+    """Windows of event time that follow from a record's timestamp alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnarUntimedSpec(ColumnarRegularSpec):
+    """Windows that do not look at timestamps: those of the clock, and the one that fires when the input ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnarContinuousSpec(ColumnarSpec):
+    """Windows of time that are shown at intervals before they end.
+
+    Attributes:
+        windows: the windows as arithmetic.
+        interval: how long after a result the next one is due, in milliseconds.
+        by_clock: whether that is time of the clock.
+    """
+
+    windows: AlignedWindows | GrowingWindows
+    interval: int
+    by_clock: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnarSessionSpec(ColumnarSpec):
+    """Sessions of event time.
+
+    Attributes:
+        gap: how long after its last record a session ends, in milliseconds; the same for all records.
+    """
+
+    gap: int
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnarCountSpec(ColumnarSpec):
+    """Windows of so many records of a key.
+
+    Attributes:
+        size: how many records a window holds.
+        slide: how many records after one window the next one begins; the size where they follow one another.
+    """
+
+    size: int
+    slide: int
+
+
+@dataclass(frozen=True, slots=True)
+class LocalWindowSpec(WindowSpec, PassingSpec):
+    """The sender's half of a two-phase window aggregation; put in by the planner.
+
+    Records that it does not sum up leave by the main output, accumulators by a side output.
+
+    Attributes:
+        window: the window as it is without halves.
+    """
+
+    kind: ClassVar[str] = "LocalWindow"
+    state_kinds: ClassVar[StateKinds] = NO_STATE
+    window: ColumnarRegularSpec
+
+    def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
+        return {ACCUMULATORS_TAG: self.window.layout(inputs[0]).accumulator_type}
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalWindowSpec(WindowSpec):
+    """The receiver's half: records on the first input, accumulators on the second.
+
+    Attributes:
+        window: the window as it is without halves.
+    """
+
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED, InputKind.KEYED)
+    window: ColumnarRegularSpec
+
+    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+        return self.window.output_type(inputs)

@@ -40,7 +40,8 @@ _REMEMBERED: Final = 16
 """So many epochs tell together what is fixed."""
 
 _SURPRISE: Final = 2.0
-"""An epoch is odd when its records take so many times as long as expected, or as short."""
+"""An epoch is odd when its records take so many times as long as expected, or as short. One that has so many times the
+records of all before is never odd for being short: it tells the cost of records better than those that were small."""
 
 _NOISE: Final = 0.1
 """The share of an epoch's time that says nothing."""
@@ -105,6 +106,11 @@ class EpochCost:
         self._is_known = False
 
     @property
+    def is_first_guess(self) -> bool:
+        """Whether one epoch tells all that is known."""
+        return len(self._epochs) == 1
+
+    @property
     def is_guessed(self) -> bool:
         """Whether all epochs were so much alike that nothing tells the fixed cost from that of the records."""
         return len(self._epochs) > 1 and not self._is_known
@@ -128,7 +134,8 @@ class EpochCost:
             return False
         expected, found = self._line.each * epoch.records, epoch.seconds - self._line.fixed
         is_far = abs(found - expected) > _NOISE * max(self._target, epoch.seconds)
-        return is_far and not expected / _SURPRISE <= found <= expected * _SURPRISE
+        least = 0.0 if epoch.records > _SURPRISE * max(self._epochs).records else expected / _SURPRISE
+        return is_far and not least <= found <= expected * _SURPRISE
 
     def _draw(self, records: int) -> None:
         slope = self._slope(self._epochs)
@@ -213,7 +220,10 @@ class EpochSizer:
     def _by_cost(self, records: int, seconds: float) -> float:
         for_records = self._for_records(self._limits.target_seconds)
         safe = max(records * _LONGEST * (self._cost.fixed + for_records) / seconds, self._records)
-        wanted = min(for_records / self._cost.each, self._records * _GROWTH, safe)
+        wanted = for_records / self._cost.each
+        if self._cost.is_first_guess and seconds < self._limits.target_seconds / _LONGEST:
+            wanted = safe  # what is fixed of so short an epoch is not known yet, and it may be nearly all
+        wanted = min(wanted, self._records * _GROWTH, safe)
         is_alike = records * (1 - _TELLING) < wanted < records / (1 - _TELLING)
         return wanted * (1 - 2 * _TELLING) if is_alike and self._cost.is_guessed else wanted
 

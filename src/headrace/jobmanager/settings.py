@@ -33,21 +33,26 @@ class _EpochDefaults(NamedTuple):
     Attributes:
         target_duration: how long an epoch should take, in milliseconds.
         first_records: how many records the first one reads.
+        max_records: how many records one subtask reads at most.
         timeout: how long one may take before it is run again, in milliseconds.
     """
 
     target_duration: int
     first_records: int
+    max_records: int
     timeout: int
 
 
 _IN_STREAMING_MODE: Final = _EpochDefaults(
-    options.EPOCH_TARGET_DURATION.default, options.EPOCH_FIRST_RECORDS.default, options.CHECKPOINT_TIMEOUT.default
+    options.EPOCH_TARGET_DURATION.default,
+    options.EPOCH_FIRST_RECORDS.default,
+    options.EPOCH_MAX_RECORDS.default,
+    options.CHECKPOINT_TIMEOUT.default,
 )
 
-_IN_BATCH_MODE: Final = _EpochDefaults(60_000, 500_000, 7_200_000)
+_IN_BATCH_MODE: Final = _EpochDefaults(60_000, 500_000, 5_000_000, 7_200_000)
 """Nobody waits for the results of an epoch, and large ones write less. At ten milliseconds a record the first one still
-ends in time."""
+ends in time. What an epoch holds in memory is bounded by its records, as an epoch may take a minute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +89,7 @@ def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
     longest = configuration.get(options.CHECKPOINT_INTERVAL)
     return JobSettings(
         limits=EpochLimits(
-            max_records=configuration.get(options.EPOCH_MAX_RECORDS) * readers,
+            max_records=configuration.get(options.EPOCH_MAX_RECORDS, defaults.max_records) * readers,
             max_bytes=configuration.get(options.EPOCH_MAX_BYTES) * readers,
             target_seconds=(target if longest is None else min(target, longest)) / 1000,
             first_records=configuration.get(options.EPOCH_FIRST_RECORDS, defaults.first_records),

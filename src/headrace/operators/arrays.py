@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,15 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     Mask = npt.NDArray[np.bool_]
+
+_NUMBERS: Final = {
+    **{pa.from_numpy_dtype(name).id: np.dtype(name) for name in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")},
+    **{type_.id: np.dtype("i4") for type_ in (pa.date32(), pa.time32("s"))},
+    **{type_.id: np.dtype("i8") for type_ in (pa.date64(), pa.time64("us"), pa.timestamp("us"))},
+    pa.float32().id: np.dtype("f4"),
+    pa.float64().id: np.dtype("f8"),
+}
+"""The numbers that an array has in memory, by the id of its type."""
 
 
 def validity(array: pa.Array) -> Mask | None:
@@ -23,9 +32,9 @@ def validity(array: pa.Array) -> Mask | None:
 
 def fixed_width(array: pa.Array) -> npt.NDArray[Any]:
     """The values of an array of numbers or times, as numbers; where there is a null the value is arbitrary."""
-    if pa.types.is_boolean(array.type):
+    dtype = _NUMBERS.get(array.type.id)
+    if dtype is None:
         return np.asarray(array.fill_null(False).to_numpy(zero_copy_only=False)).view(np.int8)
-    dtype = _number_type(array.type)
     data = array.buffers()[1]
     if data is None or not len(array):
         return np.empty(0, dtype)
@@ -37,20 +46,12 @@ def of_fixed_width(values: npt.NDArray[Any], valid: Mask | None, type_: pa.DataT
     mask = None if valid is None or valid.all() else ~valid
     if pa.types.is_boolean(type_):
         return pa.array(values.view(np.bool_), mask=mask)
-    return pa.array(values, mask=mask).view(type_)
+    return _numbers(values, type_) if mask is None else pa.array(values, mask=mask).view(type_)
 
 
 def is_fixed_width(type_: pa.DataType) -> bool:
     """Whether :func:`fixed_width` takes arrays of that type."""
-    return bool(
-        pa.types.is_integer(type_)
-        or pa.types.is_boolean(type_)
-        or pa.types.is_float32(type_)
-        or pa.types.is_float64(type_)
-        or pa.types.is_date(type_)
-        or pa.types.is_time(type_)
-        or pa.types.is_timestamp(type_)
-    )
+    return type_.id in _NUMBERS or pa.types.is_boolean(type_)
 
 
 def concat(arrays: list[pa.Array]) -> pa.Array:
@@ -60,9 +61,28 @@ def concat(arrays: list[pa.Array]) -> pa.Array:
 
 def gather(array: pa.Array, indices: npt.NDArray[np.int64]) -> pa.Array:
     """The elements at ``indices``."""
+    if not array.null_count and array.type.id in _NUMBERS:  # half the time of Arrow's
+        return _numbers(fixed_width(array).take(indices), array.type)
     if array.null_count == len(array):
         return pa.nulls(len(indices), array.type)
     return array.take(pa.array(indices))
+
+
+def replaced(array: pa.Array, places: npt.NDArray[np.int64], values: pa.Array) -> pa.Array:
+    """The array with other values at some places, which are all different."""
+    if not is_fixed_width(array.type):
+        if array.null_count == len(array) and values.null_count == len(values):
+            return array
+        sources = np.arange(len(array))
+        sources[places] = len(array) + np.arange(len(places))
+        return gather(concat([array, values]), sources)
+    numbers, valid = fixed_width(array).copy(), validity(array)
+    numbers[places] = fixed_width(values)
+    if valid is not None or values.null_count:
+        valid = np.ones(len(array), np.bool_) if valid is None else valid.copy()
+        others = validity(values)
+        valid[places] = True if others is None else others
+    return of_fixed_width(numbers, valid, array.type)
 
 
 def list_lengths(lists: pa.Array) -> npt.NDArray[np.int64]:
@@ -78,10 +98,6 @@ def lists_of(elements: pa.Array, lengths: npt.NDArray[np.int64], is_missing: Mas
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), elements, mask=mask)
 
 
-def _number_type(type_: pa.DataType) -> np.dtype[Any]:
-    kind = "i"
-    if pa.types.is_floating(type_):
-        kind = "f"
-    elif pa.types.is_unsigned_integer(type_):
-        kind = "u"
-    return np.dtype(f"{kind}{type_.bit_width // 8}")
+def _numbers(values: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
+    """Numbers of a type's width as an array without nulls."""
+    return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))], 0)

@@ -136,9 +136,11 @@ class TimestampsOperator(Operator):
                 f"operator {self.context.name!r} ({self.context.call_site}): {called} holds no timestamp in "
                 f"record {record_text(row)}"
             )
-        timestamps: npt.NDArray[np.int64] = column.cast(pa.int64()).to_numpy()
-        # Rounded down, as epoch_millis() does: a cast would round towards 1970.
-        return timestamps // _PER_MILLI[column.type.unit] if pa.types.is_timestamp(column.type) else timestamps
+        if not pa.types.is_timestamp(column.type):
+            numbers: npt.NDArray[np.int64] = column.cast(pa.int64()).to_numpy()
+            return numbers
+        times: npt.NDArray[np.int64] = column.view(pa.int64()).to_numpy()
+        return times // _PER_MILLI[column.type.unit]  # rounded down, as epoch_millis() does, not towards 1970
 
 
 def _is_timestamp(value: Any) -> bool:

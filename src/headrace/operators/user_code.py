@@ -21,6 +21,7 @@ from headrace.common.errors import (
     UserFunctionError,
 )
 from headrace.common.other_names import explained
+from headrace.common.signatures import returns_tuple
 from headrace.operators.interruption import is_interruption
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ _MOST_GROUPED: Final = 10
 _MOST_CAUSES: Final = 5
 
 _NO_EXIT: Final = "a function cannot end the process, which is not its own: raise an exception instead"
+
+_A_TUPLE: Final = "a tuple that is returned is taken for several results: yield it where it is one"
 
 _NO_RESULTS: Final = "the function has to yield its results, or return a list of them or None"
 
@@ -129,6 +132,7 @@ def user_error(
         f"{'key_by behind ' if key_by else ''}{place} failed",
         *_what_happened(error, site, _NO_TIMESTAMP if is_of_no_timestamp else "", has_state=context.state is not None),
         f"  returned by {returned_by}" if returned_by else "",
+        f"  {_A_TUPLE}" if returned_by and label == "result" and returns_tuple(function) else "",
         "" if record is NO_RECORD else f"  {label}: {record_text(record)}",
         f"  timer: {timer}" if timer else "",
         f"  key_by called at {key_by}" if key_by else f"  operator defined at {place.call_site}",

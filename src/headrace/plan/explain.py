@@ -15,7 +15,9 @@ An operator has ``id``, ``name``, ``kind``, ``pact`` (``Data Source``, ``Operato
 ``uid_derived`` (true when the user gave none), ``parallelism``, ``max_parallelism``, ``state`` (a list of the kinds of
 state that it may hold: ``keyed``, ``operator list``, ``union list``, ``broadcast``), ``output_type`` (null for sinks),
 ``call_site`` (the line of the program that asked for it), ``path`` (how its windows are computed, ``columnar`` or
-``record by record``; null when it has none) and ``path_reason`` (why it is not columnar, else null).
+``record by record``; null when it has none), ``path_reason`` (why it is not columnar, else null) and ``windows``
+(``assigner``, ``trigger``, ``evictor``, ``allowed_lateness`` in milliseconds, ``late_output``, ``accumulation_mode``;
+null when it has none).
 
 An edge has ``source`` and ``target`` (ids of operators), ``input`` (which input of the target, from 0),
 ``ship_strategy`` (``FORWARD``, ``HASH`` or ``REBALANCE``), ``exchange`` (whether it crosses a shuffle; else its ends
@@ -25,17 +27,25 @@ output).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.graph.diagram import Arrow, Box, Diagram, Frame, count_of, ship_label
 from headrace.graph.execution_plan import node_document
-from headrace.plan.window_paths import path_of
+from headrace.graph.window_specs import LocalWindowSpec
+from headrace.plan.window_paths import asked_of, path_of
 from headrace.state.kinds import names_of
+from headrace.windowing.accumulation_mode import AccumulationMode
+from headrace.windowing.triggers.end_of_window import EventTimeTrigger, ProcessingTimeTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from headrace.graph.window_specs import TriggeredWindowSpec
     from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, PlanSettings, Stage
+
+_WITH_ADDRESS: Final = re.compile(r"<(?:function )?(?:[\w.<>]*\.)?([\w<>]+)(?: object)? at 0x[0-9a-fA-F]+>")
+"""How Python shows what has no text of its own."""
 
 
 def plan_diagram(plan: JobPlan) -> Diagram:
@@ -69,15 +79,39 @@ def _box(operator: PlannedOperator, stage: Stage) -> Box:
 def _notes(operator: PlannedOperator, stage: Stage) -> Iterator[str]:
     """What tells an operator from others beside its uid.
 
-    Its state, how its windows are computed, its parallelism where that is not its stage's.
+    Its state, how its windows are computed and what they are, its parallelism where that is not its stage's.
     """
     if operator.state_kinds:
         yield f"{' and '.join(names_of(operator.state_kinds))} state"
-    path = path_of(operator.node.spec)
+    spec = operator.node.spec
+    windows, path = asked_of(spec), path_of(spec)
     if path is not None:
         yield str(path)
+    if windows is not None and not isinstance(spec, LocalWindowSpec):
+        yield from _window_notes(windows)
     if operator.parallelism != stage.parallelism:
         yield f"parallelism {operator.parallelism}"
+
+
+def _window_notes(windows: TriggeredWindowSpec) -> Iterator[str]:
+    """The windows, and what the program has said of them besides."""
+    yield _told(windows.assigner)
+    of_time = EventTimeTrigger() if windows.assigner.is_event_time() else ProcessingTimeTrigger()
+    if windows.trigger != of_time:  # what windows of time have by themselves goes without saying
+        yield f"trigger {_told(windows.trigger)}"
+    if windows.evictor is not None:
+        yield f"evictor {_told(windows.evictor)}"
+    if windows.allowed_lateness:
+        yield f"allowed lateness {windows.allowed_lateness} ms"
+    if windows.late_tag is not None:
+        yield f"late records to {windows.late_tag.tag_id!r}"
+    if windows.accumulation_mode is not AccumulationMode.ACCUMULATING:
+        yield windows.accumulation_mode.value
+
+
+def _told(part: object) -> str:
+    """A part of a window as it shows itself; objects and functions without a text of their own by their names."""
+    return _WITH_ADDRESS.sub(r"\1", str(part))
 
 
 def _arrow(edge: PlannedEdge) -> Arrow:
@@ -115,7 +149,7 @@ def _stage(stage: Stage) -> dict[str, Any]:
 
 def _operator(operator: PlannedOperator) -> dict[str, Any]:
     node, output_type = operator.node, operator.node.outputs.output_type
-    path = path_of(node.spec)
+    path, windows = path_of(node.spec), asked_of(node.spec)
     return {
         "id": node.id,
         "name": node.name,
@@ -130,6 +164,18 @@ def _operator(operator: PlannedOperator) -> dict[str, Any]:
         "call_site": str(node.call_site),
         "path": None if path is None else path.name,
         "path_reason": None if path is None else path.reason,
+        "windows": None if windows is None else _windows(windows),
+    }
+
+
+def _windows(windows: TriggeredWindowSpec) -> dict[str, Any]:
+    return {
+        "assigner": _told(windows.assigner),
+        "trigger": _told(windows.trigger),
+        "evictor": None if windows.evictor is None else _told(windows.evictor),
+        "allowed_lateness": windows.allowed_lateness,
+        "late_output": windows.late_tag_id,
+        "accumulation_mode": windows.accumulation_mode.name,
     }
 
 

@@ -11,8 +11,7 @@ from headrace.graph.nodes import Edge, Node
 from headrace.graph.partitioning import FORWARD
 from headrace.graph.window_specs import (
     AggregatedWindowSpec,
-    ColumnarUntimedSpec,
-    ColumnarWindowSpec,
+    ColumnarRegularSpec,
     GlobalWindowSpec,
     LocalWindowSpec,
 )
@@ -75,7 +74,7 @@ def with_two_phase_windows(graph: StreamGraph) -> StreamGraph:
 
     def split(node: Node, made: StreamGraph) -> Iterator[Node]:
         spec = node.spec
-        if isinstance(spec, ColumnarWindowSpec | ColumnarUntimedSpec) and _can_be_split(spec, node, made):
+        if isinstance(spec, ColumnarRegularSpec) and _can_be_split(spec, node, made):
             local = [_local_window(spec, node, number, made.new_id()) for number in range(len(node.inputs))]
             yield from local
             edges = zip(local, node.inputs, strict=True)
@@ -86,14 +85,14 @@ def with_two_phase_windows(graph: StreamGraph) -> StreamGraph:
     return graph.transform(split)
 
 
-def _can_be_split(spec: ColumnarWindowSpec | ColumnarUntimedSpec, node: Node, made: StreamGraph) -> bool:
+def _can_be_split(spec: ColumnarRegularSpec, node: Node, made: StreamGraph) -> bool:
     (records,) = made.input_schemas(node)
-    if spec.late_tag is not None or (isinstance(spec, ColumnarWindowSpec) and spec.allowed_lateness > 0):
+    if spec.asked.late_tag is not None or spec.asked.allowed_lateness > 0:
         return False
     return not spec.layout(records).is_ordered
 
 
-def _local_window(spec: ColumnarWindowSpec | ColumnarUntimedSpec, node: Node, number: int, node_id: int) -> Node:
+def _local_window(spec: ColumnarRegularSpec, node: Node, number: int, node_id: int) -> Node:
     return Node(
         id=node_id,
         spec=LocalWindowSpec(spec),

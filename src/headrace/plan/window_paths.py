@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.graph.window_specs import (
     AggregatedWindowSpec,
+    ColumnarContinuousSpec,
     ColumnarCountSpec,
     ColumnarSessionSpec,
+    ColumnarSpec,
     ColumnarUntimedSpec,
     ColumnarWindowSpec,
     GlobalWindowSpec,
     LocalWindowSpec,
     RowWindowSpec,
+    TriggeredWindowSpec,
 )
 from headrace.windowing.assigner import MergingWindowAssigner
 from headrace.windowing.assigners.count import CountSlidingWindowAssigner, CountTumblingWindowAssigner
@@ -21,6 +24,8 @@ from headrace.windowing.assigners.global_windows import GlobalWindows
 from headrace.windowing.assigners.of_time import ProcessingTimeAssigner
 from headrace.windowing.assigners.sessions import EventTimeSessionWindows
 from headrace.windowing.assigners.tumbling import TumblingProcessingTimeWindows, WindowStagger
+from headrace.windowing.intervals import AlignedWindows, GrowingWindows
+from headrace.windowing.triggers.continuous import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger
 from headrace.windowing.triggers.count import CountTrigger
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger, ProcessingTimeTrigger
 from headrace.windowing.triggers.never import EndOfStreamTrigger, NeverTrigger
@@ -36,10 +41,13 @@ if TYPE_CHECKING:
 BY_RECORDS: Final = "record by record"
 BY_COLUMNS: Final = "columnar"
 
+_LONGEST_INTERVAL: Final = 1 << 62
+"""No window is longer: what is shown at longer intervals is shown at the same times."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Obstacle:
-    """Something that only the operator that goes record by record can do.
+    """Something that a faster operator, or a faster way of the same one, cannot do.
 
     Attributes:
         text: what it is; may name parts of the window.
@@ -47,7 +55,7 @@ class _Obstacle:
     """
 
     text: str
-    is_met: Callable[[AggregatedWindowSpec], bool]
+    is_met: Callable[[Any], bool]
 
 
 def _is_of_sessions(assigner: WindowAssigner[Any, Any]) -> bool:
@@ -64,8 +72,8 @@ def _is_staggered(assigner: WindowAssigner[Any, Any]) -> bool:
 
 
 def _is_of_a_count(assigner: WindowAssigner[Any, Any]) -> bool:
-    """Whether windows are of so many records and follow one another."""
-    return type(assigner) is CountTumblingWindowAssigner
+    """Whether windows are of so many records."""
+    return type(assigner) in (CountTumblingWindowAssigner, CountSlidingWindowAssigner)
 
 
 def _is_known(assigner: WindowAssigner[Any, Any]) -> bool:
@@ -75,12 +83,28 @@ def _is_known(assigner: WindowAssigner[Any, Any]) -> bool:
 
 def _triggers_of(assigner: WindowAssigner[Any, Any]) -> tuple[Trigger[Any, Any], ...]:
     """The triggers with which windows are computed column by column."""
-    if isinstance(assigner, CountTumblingWindowAssigner):
+    if isinstance(assigner, CountTumblingWindowAssigner | CountSlidingWindowAssigner):
         full = CountTrigger(assigner.window_size)
         return full, PurgingTrigger(full)  # nobody asks a full window for its records again, whether they are there
     if isinstance(assigner, GlobalWindows):
         return (EndOfStreamTrigger(),)
     return (ProcessingTimeTrigger() if _is_of_the_clock(assigner) else EventTimeTrigger(),)
+
+
+def _shown_at_intervals(asked: AggregatedWindowSpec) -> ColumnarContinuousSpec | None:
+    """Windows of time with a continuous trigger, column by column; None for others."""
+    windows, trigger = asked.assigner.regular, asked.trigger
+    if not isinstance(windows, AlignedWindows | GrowingWindows):
+        return None
+    if type(trigger) is ContinuousEventTimeTrigger and asked.assigner.is_event_time():
+        return ColumnarContinuousSpec(asked, windows, min(trigger.interval, _LONGEST_INTERVAL), by_clock=False)
+    if type(trigger) is ContinuousProcessingTimeTrigger:
+        return ColumnarContinuousSpec(asked, windows, min(trigger.interval, _LONGEST_INTERVAL), by_clock=True)
+    return None
+
+
+def _has_columnar_trigger(spec: AggregatedWindowSpec) -> bool:
+    return spec.trigger in _triggers_of(spec.assigner) or _shown_at_intervals(spec) is not None
 
 
 _OBSTACLES: Final = (
@@ -89,16 +113,27 @@ _OBSTACLES: Final = (
         "windows merge",
         lambda spec: isinstance(spec.assigner, MergingWindowAssigner) and not _is_of_sessions(spec.assigner),
     ),
-    _Obstacle("count windows with a slide", lambda spec: isinstance(spec.assigner, CountSlidingWindowAssigner)),
     _Obstacle("windows are staggered", lambda spec: _is_staggered(spec.assigner)),
     _Obstacle("windows never fire", lambda spec: spec.trigger == NeverTrigger()),
     _Obstacle("custom assigner {assigner}", lambda spec: not _is_known(spec.assigner)),
-    _Obstacle("custom trigger {trigger}", lambda spec: spec.trigger not in _triggers_of(spec.assigner)),
+    _Obstacle("custom trigger {trigger}", lambda spec: not _has_columnar_trigger(spec)),
     _Obstacle(
         "sessions stay for late records", lambda spec: spec.allowed_lateness > 0 and _is_of_sessions(spec.assigner)
     ),
 )
 """Why built-in aggregates are computed record by record; the first that is met is told."""
+
+_FUNCTION: Final = "a function of the program"
+
+_WHY_ASKED: Final = (
+    _Obstacle("an evictor looks at every record", lambda spec: spec.evictor is not None),
+    _Obstacle("results are taken back", lambda spec: spec.accumulation_mode.retracts),
+    _Obstacle("windows merge", lambda spec: isinstance(spec.assigner, MergingWindowAssigner)),
+    _Obstacle("windows of {assigner}", lambda spec: spec.assigner.aligned is None),
+    _Obstacle("custom trigger {trigger}", lambda spec: not spec.trigger.fires_only_at_end),
+    _Obstacle("what was shown is dropped", lambda spec: not spec.applied_trigger.fires_only_at_end),
+)
+"""Why the trigger is asked about each record of windows with a function of the program; else it fires at their ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +152,6 @@ class WindowPath:
         return self.name if self.reason is None else f"{self.name} ({self.reason})"
 
 
-ColumnarSpec = ColumnarWindowSpec | ColumnarSessionSpec | ColumnarUntimedSpec | ColumnarCountSpec
-"""What has columns in place of the windows that the program asks for."""
-
 _COLUMNAR: Final = (ColumnarSpec, LocalWindowSpec, GlobalWindowSpec)
 
 
@@ -128,14 +160,17 @@ def path_of(spec: OperatorSpec) -> WindowPath | None:
     if isinstance(spec, _COLUMNAR):
         return WindowPath(BY_COLUMNS)
     if isinstance(spec, RowWindowSpec):
-        return WindowPath(BY_RECORDS, "a function of the program")
+        return WindowPath(BY_RECORDS, "; ".join(filter(None, (_FUNCTION, _first_met(_WHY_ASKED, spec)))))
     if not isinstance(spec, AggregatedWindowSpec):
         return None
-    met = next((obstacle for obstacle in _OBSTACLES if obstacle.is_met(spec)), None)
-    if met is None:
-        return WindowPath(BY_COLUMNS)
+    met = _first_met(_OBSTACLES, spec)
+    return WindowPath(BY_COLUMNS) if met is None else WindowPath(BY_RECORDS, met)
+
+
+def _first_met(obstacles: tuple[_Obstacle, ...], spec: TriggeredWindowSpec) -> str | None:
+    met = next((obstacle for obstacle in obstacles if obstacle.is_met(spec)), None)
     parts = {"assigner": type(spec.assigner).__name__, "trigger": type(spec.trigger).__name__}
-    return WindowPath(BY_RECORDS, met.text.format(**parts))
+    return None if met is None else met.text.format(**parts)
 
 
 def columnar_spec(spec: AggregatedWindowSpec) -> ColumnarSpec | None:
@@ -144,17 +179,19 @@ def columnar_spec(spec: AggregatedWindowSpec) -> ColumnarSpec | None:
     if path is None or path.reason is not None:
         return None
     if isinstance(spec.assigner, EventTimeSessionWindows):
-        return ColumnarSessionSpec(spec.assigner.session_gap, spec.aggregates, spec.late_tag, spec.has_key)
+        return ColumnarSessionSpec(spec, spec.assigner.session_gap)
     if isinstance(spec.assigner, CountTumblingWindowAssigner):
-        return ColumnarCountSpec(spec.assigner.window_size, spec.aggregates, spec.late_tag, spec.has_key)
-    assert spec.assigner.regular is not None
-    if not spec.assigner.is_event_time():
-        return ColumnarUntimedSpec(spec.assigner.regular, spec.aggregates, spec.late_tag, spec.has_key)
-    return ColumnarWindowSpec(
-        spec.assigner.regular,
-        spec.aggregates,
-        spec.allowed_lateness,
-        spec.late_tag,
-        spec.has_key,
-        spec.accumulation_mode,
-    )
+        return ColumnarCountSpec(spec, spec.assigner.window_size, spec.assigner.window_size)
+    if isinstance(spec.assigner, CountSlidingWindowAssigner):
+        return ColumnarCountSpec(spec, spec.assigner.window_size, spec.assigner.window_slide)
+    with_own_trigger = ColumnarWindowSpec if spec.assigner.is_event_time() else ColumnarUntimedSpec
+    return _shown_at_intervals(spec) or with_own_trigger(spec)
+
+
+def asked_of(spec: OperatorSpec) -> TriggeredWindowSpec | None:
+    """The windows as the program asks for them; None for operators without windows."""
+    if isinstance(spec, LocalWindowSpec | GlobalWindowSpec):
+        spec = spec.window
+    if isinstance(spec, ColumnarSpec):
+        return spec.asked
+    return spec if isinstance(spec, TriggeredWindowSpec) else None

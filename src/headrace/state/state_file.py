@@ -102,7 +102,8 @@ class ImageWriter:
         padding = -self._size % ALIGNMENT
         self._append(b"\0" * padding)
         start = self._size
-        self._append(section.encoded())
+        for piece in section.encoded():
+            self._append(piece)
         return start
 
     def finish(self, index: dict[str, Any]) -> Sequence[bytes | pa.Buffer]:

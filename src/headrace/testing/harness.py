@@ -25,8 +25,7 @@
 from __future__ import annotations
 
 import shutil
-from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
 
@@ -34,6 +33,7 @@ from headrace.checkpoint.store import CheckpointStore
 from headrace.client.dependencies import gather
 from headrace.client.submission import blob_of, effective_configuration, plan_graph
 from headrace.common import options
+from headrace.common.arguments import expect
 from headrace.common.configuration import Configuration
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.errors import InvalidProgramError
@@ -52,41 +52,24 @@ from headrace.storage.locations import options_for_tasks
 from headrace.storage.posix import PosixFolder
 from headrace.testing.checkpoint import Checkpoint, temporary_folder
 from headrace.testing.manual_source import ManualSource
+from headrace.testing.pushed import PushedInput, check_millis, check_new, stamped, unknown
 from headrace.testing.recording_sink import RecordingSink
 from headrace.testing.records import Records
 from headrace.testing.stored_state import StoredState
 from headrace.time.clock import ManualClock
 from headrace.time.watermark_strategy import WatermarkStrategy
 from headrace.time.watermarks import NoWatermarks
+from headrace.windowing.windows import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.datastream.streams.handle import DataStreamSink
     from headrace.operators.window.held_windows import HeldWindow
     from headrace.testing.stored_state import PendingTimer
-    from headrace.windowing.windows import Window
 
 _EVERYTHING = EpochLimits(max_records=1 << 40, max_bytes=1 << 60, target_seconds=1.0)
-
-
-@dataclass(frozen=True, slots=True)
-class _Records:
-    """Some records that were pushed."""
-
-    source: str
-    split: int
-    records: list[tuple[Any, int]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Watermark:
-    """A watermark that was set."""
-
-    source: str
-    split: int
-    watermark: int
 
 
 @hides_engine_of_methods
@@ -146,10 +129,9 @@ class JobHarness:
         settings.set(options.PARALLELISM, parallelism)
         self.env = StreamExecutionEnvironment.get_execution_environment(settings)
         self._clock = ManualClock(_millis(processing_time))
-        self._sources: dict[str, tuple[ManualSource, bool]] = {}
+        self._input = PushedInput()
         self._sinks: dict[str, RecordingSink] = {}
         self._taken: dict[str, int] = {}
-        self._waiting: deque[_Records | _Watermark] = deque()
         build(self)
         self._folder = temporary_folder(self)
         if restore is not None:
@@ -176,11 +158,10 @@ class JobHarness:
                 are those that records are pushed with, and :meth:`advance_watermark` moves event time.
             splits: how many splits the source has (partitions of a topic, say), each with its own event time.
         """
-        _check_new(name, self._sources, "source")
         strategy = watermarks or WatermarkStrategy.no_watermarks()
         found = Types.of(type_info)
         source = ManualSource(found, splits)
-        self._sources[name] = (source, isinstance(strategy.generator, NoWatermarks))
+        self._input.add_source(name, source, is_by_hand=isinstance(strategy.generator, NoWatermarks))
         graph = self.env.transformations
         reader = graph.add_source(SourceSpec(source), name)
         graph.graph.update(reader.id, uid=name)
@@ -195,7 +176,7 @@ class JobHarness:
             name: what :meth:`results` calls it; its uid is this with ``-sink``, so an operator may have the same one.
             stream: the stream.
         """
-        _check_new(name, self._sinks, "sink")
+        check_new(name, self._sinks, "sink")
         self._sinks[name] = RecordingSink()
         return stream.sink_to(self._sinks[name]).name(name).uid(f"{name}-sink")
 
@@ -209,6 +190,9 @@ class JobHarness:
             record: the record.
             timestamp: its event time in milliseconds, if it has any.
             split: which split it comes from.
+
+        Raises:
+            InvalidTypeError: when the timestamp is no int.
         """
         self.push_all(source, [record], None if timestamp is None else [timestamp], split=split)
 
@@ -222,11 +206,12 @@ class JobHarness:
             records: the records.
             timestamps: the event time of each; none has any when left out.
             split: which split they come from.
+
+        Raises:
+            InvalidTypeError: when the timestamps are no ints.
+            InvalidProgramError: when there are more or fewer of them than records.
         """
-        self._feed(source, split)
-        rows = list(records)
-        times = [NO_TIMESTAMP] * len(rows) if timestamps is None else list(timestamps)
-        self._waiting.append(_Records(source, split, list(zip(rows, times, strict=True))))
+        self._input.push(source, split, stamped(list(records), timestamps))
 
     def advance_watermark(self, source: str, watermark: int, *, split: int | None = None) -> None:
         """Move the event time of a source, behind what was pushed before and ahead of what is pushed after.
@@ -237,17 +222,11 @@ class JobHarness:
             split: which split; all of them when left out.
 
         Raises:
+            InvalidTypeError: when the watermark is no int.
             InvalidProgramError: when the source makes watermarks of its records.
         """
-        manual, is_by_hand = self._source(source)
-        if not is_by_hand:
-            raise InvalidProgramError(
-                f"source {source!r} makes watermarks of its records: push a record to move them, or leave the "
-                "watermark strategy out of add_source()"
-            )
-        for number in range(len(manual.feeds)) if split is None else (split,):
-            self._feed(source, number)
-            self._waiting.append(_Watermark(source, number, watermark))
+        check_millis(watermark, "a watermark")
+        self._input.set_watermark(source, split, watermark)
 
     def set_processing_time(self, time: int | datetime) -> None:
         """Turn the clock; what is due fires with the next epoch.
@@ -280,28 +259,24 @@ class JobHarness:
         self._open()
         if self._manager.manifest is not None and self._manager.manifest.finished:
             raise InvalidProgramError("the job has come to its end: nothing can be run any more")
-        while self._waiting:
-            self._take_records()
-            if self._has_records() and self._waiting:
+        while self._input.is_waiting:
+            if self._input.take_records() and self._input.is_waiting:
                 self._run()
-            self._take_watermarks()
+            self._input.take_watermarks(self._advance_watermark)
         self._run()
 
     def end_split(self, source: str, split: int = 0) -> None:
         """Nothing will follow in a split; once the job knows, in the next epoch, it no longer holds event time back."""
-        self._feed(source, split)
-        self._source(source)[0].feeds[str(split)].is_finished = True
+        self._input.end(source, split)
 
     def finish(self) -> None:
         """End all sources and run the job to its end: every window and every event-time timer fires.
 
         Sources that the job has besides those of :meth:`add_source` have to end by themselves.
         """
-        if self._waiting:
+        if self._input.is_waiting:
             self.run_epoch()
-        for source, _ in self._sources.values():
-            for feed in source.feeds.values():
-                feed.is_finished = True
+        self._input.end_all()
         while not self._finished():
             self._run()
         self._manager.complete_commits()
@@ -349,7 +324,7 @@ class JobHarness:
                 slowest subtask counts.
         """
         self._open()
-        if of in self._sources:
+        if of in self._input:
             reached = self._manager.source(of).watermark()
         else:
             self._check_uid(of)
@@ -378,7 +353,11 @@ class JobHarness:
             uid: the uid of the operator.
             key: the key.
             window: the window, ``TimeWindow(0, 60_000)`` say.
+
+        Raises:
+            InvalidTypeError: when that is no window.
         """
+        expect(window, Window, "window")
         held = (held.contents for held in self.windows(uid) if held.key == key and held.window == window)
         return next(held, [])
 
@@ -443,45 +422,17 @@ class JobHarness:
     def _check_uid(self, uid: str) -> None:
         known = [operator.uid for operator in self._manager.plan.operators()]
         if uid not in known:
-            raise _unknown("source or operator", uid, known)
+            raise unknown("source or operator", uid, known)
 
-    def _take_records(self) -> None:
-        """Put everything up to the next watermark into the feeds."""
-        while self._waiting and isinstance(self._waiting[0], _Records):
-            pushed = self._waiting.popleft()
-            assert isinstance(pushed, _Records)
-            self._feed(pushed.source, pushed.split).extend(pushed.records)
-
-    def _take_watermarks(self) -> None:
-        """Set every watermark up to the next records."""
-        while self._waiting and isinstance(self._waiting[0], _Watermark):
-            moved = self._waiting.popleft()
-            assert isinstance(moved, _Watermark)
-            coordinator = self._manager.source(moved.source)
-            coordinator.advance_watermark(str(moved.split), moved.watermark, self._clock.now())
-
-    def _has_records(self) -> bool:
-        return any(feed.records for source, _ in self._sources.values() for feed in source.feeds.values())
+    def _advance_watermark(self, source: str, split: str, watermark: int) -> None:
+        self._manager.source(source).advance_watermark(split, watermark, self._clock.now())
 
     def _finished(self) -> bool:
         return self._manager.manifest is not None and self._manager.manifest.finished
 
-    def _source(self, name: str) -> tuple[ManualSource, bool]:
-        if name not in self._sources:
-            raise _unknown("source", name, list(self._sources))
-        return self._sources[name]
-
-    def _feed(self, name: str, split: int) -> list[tuple[Any, int]]:
-        feeds = self._source(name)[0].feeds
-        if str(split) not in feeds:
-            raise InvalidProgramError(
-                f"source {name!r} has the splits 0 to {len(feeds) - 1}, there is no split {split}"
-            )
-        return feeds[str(split)].records
-
     def _sink(self, name: str) -> RecordingSink:
         if name not in self._sinks:
-            raise _unknown("sink", name, list(self._sinks))
+            raise unknown("sink", name, list(self._sinks))
         return self._sinks[name]
 
 
@@ -492,12 +443,3 @@ def _millis(time: int | datetime) -> int:
     if time.tzinfo is None:
         raise InvalidProgramError(f"{time!r} has no time zone: give it one, tzinfo=UTC say")
     return (time - datetime.fromtimestamp(0, UTC)) // timedelta(milliseconds=1)
-
-
-def _check_new(name: str, known: Mapping[str, object], what: str) -> None:
-    if name in known:
-        raise InvalidProgramError(f"there are two {what}s of the name {name!r}: give each its own")
-
-
-def _unknown(what: str, name: str, known: Sequence[str]) -> InvalidProgramError:
-    return InvalidProgramError(f"the job has no {what} {name!r}; it has {', '.join(map(repr, known)) or 'none'}")

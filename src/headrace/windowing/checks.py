@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from headrace.common.call_site import caller
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
+from headrace.common.signatures import check_call
 from headrace.windowing.trigger import Trigger
 
 if TYPE_CHECKING:
     from headrace.common.errors import HeadraceError
 
-_LONGEST: Final = 1 << 62
+WHOLE: Final = (int, np.integer)
+"""Whole numbers."""
+
+LONGEST: Final = 1 << 62
 """A window of this length, in milliseconds, still has an end of 64 bits."""
 
 
@@ -25,6 +31,17 @@ def check(holds: bool, message: str, error: type[HeadraceError] = InvalidProgram
         raise error(f"{message}\n  at {caller()}")
 
 
+def check_whole(owner: str, **numbers: int) -> None:
+    """Refuse what is no whole number: windows of 2.5 records would never be full.
+
+    Args:
+        owner: the class that is made.
+        numbers: by their names.
+    """
+    for name, number in numbers.items():
+        check(isinstance(number, WHOLE), f"{owner} takes a whole number as {name}, not {number!r}", InvalidTypeError)
+
+
 def check_positive(owner: str, **lengths: int) -> None:
     """Refuse lengths of zero or less, and those that lead beyond the end of time from any timestamp of today.
 
@@ -32,22 +49,28 @@ def check_positive(owner: str, **lengths: int) -> None:
         owner: the class that is made.
         lengths: by their names.
     """
+    check_whole(owner, **lengths)
     for name, length in lengths.items():
         check(length > 0, f"{owner} needs {name} > 0, not {length}")
-        check(length <= _LONGEST, f"{owner} needs {name} <= 2**62, not {length}")
+        check(length <= LONGEST, f"{owner} needs {name} <= 2**62, not {length}")
 
 
 def check_trigger(owner: str, trigger: Any) -> None:
     """Refuse what is no trigger, where one is made around another one."""
-    check(isinstance(trigger, Trigger), f"{owner} takes a Trigger, not {trigger!r}", InvalidTypeError)
+    is_class = isinstance(trigger, type) and issubclass(trigger, Trigger)
+    instead = f": make one, {trigger.__name__}(...)" if is_class else ""
+    check(isinstance(trigger, Trigger), f"{owner} takes a Trigger, not {trigger!r}{instead}", InvalidTypeError)
 
 
-def check_function(owner: str, name: str, function: Any) -> None:
-    """Refuse what cannot be called."""
+def check_function(owner: str, name: str, function: Any, *parameters: str) -> None:
+    """Refuse what cannot be called, or not with so many parameters."""
     check(callable(function), f"{owner} takes a function as {name}, not {function!r}", InvalidTypeError)
+    check_call(function, name, *parameters)
 
 
 def check_extractor(owner: str, extractor: Any) -> None:
     """Refuse what cannot say the gap of an element."""
     said = f"{owner} takes a SessionWindowTimeGapExtractor or a function, not {extractor!r}"
-    check(callable(getattr(extractor, "extract", extractor)), said, InvalidTypeError)
+    function = getattr(extractor, "extract", extractor)
+    check(callable(function) and not isinstance(extractor, type), said, InvalidTypeError)
+    check_call(function, "extract", "element")

@@ -42,6 +42,14 @@ class Assignment(NamedTuple):
         return Assignment(self.records[mask], self.ends[mask], False)
 
 
+def _aligned(times: Times, step: int, offset: int) -> Times:
+    """The multiple of ``step``, shifted by ``offset``, that is the last one not above each time.
+
+    Right for negative times as well; numpy divides a column in a sixth of the time that remainders take it.
+    """
+    return (times - offset) // step * step + offset
+
+
 class RegularWindows(ABC):
     """Windows that follow from the timestamp alone. Of two, the one that ends later starts no earlier."""
 
@@ -126,25 +134,34 @@ class AlignedWindows(RegularWindows):
         return ends - self.size
 
     def first_ends(self, timestamps: Times) -> Times:
-        return timestamps + self.slide - (timestamps - self.size - self.offset) % self.slide
+        return _aligned(timestamps - self.size, self.slide, self.offset) + self.size + self.slide
 
     def last_ends(self, timestamps: Times) -> Times:
-        return timestamps - (timestamps - self.offset) % self.slide + self.size
+        return _aligned(timestamps, self.slide, self.offset) + self.size
 
     def windows_of(self, timestamp: int) -> list[TimeWindow]:
         """The windows of a timestamp, newest first."""
-        newest = timestamp - (timestamp - self.offset) % self.slide
+        newest = _aligned(timestamp, self.slide, self.offset)
         return [TimeWindow(start, start + self.size) for start in range(newest, timestamp - self.size, -self.slide)]
 
     def assign(self, timestamps: Longs) -> Assignment:
-        newest = timestamps - (timestamps - self.offset) % self.slide
         everyone = np.arange(len(timestamps))
         if self.size == self.slide:
-            return Assignment(everyone, newest + self.size, True)
+            return Assignment(everyone, self._ends_of(timestamps), True)
+        newest = _aligned(timestamps, self.slide, self.offset)
         starts = newest[:, None] - np.arange(self.per_timestamp) * self.slide
         belongs = starts > (timestamps - self.size)[:, None]
         records = np.broadcast_to(everyone[:, None], starts.shape)[belongs]
         return Assignment(records, starts[belongs] + self.size, False)
+
+    def _ends_of(self, timestamps: Longs) -> Longs:
+        """The end of each timestamp's only window; one figure that is repeated where it is the same window for all."""
+        if len(timestamps):
+            bounds = np.array([timestamps.min(), timestamps.max()])
+            first, last = self.last_ends(bounds)
+            if first == last and int(bounds[1]) - int(bounds[0]) < self.size:
+                return np.broadcast_to(first, len(timestamps))
+        return self.last_ends(timestamps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +187,7 @@ class OneWindow(RegularWindows):
         return {"size": "without end", "slide": "without end", "offset": 0}
 
     def assign(self, timestamps: Longs) -> Assignment:
-        return Assignment(np.arange(len(timestamps)), np.full(len(timestamps), self.END), True)
+        return Assignment(np.arange(len(timestamps)), np.broadcast_to(np.int64(self.END), len(timestamps)), True)
 
     def starts_of(self, ends: Times) -> Times:
         return ends - ends + MIN_WATERMARK
@@ -220,10 +237,10 @@ class GrowingWindows(RegularWindows):
         return Assignment(records, first[records] + numbers * self.step, False)
 
     def starts_of(self, ends: Times) -> Times:
-        return ends - 1 - (ends - 1 - self.offset) % self.size
+        return _aligned(ends - 1, self.size, self.offset)
 
     def first_ends(self, timestamps: Times) -> Times:
-        return timestamps + self.step - (timestamps - self.offset) % self.step
+        return _aligned(timestamps, self.step, self.offset) + self.step
 
     def last_ends(self, timestamps: Times) -> Times:
-        return timestamps + self.size - (timestamps - self.offset) % self.size
+        return _aligned(timestamps, self.size, self.offset) + self.size

@@ -19,6 +19,7 @@ from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.row import Row
 from headrace.common.typeinfo import Types
 from headrace.datastream import aggregates as agg
+from headrace.operators.aggregates.aggregator import merged_pairs
 from headrace.operators.aggregates.decimal_sums import NotFiniteError
 
 if TYPE_CHECKING:
@@ -193,6 +194,21 @@ def test_the_result_is_that_of_plain_python_whatever_the_cut(name: str, data: st
     assert same(data_of(cut), data_of(whole))
 
 
+@pytest.mark.parametrize("name", CASES)
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_tables_are_combined_row_by_row_as_they_are_merged(name: str, data: st.DataObject) -> None:
+    make, value_type, values, _ = CASES[name]
+    groups = data.draw(st.integers(1, 5))
+    drawn = st.lists(st.one_of(st.none(), values), min_size=groups, max_size=3 * groups)
+    folding = Folding(make("v"), [value_type])
+    for _ in range(2):
+        folding.add(*((i % groups, value) for i, value in enumerate(data.draw(drawn))))
+    older, newer = folding.pieces
+    combined, merged = folding.list.combine(older, newer), merged_pairs(folding.list.merge, older, newer)
+    assert same([column.to_pylist() for column in combined], [column.to_pylist() for column in merged])
+
+
 @pytest.mark.parametrize("name", RETRACTABLE)
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
@@ -241,6 +257,19 @@ def test_values_of_the_largest_records() -> None:
     folding.add((0, None, 9), (0, "b", 7), (0, "b", 7), (1, "w", 1))
     assert folding.results() == {0: ["b", "b", "c"], 1: ["w", "x"], 2: None}
     assert folding.bound.name == "top_n_v"
+
+
+@pytest.mark.parametrize("separator", [5, None, b","])
+def test_a_separator_that_is_no_text_is_refused(separator: Any) -> None:
+    with pytest.raises(InvalidProgramError, match=r"listagg\(\) takes a text.*, not "):
+        agg.listagg("v", separator)
+
+
+@pytest.mark.parametrize("name", ["", None, 5])
+def test_an_alias_that_is_no_name_is_refused(name: Any) -> None:
+    """An empty one was passed over."""
+    with pytest.raises(InvalidProgramError, match=r"sum\(...\).alias\(\) takes a name.*, not "):
+        agg.sum("v").alias(name)
 
 
 @pytest.mark.parametrize("n", [0, -1, True, 2.0])

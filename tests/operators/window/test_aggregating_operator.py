@@ -16,8 +16,6 @@ from headrace.common.errors import StateMigrationError
 from headrace.common.typeinfo import Types
 from headrace.datastream import aggregates as agg
 from headrace.expressions import col
-from headrace.operators.window.columnar import count_window
-from headrace.operators.window.columnar.count_window import CountWindowOperator
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.panes.paned_window import columnar_window
 from headrace.operators.window.columnar.untimed_window import untimed_window
@@ -26,7 +24,6 @@ from headrace.operators.window.general.layout import GeneralWindowLayout
 from headrace.state.keys import KeyCodec
 from headrace.testing import JobHarness
 from headrace.windowing.assigner import MergingWindowAssigner
-from headrace.windowing.assigners.count import CountTumblingWindowAssigner
 from headrace.windowing.assigners.cumulating import CumulatingEventTimeWindows
 from headrace.windowing.assigners.global_windows import GlobalWindows
 from headrace.windowing.assigners.sliding import SlidingEventTimeWindows, SlidingProcessingTimeWindows
@@ -140,56 +137,6 @@ def test_columns_without_times_give_what_records_give(assigner: Any, epochs: lis
     for run in (one_by_one, by_columns):
         run_driver(run, epochs)
     assert one_by_one.out.rows == by_columns.out.rows
-
-
-NULLABLE = [None, *range(6)]
-
-
-def counted(size: int) -> tuple[Driver, Driver]:
-    """Windows of so many records: record by record, and in columns."""
-    given = Windows(CountTumblingWindowAssigner.of(size), None, None, 0)
-    _, columns = layouts(given, MANY, None)
-    by_columns = Driver(lambda: CountWindowOperator(columns, size), type=ELEMENT)
-    return driver(given, MANY), by_columns
-
-
-@settings(max_examples=30, deadline=None)
-@given(size=st.integers(1, 7), epochs=inputs(), one_key=st.booleans(), values=st.permutations(NULLABLE))
-def test_columns_give_what_records_give_of_count_windows(
-    size: int, epochs: list[Epoch], one_key: bool, values: list[Any]
-) -> None:
-    runs = counted(size)
-    for run in runs:
-        for epoch in epochs:
-            batches = [
-                [Record(e.key * (not one_key), values[e.value % 7], e.timestamp, e.watermark) for e in batch]
-                for batch in epoch.batches
-            ]
-            run.run(batches, upto=epoch.watermark)
-    one_by_one, by_columns = runs
-    assert one_by_one.out.rows == by_columns.out.rows
-    assert not by_columns.counters
-
-
-def test_count_windows_of_another_size_are_refused() -> None:
-    run = counted(3)[1]
-    run.run([[Record(1, 1, 1)]])
-    run.make = counted(4)[1].make
-    with pytest.raises(StateMigrationError, match="another size in records: stored 3, declared 4"):
-        run.run([[Record(1, 1, 1)]])
-
-
-def test_count_windows_do_not_depend_on_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
-    records = [Record(i * i % 11, i % 5, i, i - 4) for i in range(200)]
-    whole, apart = counted(3)[1], counted(3)[1]
-    whole.run([records])
-    monkeypatch.setattr(count_window, "_PENDING_ROWS", 5)
-    monkeypatch.setattr(count_window, "_FIRED_ROWS", 2)
-    for start in range(0, 200, 7):
-        apart.run([records[start : start + 3], records[start + 3 : start + 7]])
-    assert len(whole.out.rows) > 50
-    assert whole.out.rows == apart.out.rows
-    assert sorted(map(repr, whole.held())) == sorted(map(repr, apart.held()))
 
 
 def test_windows_of_the_clock_wake_the_job_up() -> None:

@@ -117,6 +117,13 @@ def test_assignment_is_that_of_the_assigner(size: int, slide: int, offset: int, 
     assert list(zip(pairs.records.tolist(), pairs.ends.tolist(), strict=True)) == expected
 
 
+@pytest.mark.parametrize("timestamps", [[-(2**63) + 70, 2**63 - 70], [2**63 - 70] * 2, [-5, -1], [-1, 0], [5, 60_004]])
+def test_together_timestamps_have_the_windows_that_each_has_alone(timestamps: list[int]) -> None:
+    windows = AlignedWindows(60_000, 60_000, 5)
+    alone = [windows.assign(np.array([timestamp])).ends[0] for timestamp in timestamps]
+    assert windows.assign(np.array(timestamps)).ends.tolist() == alone
+
+
 def test_cleanup_never_overflows() -> None:
     ends = np.array([0, 10, MAX_WATERMARK - 2])
     assert cleanup_times(ends, 0).tolist() == [-1, 9, MAX_WATERMARK - 3]

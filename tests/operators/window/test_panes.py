@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import gcd
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_against_model import CODEC, COLUMNAR, columnar, drive, scenarios
-from window_harness import Driver
+from window_harness import INPUT, Driver
 from window_model import Record
 
 from headrace.common.typeinfo import Types
@@ -19,6 +20,7 @@ from headrace.datastream.window import SlidingEventTimeWindows
 from headrace.operators.window.columnar import window_store
 from headrace.operators.window.columnar.accumulators import Accumulators
 from headrace.operators.window.columnar.aligned_window import AlignedWindowOperator
+from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.panes import paned_window
 from headrace.operators.window.columnar.panes.paned_window import columnar_window
 from headrace.operators.window.columnar.panes.panes import Panes
@@ -49,7 +51,7 @@ def test_which_windows_share(size: int, slide: int, shares: bool) -> None:
 def test_a_pane_stands_for_all_its_timestamps(windows: AlignedWindows, timestamps: list[int]) -> None:
     length = gcd(windows.size, windows.slide)
     panes, times = Panes(windows, AlignedWindows(length, length, windows.offset % length)), np.array(timestamps)
-    ends = panes.of_timestamps(times).ends
+    ends = panes.assign(times).ends
     assert ((ends > times) & (ends - length <= times)).all()
     for time, end, first in zip(times, ends, windows.first_ends(times), strict=True):
         one = windows.assign(np.array([time]))
@@ -74,7 +76,7 @@ def test_windows_that_grow_are_those_of_the_assigner(windows: GrowingWindows, ti
     assert list(found) == expected
     panes = Panes.of(windows)
     assert panes is not None
-    for time, end in zip(timestamps, panes.of_timestamps(times).ends.tolist(), strict=True):
+    for time, end in zip(timestamps, panes.assign(times).ends.tolist(), strict=True):
         assert panes.end_above(time) == end == spans(assigner, time)[0][1]
         assert panes.windows_of(np.array([end])).ends.tolist() == [last for _, last in spans(assigner, time)]
 
@@ -129,9 +131,9 @@ def test_records_are_added_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
     rows: list[int] = []
     original = Accumulators.of_chunk
 
-    def of_chunk(aggregators: Any, chunk: Any) -> Accumulators:
+    def of_chunk(aggregators: Any, chunk: Any, *known: Any) -> Accumulators:
         rows.append(len(chunk))
-        return original(aggregators, chunk)
+        return original(aggregators, chunk, *known)
 
     monkeypatch.setattr(Accumulators, "of_chunk", staticmethod(of_chunk))
     driver = Driver(lambda: columnar(AlignedWindows(60, 1), 0, None))
@@ -189,3 +191,30 @@ def test_a_day_so_far() -> None:
     first = [("a", 0, 8, 1, 1), ("a", 0, 16, 1, 1), ("a", 0, 24, 2, 5)]
     second = [("a", 24, 32, 1, 8), ("a", 24, 40, 1, 8), ("a", 24, 48, 1, 8)]
     assert found == [*first, *second, ("b", 0, 16, 1, 2), ("b", 0, 24, 1, 2)]
+
+
+TOTALS = ColumnarWindowLayout.of(INPUT, CODEC, [agg.count(), agg.sum("value"), agg.avg("value")], ["key"])
+
+
+@pytest.mark.parametrize("tag", [None, "late"])
+@settings(max_examples=60, deadline=None)
+@given(
+    scenario=scenarios(), odd=st.sets(st.integers(0, 24), max_size=2), size=st.integers(1, 5), slide=st.integers(1, 4)
+)
+def test_panes_that_are_taken_back(tag: str | None, scenario: Any, odd: set[int], size: int, slide: int) -> None:
+    """Values that cannot be taken back come and go between others."""
+    _, lateness, records, cuts, kinds = scenario
+    windows = AlignedWindows(3 * size * slide, 3 * slide, 1)
+    records = [
+        replace(record, value=float("inf") if i in odd else record.value or 0.5) for i, record in enumerate(records)
+    ]
+    by_pane, alone = (
+        Driver(lambda make=make: make(TOTALS, windows, lateness, tag))
+        for make in (columnar_window, AlignedWindowOperator)
+    )
+    for driver in (by_pane, alone):
+        drive(driver, records, cuts, kinds)
+    assert by_pane.out.rows == alone.out.rows
+    assert by_pane.counters == alone.counters
+    if tag:
+        assert by_pane.out.side(tag) == alone.out.side(tag)

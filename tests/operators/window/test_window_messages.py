@@ -164,6 +164,8 @@ class AsksInATrigger(Trigger):
     [
         ("context.output('tag', 7)", "ProcessWindowFunction.Context has no 'output': yield the tag and the record"),
         ("context.get_state(None)", r"has no 'get_state': use window_state\(\) or global_state\(\)"),
+        ("context.window.end", r"window is a method, which has to be called: window\(\)\.end\n"),
+        ("ctx.get_partitioned_state('n')", "get_partitioned_state: expected a state descriptor, got 'n'"),
         ("context.globalState()", r"ProcessWindowFunction.Context has no .*: did you mean global_state\?"),
         ("context.window().get_start()", "TimeWindow has no 'get_start': use start\n"),
         ("context.window().maxTimestamp()", r"TimeWindow has no 'maxTimestamp': did you mean max_timestamp\?"),

@@ -158,9 +158,9 @@ def test_more_records_wait_where_they_do_not_become_fewer(
     aggregated: list[int] = []
     of_chunk = Accumulators.of_chunk
 
-    def noted(aggregators: Any, chunk: Any) -> Accumulators:
+    def noted(aggregators: Any, chunk: Any, *known: Any) -> Accumulators:
         aggregated.append(len(chunk))
-        return of_chunk(aggregators, chunk)
+        return of_chunk(aggregators, chunk, *known)
 
     monkeypatch.setattr(Accumulators, "of_chunk", staticmethod(noted))
     run = driver(columnar)

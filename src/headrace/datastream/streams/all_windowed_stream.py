@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, Self
+from typing import TYPE_CHECKING, Any, Generic
 
 from headrace.common.arguments import refused
 from headrace.common.errors import InvalidTypeError
@@ -15,27 +15,20 @@ from headrace.datastream.streams.adapters import AllApply, AllProcess
 from headrace.datastream.streams.checks import check_function, check_object
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_WINDOWED_STREAMS
 from headrace.datastream.streams.types import result_type
+from headrace.datastream.streams.window_settings import WindowsOfStream
 from headrace.datastream.streams.windowed_stream import WindowedStream, by_position
 from headrace.operators.aggregates.aggregate import Aggregate
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
-    from headrace.common.output_tag import OutputTag
-    from headrace.common.time import Duration, Time
     from headrace.common.typeinfo import TypeInformation
-    from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
     from headrace.datastream.streams.data_stream import DataStream
     from headrace.datastream.streams.keyed_stream import KeyedStream
-    from headrace.windowing.accumulation_mode import AccumulationMode
     from headrace.windowing.assigner import WindowAssigner
-    from headrace.windowing.evictor import Evictor
-    from headrace.windowing.trigger import Trigger
 
 
 @hides_engine_of_methods
 @other_names(OTHER_NAMES_OF_WINDOWED_STREAMS)
-class AllWindowedStream(Generic[T_co]):
+class AllWindowedStream(WindowsOfStream[T_co, int], Generic[T_co]):
     """A stream after ``window_all``. Its windows are those of one key, so one subtask works on all records.
 
     The settings change the stream that they are called on, and return it.
@@ -58,42 +51,10 @@ class AllWindowedStream(Generic[T_co]):
 
     def __init__(self, keyed_stream: KeyedStream[T_co, int], window_assigner: WindowAssigner[Any, Any]) -> None:
         self._windowed = WindowedStream(keyed_stream, window_assigner)
+        super().__init__(keyed_stream, self._windowed._settings)
 
-    def get_execution_environment(self) -> StreamExecutionEnvironment:
-        """The environment that the stream belongs to."""
-        return self._windowed.get_execution_environment()
-
-    def get_input_type(self) -> TypeInformation[T_co]:
-        """The type of the records in the windows."""
-        return self._windowed.get_input_type()
-
-    def __repr__(self) -> str:
-        return repr(self._windowed).replace(type(self._windowed).__name__, type(self).__name__, 1)
-
-    def trigger(self, trigger: Trigger[Any, Any]) -> Self:
-        """Says when the contents of windows are shown; as ``WindowedStream.trigger``."""
-        self._windowed.trigger(trigger)
-        return self
-
-    def evictor(self, evictor: Evictor[Any, Any]) -> Self:
-        """Removes records from a window when it fires; as ``WindowedStream.evictor``."""
-        self._windowed.evictor(evictor)
-        return self
-
-    def accumulation_mode(self, mode: AccumulationMode) -> Self:
-        """Says what windows show when they fire again; as ``WindowedStream.accumulation_mode``."""
-        self._windowed.accumulation_mode(mode)
-        return self
-
-    def allowed_lateness(self, time_ms: int | Time | Duration | timedelta) -> Self:
-        """Keeps windows for some time after the watermark has passed them; as ``WindowedStream.allowed_lateness``."""
-        self._windowed.allowed_lateness(time_ms)
-        return self
-
-    def side_output_late_data(self, output_tag: OutputTag[Any]) -> Self:
-        """Sends records that are too late for all their windows to a side output; otherwise they are dropped."""
-        self._windowed.side_output_late_data(output_tag)
-        return self
+    def _facts(self) -> dict[str, object]:
+        return {"records": self.get_input_type(), "windows": self._settings.assigner}
 
     def reduce(self, reduce_function: Any, window_function: Any = None, output_type: Any = None) -> DataStream[Any]:
         """Combines the records of a window, as they come, into one of the same type.

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
 from headrace.common.arguments import refused, with_article
 from headrace.common.call_site import of_function
 from headrace.common.errors import InvalidTypeError
 from headrace.common.signatures import check_parameters, method_of_object
+from headrace.datastream.functions import (
+    AllWindowFunction,
+    Function,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    WindowFunction,
+)
 
-if TYPE_CHECKING:
-    from headrace.datastream.functions import Function
+_OF_KEYS: Final = "key_by(...).window(...)"
+_OF_ALL: Final = "window_all(...)"
+_WINDOWS: Final[dict[type[Function], str]] = {
+    WindowFunction: _OF_KEYS,
+    ProcessWindowFunction: _OF_KEYS,
+    AllWindowFunction: _OF_ALL,
+    ProcessAllWindowFunction: _OF_ALL,
+}
+"""Which windows functions are for. Their methods have the same names, and other parameters."""
 
 
 def check_function(
@@ -64,11 +78,17 @@ def _refuse_coroutine(called: Any, method: str) -> None:
 
 
 def check_instance(function: Any, base: type[Function]) -> None:
-    """Refuse a class where an instance is meant.
+    """Refuse a class where an instance is meant, and a function for other windows.
 
     Raises:
-        InvalidTypeError: when ``function`` is a class derived from ``base``.
+        InvalidTypeError: when ``function`` is a class derived from ``base``, or made for windows of keys where those
+            of all records are, or the other way round.
     """
     if isinstance(function, type) and issubclass(function, base):
         text = f"expected {with_article(base)}, got the class itself: write {function.__name__}()"
         raise refused(text, InvalidTypeError)
+    if base in _WINDOWS and not isinstance(function, base):
+        made_for = next((kind for kind in _WINDOWS if isinstance(function, kind)), base)
+        if _WINDOWS[made_for] != _WINDOWS[base]:
+            text = f"expected {with_article(base)}, got {with_article(made_for)}: that is for {_WINDOWS[made_for]}"
+            raise refused(text, InvalidTypeError)

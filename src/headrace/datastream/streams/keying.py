@@ -94,6 +94,11 @@ def key_selection(record_type: TypeInformation, key_selector: Any, key_type: Any
         UnsupportedOperationError: when the selector wants to be opened.
     """
     is_field = isinstance(key_selector, str | int) and not isinstance(key_selector, bool)
+    if isinstance(key_selector, list | tuple):
+        named = ", ".join(map(repr, key_selector)) if all(map(_is_column, key_selector)) else "'a', 'b'"
+        raise refused(
+            f"key_by takes several fields one by one: key_by({named}), not {key_selector!r}", InvalidTypeError
+        )
     if is_field:
         fields = _checked_field(record_type, key_selector)
     else:

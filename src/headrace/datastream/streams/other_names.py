@@ -36,6 +36,11 @@ _DISTINCT: Final = "keep what was seen in a state, in a KeyedProcessFunction wit
 _WRITE: Final = "use sink_to(FileSink...), or another sink"
 _JOIN: Final = "bring both streams to one type with map(...), union() them, and process() the result by key"
 _TYPE: Final = "use get_type()"
+_OF_WINDOWS: Final = "windows have it: call it behind {}, before reduce, aggregate, apply or process"
+_SETTINGS_OF_WINDOWS: Final = (
+    *("trigger", "evictor", "allowed_lateness", "side_output_late_data", "accumulation_mode"),
+    *("allowedLateness", "sideOutputLateData"),
+)
 
 OTHER_NAMES: Final = {
     **dict.fromkeys(("withColumn", "withColumns", "with_column", "with_columns", "assign"), _COLUMNS),
@@ -46,7 +51,8 @@ OTHER_NAMES: Final = {
     **dict.fromkeys(("sum", "min", "max", "min_by", "max_by", "reduce"), _KEYS_FIRST),
     "window": _KEYS_FIRST_OR_ALL.format("window_all"),
     "count_window": _KEYS_FIRST_OR_ALL.format("count_window_all"),
-    **dict.fromkeys(("time_window", "timeWindow", "session_window"), _ASSIGNER.format("key_by(...).window")),
+    **dict.fromkeys(("time_window", "timeWindow"), _ASSIGNER.format("key_by(...).window")),
+    "session_window": "use key_by(...).window(EventTimeSessionWindows.with_gap(gap))",
     **dict.fromkeys(("time_window_all", "timeWindowAll"), _ASSIGNER.format("window_all")),
     **dict.fromkeys(("collect", "take", "head", "first", "limit", "toLocalIterator"), _TO_PROGRAM),
     **dict.fromkeys(("toPandas", "to_pandas", "toDF", "to_df"), "use to_dataframe(), for a job that ends"),
@@ -59,6 +65,7 @@ OTHER_NAMES: Final = {
     **dict.fromkeys(("unionAll", "unionByName", "concat"), "use union(...)"),
     **dict.fromkeys(("columns", "schema", "dtypes", "printSchema"), _TYPE),
     **dict.fromkeys(("repartition", "coalesce"), "use set_parallelism(...) on the operator behind it"),
+    **dict.fromkeys(_SETTINGS_OF_WINDOWS, _OF_WINDOWS.format("window(...) or window_all(...)")),
     **dict.fromkeys(("apply", "mapInArrow", "mapInPandas"), "use map(...), or map_batches(...) for Arrow batches"),
     "explode": "use flat_map(...)",
     "withWatermark": "use assign_timestamps_and_watermarks(WatermarkStrategy...)",
@@ -68,7 +75,8 @@ OTHER_NAMES: Final = {
 OTHER_NAMES_OF_KEYED_STREAMS: Final = {
     **OTHER_NAMES,
     **dict.fromkeys(("agg", "aggregate", "count", "mean", "avg"), _WINDOWS_FIRST),
-    **dict.fromkeys(("time_window", "timeWindow", "session_window"), _ASSIGNER.format("window")),
+    **dict.fromkeys(("time_window", "timeWindow"), _ASSIGNER.format("window")),
+    "session_window": "use window(EventTimeSessionWindows.with_gap(gap))",
 }
 """The same behind ``key_by``."""
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, Self, overload
+from typing import TYPE_CHECKING, Any, Generic, overload
 
-from headrace.common.arguments import expect, refused
-from headrace.common.call_site import warn_caller
-from headrace.common.constants import MAX_WATERMARK
+from headrace.common.arguments import refused
 from headrace.common.errors import InvalidTypeError
 from headrace.common.function_types import Role
 from headrace.common.other_names import other_names
-from headrace.common.output_tag import OutputTag
 from headrace.common.signatures import check_returns, warn_without_results
-from headrace.common.time import Duration, Time, to_millis
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import ACC, OUT, K_co, T, T_co, W_co
 from headrace.common.typeinfo import RowTypeInfo
@@ -20,34 +16,31 @@ from headrace.datastream.functions import AggregateFunction, ProcessWindowFuncti
 from headrace.datastream.streams.checks import check_function, check_object
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_WINDOWED_STREAMS, built_in_call
 from headrace.datastream.streams.types import TypeOrigin, declared_type, origin_of, result_type
+from headrace.datastream.streams.window_settings import WindowSettings, WindowsOfStream
+from headrace.expressions import Expression
 from headrace.graph.window_specs import AggregatedWindowSpec, RowWindowSpec
 from headrace.operators.aggregates.aggregate import Aggregate
-from headrace.windowing.accumulation_mode import AccumulationMode
-from headrace.windowing.assigner import MergingWindowAssigner, WindowAssigner
 from headrace.windowing.assigners.count import CountSlidingWindowAssigner, CountTumblingWindowAssigner
-from headrace.windowing.evictor import Evictor
-from headrace.windowing.trigger import Trigger
 from headrace.windowing.triggers.count import CountTrigger
-from headrace.windowing.triggers.never import NeverTrigger
 from headrace.windowing.triggers.purging import PurgingTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from datetime import timedelta
 
     from headrace.common.function_protocols import SupportsAggregate, SupportsReduce
     from headrace.common.row import Row
     from headrace.common.typeinfo import DeclaredType, TypeInformation
-    from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
     from headrace.datastream.streams.data_stream import DataStream
     from headrace.datastream.streams.keyed_stream import KeyedStream
     from headrace.datastream.streams.process_protocols import SupportsApply, SupportsProcessWindow
+    from headrace.windowing.assigner import WindowAssigner
+    from headrace.windowing.trigger import Trigger
     from headrace.windowing.windows import CountWindow
 
 
 @hides_engine_of_methods
 @other_names(OTHER_NAMES_OF_WINDOWED_STREAMS)
-class WindowedStream(Generic[T_co, K_co, W_co]):
+class WindowedStream(WindowsOfStream[T_co, K_co], Generic[T_co, K_co, W_co]):
     """A keyed stream after ``window``; says what to do with late records, then what to compute.
 
     As in PyFlink, the settings change the stream that they are called on, and return it.
@@ -73,104 +66,7 @@ class WindowedStream(Generic[T_co, K_co, W_co]):
     """
 
     def __init__(self, keyed_stream: KeyedStream[T_co, K_co], window_assigner: WindowAssigner[Any, W_co]) -> None:
-        if not isinstance(window_assigner, WindowAssigner):
-            offered = "TumblingEventTimeWindows.of(...) or another WindowAssigner"
-            raise refused(f"window takes {offered}, not {window_assigner!r}", InvalidTypeError)
-        self._keyed_stream = keyed_stream
-        self._assigner = window_assigner
-        self._trigger: Trigger[Any, Any] | None = None
-        self._evictor: Evictor[Any, Any] | None = None
-        self._lateness = 0
-        self._late_tag: OutputTag | None = None
-        self._mode = AccumulationMode.ACCUMULATING
-
-    def get_execution_environment(self) -> StreamExecutionEnvironment:
-        """The environment that the stream belongs to."""
-        return self._keyed_stream.get_execution_environment()
-
-    def get_input_type(self) -> TypeInformation[T_co]:
-        """The type of the records in the windows."""
-        return self._keyed_stream.get_type()
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.get_input_type()}, {self._assigner})"
-
-    def _repr_html_(self) -> str:
-        """What notebooks show: the windows, and all that comes before."""
-        from headrace.datastream.notebook import stream_html
-
-        stream = self._keyed_stream
-        facts = {**stream._facts(), "windows": self._assigner}
-        return stream_html(type(self).__name__, facts, stream._transformations.graph, stream._operator_ids())
-
-    def trigger(self, trigger: Trigger[Any, Any]) -> Self:
-        """Says when the contents of windows are shown, in the place of the assigner's own trigger.
-
-        So a ``CountTrigger`` on windows of time shows them at each count, and no more at their end.
-
-        Raises:
-            InvalidTypeError: when it is no trigger.
-            InvalidProgramError: when the windows merge and the trigger cannot.
-        """
-        expect(trigger, Trigger, "trigger")
-        self._check_merges(trigger)
-        self._trigger = trigger
-        return self
-
-    def evictor(self, evictor: Evictor[Any, Any]) -> Self:
-        """Removes records from a window when it fires, before or after its function is called; not in PyFlink.
-
-        All records of the window are kept for it, also where they are reduced or aggregated.
-
-        Raises:
-            InvalidTypeError: when it is no evictor.
-        """
-        expect(evictor, Evictor, "evictor")
-        self._evictor = evictor
-        return self
-
-    def allowed_lateness(self, time_ms: int | Time | Duration | timedelta) -> Self:
-        """Keeps windows for some time after the watermark has passed them; each late record fires its window again.
-
-        Windows of the clock, of a count and global ones have no late records: there it has no effect, and warns.
-
-        Args:
-            time_ms: how long; a number is milliseconds.
-
-        Raises:
-            InvalidProgramError: when it is negative, or has no 64 bits.
-        """
-        lateness = to_millis(time_ms)
-        if lateness < 0:
-            raise refused(f"the allowed lateness cannot be negative, it is {lateness} ms")
-        if lateness > MAX_WATERMARK:
-            raise refused(f"the allowed lateness is at most {MAX_WATERMARK} ms, for ever, not {lateness} ms")
-        if lateness and not self._assigner.is_event_time():
-            warn_caller(f"allowed_lateness has no effect: nothing is late in {self._assigner}")
-        self._lateness = lateness
-        return self
-
-    def accumulation_mode(self, mode: AccumulationMode) -> Self:
-        """Says what windows show when they fire again; all that they hold unless this is called. Not in Flink.
-
-        Raises:
-            InvalidTypeError: when it is no ``AccumulationMode``.
-            InvalidProgramError: when it takes results back, and the windows are of so many records.
-        """
-        expect(mode, AccumulationMode, "accumulation_mode")
-        if mode.retracts and isinstance(self._assigner, CountTumblingWindowAssigner | CountSlidingWindowAssigner):
-            raise refused(f"{self._assigner} are shown once, when they are full: there is nothing to take back")
-        self._mode = mode
-        return self
-
-    def side_output_late_data(self, output_tag: OutputTag[Any]) -> Self:
-        """Sends records that are too late for all their windows to a side output; otherwise they are dropped.
-
-        Their type is that of the records, so the tag need not say it.
-        """
-        expect(output_tag, OutputTag, "side_output_late_data")
-        self._late_tag = output_tag
-        return self
+        super().__init__(keyed_stream, WindowSettings(window_assigner))
 
     @overload
     def reduce(
@@ -275,6 +171,9 @@ class WindowedStream(Generic[T_co, K_co, W_co]):
         }
         if isinstance(aggregate_function, Aggregate):
             return self._aggregate_columns((aggregate_function, *more), named)
+        if isinstance(aggregate_function, Expression):
+            text = f"aggregate takes aggregates of expressions, such as sum({aggregate_function!r}).alias('total')"
+            raise refused(f"{text}, not {aggregate_function!r}", InvalidTypeError)
         if (call := built_in_call(aggregate_function)) is not None:
             text = f"aggregate takes aggregates of headrace.datastream.aggregates, not {aggregate_function!r}: {call}"
             raise refused(text, InvalidTypeError)
@@ -341,14 +240,7 @@ class WindowedStream(Generic[T_co, K_co, W_co]):
                 call = built_in_call(aggregate)
                 raise refused(f"{text}: {call}" if call else f"{text}; map() the rows that they give")
         spec = AggregatedWindowSpec(
-            self._assigner,
-            self._trigger_or_default(),
-            aggregates,
-            self._evictor,
-            self._lateness,
-            self._late_tag,
-            has_key,
-            self._mode,
+            aggregates=aggregates, has_key=has_key, **self._settings.for_spec(self.get_execution_environment())
         )
         return self._keyed_stream._apply(spec, "Window", origin=TypeOrigin.DECLARED)
 
@@ -379,40 +271,15 @@ class WindowedStream(Generic[T_co, K_co, W_co]):
         return self._row_spec(found, window_function=window_function)
 
     def _row_spec(self, found: TypeInformation, **functions: Any) -> RowWindowSpec:
-        if self._mode.retracts and not isinstance(found, RowTypeInfo):
+        if self._settings.mode.retracts and not isinstance(found, RowTypeInfo):
             raise refused(
                 f"results that are taken back are rows, which alone have a kind, not {found}: give rows, and declare "
                 "their type, Types.ROW(...) or Types.ROW_NAMED(...)",
                 InvalidTypeError,
             )
         return RowWindowSpec(
-            self._assigner,
-            self._trigger_or_default(),
-            found,
-            self._evictor,
-            allowed_lateness=self._lateness,
-            late_tag=self._late_tag,
-            accumulation_mode=self._mode,
-            **functions,
+            result_type=found, **functions, **self._settings.for_spec(self.get_execution_environment())
         )
-
-    def _trigger_or_default(self) -> Trigger[Any, Any]:
-        if self._trigger is not None:
-            return self._trigger
-        trigger = self._assigner.get_default_trigger(self.get_execution_environment())
-        if not isinstance(trigger, Trigger):
-            name = type(self._assigner).__name__
-            raise refused(f"{name}.get_default_trigger has to return a Trigger, not {trigger!r}", InvalidTypeError)
-        self._check_merges(trigger)
-        if isinstance(trigger, NeverTrigger):
-            warn_caller(f"{self._assigner} show nothing by themselves: say when, with .trigger(...)")
-        return trigger
-
-    def _check_merges(self, trigger: Trigger[Any, Any]) -> None:
-        if isinstance(self._assigner, MergingWindowAssigner) and not trigger.can_merge():
-            raise refused(
-                f"{trigger} cannot be used with windows that merge ({self._assigner}): its can_merge() is False"
-            )
 
 
 def full_windows(size: int, slide: int) -> tuple[WindowAssigner[Any, CountWindow], Trigger[Any, CountWindow]]:

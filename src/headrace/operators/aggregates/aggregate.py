@@ -113,7 +113,13 @@ class Aggregate(ABC):
         return (self.column,)
 
     def alias(self, name: str) -> Self:
-        """The same aggregate under another name in the output."""
+        """The same aggregate under another name in the output.
+
+        Raises:
+            InvalidProgramError: when it is no name.
+        """
+        if not name or type(name) is not str:
+            raise InvalidProgramError(f"{self.function}(...).alias() takes a name for the column, not {name!r}")
         return replace(self, name=name)
 
     def bind(self, input_type: TypeInformation, *, retracts: bool = False) -> BoundAggregate:

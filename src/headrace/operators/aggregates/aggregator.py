@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.user_code import OperatorPlace
     from headrace.state.runs.grouping import Groups, RowGroups
-    from headrace.state.runs.hash_grouping import HashGroups
 
     Longs = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
@@ -74,19 +73,19 @@ class GroupedRows:
 class ScatteredRows(GroupedRows):
     """The input columns of a batch as they came, for aggregators that are scatterable; there are no ``groups``."""
 
-    def __init__(self, columns: Mapping[Input, pa.Array], scattered: HashGroups) -> None:
+    def __init__(self, columns: Mapping[Input, pa.Array], segments: RowGroups) -> None:
         self._columns = columns
-        self._scattered = scattered
+        self._segments = segments
 
     @property
     def segments(self) -> RowGroups:
-        return self._scattered.segments
+        return self._segments
 
     def column(self, source: Input) -> pa.Array:
         return self._columns[source]
 
     def first_values(self, index: int) -> pa.Array:
-        return gather(self._columns[index], self._scattered.segments.first_rows)
+        return gather(self._columns[index], self._segments.first_rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +95,9 @@ class Aggregator(ABC):
     Class attributes:
         stored_name: the name of the kind in the description of stored runs; it must not change.
         parameters: the attributes that such a description holds as well; JSON knows their values.
-        is_scatterable: whether ``accumulate`` asks nothing but columns, first values and ``segments`` of the rows, so
-            that these need not be sorted by group. Summing up before a shuffle is several times as fast then.
+        is_scatterable: whether ``accumulate`` asks nothing but columns, first values and ``segments`` of the rows, and
+            ``merge`` nothing but what all :class:`RowGroups` know, so that rows need not be sorted by group. Summing
+            up is several times as fast then.
     """
 
     stored_name: ClassVar[str]
@@ -133,6 +133,13 @@ class Aggregator(ABC):
     def negate(self, columns: list[pa.Array]) -> list[pa.Array]:
         """Accumulators that take away what these add, once they are merged; only where the aggregate can retract."""
         raise NotImplementedError(f"{type(self).__name__} cannot take values back")
+
+    def is_reversible(self, columns: list[pa.Array]) -> bool:
+        """Whether nothing of these accumulators remains where they are merged and later their opposites are.
+
+        Of accumulators that are all reversible, those that are left have to give what they give by themselves.
+        """
+        return False
 
     def retract(self, rows: GroupedRows) -> list[pa.Array]:
         """The accumulator of each group that takes its rows away from the accumulators that it is merged with."""
@@ -172,6 +179,11 @@ def merged_pairs(merge: Merge, older: list[pa.Array], newer: list[pa.Array]) -> 
 def any_valid(valid: Mask | None, segments: RowGroups) -> Mask | None:
     """Which groups have a value at all; None when all have."""
     return None if valid is None else np.asarray(segments.reduce(np.logical_or, valid), dtype=np.bool_)
+
+
+def either_valid(one: Mask | None, other: Mask | None) -> Mask | None:
+    """Where one of two columns has a value; None where that is everywhere."""
+    return None if one is None or other is None else one | other
 
 
 def filled(array: pa.Array, dtype: Any) -> tuple[npt.NDArray[Any], Mask | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from headrace.common.typeinfo import Types
 from headrace.operators.aggregates.arrived import ArrivedValues
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.operators.aggregates.aggregator import Aggregator, GroupedRows, Input
-    from headrace.state.runs.grouping import Segments
+    from headrace.state.runs.grouping import RowGroups, Segments
 
 
 @dataclass(frozen=True)
@@ -48,15 +48,25 @@ class AggregatorList:
         """The columns of accumulators that take each group of rows away from those they are merged with."""
         return [column for aggregator in self.members for column in aggregator.retract(rows)]
 
-    def merge(self, columns: Sequence[pa.Array], segments: Segments) -> list[pa.Array]:
-        """The columns of each group of accumulators, which lie group after group."""
+    def merge(self, columns: Sequence[pa.Array], segments: RowGroups) -> list[pa.Array]:
+        """The columns of each group of accumulators; they lie group after group, or anywhere if all are scatterable."""
         pairs = zip(self.members, self._split(columns), strict=True)
-        return [column for aggregator, own in pairs for column in aggregator.merge(own, segments)]
+        return [column for aggregator, own in pairs for column in aggregator.merge(own, cast("Segments", segments))]
 
     def combine(self, older: Sequence[pa.Array], newer: Sequence[pa.Array]) -> list[pa.Array]:
         """The columns of two tables row by row, of which both have all groups, in the same order."""
         parts = zip(self.members, self._split(older), self._split(newer), strict=True)
         return [column for aggregator, a, b in parts for column in aggregator.combine(a, b)]
+
+    def negate(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
+        """The columns of accumulators that take away what these add, once they are merged."""
+        pairs = zip(self.members, self._split(columns), strict=True)
+        return [column for aggregator, own in pairs for column in aggregator.negate(own)]
+
+    def are_reversible(self, columns: Sequence[pa.Array]) -> bool:
+        """Whether nothing of these remains where they are merged and later their opposites are."""
+        pairs = zip(self.members, self._split(columns), strict=True)
+        return all(aggregator.is_reversible(own) for aggregator, own in pairs)
 
     def results(self, columns: Sequence[pa.Array]) -> dict[Aggregator, pa.Array]:
         """The value of each aggregator."""

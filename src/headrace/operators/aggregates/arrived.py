@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.errors import InvalidProgramError
 from headrace.common.tracebacks import hides_engine
 from headrace.common.typeinfo import Types
 from headrace.common.typeinfo.basic import STRINGS
@@ -85,6 +86,10 @@ class ListAgg(CollectList):
 
     function = "listagg"
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.separator, str):
+            raise InvalidProgramError(f"listagg() takes a text that stands between two values, not {self.separator!r}")
+
     def _bound(self, name: str, column: InputColumn, *others: InputColumn, retracts: bool) -> BoundAggregate:
         if not is_one_of(column.type, STRINGS):
             raise self._refuse(column, "text")
@@ -107,6 +112,9 @@ def collect_list(column: str | int | Expression | None = None) -> CollectList:
 @hides_engine
 def listagg(column: str | int | Expression | None = None, separator: str = ",") -> ListAgg:
     """The texts of a column one after the other, in the order in which records came.
+
+    Raises:
+        InvalidProgramError: when ``separator`` is no text.
 
     Examples:
         >>> from headrace.datastream.aggregates import listagg

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from headrace.common.tracebacks import hides_engine
 from headrace.common.typeinfo import Types
 from headrace.operators.aggregates.aggregate import Aggregate, BoundAggregate, has_order
-from headrace.operators.aggregates.aggregator import ColumnAggregator, any_valid
+from headrace.operators.aggregates.aggregator import ColumnAggregator, any_valid, either_valid, merged_pairs
 from headrace.operators.aggregates.multisets import Multiset, element_at
 from headrace.operators.arrays import fixed_width, gather, is_fixed_width, of_fixed_width, validity
 
@@ -52,6 +52,12 @@ class Extreme(ColumnAggregator):
     def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
         return [self._best(columns[0], segments)]
 
+    def combine(self, older: list[pa.Array], newer: list[pa.Array]) -> list[pa.Array]:
+        if not is_fixed_width(older[0].type):
+            return merged_pairs(partial(Extreme.merge, self), older, newer)
+        (a, is_a), (b, is_b) = (self._filled(fixed_width(one), validity(one)) for one in (older[0], newer[0]))
+        return [of_fixed_width(self._better(a.dtype)(a, b), either_valid(is_a, is_b), older[0].type)]
+
     def _best(self, array: pa.Array, segments: RowGroups) -> pa.Array:
         if is_fixed_width(array.type):
             values, valid = self._reduced(fixed_width(array), validity(array), segments)
@@ -72,13 +78,21 @@ class Extreme(ColumnAggregator):
     def _reduced(
         self, values: npt.NDArray[Any], valid: Mask | None, segments: RowGroups
     ) -> tuple[npt.NDArray[Any], Mask | None]:
+        values, valid = self._filled(values, valid)
+        return segments.reduce(self._better(values.dtype), values), any_valid(valid, segments)
+
+    def _filled(self, values: npt.NDArray[Any], valid: Mask | None) -> tuple[npt.NDArray[Any], Mask | None]:
+        """Values with one zero, and in place of nulls what every value beats."""
         if values.dtype.kind == "f":
             values = values + values.dtype.type(0)
         if valid is not None:
             values = np.where(valid, values, _identity(values.dtype, self.is_largest))
+        return values, valid
+
+    def _better(self, dtype: np.dtype[Any]) -> np.ufunc:
         # fmin passes over NaN, maximum keeps it: both make it the largest. But a maximum over nothing is no NaN.
-        smallest = np.fmin if values.dtype.kind == "f" else np.minimum
-        return segments.reduce(np.maximum if self.is_largest else smallest, values), any_valid(valid, segments)
+        smallest = np.fmin if dtype.kind == "f" else np.minimum
+        return np.maximum if self.is_largest else smallest
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,19 +22,12 @@ if TYPE_CHECKING:
     from headrace.state.runs.grouping import Segments
 
 
-@dataclass(frozen=True, slots=True)
-class CountRows(Aggregator):
-    """How many records there were."""
+class _Counts(Aggregator):
+    """A number of records, which is never null."""
 
-    stored_name: ClassVar[str] = "CountRows"
+    __slots__ = ()
+
     is_scatterable: ClassVar[bool] = True
-
-    @property
-    def fields(self) -> Fields:
-        return (("records", Types.LONG()),)
-
-    def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
-        return [pa.array(rows.segments.counts)]
 
     def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
         return [pa.array(segments.reduce(np.add, fixed_width(columns[0])))]
@@ -45,13 +38,29 @@ class CountRows(Aggregator):
     def negate(self, columns: list[pa.Array]) -> list[pa.Array]:
         return [pa.array(-fixed_width(columns[0]))]
 
+    def is_reversible(self, columns: list[pa.Array]) -> bool:
+        return True
+
 
 @dataclass(frozen=True, slots=True)
-class CountValues(ColumnAggregator):
+class CountRows(_Counts):
+    """How many records there were."""
+
+    stored_name: ClassVar[str] = "CountRows"
+
+    @property
+    def fields(self) -> Fields:
+        return (("records", Types.LONG()),)
+
+    def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
+        return [pa.array(rows.segments.counts)]
+
+
+@dataclass(frozen=True, slots=True)
+class CountValues(_Counts, ColumnAggregator):
     """How many values there were that are not null."""
 
     stored_name: ClassVar[str] = "CountValues"
-    is_scatterable: ClassVar[bool] = True
 
     @property
     def fields(self) -> Fields:
@@ -61,15 +70,6 @@ class CountValues(ColumnAggregator):
         valid = validity(rows.column(self.column))
         segments = rows.segments
         return [pa.array(segments.counts if valid is None else segments.reduce(np.add, valid.astype(np.int64)))]
-
-    def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
-        return [pa.array(segments.reduce(np.add, fixed_width(columns[0])))]
-
-    def combine(self, older: list[pa.Array], newer: list[pa.Array]) -> list[pa.Array]:
-        return [pa.array(fixed_width(older[0]) + fixed_width(newer[0]))]
-
-    def negate(self, columns: list[pa.Array]) -> list[pa.Array]:
-        return [pa.array(-fixed_width(columns[0]))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +95,16 @@ class KeyField(Aggregator):
         return [rows.first_values(self.column)]
 
     def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
-        return [columns[0] if segments.are_single else gather(columns[0], segments.starts)]
+        return [columns[0] if segments.are_single else gather(columns[0], segments.first_rows)]
 
     def combine(self, older: list[pa.Array], newer: list[pa.Array]) -> list[pa.Array]:
         return older
 
     def negate(self, columns: list[pa.Array]) -> list[pa.Array]:
         return columns
+
+    def is_reversible(self, columns: list[pa.Array]) -> bool:
+        return True
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -89,6 +89,9 @@ class SquaredDeviations(ColumnAggregator):
         sums = [exact_sum.negated(expansion_of(part)) for part in (columns[2:5], columns[5:])]
         return [*counts, *expansion_columns(sums[0]), *expansion_columns(sums[1])]
 
+    def is_reversible(self, columns: list[pa.Array]) -> bool:
+        return True  # what no exact sum can hold is only counted
+
     def result(self, columns: list[pa.Array]) -> pa.Array:
         counts, without = fixed_width(columns[0]), fixed_width(columns[1])
         deviations = _deviations(counts, expansion_of(columns[2:5]), expansion_of(columns[5:]))

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -31,7 +32,7 @@ from headrace.operators.arrays import list_lengths, lists_of
 from headrace.state.runs.grouping import Segments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -44,6 +45,7 @@ _HUGE = 2.0**960
 """From here on ``sigma`` might overflow; groups with such values are summed with Python's integers."""
 _LARGEST = float(np.finfo(np.float64).max)
 _LONG_BITS = 63
+_MANTISSA_BITS = 53
 _SPLITTER = 2.0**27 + 1
 
 
@@ -137,7 +139,7 @@ def _has_rest(sums: Expansion) -> bool:
 
 def _needs_care(values: Doubles) -> bool:
     """Whether a value is huge, infinite or NaN."""
-    return bool(len(values)) and not float(np.abs(values).max()) < _HUGE
+    return bool(len(values)) and not _largest(values) < _HUGE
 
 
 def _sum(terms: list[tuple[Doubles, Longs | None]], segments: RowGroups) -> Expansion:
@@ -154,7 +156,9 @@ def _sum(terms: list[tuple[Doubles, Longs | None]], segments: RowGroups) -> Expa
 
 
 def _scattered_sums(values: Doubles, ids: Longs, groups: int) -> list[Doubles]:
-    """:func:`_segment_sums` for values of which some groups have none."""
+    """:func:`_segment_sums` for values of which some groups have none, and which lie anywhere."""
+    order = np.argsort(ids, kind="stable")
+    values, ids = values[order], ids[order]
     starts = np.flatnonzero(np.diff(ids, prepend=-1))
     found = []
     for sums in _segment_sums(values, Segments(starts, len(ids))):
@@ -168,15 +172,35 @@ def _segment_sums(values: Doubles, segments: RowGroups) -> list[Doubles]:
     if segments.are_single:
         return [values]
     headroom = int(segments.counts.max() - 1).bit_length()
-    sums = []
-    top = float(np.abs(values).max())
-    while top:
-        sigma = math.ldexp(1.0, math.frexp(top)[1] + headroom)
-        rounded_values = (values + sigma) - sigma
-        sums.append(segments.reduce(np.add, rounded_values))
-        values = values - rounded_values
-        top = float(np.abs(values).max())
-    return sums
+    sums = segments.sums_of(partial(_cut, math.frexp(_largest(values))[1], headroom), values)
+    return [sums[level] for level in sorted(sums)]
+
+
+def _cut(exponent: int, headroom: int, values: Doubles) -> Iterator[tuple[int, Doubles]]:
+    """Cuts values into terms that can be summed without error: the level of each, and the array.
+
+    The ``sigma`` of a level follows from its number, so terms of one level fit together whatever the values are. From
+    level to level it falls by as much as one brings down what remains.
+
+    Args:
+        exponent: all values are below this power of two.
+        headroom: no more values than this power of two are summed.
+        values: the values.
+    """
+    step, level = _MANTISSA_BITS - headroom, -1
+    while top := _largest(values):
+        # At least the next one: what remains may be as large as the bound itself, where rounding met a tie.
+        level = max(level + 1, (exponent - math.frexp(top)[1]) // step)
+        sigma = math.ldexp(1.0, exponent - level * step + headroom)
+        term = values + sigma
+        term -= sigma
+        yield level, term
+        values = values - term
+
+
+def _largest(values: Doubles) -> float:
+    """The largest magnitude; NaN where a value is NaN."""
+    return max(float(values.max()), -float(values.min()))
 
 
 def distilled(terms: list[Doubles]) -> list[Doubles]:

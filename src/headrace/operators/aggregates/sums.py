@@ -15,7 +15,7 @@ from headrace.common.typeinfo import BasicType, Types
 from headrace.common.typeinfo.basic import FLOATS, WHOLE_NUMBERS
 from headrace.operators.aggregates import exact_sum
 from headrace.operators.aggregates.aggregate import Aggregate, BoundAggregate, is_one_of
-from headrace.operators.aggregates.aggregator import ColumnAggregator, any_valid, filled, merged_pairs
+from headrace.operators.aggregates.aggregator import ColumnAggregator, any_valid, either_valid, filled, merged_pairs
 from headrace.operators.aggregates.counts import CountValues
 from headrace.operators.aggregates.decimal_sums import SumDecimals, quotients
 from headrace.operators.aggregates.exact_sum import IntegerOverflowError
@@ -52,6 +52,16 @@ class SumIntegers(ColumnAggregator):
             return columns
         return self._summed(columns[0], columns[1], segments)
 
+    def combine(self, older: list[pa.Array], newer: list[pa.Array]) -> list[pa.Array]:
+        (a, is_a), (b, is_b) = filled(older[0], np.int64), filled(newer[0], np.int64)
+        sums = a + b
+        # Numbers of one sign with a sum of the other one: it has left 64 bits, upwards or downwards.
+        carries = np.where(((a ^ sums) & (b ^ sums)) < 0, np.where(a < 0, -1, 1), 0)
+        for carried in (older[1], newer[1]):
+            if carried.null_count < len(carried):
+                carries = carries + filled(carried, np.int64)[0]
+        return [of_fixed_width(sums, either_valid(is_a, is_b), pa.int64()), _carry_column(carries, len(sums))]
+
     def result(self, columns: list[pa.Array]) -> pa.Array:
         low, carries = columns
         if carries.null_count == len(carries):
@@ -65,6 +75,10 @@ class SumIntegers(ColumnAggregator):
         # The lowest number is its own opposite in 64 bits: 2**63 is it plus 2**64.
         carries = (low == np.iinfo(np.int64).min).astype(np.int64) - filled(columns[1], np.int64)[0]
         return [of_fixed_width(-low, valid, pa.int64()), _carry_column(carries, len(low))]
+
+    def is_reversible(self, columns: list[pa.Array]) -> bool:
+        # Beside values, sums of nulls alone would add nothing, and what remained without the values were no null.
+        return not columns[0].null_count
 
     def _summed(self, array: pa.Array, carried: pa.Array | None, segments: RowGroups) -> list[pa.Array]:
         values, valid = filled(array, np.int64)
@@ -117,8 +131,13 @@ class SumFloats(ColumnAggregator):
         sums = exact_sum.add_sums(expansion_of(older), expansion_of(newer))
         if sums is None:
             return merged_pairs(partial(SumFloats.merge, self), older, newer)
-        one, other = validity(older[0]), validity(newer[0])
-        return expansion_columns(sums, None if one is None or other is None else one | other)
+        return expansion_columns(sums, either_valid(validity(older[0]), validity(newer[0])))
+
+    def negate(self, columns: list[pa.Array]) -> list[pa.Array]:
+        return expansion_columns(exact_sum.negated(expansion_of(columns)), validity(columns[0]))
+
+    def is_reversible(self, columns: list[pa.Array]) -> bool:
+        return not columns[0].null_count and bool(np.isfinite(fixed_width(columns[0])).all())
 
     def result(self, columns: list[pa.Array]) -> pa.Array:
         return of_fixed_width(exact_sum.round_sums(expansion_of(columns)), validity(columns[0]), pa.float64())
@@ -156,6 +175,9 @@ class SumFiniteFloats(SumFloats):
         hi, lo, rest, *counts = columns
         sums = exact_sum.negated(expansion_of([hi, lo, rest]))
         return [*expansion_columns(sums), *(pa.array(-fixed_width(column)) for column in counts)]
+
+    def is_reversible(self, columns: list[pa.Array]) -> bool:
+        return True
 
     def result(self, columns: list[pa.Array]) -> pa.Array:
         values, nan, infinite, negative = map(fixed_width, columns[3:])

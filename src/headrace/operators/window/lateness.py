@@ -39,7 +39,7 @@ def check_timestamps(batch: Batch, context: OperatorContext) -> None:
         f"operator {context.name!r} (uid {context.uid}, subtask {context.subtask}): a record without timestamp met an "
         "event-time window: the WatermarkStrategy before it needs a timestamp assigner, such as "
         '.with_timestamp_assigner("time"). A strategy is given to from_source(...), or to '
-        "assign_timestamps_and_watermarks(...) before key_by\n"
+        "assign_timestamps_and_watermarks(...) before key_by. In a test, JobHarness.push(...) takes a timestamp\n"
         f"  record: {record_text(batch.slice(row, row + 1).rows[0])}\n"
         f"  operator defined at {context.call_site}"
     )

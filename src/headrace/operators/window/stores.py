@@ -44,7 +44,14 @@ GLOBAL_STORE: Final = "global-windows"
 """The store of windows that have no end."""
 
 COUNT_STORE: Final = "count-windows"
-"""The store of windows of so many records."""
+"""The store of windows of so many records that follow one another."""
+COUNT_PANES_STORE: Final = "count-panes"
+"""The store of those with a slide."""
+
+EARLY_STORE: Final = "early-windows"
+"""The store of windows that fire at intervals before their end."""
+FIRING_TIMES_STORE: Final = "firing-times"
+"""The store of the times at which these fire."""
 
 CONTENTS: Final = "window-contents"
 """The state of key and window that all others keep what they hold in."""
@@ -63,6 +70,9 @@ _KINDS: Final = {
     CLOCK_STORE: "are of processing time, computed column by column",
     GLOBAL_STORE: "have no end, computed column by column",
     COUNT_STORE: "are of a count, computed column by column",
+    COUNT_PANES_STORE: "are of a count with a slide, computed column by column",
+    EARLY_STORE: "fire at intervals before their end, computed column by column",
+    FIRING_TIMES_STORE: "fire at intervals before their end, computed column by column",
 }
 """What windows are of which something is in a store; all others keep what they hold as state of keys."""
 
@@ -70,16 +80,16 @@ _ADVICE: Final = "give it another uid, or restore the old declaration"
 
 
 def check_has_no_tables(context: OperatorContext) -> None:
-    """Whether windows that are looked at before their ends, or take back what they show, may begin with what is stored.
+    """Refuse what is stored, for windows that are looked at before their ends, or take back what they show.
 
     Raises:
-        StateMigrationError: when it was stored by windows that are computed column by column.
+        StateMigrationError: when windows that are computed column by column, or fire at their ends alone, stored it.
     """
     _check(context, lambda name: name not in _KINDS, "have another trigger, assigner, evictor or accumulation mode")
 
 
 def check_has_only(context: OperatorContext, *stores: str, advice: str = _ADVICE) -> None:
-    """Whether windows that are computed column by column may begin with what is stored.
+    """Refuse what is stored by windows of another kind, for windows that are computed column by column.
 
     Args:
         context: the operator.
@@ -101,20 +111,22 @@ def _check(context: OperatorContext, is_own: Callable[[str], bool], declared: st
 
 
 def check_has_no_keyed_contents(context: OperatorContext) -> None:
-    """The same for windows that fire at their ends alone, which have neither timers nor contents as state of keys.
+    """Refuse timers and contents as state of keys, for windows that fire at their ends alone, which have neither.
 
     Raises:
         StateMigrationError: when others have stored some.
     """
     assert context.state is not None
     if not _KEYED_CONTENTS.isdisjoint(context.state.stored()) or context.state.timers.event.next_due != NO_TIMER:
-        raise _of_others(context, "have a trigger, assigner or evictor of their own", "fire at their ends alone")
+        error = _of_others(context, "have a trigger, assigner or evictor of their own", "fire at their ends alone")
+        # The chain names the operator where one is opened; timers are there only when an epoch begins.
+        raise StateMigrationError(f"operator {context.name!r} (uid {context.uid}): {error}")
 
 
 def _of_others(context: OperatorContext, stored: str, declared: str, advice: str = _ADVICE) -> StateMigrationError:
     return StateMigrationError(
-        f"operator {context.name!r} (uid {context.uid}) has state of windows that {stored}, and now its windows "
-        f"{declared}: {advice}\n  operator defined at {context.call_site}"
+        f"there is state of windows that {stored}, and now they {declared}: {advice}\n"
+        f"  operator defined at {context.call_site}"
     )
 
 

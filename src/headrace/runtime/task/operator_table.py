@@ -9,7 +9,7 @@ from headrace.connectors.sink import WriterContext
 from headrace.graph import specs
 from headrace.graph.window_specs import (
     AggregatedWindowSpec,
-    AggregatesSpec,
+    ColumnarContinuousSpec,
     ColumnarCountSpec,
     ColumnarSessionSpec,
     ColumnarUntimedSpec,
@@ -17,6 +17,7 @@ from headrace.graph.window_specs import (
     GlobalWindowSpec,
     LocalWindowSpec,
     RowWindowSpec,
+    TriggeredWindowSpec,
 )
 from headrace.operators.base import Operator
 from headrace.operators.columns import ColumnFilterOperator, SelectOperator
@@ -27,10 +28,17 @@ from headrace.operators.sink import SinkOperator
 from headrace.operators.stateless import FilterOperator, FlatMapOperator, MapBatchesOperator, MapOperator
 from headrace.operators.timestamps import TimestampsOperator
 from headrace.operators.user_code import OperatorPlace
+from headrace.operators.window.columnar.continuous.continuous_window import (
+    ContinuousClockOperator,
+    ContinuousEventTimeOperator,
+)
+from headrace.operators.window.columnar.continuous.early_windows import EarlyWindowLayout
+from headrace.operators.window.columnar.count_panes import CountPanes
 from headrace.operators.window.columnar.count_window import CountWindowOperator
 from headrace.operators.window.columnar.local_aggregate import LocalWindowAggregate
 from headrace.operators.window.columnar.panes.paned_window import columnar_window
 from headrace.operators.window.columnar.sessions.session_window import SessionWindowOperator
+from headrace.operators.window.columnar.sliding_count_window import SlidingCountWindowOperator
 from headrace.operators.window.columnar.untimed_window import untimed_window
 from headrace.operators.window.general.aggregating_operator import AggregatingWindowOperator
 from headrace.operators.window.general.layout import GeneralWindowLayout
@@ -122,69 +130,80 @@ class OperatorMaker:
         return SinkOperator(spec.sink, context)
 
     def _columnar_window(self, planned: PlannedOperator, spec: ColumnarWindowSpec) -> Operator:
-        tag = None if spec.late_tag is None else spec.late_tag.tag_id
-        layout = self._layout(planned, spec)
-        return columnar_window(layout, spec.assigner, spec.allowed_lateness, tag, spec.accumulation_mode)
+        asked, layout = spec.asked, self._columns(planned, spec.asked)
+        return columnar_window(layout, spec.windows, asked.allowed_lateness, asked.late_tag_id, asked.accumulation_mode)
 
     def _columnar_sessions(self, planned: PlannedOperator, spec: ColumnarSessionSpec) -> Operator:
-        tag = None if spec.late_tag is None else spec.late_tag.tag_id
-        return SessionWindowOperator(self._layout(planned, spec), spec.gap, tag)
+        return SessionWindowOperator(self._columns(planned, spec.asked), spec.gap, spec.asked.late_tag_id)
+
+    def _columnar_untimed(self, planned: PlannedOperator, spec: ColumnarUntimedSpec) -> Operator:
+        return untimed_window(self._columns(planned, spec.asked), spec.windows)
+
+    def _columnar_counts(self, planned: PlannedOperator, spec: ColumnarCountSpec) -> Operator:
+        layout = self._columns(planned, spec.asked)
+        if spec.slide == spec.size:
+            return CountWindowOperator(layout, spec.size)
+        return SlidingCountWindowOperator(layout, CountPanes(spec.size, spec.slide))
+
+    def _columnar_continuous(self, planned: PlannedOperator, spec: ColumnarContinuousSpec) -> Operator:
+        asked = spec.asked
+        layout = EarlyWindowLayout(
+            columns=self._columns(planned, asked),
+            windows=spec.windows,
+            interval=spec.interval,
+            lateness=asked.allowed_lateness,
+            late_tag=asked.late_tag_id,
+            mode=asked.accumulation_mode,
+        )
+        if spec.by_clock:
+            return ContinuousClockOperator(layout, is_event_time=asked.assigner.is_event_time())
+        return ContinuousEventTimeOperator(layout)
 
     def _local_window(self, planned: PlannedOperator, spec: LocalWindowSpec) -> Operator:
         knows_windows = not isinstance(spec.window, ColumnarUntimedSpec)  # else the receiver does
-        assigner = spec.window.assigner if knows_windows else OneWindow()
-        return LocalWindowAggregate(self._layout(planned, spec.window), assigner)
+        windows = spec.window.windows if knows_windows else OneWindow()
+        return LocalWindowAggregate(self._columns(planned, spec.window.asked), windows)
 
     def _global_window(self, planned: PlannedOperator, spec: GlobalWindowSpec) -> Operator:
-        if isinstance(spec.window, ColumnarUntimedSpec):
-            return self._columnar_untimed(planned, spec.window)
-        return self._columnar_window(planned, spec.window)
-
-    def _columnar_untimed(self, planned: PlannedOperator, spec: ColumnarUntimedSpec) -> Operator:
-        return untimed_window(self._layout(planned, spec), spec.assigner)
-
-    def _columnar_counts(self, planned: PlannedOperator, spec: ColumnarCountSpec) -> Operator:
-        return CountWindowOperator(self._layout(planned, spec), spec.size)
+        return _MAKERS[type(spec.window)](self, planned, spec.window)
 
     def _aggregated_window(self, planned: PlannedOperator, spec: AggregatedWindowSpec) -> Operator:
-        layout = GeneralWindowLayout(
-            assigner=spec.assigner,
-            trigger=spec.applied_trigger,
-            evictor=spec.evictor,
-            input_type=planned.input_schema(0).record_type,
-            output_type=planned.output_type,
-            lateness=spec.allowed_lateness,
-            late_tag=None if spec.late_tag is None else spec.late_tag.tag_id,
-            side_types=planned.side_types_read,
-            takes_results_back=spec.accumulation_mode.retracts,
-            is_batch=self._plan.settings.is_batch,
-        )
-        return AggregatingWindowOperator(layout, self._layout(planned, spec))
-
-    def _layout(self, planned: PlannedOperator, spec: AggregatesSpec) -> ColumnarWindowLayout:
-        """The columns of a window with built-in aggregates, which know what operator they are of."""
-        node = planned.node
-        place = OperatorPlace(node.name, planned.uid, self._subtask, node.call_site)
-        return spec.layout(planned.input_schema(0)).of_operator(place)
+        return AggregatingWindowOperator(self._general_layout(planned, spec), self._columns(planned, spec))
 
     def _row_window(self, planned: PlannedOperator, spec: RowWindowSpec) -> Operator:
-        layout = GeneralWindowLayout(
-            assigner=spec.assigner,
-            trigger=spec.applied_trigger,
-            evictor=spec.evictor,
-            input_type=planned.input_schema(0).record_type,
-            output_type=planned.output_type,
+        layout = self._general_layout(
+            planned,
+            spec,
             reduce_function=spec.reduce_function,
             aggregate_function=spec.aggregate_function,
             window_function=spec.window_function,
             accumulator_type=spec.accumulator_type,
+        )
+        return WindowOperator(layout)
+
+    def _general_layout(
+        self, planned: PlannedOperator, spec: TriggeredWindowSpec, **functions: Any
+    ) -> GeneralWindowLayout:
+        """What a window of any kind consists of."""
+        return GeneralWindowLayout(
+            assigner=spec.assigner,
+            trigger=spec.applied_trigger,
+            evictor=spec.evictor,
+            input_type=planned.input_schema(0).record_type,
+            output_type=planned.output_type,
             lateness=spec.allowed_lateness,
-            late_tag=None if spec.late_tag is None else spec.late_tag.tag_id,
+            late_tag=spec.late_tag_id,
             side_types=planned.side_types_read,
             takes_results_back=spec.accumulation_mode.retracts,
             is_batch=self._plan.settings.is_batch,
+            **functions,
         )
-        return WindowOperator(layout)
+
+    def _columns(self, planned: PlannedOperator, spec: AggregatedWindowSpec) -> ColumnarWindowLayout:
+        """The columns of a window with built-in aggregates, which know what operator they are of."""
+        node = planned.node
+        place = OperatorPlace(node.name, planned.uid, self._subtask, node.call_site)
+        return spec.layout(planned.input_schema(0)).of_operator(place)
 
 
 Make = Callable[[OperatorMaker, PlannedOperator, Any], Operator]
@@ -214,6 +233,7 @@ _MAKERS: dict[type[specs.OperatorSpec], Make] = {
     ColumnarUntimedSpec: OperatorMaker._columnar_untimed,
     ColumnarSessionSpec: OperatorMaker._columnar_sessions,
     ColumnarCountSpec: OperatorMaker._columnar_counts,
+    ColumnarContinuousSpec: OperatorMaker._columnar_continuous,
     LocalWindowSpec: OperatorMaker._local_window,
     GlobalWindowSpec: OperatorMaker._global_window,
     RowWindowSpec: OperatorMaker._row_window,

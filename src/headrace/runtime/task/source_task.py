@@ -17,6 +17,8 @@ from headrace.runtime.task.messages import ChannelReport, SplitAssignment, TaskR
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    import numpy.typing as npt
+
     from headrace.connectors.source import SourceRecords
     from headrace.plan.job_plan import PlannedEdge
     from headrace.runtime.task.messages import EpochContext
@@ -89,11 +91,16 @@ def _emit(source: ChainedSource, records: SourceRecords) -> None:
     if count:
         type_, timestamps = source.planned.output_type, records.timestamps
         if timestamps is None:
-            timestamps = np.full(count, NO_TIMESTAMP, dtype=np.int64)
-        watermarks = np.full(count, MIN_WATERMARK, dtype=np.int64)
+            timestamps = _repeated(NO_TIMESTAMP, count)
+        watermarks = _repeated(MIN_WATERMARK, count)
         source.output.emit(Batch(type_, timestamps, watermarks, rows=records.rows, columns=records.columns))
     if records.rejected:
         _emit_rejected(source, records.rejected)
+
+
+def _repeated(time: int, count: int) -> npt.NDArray[np.int64]:
+    """The same time for all records; nothing is written, since the next operator replaces it as a rule."""
+    return np.broadcast_to(np.int64(time), count)
 
 
 def _emit_rejected(source: ChainedSource, rejected: list[tuple[str, str, str]]) -> None:

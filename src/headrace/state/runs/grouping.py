@@ -22,23 +22,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import numpy.typing as npt
 
+    Doubles = npt.NDArray[np.float64]
     Longs = npt.NDArray[np.int64]
     Hashes = npt.NDArray[np.uint64]
     Mask = npt.NDArray[np.bool_]
 
+    Terms = Callable[[Doubles], Iterator[tuple[int, Doubles]]]
+
 BLOCK_ROWS = 1 << 15
 """So many rows are worked on at a time: an array of them, and a few more, fit into a core's cache."""
 _WORD = 64
+_SIGNED_WORD = 63
 _FEWEST_HASH_BITS = 20
 """With fewer bits of the hash in a packed word too many keys share them; then a plain sort is faster."""
 
 
 class RowGroups(Protocol):
-    """Rows that fall into groups, wherever these lie: :class:`Segments` for sorted rows, or ``Scattered``."""
+    """Rows that fall into groups, wherever these lie: :class:`Segments` for sorted rows, or ``Placed``."""
 
     def __len__(self) -> int:
         """How many groups there are."""
@@ -59,8 +63,18 @@ class RowGroups(Protocol):
     def ids(self) -> Longs:
         """The group of each row."""
 
+    @property
+    def first_rows(self) -> Longs:
+        """The earliest row of each group."""
+
     def reduce(self, ufunc: np.ufunc, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """``ufunc`` over the values of each group."""
+
+    def sums_of(self, terms: Terms, values: Doubles) -> dict[int, Doubles]:
+        """The sums of what ``terms`` makes of the values of each group, by the numbers that it gives.
+
+        It may be called several times, with some of the values each time.
+        """
 
 
 @dataclass(frozen=True)
@@ -93,11 +107,20 @@ class Segments:
         """The group of each row."""
         return np.repeat(np.arange(len(self.starts)), self.counts)
 
+    @property
+    def first_rows(self) -> Longs:
+        """The earliest row of each group."""
+        return self.starts
+
     def reduce(self, ufunc: np.ufunc, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """``ufunc`` over the values of each group."""
         if self.are_single:
             return values
         return np.asarray(ufunc.reduceat(values, self.starts)) if self.total else values[:0]
+
+    def sums_of(self, terms: Terms, values: Doubles) -> dict[int, Doubles]:
+        """The sums of what ``terms`` makes of the values of each group."""
+        return {number: self.reduce(np.add, term) for number, term in terms(values)}
 
 
 @dataclass(frozen=True)
@@ -164,8 +187,8 @@ def group_rows(times: Longs, hashes: Hashes, *identity: pa.Array) -> Groups:
 
 def group_times(times: Longs) -> tuple[Longs, Longs]:
     """The different values of a sorted column of times, and where each begins (with the total as one more)."""
-    if not len(times):
-        return times, np.zeros(1, np.int64)
+    if not len(times) or times[0] == times[-1]:
+        return times[:1], np.unique((0, len(times)))
     starts = _starts(times[1:] != times[:-1])
     return times[starts], np.append(starts, len(times))
 
@@ -174,6 +197,30 @@ def value_ranks(values: pa.Array) -> Longs:
     """Numbers that compare as the values do."""
     ranks: Longs = pc.rank(values, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
     return ranks
+
+
+def sorted_by(numbers: Longs, values: Longs) -> Longs:
+    """The order of rows by numbers, which are not negative, then by values; stable."""
+    return sorted_pairs(numbers, values)[0]
+
+
+def sorted_pairs(numbers: Longs, values: Longs) -> tuple[Longs, Longs, Longs]:
+    """The order of rows by numbers, which are not negative, then by values; and both in that order."""
+    total = len(numbers)
+    if not total:
+        return np.empty(0, np.int64), numbers, values
+    lowest, row_bits = int(values.min()), (total - 1).bit_length()
+    value_bits = (int(values.max()) - lowest).bit_length()
+    if int(numbers.max()).bit_length() + value_bits + row_bits > _SIGNED_WORD:
+        order = np.lexsort((values, numbers))
+        return order, numbers[order], values[order]
+    # Sorting the integers themselves is several times as fast as finding the order that sorts them.
+    packed = (numbers << value_bits | (values - lowest)) << row_bits
+    packed |= np.arange(total)
+    packed.sort()
+    order = packed & ((1 << row_bits) - 1)
+    packed >>= row_bits
+    return order, packed >> value_bits, (packed & ((1 << value_bits) - 1)) + lowest
 
 
 def _sorted_by_prefix(times: Longs, hashes: Hashes) -> tuple[Longs, Mask]:

@@ -1,19 +1,23 @@
-"""Grouping rows by (time, key) with a hash table: for whoever needs no order, as before a shuffle.
+"""Grouping rows by (time, key) without sorting them: for whoever needs no order, as before a shuffle.
 
-pyarrow numbers the keys (``dictionary_encode``), and reductions scatter into arrays with a place for each number. With
-10,000 different keys that takes 5 ns a row, where the sort of :mod:`headrace.state.runs.grouping` takes 40; with a
-million, where each row meets a cache miss, it is no faster than sorting (measured).
+Keys are numbered, and reductions scatter into arrays with a place for each number. Integers that lie close to each
+other number themselves, by their distance from the lowest one; all other keys are numbered by a hash table, that of
+pyarrow (``dictionary_encode``). With 10,000 different keys that takes 2 or 6 ns a row, where the sort of
+:mod:`headrace.state.runs.grouping` takes 40; with a million, where each row meets a cache miss, the table is no faster
+than sorting (measured).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from headrace.state.runs.placed import Placed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,57 +30,49 @@ _SPARSE = 4
 """Places for more than so many groups a row are not laid out: the groups are numbered by a second table."""
 
 
-@dataclass(frozen=True)
-class Scattered:
-    """Groups whose rows lie anywhere, as :class:`~headrace.state.runs.grouping.Segments` for rows that are not sorted.
+class Runs(NamedTuple):
+    """The times of rows, of which many that follow one another are equal.
 
     Attributes:
-        ids: the group of each row, from 0, none left out.
-        groups: how many groups there are.
+        times: the time of each run of rows.
+        lengths: how many rows it has.
     """
 
-    ids: Longs
-    groups: int
+    times: Longs
+    lengths: Longs
 
-    def __len__(self) -> int:
-        return self.groups
+    @property
+    def nbytes(self) -> int:
+        """How much memory they take."""
+        return int(self.times.nbytes + self.lengths.nbytes)
 
     @property
     def total(self) -> int:
         """How many rows there are."""
-        return len(self.ids)
+        return int(self.lengths.sum())
 
-    @property
-    def are_single(self) -> bool:
-        """False: rows would have to be sorted even where each is a group."""
-        return False
+    def each(self) -> Longs:
+        """The time of each row."""
+        return np.repeat(self.times, self.lengths)
 
-    @cached_property
-    def counts(self) -> Longs:
-        """How many rows each group has."""
-        return np.bincount(self.ids, minlength=self.groups)
+    @staticmethod
+    def of(times: Longs) -> Runs:
+        """The runs of a column."""
+        if times.strides == (0,):  # one time that is repeated
+            return Runs(times[:1], np.array([len(times)])[: len(times)])
+        starts = np.flatnonzero(np.concatenate(([True], times[1:] != times[:-1])))
+        return Runs(times[starts], np.diff(starts, append=len(times)))
 
-    @cached_property
-    def first_rows(self) -> Longs:
-        """The earliest row of each group."""
-        rows = np.empty(self.groups, np.int64)
-        rows[self.ids[::-1]] = np.arange(len(self.ids))[::-1]  # of several rows the last one that is written stays
-        return rows
-
-    def reduce(self, ufunc: np.ufunc, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """``ufunc``, which does not depend on the order, over the values of each group."""
-        if ufunc.identity is None:  # the smallest or the largest: a value that counts twice does no harm
-            found = values[self.first_rows]
-        else:
-            found = np.full(self.groups, ufunc.identity, values.dtype)
-        with np.errstate(invalid="ignore"):  # a NaN among the values is no error
-            ufunc.at(found, self.ids, values)
-        return found
+    @staticmethod
+    def concat(pieces: Sequence[Runs]) -> Runs:
+        """One after the other."""
+        times, lengths = zip(*pieces, strict=True)
+        return Runs(np.concatenate(times), np.concatenate(lengths))
 
 
 @dataclass(frozen=True)
 class HashGroups:
-    """Groups of rows by (time, key), in the order of time and, at one time, in that of the first row of a key.
+    """Groups of rows by (time, key), in the order of time; at one time the order of keys means nothing.
 
     Attributes:
         segments: which rows belong to which group.
@@ -84,40 +80,58 @@ class HashGroups:
         keys: the key of each group.
     """
 
-    segments: Scattered
+    segments: Placed
     times: Longs
     keys: pa.Array
 
     @staticmethod
-    def of(times: Longs, keys: Sequence[pa.Array]) -> HashGroups:
+    def of(times: Runs, keys: Sequence[pa.Array]) -> HashGroups:
         """Groups rows.
 
         Args:
             times: the time of each row; there is at least one.
             keys: the key of each row (no nulls), in any number of pieces.
         """
-        encoded = pa.chunked_array(keys).dictionary_encode()
-        dictionary = encoded.chunk(0).dictionary
-        ids = np.concatenate([chunk.indices.to_numpy() for chunk in encoded.chunks])
-        starts = np.flatnonzero(np.concatenate(([True], times[1:] != times[:-1])))
-        distinct = np.unique(times[starts])
-        if len(distinct) == 1:
-            return HashGroups(Scattered(ids, len(dictionary)), np.full(len(dictionary), distinct[0]), dictionary)
-        ranks = np.searchsorted(distinct, times[starts])
-        places = np.repeat(ranks * len(dictionary), np.diff(starts, append=len(times))) + ids
-        ids, used = _numbered(places, len(distinct) * len(dictionary))
+        distinct = np.unique(times.times)
+        ids, dictionary = _numbered_keys(keys, times.total // len(distinct))
+        if len(distinct) > 1:
+            ids = np.repeat(np.searchsorted(distinct, times.times) * len(dictionary), times.lengths) + ids
+        segments, used = _placed(ids, len(distinct) * len(dictionary))
         return HashGroups(
-            Scattered(ids, len(used)),
-            distinct[used // len(dictionary)],
-            dictionary.take(pa.array(used % len(dictionary))),
+            segments, distinct[used // len(dictionary)], dictionary.take(pa.array(used % len(dictionary)))
         )
 
 
-def _numbered(places: Longs, limit: int) -> tuple[Longs, Longs]:
-    """Numbers the places that occur, ascending: the number of each row's place, and the place of each number."""
-    if limit > _SPARSE * len(places):
-        used = np.sort(pc.unique(pa.array(places)).to_numpy())
-        return np.searchsorted(used, places), used
-    is_used = np.zeros(limit, np.bool_)
-    is_used[places] = True
-    return (np.cumsum(is_used) - 1)[places], np.flatnonzero(is_used)
+def _numbered_keys(keys: Sequence[pa.Array], most: int) -> tuple[Longs, pa.Array]:
+    """The number of each row's key, and the key of each number, of which some may be no row's.
+
+    Args:
+        keys: the keys, in pieces.
+        most: integers number themselves where there are no more numbers then.
+    """
+    if pa.types.is_int64(keys[0].type):
+        pieces = [piece.to_numpy() for piece in keys if len(piece)]
+        lowest = min(int(piece.min()) for piece in pieces)
+        span = max(int(piece.max()) for piece in pieces) - lowest + 1
+        if span <= most:
+            return _distances(pieces, lowest), pa.array(np.arange(span) + lowest)
+    encoded = pa.chunked_array(keys).dictionary_encode()
+    ids = np.concatenate([chunk.indices.to_numpy() for chunk in encoded.chunks], dtype=np.int64)
+    return ids, encoded.chunk(0).dictionary
+
+
+def _distances(pieces: Sequence[Longs], lowest: int) -> Longs:
+    bounds = list(accumulate(map(len, pieces), initial=0))
+    distances = np.empty(bounds[-1], np.int64)
+    for piece, (start, stop) in zip(pieces, pairwise(bounds), strict=True):
+        np.subtract(piece, lowest, out=distances[start:stop])
+    return distances
+
+
+def _placed(places: Longs, count: int) -> tuple[Placed, Longs]:
+    """Groups of rows by their places, and the place of each group; places ascend."""
+    if count <= _SPARSE * len(places):
+        segments = Placed.of(places, count)
+        return segments, segments.used
+    used = np.sort(pc.unique(pa.array(places)).to_numpy())
+    return Placed.of(np.searchsorted(used, places), len(used)), used

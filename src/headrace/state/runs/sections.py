@@ -23,7 +23,7 @@ from headrace.common.errors import StateCorruptedError, StateError
 from headrace.state.runs.spans import spans_of_column, spans_of_offsets, spans_of_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -203,16 +203,14 @@ class Section:
         schema = self.schema
         return pa.RecordBatch.from_arrays([self.rows_of(name, start, stop) for name in schema.names], schema=schema)
 
-    def encoded(self) -> pa.Buffer:
-        """The bytes of the section; the same batch always gives the same ones."""
-        if self._buffer is None:
-            if self._batch is None:
-                self._opened()
-            else:
-                self._encode(self._batch)
+    def encoded(self) -> Sequence[pa.Buffer]:
+        """The bytes of the section, in pieces; the same batch always gives the same ones."""
+        if self._buffer is None and self._batch is not None:
+            return self._encode(self._batch)
+        self._opened()
         self._verify(0, self._length)
         assert self._buffer is not None
-        return self._buffer
+        return [self._buffer]
 
     def describe(self, at: int) -> dict[str, Any]:
         """The entry of an index that says where the section is, given where it begins in its file."""
@@ -238,17 +236,18 @@ class Section:
         self._unverified = len(self._checks)
         self._verified = bytearray(self._unverified)
 
-    def _encode(self, batch: pa.RecordBatch) -> None:
+    def _encode(self, batch: pa.RecordBatch) -> Sequence[pa.Buffer]:
         schema, body = batch.schema.serialize(), batch.serialize()
-        metadata = int.from_bytes(body[_METADATA_SIZE_AT : 2 * _METADATA_SIZE_AT].to_pybytes(), "little")
+        metadata = 2 * _METADATA_SIZE_AT + int.from_bytes(body[_METADATA_SIZE_AT : 2 * _METADATA_SIZE_AT], "little")
         # Padding in front makes the batch's buffers as aligned in the file as they are in the message.
-        padding = -(schema.size + 2 * _METADATA_SIZE_AT + metadata) % ALIGNMENT
-        parts = [schema.to_pybytes(), b"\0" * padding, memoryview(body)]
-        self._buffer = pa.py_buffer(b"".join(parts))
-        self._head = schema.size + padding + 2 * _METADATA_SIZE_AT + metadata
-        self._length = self._buffer.size
-        view = memoryview(self._buffer)
-        self._checks = [crc32(view[start:end]) for start, end in self._blocks()]
+        padding = -(schema.size + metadata) % ALIGNMENT
+        front = schema.to_pybytes() + b"\0" * padding
+        self._head = len(front) + metadata
+        self._length = len(front) + body.size
+        view = memoryview(body)
+        blocks = (view[start - len(front) : end - len(front)] for start, end in self._blocks() if start)
+        self._checks = [crc32(view[:metadata], crc32(front)), *map(crc32, blocks)]
+        return [pa.py_buffer(front), body]
 
     def _array(self, name: str) -> pa.Array:
         """A column, or the elements of one; nothing of it is verified."""

@@ -40,7 +40,7 @@ class _CountAssigner(WindowAssigner[Any, CountWindow]):
         return False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CountTumblingWindowAssigner(_CountAssigner):
     """Puts each ``window_size`` elements of a key into a window: the first ones into window 0, the next into window 1.
 
@@ -76,7 +76,7 @@ class CountTumblingWindowAssigner(_CountAssigner):
         return f"{type(self).__name__}({self.window_size})"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CountSlidingWindowAssigner(_CountAssigner):
     """Puts elements of a key into windows of ``window_size`` of which one begins at every ``window_slide``-th element.
 

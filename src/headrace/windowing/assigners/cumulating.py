@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.common.time import to_millis
 from headrace.common.tracebacks import hides_engine
 from headrace.windowing.assigners.of_time import EventTimeAssigner
-from headrace.windowing.checks import check, check_positive
+from headrace.windowing.checks import check, check_positive, check_whole
 from headrace.windowing.intervals import GrowingWindows
 from headrace.windowing.windows import TimeWindow
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headrace.windowing.assigner import WindowAssigner
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CumulatingEventTimeWindows(EventTimeAssigner[Any]):
     """For each stretch of ``max_size``, the windows of its first step, its first two steps, and so on up to all of it.
 
@@ -47,6 +47,7 @@ class CumulatingEventTimeWindows(EventTimeAssigner[Any]):
     def __post_init__(self) -> None:
         owner = type(self).__name__
         check_positive(owner, max_size=self.max_size, step=self.step)
+        check_whole(owner, offset=self.offset)
         told = f"not max_size={self.max_size} ms, step={self.step} ms, offset={self.offset} ms"
         check(self.max_size % self.step == 0, f"{owner} needs a max_size that is a multiple of step, {told}")
         check(abs(self.offset) < self.max_size, f"{owner} needs |offset| < max_size, {told}")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headrace.windowing.trigger import Trigger
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
     """Puts all elements of a key into one window, which never fires unless the program sets a trigger.
 

@@ -12,7 +12,7 @@ from headrace.common.tracebacks import hides_engine
 from headrace.common.type_variables import T, T_contra
 from headrace.windowing.assigner import MergingWindowAssigner, WindowAssigner
 from headrace.windowing.assigners.of_time import EventTimeAssigner, ProcessingTimeAssigner
-from headrace.windowing.checks import check_extractor, check_positive
+from headrace.windowing.checks import LONGEST, WHOLE, check_extractor, check_positive
 from headrace.windowing.windows import TimeWindow
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class _Sessions(MergingWindowAssigner[T, TimeWindow]):
         TimeWindow.merge_windows(windows, callback)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _FixedGapSessions(_Sessions[Any]):
     """Sessions with the same gap for all elements.
 
@@ -80,7 +80,7 @@ class _FixedGapSessions(_Sessions[Any]):
         return f"{type(self).__name__}({self.session_gap} ms)"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _DynamicGapSessions(_Sessions[T], Generic[T]):
     """Sessions whose gap each element says for itself.
 
@@ -106,21 +106,22 @@ class _DynamicGapSessions(_Sessions[T], Generic[T]):
         """The gap of an element.
 
         Raises:
-            InvalidProgramError: when it is no whole number above 0.
+            InvalidProgramError: when it is no whole number above 0, or leads beyond the end of time.
         """
         extractor = self.extractor
         gap = extractor.extract(element) if hasattr(extractor, "extract") else extractor(element)
-        if not isinstance(gap, int) or gap <= 0:
+        if not isinstance(gap, WHOLE) or not 0 < gap <= LONGEST:
             raise InvalidProgramError(
-                f"{self}: the gap of an element is a number of milliseconds above 0, but the extractor gave {gap!r}"
+                f"{self}: the gap of an element is a number of milliseconds above 0 and up to 2**62, but the extractor "
+                f"gave {gap!r}"
             )
-        return gap
+        return int(gap)
 
     def __str__(self) -> str:
         return type(self).__name__
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DynamicEventTimeSessionWindows(_DynamicGapSessions[T], EventTimeAssigner[T]):
     """Sessions of event time whose gap each element says for itself.
 
@@ -135,7 +136,7 @@ class DynamicEventTimeSessionWindows(_DynamicGapSessions[T], EventTimeAssigner[T
     """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DynamicProcessingTimeSessionWindows(_DynamicGapSessions[T], ProcessingTimeAssigner[T]):
     """Sessions of processing time whose gap each element says for itself.
 
@@ -148,7 +149,7 @@ class DynamicProcessingTimeSessionWindows(_DynamicGapSessions[T], ProcessingTime
     """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class EventTimeSessionWindows(_FixedGapSessions, EventTimeAssigner[Any]):
     """Sessions of event time, each of which ends ``session_gap`` after its last element.
 
@@ -176,7 +177,7 @@ class EventTimeSessionWindows(_FixedGapSessions, EventTimeAssigner[Any]):
         return DynamicEventTimeSessionWindows(extractor)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ProcessingTimeSessionWindows(_FixedGapSessions, ProcessingTimeAssigner[Any]):
     """Sessions of processing time, each of which ends when nothing has come for ``session_gap``.
 

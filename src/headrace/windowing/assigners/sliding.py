@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.common.time import to_millis
 from headrace.common.tracebacks import hides_engine
 from headrace.windowing.assigners.of_time import EventTimeAssigner, ProcessingTimeAssigner, TimeWindowAssigner
-from headrace.windowing.checks import check, check_positive
+from headrace.windowing.checks import check, check_positive, check_whole
 from headrace.windowing.intervals import AlignedWindows
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headrace.windowing.windows import TimeWindow
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _SlidingWindows(TimeWindowAssigner[Any]):
     """Windows ``[k * slide + offset, k * slide + offset + size)``, of either time.
 
@@ -37,6 +37,7 @@ class _SlidingWindows(TimeWindowAssigner[Any]):
     def __post_init__(self) -> None:
         owner = type(self).__name__
         check_positive(owner, size=self.size, slide=self.slide)
+        check_whole(owner, offset=self.offset)
         told = f"not slide={self.slide} ms, offset={self.offset} ms"
         check(abs(self.offset) < self.slide, f"{owner} needs |offset| < slide, {told}")
 
@@ -73,7 +74,7 @@ class _SlidingWindows(TimeWindowAssigner[Any]):
         return f"{type(self).__name__}({', '.join(f'{length} ms' for length in lengths)})"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SlidingEventTimeWindows(_SlidingWindows, EventTimeAssigner[Any]):
     """Windows of event time ``[k * slide + offset, k * slide + offset + size)``.
 
@@ -94,7 +95,7 @@ class SlidingEventTimeWindows(_SlidingWindows, EventTimeAssigner[Any]):
         return self._windows()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SlidingProcessingTimeWindows(_SlidingWindows, ProcessingTimeAssigner[Any]):
     """Windows of processing time ``[k * slide + offset, k * slide + offset + size)``.
 

@@ -11,7 +11,7 @@ from headrace.common.tracebacks import hides_engine
 from headrace.common.typeinfo import Types
 from headrace.state.descriptors import ValueStateDescriptor
 from headrace.windowing.assigners.of_time import EventTimeAssigner, ProcessingTimeAssigner
-from headrace.windowing.checks import check, check_positive
+from headrace.windowing.checks import check, check_positive, check_whole
 from headrace.windowing.intervals import AlignedWindows
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from headrace.windowing.windows import TimeWindow
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TumblingEventTimeWindows(EventTimeAssigner[Any]):
     """Windows of event time ``[k * size + offset, (k + 1) * size + offset)``.
 
@@ -113,7 +113,7 @@ class WindowStagger(Enum):
         return shift
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TumblingProcessingTimeWindows(ProcessingTimeAssigner[Any]):
     """Windows of processing time ``[k * size + offset, (k + 1) * size + offset)``.
 
@@ -171,6 +171,7 @@ class TumblingProcessingTimeWindows(ProcessingTimeAssigner[Any]):
 
 def _check_tumbling(owner: str, size: int, offset: int) -> None:
     check_positive(owner, size=size)
+    check_whole(owner, offset=offset)
     check(abs(offset) < size, f"{owner} needs |offset| < size, not size={size} ms, offset={offset} ms")
 
 

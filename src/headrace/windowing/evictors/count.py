@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.tracebacks import hides_engine
-from headrace.windowing.checks import check
+from headrace.windowing.checks import check, check_whole
 from headrace.windowing.evictor import OneSidedEvictor
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from headrace.windowing.evictor import TimestampedValue
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CountEvictor(OneSidedEvictor[Any]):
     """Keeps the elements that came last, up to a number.
 
@@ -33,6 +33,7 @@ class CountEvictor(OneSidedEvictor[Any]):
     do_evict_after: bool = False
 
     def __post_init__(self) -> None:
+        check_whole(type(self).__name__, max_count=self.max_count)
         check(self.max_count >= 0, f"CountEvictor needs max_count >= 0, not {self.max_count}")
 
     @classmethod

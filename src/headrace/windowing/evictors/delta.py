@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headrace.windowing.evictor import TimestampedValue
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DeltaEvictor(OneSidedEvictor[T], Generic[T]):
     """Keeps the elements whose distance from the one that came last is below a threshold.
 
@@ -38,7 +38,7 @@ class DeltaEvictor(OneSidedEvictor[T], Generic[T]):
     do_evict_after: bool = False
 
     def __post_init__(self) -> None:
-        check_function(type(self).__name__, "delta_function", self.delta_function)
+        check_function(type(self).__name__, "delta_function", self.delta_function, "element", "last")
 
     @classmethod
     @hides_engine
@@ -56,3 +56,6 @@ class DeltaEvictor(OneSidedEvictor[T], Generic[T]):
         last = elements[-1].value
         # Not "< threshold": a distance that is no number keeps its element, as in Flink.
         return [each for each in elements if not self.delta_function(each.value, last) >= self.threshold]
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}({self.threshold})"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headrace.windowing.evictor import TimestampedValue
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TimeEvictor(OneSidedEvictor[Any]):
     """Keeps the elements whose timestamp is above the largest one in the window less a length of time.
 

@@ -27,7 +27,7 @@ NEXT_FIRE: Final = ReducingStateDescriptor("fire-time", min, Types.LONG())
 """When a window fires next; of windows that merge, the earliest."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _ContinuousTrigger(PassiveTrigger[Any, Window]):
     """Fires at multiples of an interval, of either time.
 
@@ -93,7 +93,7 @@ class _ContinuousTrigger(PassiveTrigger[Any, Window]):
         """Takes such a timer back."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ContinuousEventTimeTrigger(_ContinuousTrigger):
     """Fires each time the watermark passes a multiple of an interval, and at the end of the window.
 
@@ -136,7 +136,7 @@ class ContinuousEventTimeTrigger(_ContinuousTrigger):
         ctx.delete_event_time_timer(time)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ContinuousProcessingTimeTrigger(_ContinuousTrigger):
     """Fires each time the clock passes a multiple of an interval, and when it reaches the end of the window.
 

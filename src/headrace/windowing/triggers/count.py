@@ -22,7 +22,7 @@ COUNT: Final = ReducingStateDescriptor("count", add, Types.LONG())
 """How many elements have come since the window has fired; of windows that merge, in all of them."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CountTrigger(PassiveTrigger[Any, Window]):
     """Fires when so many elements have come since it fired last. The contents stay: see ``PurgingTrigger``.
 

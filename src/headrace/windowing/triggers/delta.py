@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headrace.windowing.trigger import Trigger
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DeltaTrigger(PassiveTrigger[T, Window], Generic[T]):
     """Fires for an element whose distance from the last such element is larger than a threshold.
 
@@ -57,7 +57,7 @@ class DeltaTrigger(PassiveTrigger[T, Window], Generic[T]):
         Raises:
             InvalidTypeError: when ``delta_function`` cannot be called.
         """
-        check_function(cls.__name__, "delta_function", delta_function)
+        check_function(cls.__name__, "delta_function", delta_function, "last", "element")
         state = (
             ValueStateDescriptor("last-element")
             if element_type is None
@@ -78,3 +78,6 @@ class DeltaTrigger(PassiveTrigger[T, Window], Generic[T]):
 
     def clear(self, window: Window, ctx: Trigger.TriggerContext) -> None:
         ctx.get_partitioned_state(self.state).clear()
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}({self.threshold})"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from headrace.windowing.trigger import Trigger
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class EventTimeTrigger(PassiveTrigger[Any, Window]):
     """Fires when the watermark reaches the last timestamp of the window, and at once for each element after that.
 
@@ -54,7 +54,7 @@ class EventTimeTrigger(PassiveTrigger[Any, Window]):
         ctx.delete_event_time_timer(window.max_timestamp())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ProcessingTimeTrigger(PassiveTrigger[Any, Window]):
     """Fires when the clock reaches the last timestamp of the window.
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from headrace.windowing.trigger import Trigger
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NeverTrigger(PassiveTrigger[Any, Window]):
     """Never fires; global windows have it unless the program sets another.
 
@@ -26,7 +26,7 @@ class NeverTrigger(PassiveTrigger[Any, Window]):
     """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class EndOfStreamTrigger(PassiveTrigger[Any, Window]):
     """Fires when the input ends, once for each key and window.
 

@@ -23,7 +23,7 @@ TIMEOUT: Final = ValueStateDescriptor("timeout", Types.LONG())
 """When the window fires unless the other trigger has fired."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ProcessingTimeoutTrigger(Trigger[T_contra, W_contra]):
     """Fires when another trigger does, or some time after the first element, by the clock.
 
@@ -116,3 +116,6 @@ class ProcessingTimeoutTrigger(Trigger[T_contra, W_contra]):
         if self.should_clear_on_timeout:
             self.clear(window, ctx)
         return TriggerResult.FIRE_AND_PURGE if result.is_purge() else TriggerResult.FIRE
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}({self.nested_trigger}, {self.timeout} ms)"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from headrace.common.tracebacks import hides_engine
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PurgingTrigger(Trigger[T_contra, W_contra]):
     """Does what another trigger does, and drops the contents whenever that one fires.
 
@@ -54,7 +54,7 @@ class PurgingTrigger(Trigger[T_contra, W_contra]):
         return _purging(self.nested_trigger.on_event_time(time, window, ctx))
 
     def in_batch_mode(self) -> PurgingTrigger[T_contra, W_contra]:
-        return PurgingTrigger(self.nested_trigger.in_batch_mode())
+        return replace(self, nested_trigger=self.nested_trigger.in_batch_mode())
 
     def can_merge(self) -> bool:
         return self.nested_trigger.can_merge()
@@ -64,6 +64,9 @@ class PurgingTrigger(Trigger[T_contra, W_contra]):
 
     def clear(self, window: W_contra, ctx: Trigger.TriggerContext) -> None:
         self.nested_trigger.clear(window, ctx)
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}({self.nested_trigger})"
 
 
 def _purging(result: TriggerResult) -> TriggerResult:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from headrace.operators.aggregates.aggregator import GroupedRows
+from headrace.operators.aggregates.aggregator import GroupedRows, ScatteredRows
 from headrace.operators.arrays import concat, fixed_width, gather
 from headrace.operators.keyed import KeyedBatch
 from headrace.state.keys.hashing import hash_array
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headrace.operators.aggregates.aggregator import Input
     from headrace.operators.aggregates.aggregator_list import AggregatorList
     from headrace.state.runs.grouping import Groups
+    from headrace.state.runs.known_keys import KnownKeys
     from headrace.windowing.intervals import Assignment
 
     Longs = npt.NDArray[np.int64]
@@ -79,6 +80,13 @@ class Chunk:
         chosen = pa.array(mask)
         columns = {index: column.filter(chosen) for index, column in self.columns.items()}
         return Chunk(self.ends[mask], self.hashes[mask], self.keys.filter(chosen), columns, self.arrivals[mask])
+
+    def slice(self, start: int, stop: int) -> Chunk:
+        """The pairs from ``start`` up to ``stop``; nothing is copied."""
+        length = stop - start
+        columns = {index: column.slice(start, length) for index, column in self.columns.items()}
+        keys = self.keys.slice(start, length)
+        return Chunk(self.ends[start:stop], self.hashes[start:stop], keys, columns, self.arrivals[start:stop])
 
     def accumulated(self, aggregators: AggregatorList, groups: Groups) -> list[pa.Array]:
         """The columns of the accumulator of each group of pairs."""
@@ -160,25 +168,37 @@ class Accumulators:
         )
 
     @staticmethod
-    def of_chunk(aggregators: AggregatorList, chunk: Chunk) -> Accumulators:
-        """The accumulators of each key and window in a chunk."""
+    def of_chunk(aggregators: AggregatorList, chunk: Chunk, known: KnownKeys | None = None) -> Accumulators:
+        """The accumulators of each key and window in a chunk; ``known`` are keys that may save sorting it."""
+        ranked = None if known is None else known.group(chunk.ends, chunk.hashes, chunk.keys)
+        if ranked is not None:
+            columns = aggregators.accumulate(ScatteredRows(chunk.columns, ranked.segments))
+            return Accumulators(ranked.times, ranked.hashes, ranked.keys, columns)
         groups = group_rows(chunk.ends, chunk.hashes, chunk.keys)
         first = groups.first_rows
         columns = chunk.accumulated(aggregators, groups)
         return Accumulators(chunk.ends[first], chunk.hashes[first], gather(chunk.keys, first), columns)
 
     @staticmethod
-    def merged(aggregators: AggregatorList, pieces: Sequence[Accumulators]) -> Accumulators:
+    def merged(
+        aggregators: AggregatorList, pieces: Sequence[Accumulators], known: KnownKeys | None = None
+    ) -> Accumulators:
         """One row a key and window, of pieces that are sorted and merged each; earlier pieces came earlier."""
         pieces = [piece for piece in pieces if len(piece)] or list(pieces[:1])
         if all(before.ends[-1] < after.ends[0] for before, after in pairwise(pieces)):
             return Accumulators.concat(pieces)
-        return Accumulators.regrouped(aggregators, pieces)
+        return Accumulators.regrouped(aggregators, pieces, known)
 
     @staticmethod
-    def regrouped(aggregators: AggregatorList, pieces: Sequence[Accumulators]) -> Accumulators:
+    def regrouped(
+        aggregators: AggregatorList, pieces: Sequence[Accumulators], known: KnownKeys | None = None
+    ) -> Accumulators:
         """One row a key and window, of rows in any order; earlier rows came earlier."""
         rows = Accumulators.concat(pieces)
+        ranked = None if known is None else known.group(rows.ends, rows.hashes, rows.keys)
+        if ranked is not None:
+            columns = aggregators.merge(rows.columns, ranked.segments)
+            return Accumulators(ranked.times, ranked.hashes, ranked.keys, columns)
         groups = group_rows(rows.ends, rows.hashes, rows.keys)
         first = groups.first_rows
         columns = aggregators.merge([gather(column, groups.order) for column in rows.columns], groups.segments)

@@ -1,4 +1,4 @@
-"""Tumbling count windows with built-in aggregates, column by column.
+"""Count windows with built-in aggregates, column by column: those that follow one another, and what all have in common.
 
 Records wait until the stretch of input ends, or until there are many. The place of a record among those of its key, and
 how many the key has had before, tell its window. Windows that are full are shown in the order in which their last
@@ -8,7 +8,8 @@ and written.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from abc import abstractmethod
+from typing import TYPE_CHECKING, ClassVar, Protocol, cast
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from headrace.operators.keyed import KeyedBatch
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.operators.window.held_windows import HeldWindow
+    from headrace.state.backend import OperatorStates
 
     Longs = npt.NDArray[np.int64]
     Columns = list[pa.Array]
@@ -42,7 +44,7 @@ _PENDING_ROWS = 1 << 18
 _PENDING_BYTES = 128 << 20
 """So many records wait at most, or so much memory; the more there are, the less often a key is read and written."""
 
-_FIRED_ROWS = 1 << 16
+FIRED_ROWS = 1 << 16
 """So many results leave as one batch."""
 
 _ADVICE = (
@@ -51,33 +53,38 @@ _ADVICE = (
 )
 
 
-class CountWindowOperator(Operator):
-    """Built-in aggregates over windows of so many records of a key, which are shown when they are full.
+class WindowStore(Protocol):
+    """Where an operator keeps its windows."""
+
+    def begin_epoch(self) -> None:
+        """Takes up what the last epoch left."""
+
+    def end_epoch(self) -> None:
+        """Puts what was written into state."""
+
+
+class CountingOperator(Operator):
+    """The root of built-in aggregates over windows of so many records of a key.
 
     Args:
         layout: the aggregates and the columns.
-        size: how many records a window holds.
+
+    Class attributes:
+        store_name: the store that windows are kept in.
     """
 
-    def __init__(self, layout: ColumnarWindowLayout, size: int) -> None:
+    store_name: ClassVar[str]
+    _store: WindowStore
+
+    def __init__(self, layout: ColumnarWindowLayout) -> None:
         super().__init__()
         self._layout = layout
-        self._size = size
 
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
         assert context.state is not None
-        check_has_only(context, COUNT_STORE, advice=_ADVICE)
-        self._store = CountStore(self._layout, self._size, context.state.store)
-
-    def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[HeldWindow]:
-        """What windows hold; of an operator that is not open. See :class:`.held_windows.HoldsWindows`."""
-        assert context.state is not None
-        counted = CountStore(self._layout, self._size, context.state.store).stored()
-        opened = counted.take(np.flatnonzero(counted.records % self._size))
-        numbers = opened.records // self._size
-        windows = map(CountWindow, numbers.tolist())
-        return held_in_columns(self._layout, opened.keys.values, windows, [pa.array(numbers)], opened.columns)
+        check_has_only(context, self.store_name, advice=_ADVICE)
+        self._store = self._open_store(context.state)
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._arrivals = Arrivals(scope.epoch)
@@ -108,11 +115,64 @@ class CountWindowOperator(Operator):
         self._store.end_epoch()
 
     def _add_pending(self) -> None:
-        """Adds the records that wait to their windows, and shows those that are full."""
-        if not self._chunks:
-            return
-        chunk, watermarks = Chunk.concat(self._chunks), np.concatenate(self._watermarks)
-        self._forget_pending()
+        if self._chunks:
+            chunk, watermarks = Chunk.concat(self._chunks), np.concatenate(self._watermarks)
+            self._forget_pending()
+            self._add(chunk, watermarks)
+
+    @abstractmethod
+    def _open_store(self, state: OperatorStates) -> WindowStore:
+        """Where the windows are kept."""
+
+    @abstractmethod
+    def _add(self, chunk: Chunk, watermarks: Longs) -> None:
+        """Adds records to their windows, and shows those that are full.
+
+        Args:
+            chunk: the records.
+            watermarks: those that they meet.
+        """
+
+    def _show(self, keys: pa.Array, numbers: Longs, columns: Columns, stamps: Longs) -> None:
+        """Emits full windows: the key, the number and the accumulators of each, and the watermark it is shown under."""
+        table = self._layout.finish(keys, [pa.array(numbers)], columns)
+        times = np.full(len(numbers), MAX_WATERMARK)
+        self.output.emit(Batch(self._layout.output_type, times, stamps, columns=table))
+
+    def _forget_pending(self) -> None:
+        self._chunks: list[Chunk] = []
+        self._watermarks: list[Longs] = []
+        self._pending_rows = self._pending_bytes = 0
+
+
+class CountWindowOperator(CountingOperator):
+    """Windows of so many records that follow one another.
+
+    Args:
+        layout: the aggregates and the columns.
+        size: how many records a window holds.
+    """
+
+    store_name: ClassVar[str] = COUNT_STORE
+    _store: CountStore
+
+    def __init__(self, layout: ColumnarWindowLayout, size: int) -> None:
+        super().__init__(layout)
+        self._size = size
+
+    def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[HeldWindow]:
+        """What windows hold; of an operator that is not open. See :class:`.held_windows.HoldsWindows`."""
+        assert context.state is not None
+        counted = self._open_store(context.state).stored()
+        opened = counted.take(np.flatnonzero(counted.records % self._size))
+        numbers = opened.records // self._size
+        windows = map(CountWindow, numbers.tolist())
+        return held_in_columns(self._layout, opened.keys.values, windows, [pa.array(numbers)], opened.columns)
+
+    def _open_store(self, state: OperatorStates) -> CountStore:
+        return CountStore(self._layout, self._size, state.store)
+
+    def _add(self, chunk: Chunk, watermarks: Longs) -> None:
         counted = _Counted(chunk, self._store, self._size)
         columns = self._contents(chunk, counted)
         self._show_full(counted, columns, watermarks)
@@ -133,17 +193,11 @@ class CountWindowOperator(Operator):
     def _show_full(self, counted: _Counted, columns: Columns, watermarks: Longs) -> None:
         full = np.flatnonzero(counted.is_full)
         full = full[np.argsort(counted.last_rows[full])]
-        for start in range(0, len(full), _FIRED_ROWS):
-            shown = full[start : start + _FIRED_ROWS]
+        for start in range(0, len(full), FIRED_ROWS):
+            shown = full[start : start + FIRED_ROWS]
             keys, numbers = gather(counted.keys.values, counted.key_of_window[shown]), counted.numbers[shown]
-            table = self._layout.finish(keys, [pa.array(numbers)], [gather(column, shown) for column in columns])
-            times, stamps = np.full(len(shown), MAX_WATERMARK), watermarks[counted.last_rows[shown]]
-            self.output.emit(Batch(self._layout.output_type, times, stamps, columns=table))
-
-    def _forget_pending(self) -> None:
-        self._chunks: list[Chunk] = []
-        self._watermarks: list[Longs] = []
-        self._pending_rows = self._pending_bytes = 0
+            held = [gather(column, shown) for column in columns]
+            self._show(keys, numbers, held, watermarks[counted.last_rows[shown]])
 
 
 class _Counted:

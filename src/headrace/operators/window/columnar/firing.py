@@ -49,8 +49,10 @@ class Emission:
             current: the watermark before.
             watermarks: the watermarks it rises to, the last of which every window of ``due`` has seen.
         """
-        records = np.searchsorted(watermarks, due.ends - 1)
-        return Emission(due, stamps_of(due.ends, current, watermarks), 2 * records)
+        ends, bounds = due.windows
+        rows = np.diff(bounds)
+        positions = 2 * np.searchsorted(watermarks, ends - 1)
+        return Emission(due, np.repeat(stamps_of(ends, current, watermarks), rows), np.repeat(positions, rows))
 
     @staticmethod
     def of_late(contents: Accumulators, records: Longs, watermarks: Longs, kinds: Kinds | None = None) -> Emission:
@@ -66,18 +68,19 @@ def stamps_of(ends: Longs, current: int, watermarks: Longs) -> Longs:
         current: the watermark before.
         watermarks: the watermarks it rises to, the last of which every window has seen.
     """
-    before = np.concatenate((np.array([current], np.int64), watermarks))
-    return before[np.searchsorted(watermarks, ends - 1)]
+    records = np.searchsorted(watermarks, ends - 1)
+    return np.where(records > 0, watermarks[records - 1], current)
 
 
 def result_batch(layout: ColumnarWindowLayout, windows: RegularWindows, emissions: Sequence[Emission]) -> Batch:
     """The results of all emissions as one batch, in the order in which they are made."""
     batches = [_rows(layout, windows, emission.accumulators) for emission in emissions]
+    kinds = joined_kinds([(len(emission.accumulators), emission.kinds) for emission in emissions])
+    if len(emissions) == 1:
+        ends, watermarks = emissions[0].accumulators.ends, emissions[0].watermarks
+        return Batch(layout.output_type, ends - 1, watermarks, columns=batches[0], kinds=kinds)
     timestamps = np.concatenate([emission.accumulators.ends for emission in emissions]) - 1
     watermarks = np.concatenate([emission.watermarks for emission in emissions])
-    kinds = joined_kinds([(len(emission.accumulators), emission.kinds) for emission in emissions])
-    if len(batches) == 1:
-        return Batch(layout.output_type, timestamps, watermarks, columns=batches[0], kinds=kinds)
     order = np.argsort(np.concatenate([emission.positions for emission in emissions]), kind="stable")
     table = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
     return Batch(layout.output_type, timestamps, watermarks, columns=table, kinds=kinds).take(order)

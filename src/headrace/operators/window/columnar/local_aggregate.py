@@ -29,7 +29,7 @@ from headrace.operators.window.lateness import check_timestamps, is_too_late
 from headrace.state.keys import KeyColumn
 from headrace.state.keys.hashing import hash_int64
 from headrace.state.runs.grouping import group_rows
-from headrace.state.runs.hash_grouping import HashGroups
+from headrace.state.runs.hash_grouping import HashGroups, Runs
 from headrace.windowing.intervals import OneWindow
 
 if TYPE_CHECKING:
@@ -77,9 +77,9 @@ _HALVINGS = 12
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """Pairs of a record and a window, or a pane, that wait for more: the end of each window, keys, inputs."""
+    """Pairs of a record and a window, or a pane, that wait for more: the ends of windows, keys, inputs."""
 
-    ends: Longs
+    ends: Runs
     keys: pa.Array
     columns: Mapping[Input, pa.Array]
 
@@ -119,19 +119,16 @@ class LocalWindowAggregate(Operator):
         if self._has_times:
             check_timestamps(batch, self.context)
         keyed = cast("KeyedBatch", batch)
-        if self._panes is None:
-            pairs = self._assigner.assign(keyed.timestamps)
-            stays = self._left_to_receiver(keyed, pairs)
-        else:
-            pairs = self._panes.of_timestamps(keyed.timestamps)
-            stays = ~self._panes.are_on_time(keyed.timestamps, keyed.watermarks)
-        left = int(np.count_nonzero(stays))
-        if left:
+        pairs = (self._panes or self._assigner).assign(keyed.timestamps)
+        stays = self._left_to_receiver(keyed, pairs)
+        left = 0
+        if stays is not None:
+            left = int(np.count_nonzero(stays))
             pairs = pairs.where(~stays[pairs.records])
         if not self._held and not self._is_worthwhile(keyed, pairs, len(keyed) - left):
             self.output.emit(keyed)
             return
-        if left:
+        if stays is not None:
             self.output.emit(keyed.filter(stays))
         self._hold(keyed, pairs)
 
@@ -146,8 +143,18 @@ class LocalWindowAggregate(Operator):
     def end_epoch(self) -> None:
         assert not self._held, "records came after the last watermark of the epoch"
 
-    def _left_to_receiver(self, batch: Batch, pairs: Assignment) -> Mask:
+    def _left_to_receiver(self, batch: Batch, pairs: Assignment) -> Mask | None:
+        """Which records the receiver has to judge; None where there are none."""
+        first_end = self._assigner.first_ends(int(batch.timestamps.min()))
+        if pairs.is_identity and first_end - 1 > int(batch.watermarks[-1]):
+            return None
+        is_left = self._are_late(batch, pairs)
+        return is_left if is_left.any() else None
+
+    def _are_late(self, batch: Batch, pairs: Assignment) -> Mask:
         """Records with a window that the watermark they meet has passed, and late ones between two windows."""
+        if self._panes is not None:
+            return ~self._panes.are_on_time(batch.timestamps, batch.watermarks)
         if pairs.is_identity:
             return np.asarray(pairs.ends - 1 <= batch.watermarks)
         is_left = np.zeros(len(batch), np.bool_)
@@ -180,7 +187,7 @@ class LocalWindowAggregate(Operator):
         if not pairs.is_identity:
             keys = gather(keys, pairs.records)
             columns = {source: gather(column, pairs.records) for source, column in columns.items()}
-        self._held.append(_Held(pairs.ends, keys, columns))
+        self._held.append(_Held(Runs.of(pairs.ends), keys, columns))
         self._held_rows += len(pairs.ends)
         self._held_bytes += self._held[-1].nbytes
         if self._held_rows >= _HELD_ROWS or self._held_bytes >= _HELD_BYTES:
@@ -200,7 +207,7 @@ class LocalWindowAggregate(Operator):
     def _accumulators(self, held: Sequence[_Held]) -> KeyedBatch:
         columns = {source: concat([each.columns[source] for each in held]) for source in held[0].columns}
         ends, keys, rows = self._grouped(
-            np.concatenate([each.ends for each in held]), [each.keys for each in held], columns
+            Runs.concat([each.ends for each in held]), [each.keys for each in held], columns
         )
         values = self._layout.aggregators.accumulate(rows)
         record_batch = pa.RecordBatch.from_arrays(
@@ -212,17 +219,17 @@ class LocalWindowAggregate(Operator):
         return KeyedBatch.of(accumulators, KeyColumn(keys))
 
     def _grouped(
-        self, ends: Longs, keys: Sequence[pa.Array], columns: Mapping[Input, pa.Array]
+        self, ends: Runs, keys: Sequence[pa.Array], columns: Mapping[Input, pa.Array]
     ) -> tuple[Longs, pa.Array, GroupedRows]:
         """The window and the key of each group, and the rows by group."""
         if self._layout.aggregators.are_scatterable:
             scattered = HashGroups.of(ends, keys)
-            return scattered.times, scattered.keys, ScatteredRows(columns, scattered)
-        joined = KeyColumn(concat(list(keys)))
-        groups = group_rows(ends, joined.hashes, joined.values)
+            return scattered.times, scattered.keys, ScatteredRows(columns, scattered.segments)
+        joined, times = KeyColumn(concat(list(keys))), ends.each()
+        groups = group_rows(times, joined.hashes, joined.values)
         # Nobody asks when records came: the aggregates do not depend on it.
-        rows = GroupedRows(columns, np.arange(len(ends)), groups)
-        return ends[groups.first_rows], gather(joined.values, groups.first_rows), rows
+        rows = GroupedRows(columns, np.arange(len(times)), groups)
+        return times[groups.first_rows], gather(joined.values, groups.first_rows), rows
 
 
 def expected_groups(rows: int, groups: int, times: float) -> float:

@@ -17,6 +17,7 @@ from headrace.operators.window.columnar.accumulators import Accumulators, Chunk
 from headrace.operators.window.columnar.blocks import merge_blocks
 from headrace.operators.window.stores import ACCUMULATORS_KIND
 from headrace.state.ordered_table import OrderedTable
+from headrace.state.runs.known_keys import KnownKeys
 from headrace.state.runs.merging import register_ordered_merger
 from headrace.state.runs.ordered import NO_TIME
 
@@ -57,14 +58,15 @@ class WindowStore:
     def __init__(self, layout: ColumnarWindowLayout, kept_as: OrderedLayout, runs: RunStore) -> None:
         self._aggregators = layout.aggregators
         self._schema = layout.state_schema
-        self._table = OrderedTable(runs, kept_as, lambda _, batches: combined(self._aggregators, batches))
+        self._known = KnownKeys() if layout.aggregators.are_scatterable else None
+        self._table = OrderedTable(runs, kept_as, lambda _, batches: combined(self._aggregators, batches, self._known))
+        self._most_pending = _PENDING_ROWS
         self._forget_pending()
 
     def begin_epoch(self) -> None:
         """Takes up what the last epoch left."""
         self._table.begin_epoch()
         self._forget_pending()
-        self._most_pending = _PENDING_ROWS
 
     def add(self, chunk: Chunk) -> None:
         """Adds records that are on time for their windows."""
@@ -97,7 +99,7 @@ class WindowStore:
         """
         if self.next_above(after) <= upto:
             for block in merge_blocks(self.between(after, upto)):
-                yield Accumulators.merged(self._aggregators, block)
+                yield Accumulators.merged(self._aggregators, block, self._known)
 
     def find(self, ends: Longs, hashes: npt.NDArray[np.uint64]) -> Accumulators:
         """What is there for some ends and hashes: at most one row a key and end, in no particular order."""
@@ -134,12 +136,12 @@ class WindowStore:
         if due:
             rows.append(self._aggregated(Chunk.concat(due)))
         if rows:
-            merged = Accumulators.regrouped(self._aggregators, rows) if accumulators else rows[0]
+            merged = Accumulators.regrouped(self._aggregators, rows, self._known) if accumulators else rows[0]
             self._table.append(merged.to_batch(self._schema))
 
     def _aggregated(self, chunk: Chunk) -> Accumulators:
         """The accumulators of a chunk; how many they are tells how many rows are to wait from now on."""
-        made = Accumulators.of_chunk(self._aggregators, chunk)
+        made = Accumulators.of_chunk(self._aggregators, chunk, self._known)
         most = _TIMES_AS_MANY * _PENDING_ROWS
         is_worthwhile = len(made) > _FEW * len(chunk) and chunk.nbytes * most <= _PENDING_BYTES * len(chunk)
         self._most_pending = most if is_worthwhile else _PENDING_ROWS
@@ -160,10 +162,12 @@ def _split(rows: _Rows, upto: int, keep: Callable[[_Rows], None]) -> _Rows:
     return rows.where(is_due)
 
 
-def combined(aggregators: AggregatorList, batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+def combined(
+    aggregators: AggregatorList, batches: Sequence[pa.RecordBatch], known: KnownKeys | None = None
+) -> pa.RecordBatch:
     """One row a key and window, of batches in the order of a run; earlier ones came earlier."""
     pieces = [Accumulators.of_batch(batch) for batch in batches]
-    return Accumulators.merged(aggregators, pieces).to_batch(batches[-1].schema)
+    return Accumulators.merged(aggregators, pieces, known).to_batch(batches[-1].schema)
 
 
 register_ordered_merger(

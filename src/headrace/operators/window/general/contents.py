@@ -61,7 +61,31 @@ class WindowContents(ABC):
         """Drops everything."""
 
 
-class KeyedContents(WindowContents):
+class StateOfWindows:
+    """A state of key and window. Every call is about the current key.
+
+    Args:
+        keyed: the state of all keys.
+        descriptor: how it is kept.
+    """
+
+    def __init__(self, keyed: KeyedStates, descriptor: StateDescriptor) -> None:
+        self._keyed = keyed
+        self._descriptor = descriptor
+        self._state = keyed.namespaced_state(descriptor)
+
+    def clear(self, namespace: GivenNamespace) -> None:
+        """Drops what a window has."""
+        self._keyed.namespace = namespace
+        self._state.clear()
+
+    def merge(self, namespace: GivenNamespace, sources: Sequence[GivenNamespace]) -> None:
+        """Moves what other windows have into this one."""
+        self._keyed.namespace = namespace
+        self._keyed.merge_namespaces(self._descriptor, sources)
+
+
+class KeyedContents(StateOfWindows, WindowContents):
     """What windows hold in state of the key and the window.
 
     Args:
@@ -72,9 +96,7 @@ class KeyedContents(WindowContents):
 
     def __init__(self, keyed: KeyedStates, kind: str, descriptor: StateDescriptor) -> None:
         descriptor.namespaces = kind
-        self._keyed = keyed
-        self._descriptor = descriptor
-        self._state = keyed.namespaced_state(descriptor)
+        super().__init__(keyed, descriptor)
 
     def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
         self._keyed.namespace = namespace
@@ -88,15 +110,6 @@ class KeyedContents(WindowContents):
     def held(self, namespace: GivenNamespace, window: Any) -> Sequence[Any] | None:
         """What a window function would see if no element were removed before; None for nothing."""
         return self.elements(namespace, window)
-
-    def clear(self, namespace: GivenNamespace) -> None:
-        self._keyed.namespace = namespace
-        self._state.clear()
-
-    def merge(self, namespace: GivenNamespace, sources: Sequence[GivenNamespace]) -> None:
-        """Moves what other namespaces hold into this one."""
-        self._keyed.namespace = namespace
-        self._keyed.merge_namespaces(self._descriptor, sources)
 
 
 class ReducedContents(KeyedContents):

@@ -13,6 +13,7 @@ import numpy as np
 from headrace.common.batch import Batch
 from headrace.common.row import Row, RowKind, make_row
 from headrace.common.values import handler_of
+from headrace.operators.window.general.contents import StateOfWindows
 from headrace.state.descriptors import ListStateDescriptor
 from headrace.state.keys.entries import NO_KEY
 
@@ -28,8 +29,8 @@ SHOWN: Final = "shown-results"
 """The name of the state that results are kept in."""
 
 
-class FormerResults:
-    """The results of windows. Every call is about the current key and the namespace that contents are kept in.
+class FormerResults(StateOfWindows):
+    """The results of windows, in the namespaces that contents are kept in. Of a window that goes, the last ones stand.
 
     Args:
         keyed: the state.
@@ -37,9 +38,7 @@ class FormerResults:
     """
 
     def __init__(self, keyed: KeyedStates, type_: TypeInformation) -> None:
-        self._keyed = keyed
-        self._descriptor = ListStateDescriptor(SHOWN, type_)
-        self._state = keyed.namespaced_state(self._descriptor)
+        super().__init__(keyed, ListStateDescriptor(SHOWN, type_))
         self._coerce = handler_of(type_).coerce
 
     def changes(self, namespace: GivenNamespace, results: Sequence[Any]) -> list[Row]:
@@ -60,16 +59,6 @@ class FormerResults:
             *_of_kinds(former, updated, RowKind.UPDATE_BEFORE, RowKind.DELETE),
             *_of_kinds(results, updated, RowKind.UPDATE_AFTER, RowKind.INSERT),
         ]
-
-    def clear(self, namespace: GivenNamespace) -> None:
-        """The window goes: what it has shown last stays as it is."""
-        self._keyed.namespace = namespace
-        self._state.clear()
-
-    def merge(self, namespace: GivenNamespace, sources: Sequence[GivenNamespace]) -> None:
-        """Windows have become part of another one."""
-        self._keyed.namespace = namespace
-        self._keyed.merge_namespaces(self._descriptor, sources)
 
 
 class _Event(NamedTuple):

@@ -45,7 +45,8 @@ class KeptWindows:
             namespace = self._windows.namespace_of(window)
             back = self._windows.window_of(namespace)
         except (AttributeError, TypeError, ValueError) as error:
-            raise InvalidTypeError(self._wrong_serializer(given, window, "does not take it")) from error
+            what = f"does not take it ({type(error).__name__}: {error})"
+            raise InvalidTypeError(self._wrong_serializer(given, window, what)) from error
         same_place = isinstance(window, type(back)) and self._windows.namespace_of(back) == namespace
         if back != window and not same_place:
             raise InvalidTypeError(self._wrong_serializer(given, window, f"makes {back!r} of it"))

@@ -100,7 +100,7 @@ class GeneralWindowLayout:
         return f"{kind}{merges}, of {'event' if self.assigner.is_event_time() else 'processing'} time"
 
     def new_call(self) -> WindowCall:
-        """Calls the window function."""
+        """What calls the window function."""
         return window_call(self.window_function)
 
     def keyed_contents(self, keyed: KeyedStates, time: OperatorTime) -> KeyedContents:

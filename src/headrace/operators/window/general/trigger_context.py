@@ -112,7 +112,11 @@ class WindowTrigger(Trigger.OnMergeContext):
         self._event.delete(time, self._namespace)
 
     def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any:
-        known = self._own.get(state_descriptor.name)
+        try:
+            known = self._own.get(state_descriptor.name)
+        except AttributeError:
+            text = f"get_partitioned_state: expected a state descriptor, got {state_descriptor!r}"
+            raise InvalidTypeError(text) from None
         if known is None or known[0] is not state_descriptor:
             renamed = copy(state_descriptor)
             renamed.name = f"trigger/{state_descriptor.name}"

@@ -1,4 +1,4 @@
-"""The merge of the panes of a window that moves on, without merging all of them for every window.
+"""The merge of the panes of a window that moves on, where panes cannot be taken back: the largest value, say.
 
 Two stacks, as for the minimum of a queue: the *older* panes are merged from the newest to the oldest, and each step
 notes what it has changed, so that taking the oldest pane away is putting that back. The *newer* panes, which come
@@ -12,7 +12,7 @@ When the older panes are used up the newer ones, which nothing can be taken from
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from headrace.operators.aggregates.aggregator_list import AggregatorList
 
     Longs = npt.NDArray[np.int64]
+
+
+_LATE_ROWS: Final = 1 << 16
+"""So many late rows are merged into each window that fires; with more the merge of the panes is made anew."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,8 @@ class PaneStacks:
         aggregators: what the panes hold.
         nothing: no rows of a pane.
         panes: those of the first window, oldest first, with their ends: each one row a key, by hash and key.
-        boundary: the end of that window; what comes later may only leave with all panes up to here gone.
+        start: the start of that window.
+        end: its end; panes that come later may only leave with all panes up to here gone.
     """
 
     def __init__(
@@ -63,28 +68,50 @@ class PaneStacks:
         aggregators: AggregatorList,
         nothing: Accumulators,
         panes: Sequence[tuple[int, Accumulators]],
-        boundary: int,
+        start: int,
+        end: int,
     ) -> None:
-        self.boundary = boundary
+        self._start, self._boundary = start, end
         types = [column.type for column in nothing.columns]
         self._keys = KeySlots(nothing.keys.type)
+        self._aggregators = aggregators
         self._combine = aggregators.combine
         self._older, self._newer = SlotTable(types), SlotTable(types)
         self._steps = [self._merge_older(end, rows) for end, rows in reversed(panes)]
+        self._late: list[Accumulators] = []
 
-    def add(self, rows: Accumulators) -> None:
-        """Adds a pane that is newer than all others."""
-        self._newer.merge(self._slots_of(rows), rows.columns, self._combine)
+    def move_to(self, start: int, panes: Sequence[tuple[int, Accumulators]]) -> bool:
+        """Takes away the panes that do not end above a time, and adds newer ones.
 
-    def remove_up_to(self, time: int) -> None:
-        """Takes away the panes whose ends are not above a time, which is not above the boundary."""
-        while self._steps and self._steps[-1].pane <= time:
+        Returns:
+            Whether that was possible: whether none of those leave that came later. Otherwise nothing is as it was.
+        """
+        if start > self._boundary:
+            return False
+        self._start = start
+        while self._steps and self._steps[-1].pane <= start:
             step = self._steps.pop()
             self._older.put(step.changed, step.before)
             self._older.drop(step.added)
+        for _, rows in panes:
+            self._newer.merge(self._slots_of(rows), rows.columns, self._combine)
+        return True
+
+    def add_late(self, rows: Accumulators) -> bool:
+        """Adds rows of panes that are part of the merge, or have left already.
+
+        Returns:
+            Whether that was possible: whether they are few.
+        """
+        self._late.append(rows)
+        return sum(map(len, self._late)) <= _LATE_ROWS
 
     def merged(self, end: int) -> Accumulators:
         """One row for every key of the panes, by hash and key, as those of a window."""
+        late = [rows.where(rows.ends > self._start).at(end) for rows in self._late]
+        return Accumulators.merged(self._aggregators, [self._of_panes(end), *late])
+
+    def _of_panes(self, end: int) -> Accumulators:
         slots, hashes, keys = self._keys.slots, self._keys.hashes, self._keys.keys
         is_held = self._older.is_held[slots] | self._newer.is_held[slots]
         if not is_held.all():

@@ -16,6 +16,7 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.operators.window.columnar.accumulators import Accumulators, Chunk
 from headrace.operators.window.columnar.blocks import rows_at
 from headrace.operators.window.columnar.panes.pane_stacks import PaneStacks
+from headrace.operators.window.columnar.panes.pane_totals import PaneTotals
 from headrace.operators.window.columnar.window_store import WindowStore
 from headrace.operators.window.stores import EARLIER_STORE, PANE, STORE, accumulators_layout
 from headrace.state.runs.ordered import NO_TIME, described, floor_of, rest_of
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     Longs = npt.NDArray[np.int64]
     Hashes = npt.NDArray[np.uint64]
 
-_LATE_ROWS: Final = 1 << 16
-"""So many late rows are merged into each window that fires; with more the merge of the panes is made anew."""
 _SPREAD_ROWS: Final = 1 << 19
 """So many rows of windows are made of rows of panes at a time."""
 _FIRED_ROWS: Final = 1 << 16
@@ -64,9 +63,8 @@ class PaneStore:
         self._earlier = WindowStore(layout, of_windows, store(EARLIER_STORE))
         self._nothing = Accumulators.of_batch(pa.RecordBatch.from_pylist([], layout.state_schema))
         self._waiting: list[Accumulators] = []
-        self._stacks: PaneStacks | None = None
+        self._merge: PaneTotals | PaneStacks | None = None
         self._reached = MIN_WATERMARK
-        self._late: list[Accumulators] = []
 
     def begin_epoch(self) -> None:
         """Takes up what the last epoch left."""
@@ -94,10 +92,8 @@ class PaneStore:
         self._waiting = []
         self._rows.add_accumulators(rows)
         missed = rows.take(np.flatnonzero(rows.ends <= self._reached))
-        if self._stacks is not None and len(missed):
-            self._late.append(missed)
-            if sum(map(len, self._late)) > _LATE_ROWS:
-                self._forget_merge()
+        if self._merge is not None and len(missed) and not self._merge.add_late(missed):
+            self._merge = None  # it is no state, all of it is there in the panes
 
     def due(self, after: int, upto: int) -> Iterator[Accumulators]:
         """The contents of the windows with an end above ``after`` and not above ``upto``, in order, in blocks."""
@@ -149,22 +145,23 @@ class PaneStore:
         start = self._windows.starts_of(end)
         pieces = [self._merge_of(start, end)]
         pieces += [rows.take(np.flatnonzero(rows.ends == end)) for rows in self._waiting]
-        late = (rows.take(np.flatnonzero((rows.ends > start) & (rows.ends <= end))) for rows in self._late)
-        pieces += [rows.at(end) for rows in late]
         pieces += self._earlier.between(end - 1, end)
         return Accumulators.merged(self._aggregators, pieces)
 
     def _merge_of(self, start: int, end: int) -> Accumulators:
         """The merge of the panes of a window, which is that of the window that fired before, moved on."""
-        if self._stacks is None or start > self._stacks.boundary:
-            self._forget_merge()
-            self._stacks = PaneStacks(self._aggregators, self._nothing, list(self._panes_between(start, end)), end)
-        else:
-            self._stacks.remove_up_to(start)
-            for _, rows in self._panes_between(self._reached, end):
-                self._stacks.add(rows)
-        self._reached = end
-        return self._stacks.merged(end)
+        merge = self._merge if start < self._reached else None
+        if merge is None or not merge.move_to(start, list(self._panes_between(self._reached, end))):
+            merge = self._new_merge(start, end)
+        self._merge, self._reached = merge, end
+        return merge.merged(end)
+
+    def _new_merge(self, start: int, end: int) -> PaneTotals | PaneStacks:
+        panes = list(self._panes_between(start, end))
+        contents = [self._nothing, *(rows for _, rows in panes)]
+        if all(self._aggregators.are_reversible(rows.columns) for rows in contents):
+            return PaneTotals(self._aggregators, self._nothing, panes, start)
+        return PaneStacks(self._aggregators, self._nothing, panes, start, end)
 
     def _panes_between(self, start: int, end: int) -> Iterator[tuple[int, Accumulators]]:
         """The panes within a stretch of time, oldest first."""
@@ -172,10 +169,6 @@ class PaneStore:
         ends = np.unique(np.concatenate([piece.windows[0] for piece in pieces])) if pieces else ()
         for pane in map(int, ends):
             yield pane, Accumulators.merged(self._aggregators, [rows_at(piece, pane) for piece in pieces])
-
-    def _forget_merge(self) -> None:
-        """Has the merge made anew for the next window: it is no state, all of it is there in the panes."""
-        self._stacks, self._late, self._reached = None, [], MIN_WATERMARK
 
 
 def _in_blocks(windows: Sequence[Accumulators]) -> Iterator[Accumulators]:

@@ -79,7 +79,7 @@ class PanedWindowOperator(AlignedWindowOperator):
 
     def _add_records(self, batch: KeyedBatch) -> None:
         arrivals = self._arrivals.next(len(batch))
-        pairs = self._panes.of_timestamps(batch.timestamps)
+        pairs = self._panes.assign(batch.timestamps)
         is_on_time = self._panes.are_on_time(batch.timestamps, batch.watermarks)
         if is_on_time.all():
             self._store.add_to_panes(self._chunk(batch, pairs, arrivals))

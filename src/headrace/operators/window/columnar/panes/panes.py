@@ -44,7 +44,7 @@ class Panes:
         pane = windows.pane
         return None if pane is None else Panes(windows, pane)
 
-    def of_timestamps(self, timestamps: Longs) -> Assignment:
+    def assign(self, timestamps: Longs) -> Assignment:
         """Each timestamp with the end of its pane."""
         return self._pane.assign(timestamps)
 

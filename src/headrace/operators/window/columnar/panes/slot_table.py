@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.operators.arrays import concat, fixed_width, gather, is_fixed_width, of_fixed_width, validity
-from headrace.state.runs.grouping import group_rows
+from headrace.operators.window.columnar.panes.key_order import Splice, places_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,37 +45,19 @@ class KeySlots:
 
     def of(self, rows: Accumulators) -> Longs:
         """The slots of the keys of some rows, which are different and lie by hash and key; new ones get a slot."""
-        places = np.searchsorted(self.hashes, rows.hashes)
-        is_known = places < len(self)
-        is_known[is_known] = self.hashes[places[is_known]] == rows.hashes[is_known]
+        places, is_known = places_of(rows, self.hashes, self.keys)
         known = np.flatnonzero(is_known)
-        if not gather(self.keys, places[known]).equals(gather(rows.keys, known)):
-            return self._of_colliding(rows)
         if len(known) == len(rows):
             return self.slots[places]
         new = np.flatnonzero(~is_known)
         slots = np.empty(len(rows), np.int64)
         slots[known] = self.slots[places[known]]
         slots[new] = len(self) + np.arange(len(new))
-        order = np.insert(np.arange(len(self)), places[new], slots[new])
-        self.hashes = np.concatenate((self.hashes, rows.hashes[new]))[order]
-        self.keys = gather(concat([self.keys, gather(rows.keys, new)]), order)
-        self.slots = np.concatenate((self.slots, slots[new]))[order]
+        splice = Splice(len(self), np.empty(0, np.int64), places[new])
+        self.hashes = splice.numbers(self.hashes, rows.hashes[new])
+        self.keys = splice.column(self.keys, gather(rows.keys, new))
+        self.slots = splice.numbers(self.slots, slots[new])
         return slots
-
-    def _of_colliding(self, rows: Accumulators) -> Longs:
-        """The same where different keys have one hash, by sorting all of them."""
-        known = len(self)
-        hashes, keys = np.concatenate((self.hashes, rows.hashes)), concat([self.keys, rows.keys])
-        groups = group_rows(np.zeros(len(hashes), np.int64), hashes, keys)
-        first = groups.first_rows
-        is_new = first >= known
-        slots = known + np.cumsum(is_new) - 1
-        slots[~is_new] = self.slots[first[~is_new]]
-        of_rows = np.empty(len(hashes), np.int64)
-        of_rows[groups.order] = slots[groups.segments.ids]
-        self.hashes, self.keys, self.slots = hashes[first], gather(keys, first), slots
-        return of_rows[known:]
 
 
 class SlotTable:

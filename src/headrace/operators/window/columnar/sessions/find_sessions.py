@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
+from headrace.state.runs.grouping import sorted_by, sorted_pairs
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
 NO_SESSION: Final = -1
 """In place of the session of a record that is too late for all."""
-
-_WORD = 63
 
 
 @dataclass(frozen=True)
@@ -137,7 +136,7 @@ class _Points:
             keys = np.concatenate((keys, opened.keys, opened.keys))
             times = np.concatenate((times, opened.starts, opened.ends - gap))
             marks = np.concatenate((marks, np.full(2 * len(opened), MIN_WATERMARK)))
-        order, keys, times = _sorted(keys, times)
+        order, keys, times = sorted_pairs(keys, times)
         are_linked = _linked(gap, keys, times, marks[order])
         if len(opened):
             places = np.empty(len(order), np.int64)
@@ -218,30 +217,6 @@ def _are_reached(gap: int, sessions: Longs, times: Longs, lowest: Longs) -> Mask
         if np.array_equal(now, are_reached):
             return are_reached
         are_reached = now
-
-
-def sorted_by(numbers: Longs, values: Longs) -> Longs:
-    """The order of rows by numbers, which are not negative, then by values; stable."""
-    return _sorted(numbers, values)[0]
-
-
-def _sorted(numbers: Longs, values: Longs) -> tuple[Longs, Longs, Longs]:
-    """The order of rows by numbers, which are not negative, then by values; and both in that order."""
-    total = len(numbers)
-    if not total:
-        return np.empty(0, np.int64), numbers, values
-    lowest, row_bits = int(values.min()), (total - 1).bit_length()
-    value_bits = (int(values.max()) - lowest).bit_length()
-    if int(numbers.max()).bit_length() + value_bits + row_bits > _WORD:
-        order = np.lexsort((values, numbers))
-        return order, numbers[order], values[order]
-    # Sorting the integers themselves is several times as fast as finding the order that sorts them.
-    packed = (numbers << value_bits | (values - lowest)) << row_bits
-    packed |= np.arange(total)
-    packed.sort()
-    order = packed & ((1 << row_bits) - 1)
-    packed >>= row_bits
-    return order, packed >> value_bits, (packed & ((1 << value_bits) - 1)) + lowest
 
 
 def _first_above(values: Longs, starts: Longs, stops: Longs, bounds: Longs) -> Longs:

@@ -21,20 +21,19 @@ from headrace.operators.arrays import concat, gather
 from headrace.operators.base import Operator
 from headrace.operators.window.columnar.accumulators import Arrivals, Chunk
 from headrace.operators.window.columnar.firing import stamps_of
+from headrace.operators.window.columnar.keyed_windows import TouchedKeys
 from headrace.operators.window.columnar.sessions.find_sessions import (
     NO_SESSION,
     ArrivedTimes,
     FoundSessions,
     Spans,
     find_sessions,
-    sorted_by,
 )
 from headrace.operators.window.columnar.sessions.session_store import SessionRows, SessionStore
 from headrace.operators.window.held_windows import held_times
 from headrace.operators.window.lateness import LateRecords, check_timestamps, passed_end
 from headrace.operators.window.stores import SESSION_ENDS_STORE, SESSIONS_STORE, check_has_only
-from headrace.state.keys import KeyColumn
-from headrace.state.runs.grouping import Groups, Segments, group_rows
+from headrace.state.runs.grouping import Groups, Segments, sorted_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -141,7 +140,7 @@ class SessionWindowOperator(Operator):
 
     def _add_and_fire(self, pending: Sequence[_Pending], watermark: int, upto: int) -> None:
         """Adds records to sessions, and fires those with an end not above ``upto``, on the way to a watermark."""
-        touched = _Touched.of([each.chunk for each in pending], self._store.take_due(upto))
+        touched = TouchedKeys.of([each.chunk for each in pending], self._store.take_due(upto))
         if touched is None:
             return
         timestamps = _joined([each.timestamps for each in pending])
@@ -165,7 +164,7 @@ class SessionWindowOperator(Operator):
             self._late.send_away(each.batch, is_late[first : first + len(each.batch)])
             first += len(each.batch)
 
-    def _contents(self, touched: _Touched, found: FoundSessions, opened: SessionRows) -> SessionRows:
+    def _contents(self, touched: TouchedKeys, found: FoundSessions, opened: SessionRows) -> SessionRows:
         """The sessions, each with the accumulators of its records and of the open sessions that it is made of."""
         sessions, columns = found.sessions, opened.columns
         parts = found.of_open
@@ -196,7 +195,7 @@ class SessionWindowOperator(Operator):
             self.output.emit(Batch(self._layout.output_type, fired.ends - 1, stamps, columns=table))
 
     def _write(
-        self, touched: _Touched, found: FoundSessions, opened: SessionRows, rows: SessionRows, is_due: Mask
+        self, touched: TouchedKeys, found: FoundSessions, opened: SessionRows, rows: SessionRows, is_due: Mask
     ) -> None:
         """Writes the open sessions of the keys of which one has changed, or fired."""
         keys = found.sessions.keys
@@ -233,37 +232,6 @@ class _Pending:
     timestamps: Longs
     watermarks: Longs
     batch: KeyedBatch | None
-
-
-@dataclass(frozen=True)
-class _Touched:
-    """The keys that records, or sessions that may be due, are of.
-
-    Attributes:
-        chunk: the records; None when there are none.
-        keys: the keys, each once, by hash and key.
-        of_records: which of them each record has.
-    """
-
-    chunk: Chunk | None
-    keys: KeyColumn
-    of_records: Longs
-
-    @staticmethod
-    def of(chunks: list[Chunk], due: KeyColumn | None) -> _Touched | None:
-        """The keys of some records, and some others; None when there are none."""
-        chunk = Chunk.concat(chunks) if chunks else None
-        parts = [] if chunk is None else [KeyColumn(chunk.keys, chunk.hashes)]
-        if due is not None:
-            parts.append(due)
-        if not parts:
-            return None
-        keys = KeyColumn.concat(parts)
-        groups = group_rows(np.zeros(len(keys), np.int64), keys.hashes, keys.values)
-        numbers = np.empty(len(keys), np.int64)
-        numbers[groups.order] = groups.segments.ids
-        records = 0 if chunk is None else len(chunk)
-        return _Touched(chunk, keys.take(groups.first_rows), numbers[:records])
 
 
 def _joined(columns: list[Longs]) -> Longs:

@@ -1,0 +1,1 @@
+"""Windows that are shown at intervals before they end."""

@@ -1,0 +1,360 @@
+"""What windows that fire at intervals before their end have in common, whichever time the intervals are of.
+
+Records wait until event time goes on at the end of a stretch of input, or until there are many. Then their windows are
+found at once, among those that are open and those that may be due; of the open windows only these are read and
+written.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final, cast
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.constants import MIN_WATERMARK
+from headrace.operators.arrays import gather
+from headrace.operators.base import Operator
+from headrace.operators.window.columnar.accumulators import Accumulators, Arrivals, Chunk
+from headrace.operators.window.columnar.aligned_window import MOST_PAIRS
+from headrace.operators.window.columnar.continuous.early_results import EARLY_RESULTS, Contents
+from headrace.operators.window.columnar.continuous.open_windows import OpenWindows, OpenWindowStore
+from headrace.operators.window.columnar.firing import Emission, result_batch
+from headrace.operators.window.columnar.late_firings import LATE_FIRINGS
+from headrace.operators.window.held_windows import held_times
+from headrace.operators.window.lateness import LateRecords, check_timestamps, cleanup_times
+from headrace.operators.window.stores import EARLY_STORE, FIRING_TIMES_STORE, check_has_only
+from headrace.state.runs.grouping import sorted_by
+from headrace.windowing.intervals import Assignment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from headrace.common.batch import Batch
+    from headrace.operators.base import EpochScope, OperatorContext, Output
+    from headrace.operators.keyed import KeyedBatch
+    from headrace.operators.window.columnar.continuous.early_firings import Firings
+    from headrace.operators.window.columnar.continuous.early_results import Shown
+    from headrace.operators.window.columnar.keyed_windows import TouchedKeys
+    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+    from headrace.operators.window.held_windows import HeldWindow
+    from headrace.state.backend import OperatorStates
+    from headrace.state.keys import KeyColumn
+    from headrace.windowing.accumulation_mode import AccumulationMode
+    from headrace.windowing.intervals import AlignedWindows, GrowingWindows
+
+    Longs = npt.NDArray[np.int64]
+    Mask = npt.NDArray[np.bool_]
+
+_PENDING_ROWS = 1 << 18
+_PENDING_BYTES = 128 << 20
+"""So many records wait at most, or so much memory; the more there are, the less often a window is read and written."""
+
+_FIRED_ROWS = 1 << 16
+"""So many results leave as one batch."""
+
+_ADVICE = (
+    "give it another uid, or restore the old declaration; windows with a continuous trigger that an earlier version "
+    "has kept record by record go on so with a trigger of a class derived from it"
+)
+
+
+NO_PAIRS: Final = Assignment(np.empty(0, np.int64), np.empty(0, np.int64), False)
+
+
+@dataclass(frozen=True)
+class EarlyWindowLayout:
+    """Windows that fire at intervals.
+
+    Attributes:
+        columns: the aggregates and the columns.
+        windows: the windows.
+        interval: how long after a firing the next one is due, in milliseconds.
+        lateness: how long after its end a window of event time still takes records, in milliseconds.
+        late_tag: the id of the side output for records that come too late; without one they are dropped and counted.
+        mode: what windows show when they fire again.
+    """
+
+    columns: ColumnarWindowLayout
+    windows: AlignedWindows | GrowingWindows
+    interval: int
+    lateness: int
+    late_tag: str | None
+    mode: AccumulationMode
+
+
+@dataclass(frozen=True)
+class WaitingRecords:
+    """Records in the order in which they came.
+
+    Attributes:
+        chunk: what is needed of them; ends are not.
+        timestamps: their timestamps.
+        watermarks: the watermark that each meets.
+    """
+
+    chunk: Chunk
+    timestamps: Longs
+    watermarks: Longs
+
+    def __len__(self) -> int:
+        return len(self.timestamps)
+
+    def slice(self, start: int, stop: int) -> WaitingRecords:
+        """The records from ``start`` up to ``stop``."""
+        return WaitingRecords(self.chunk.slice(start, stop), self.timestamps[start:stop], self.watermarks[start:stop])
+
+    @staticmethod
+    def concat(pieces: Sequence[WaitingRecords]) -> WaitingRecords:
+        """The records of all pieces, of which there is at least one."""
+        if len(pieces) == 1:
+            return pieces[0]
+        return WaitingRecords(
+            Chunk.concat([piece.chunk for piece in pieces]),
+            np.concatenate([piece.timestamps for piece in pieces]),
+            np.concatenate([piece.watermarks for piece in pieces]),
+        )
+
+
+class EarlyWindowOperator(Operator):
+    """Built-in aggregates over windows that fire at intervals.
+
+    Args:
+        layout: the windows.
+
+    Class attributes:
+        fires: the time that intervals are of: ``"event"`` or ``"processing"``.
+    """
+
+    fires: ClassVar[str]
+
+    def __init__(self, layout: EarlyWindowLayout) -> None:
+        super().__init__()
+        self._layout = layout
+        self._columns, self._windows = layout.columns, layout.windows
+        self._aggregators = layout.columns.aggregators
+        self._results, self._late_firings = EARLY_RESULTS[layout.mode], LATE_FIRINGS[layout.mode]
+        self._most_rows = max(1, min(_PENDING_ROWS, MOST_PAIRS // layout.windows.per_timestamp))
+        self._watermark = MIN_WATERMARK
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        super().open(context, output)
+        assert context.state is not None
+        check_has_only(context, EARLY_STORE, FIRING_TIMES_STORE, advice=_ADVICE)
+        self._store = self._open_store(context.state)
+        self._late = LateRecords(self, self._layout.lateness, self._layout.late_tag)
+
+    def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[HeldWindow]:
+        """What windows hold; of an operator that is not open. See :class:`.held_windows.HoldsWindows`."""
+        assert context.state is not None
+        stored = self._open_store(context.state).stored()
+        contents = Contents.of_column(stored.contents)
+        rows = contents.windows
+        ends = stored.ends[rows]
+        is_kept = np.flatnonzero(self._is_kept(ends, watermark))
+        contents, ends = contents.take(is_kept), ends[is_kept]
+        keys, starts = stored.keys.take(rows[is_kept]).values, self._windows.starts_of(ends)
+        return held_times(self._columns, keys, starts, ends, contents.columns)
+
+    def begin_epoch(self, scope: EpochScope) -> None:
+        self._watermark = scope.watermark
+        self._arrivals = Arrivals(scope.epoch)
+        self._store.begin_epoch()
+        self._forget_pending()
+
+    def process(self, input_index: int, batch: Batch) -> None:
+        if not len(batch):
+            return
+        keyed = cast("KeyedBatch", batch)
+        self._refuse_late(keyed)
+        columns = self._columns.inputs_of(keyed, self.context)
+        arrivals = self._arrivals.next(len(keyed))
+        chunk = Chunk(arrivals, keyed.keys.hashes, keyed.keys.values, columns, arrivals)
+        self._pending.append(WaitingRecords(chunk, keyed.timestamps, keyed.watermarks))
+        self._pending_rows += len(keyed)
+        # A few columns of a batch that was sent keep all of it in memory.
+        self._pending_bytes += keyed.columns.nbytes if columns else chunk.nbytes
+        if self._pending_rows >= self._most_rows or self._pending_bytes >= _PENDING_BYTES:
+            self._take_in()
+
+    def advance_watermark(self, watermark: int) -> None:
+        self._take_in()
+        super().advance_watermark(watermark)
+
+    def end_epoch(self) -> None:
+        assert not self._pending, "records came after the last watermark of the epoch"
+        self._store.end_epoch()
+
+    def _take_in(self) -> None:
+        """Puts the records that wait into their windows."""
+        if not self._pending:
+            return
+        records = WaitingRecords.concat(self._pending)
+        self._forget_pending()
+        for start in range(0, len(records), self._most_rows):
+            self._add(records.slice(start, min(start + self._most_rows, len(records))))
+
+    def _refuse_late(self, batch: KeyedBatch) -> None:
+        """Sends records of event time away that no window takes."""
+        check_timestamps(batch, self.context)
+        lateness = self._layout.lateness
+        goes = cleanup_times(self._windows.last_ends(batch.timestamps), lateness)
+        rows = np.flatnonzero(goes <= batch.watermarks)
+        if len(rows):
+            part = batch.take(rows)
+            pairs = self._windows.assign(part.timestamps)
+            self._late.refuse(part, pairs.where(cleanup_times(pairs.ends, lateness) > part.watermarks[pairs.records]))
+
+    @abstractmethod
+    def _add(self, records: WaitingRecords) -> None:
+        """Puts records into their windows."""
+
+    @abstractmethod
+    def _is_kept(self, ends: Longs, watermark: int) -> Mask:
+        """Whether windows are still there at a watermark."""
+
+    def _open_store(self, state: OperatorStates) -> OpenWindowStore:
+        remembers_shown = self._results.remembers_last
+        return OpenWindowStore(
+            self._columns, self._windows, state.store, fires=self.fires, remembers_shown=remembers_shown
+        )
+
+    def _show(self, found: FoundWindows, firings: Firings, shown: Shown, before: Longs) -> Iterator[Emission]:
+        """What firings show, in the order in which they happen.
+
+        Args:
+            found: the windows.
+            firings: the firings.
+            shown: their results.
+            before: the watermark in force before each place at which there may be firings.
+        """
+        times, places, windows = (column[shown.firings] for column in (firings.times, firings.places, firings.windows))
+        order = np.lexsort((windows, times, places))
+        for start in range(0, len(order), _FIRED_ROWS):
+            rows = order[start : start + _FIRED_ROWS]
+            keys = found.keys.take(found.of_keys[windows[rows]])
+            columns = [column.take(pa.array(rows)) for column in shown.columns]
+            results = Accumulators(found.ends[windows[rows]], keys.hashes, keys.values, columns)
+            kinds = None if shown.kinds is None else shown.kinds[rows]
+            yield Emission(results, before[places[rows]], 2 * places[rows], kinds)
+
+    def _emit(self, emissions: Sequence[Emission]) -> None:
+        if any(len(emission.accumulators) for emission in emissions):
+            self.output.emit(result_batch(self._columns, self._windows, emissions))
+
+    def _write(
+        self,
+        found: FoundWindows,
+        next_times: Longs,
+        due_times: Longs,
+        contents: Contents,
+        shown: Contents | None,
+        stays: Mask,
+    ) -> None:
+        """Writes all windows of the keys of which one has changed.
+
+        Args:
+            found: the windows.
+            next_times: when each fires next.
+            due_times: when each fires next, or goes.
+            contents: what they hold.
+            shown: what they have shown last, where that is remembered.
+            stays: which of them are still there.
+        """
+        keys, of_keys = found.keys, found.of_keys
+        is_new_time, has_changed = found.compared(next_times, stays)
+        had_some = np.zeros(len(keys), np.bool_)
+        had_some[of_keys[found.of_open]] = True
+        had_some[of_keys[stays]] = False
+        written = np.flatnonzero(stays & has_changed[of_keys])
+        rows = contents.spread(len(found)), [] if shown is None else shown.spread(len(found))
+        of_contents, of_shown = ([gather(column, written) for column in columns] for columns in rows)
+        windows = OpenWindows(
+            keys.take(of_keys[written]), found.ends[written], next_times[written], of_contents, of_shown
+        )
+        without = keys.take(np.flatnonzero(had_some & has_changed))
+        self._store.write(windows, due_times[written], is_new_time[written], without)
+
+    def _forget_pending(self) -> None:
+        self._pending: list[WaitingRecords] = []
+        self._pending_rows = self._pending_bytes = 0
+
+
+@dataclass(frozen=True)
+class FoundWindows:
+    """The windows of records, and the open ones of the same keys, by key and end.
+
+    Attributes:
+        keys: the keys, each once, by hash and key.
+        of_keys: which of them each window is of.
+        ends: the end of each window.
+        opened: the windows that were open.
+        of_open: which window each of these is.
+        of_pairs: for each assignment of records, the window of each pair.
+    """
+
+    keys: KeyColumn
+    of_keys: Longs
+    ends: Longs
+    opened: OpenWindows
+    of_open: Longs
+    of_pairs: tuple[Longs, ...]
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    @staticmethod
+    def of(store: OpenWindowStore, touched: TouchedKeys, *assignments: Assignment) -> FoundWindows:
+        """The windows of the pairs of some assignments, and the open ones."""
+        which, opened = store.find(touched.keys)
+        numbers = np.concatenate([which, *(touched.of_records[pairs.records] for pairs in assignments)])
+        ends = np.concatenate([opened.ends, *(pairs.ends for pairs in assignments)])
+        order = sorted_by(numbers, ends)
+        sorted_numbers, sorted_ends = numbers[order], ends[order]
+        is_new = np.ones(len(order), np.bool_)
+        is_new[1:] = (sorted_numbers[1:] != sorted_numbers[:-1]) | (sorted_ends[1:] != sorted_ends[:-1])
+        windows = np.empty(len(order), np.int64)
+        windows[order] = np.cumsum(is_new) - 1
+        bounds = np.cumsum([len(which), *(len(pairs.ends) for pairs in assignments)])[:-1]
+        of_open, *of_pairs = np.split(windows, bounds)
+        return FoundWindows(touched.keys, sorted_numbers[is_new], sorted_ends[is_new], opened, of_open, tuple(of_pairs))
+
+    @property
+    def held(self) -> Contents:
+        """What windows hold that were open."""
+        return self._of_opened(self.opened.contents)
+
+    @property
+    def shown(self) -> Contents | None:
+        """What they have shown last; None where that is not remembered."""
+        return self._of_opened(self.opened.shown) if self.opened.shown else None
+
+    def compared(self, next_times: Longs, stays: Mask) -> tuple[Mask, Mask]:
+        """Which windows fire at another time now, and the keys of which a window has changed.
+
+        Args:
+            next_times: when each window fires next.
+            stays: which windows are still there.
+        """
+        is_new_time = np.ones(len(self), np.bool_)
+        is_new_time[self.of_open] = self.opened.next_times != next_times[self.of_open]
+        changes = is_new_time | ~stays
+        for windows in self.of_pairs:
+            changes[windows] = True
+        has_changed = np.zeros(len(self.keys), np.bool_)
+        has_changed[self.of_keys[changes]] = True
+        return is_new_time, has_changed
+
+    def _of_opened(self, columns: list[pa.Array]) -> Contents:
+        held = Contents.of_column(columns)
+        return Contents(self.of_open[held.windows], held.columns, held.numbers)
+
+    def firsts(self, pairs: Assignment, of_pairs: Longs) -> Longs:
+        """The record that came first to each window; -1 where none did."""
+        firsts = np.full(len(self), -1)
+        firsts[of_pairs[::-1]] = pairs.records[::-1]  # of several, the last one that is assigned stays
+        return firsts

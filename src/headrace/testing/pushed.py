@@ -1,0 +1,172 @@
+"""What a test gives the sources of its job, until an epoch has taken it."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headrace.common.arguments import refused
+from headrace.common.constants import NO_TIMESTAMP
+from headrace.common.errors import InvalidProgramError, InvalidTypeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+
+    from headrace.testing.manual_source import Feed, ManualSource
+
+
+@dataclass(frozen=True, slots=True)
+class _Records:
+    """Some records that were pushed, with their timestamps."""
+
+    source: str
+    split: int
+    records: Sequence[tuple[Any, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Watermark:
+    """A watermark that was set."""
+
+    source: str
+    split: int
+    watermark: int
+
+
+class PushedInput:
+    """The sources of a job, and what waits to be given to them, in the order in which it was pushed."""
+
+    def __init__(self) -> None:
+        self._sources: dict[str, tuple[ManualSource, bool]] = {}
+        self._waiting: deque[_Records | _Watermark] = deque()
+
+    def __contains__(self, source: str) -> bool:
+        return source in self._sources
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether anything waits."""
+        return bool(self._waiting)
+
+    def add_source(self, name: str, source: ManualSource, *, is_by_hand: bool) -> None:
+        """Adds a source.
+
+        Args:
+            name: its name.
+            source: the source.
+            is_by_hand: whether watermarks are set by hand, and not made of the records.
+
+        Raises:
+            InvalidProgramError: when there is one of that name.
+        """
+        check_new(name, self._sources, "source")
+        self._sources[name] = source, is_by_hand
+
+    def push(self, source: str, split: int, records: Sequence[tuple[Any, int]]) -> None:
+        """Has records, with their timestamps, wait for a split of a source."""
+        self._feed(source, split)
+        self._waiting.append(_Records(source, split, records))
+
+    def set_watermark(self, source: str, split: int | None, watermark: int) -> None:
+        """Has a watermark wait, for one split of a source, or for all.
+
+        Raises:
+            InvalidProgramError: when the source makes watermarks of its records.
+        """
+        manual, is_by_hand = self._source(source)
+        if not is_by_hand:
+            raise InvalidProgramError(
+                f"source {source!r} makes watermarks of its records: push a record to move them, or leave the "
+                "watermark strategy out of add_source()"
+            )
+        for number in range(len(manual.feeds)) if split is None else (split,):
+            self._feed(source, number)
+            self._waiting.append(_Watermark(source, number, watermark))
+
+    def take_records(self) -> bool:
+        """Puts all up to the next watermark into the feeds; whether there are records in them now."""
+        while self._waiting and isinstance(self._waiting[0], _Records):
+            pushed = self._waiting.popleft()
+            assert isinstance(pushed, _Records)
+            self._feed(pushed.source, pushed.split).records.extend(pushed.records)
+        return any(feed.records for feed in self._feeds())
+
+    def take_watermarks(self, advance: Callable[[str, str, int], None]) -> None:
+        """Hands every watermark up to the next records to ``advance``: the source, the split, the watermark."""
+        while self._waiting and isinstance(self._waiting[0], _Watermark):
+            moved = self._waiting.popleft()
+            assert isinstance(moved, _Watermark)
+            advance(moved.source, str(moved.split), moved.watermark)
+
+    def end(self, source: str, split: int) -> None:
+        """Lets nothing follow in a split."""
+        self._feed(source, split).is_finished = True
+
+    def end_all(self) -> None:
+        """Lets nothing follow anywhere."""
+        for feed in self._feeds():
+            feed.is_finished = True
+
+    def _source(self, name: str) -> tuple[ManualSource, bool]:
+        if name not in self._sources:
+            raise unknown("source", name, list(self._sources))
+        return self._sources[name]
+
+    def _feed(self, name: str, split: int) -> Feed:
+        feeds = self._source(name)[0].feeds
+        if str(split) not in feeds:
+            raise InvalidProgramError(
+                f"source {name!r} has the splits 0 to {len(feeds) - 1}, there is no split {split}"
+            )
+        return feeds[str(split)]
+
+    def _feeds(self) -> Iterator[Feed]:
+        for source, _ in self._sources.values():
+            yield from source.feeds.values()
+
+
+def stamped(records: Sequence[Any], timestamps: Iterable[int] | None) -> list[tuple[Any, int]]:
+    """Records, each with its timestamp, or with none where there are none.
+
+    Raises:
+        InvalidTypeError: when the timestamps are no ints.
+        InvalidProgramError: when there are more or fewer of them than records.
+    """
+    if timestamps is None:
+        return [(record, NO_TIMESTAMP) for record in records]
+    if isinstance(timestamps, int):
+        raise refused(f"push_all takes a list of timestamps, one for each record, not {timestamps}", InvalidTypeError)
+    times = list(timestamps)
+    if len(times) != len(records):
+        raise refused(f"push_all was given {len(records)} records and {len(times)} timestamps: each record has its own")
+    for time in times:
+        check_millis(time, "a timestamp")
+    return list(zip(records, times, strict=True))
+
+
+def check_millis(time: Any, what: str) -> None:
+    """Refuse a moment that is no int.
+
+    Raises:
+        InvalidTypeError: when it is none.
+    """
+    if isinstance(time, bool) or not isinstance(time, int | np.integer):
+        raise refused(f"{what} is an int, the milliseconds since 1970, not {time!r}", InvalidTypeError)
+
+
+def check_new(name: str, known: Container[str], what: str) -> None:
+    """Refuse a name that another source, or sink, has.
+
+    Raises:
+        InvalidProgramError: when there is one.
+    """
+    if name in known:
+        raise InvalidProgramError(f"there are two {what}s of the name {name!r}: give each its own")
+
+
+def unknown(what: str, name: str, known: Sequence[str]) -> InvalidProgramError:
+    """The error for a name that the job does not have."""
+    return InvalidProgramError(f"the job has no {what} {name!r}; it has {', '.join(map(repr, known)) or 'none'}")
