@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
-from headrace.windowing.windows import TimeWindow
+from headrace.windowing.windows import LONGEST, TimeWindow
 
 if TYPE_CHECKING:
     Mask = npt.NDArray[np.bool_]
@@ -59,6 +59,11 @@ class RegularWindows(ABC):
     @abstractmethod
     def per_timestamp(self) -> int:
         """How many windows a timestamp belongs to at most."""
+
+    @property
+    @abstractmethod
+    def reach(self) -> int:
+        """How far from a timestamp its windows, and what is computed for them, may lie, in milliseconds."""
 
     @property
     @abstractmethod
@@ -113,6 +118,10 @@ class AlignedWindows(RegularWindows):
     def per_timestamp(self) -> int:
         """How many windows a timestamp belongs to at most; one less where the size is no multiple of the slide."""
         return -(-self.size // self.slide)
+
+    @property
+    def reach(self) -> int:
+        return min(self.per_timestamp * self.slide + abs(self.offset), LONGEST)
 
     @property
     def pane(self) -> AlignedWindows | None:
@@ -175,6 +184,10 @@ class OneWindow(RegularWindows):
         return 1
 
     @property
+    def reach(self) -> int:
+        return 0
+
+    @property
     def pane(self) -> None:
         return None
 
@@ -216,6 +229,10 @@ class GrowingWindows(RegularWindows):
     @property
     def per_timestamp(self) -> int:
         return self.size // self.step
+
+    @property
+    def reach(self) -> int:
+        return min(self.size + abs(self.offset), LONGEST)
 
     @property
     def pane(self) -> AlignedWindows | None:

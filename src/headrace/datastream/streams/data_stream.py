@@ -466,7 +466,7 @@ class DataStream(OperatorHandle, Generic[T_co]):
         """The same records under another type."""
         if type_info == self._type:
             return self
-        return self._apply(specs.MapSpec(unchanged, type_info), "Map")
+        return self._apply(specs.MapSpec(unchanged, type_info, is_hidden=True), "Map")
 
     def _untyped(self) -> DataStream:
         """The same records; nothing is known of them."""

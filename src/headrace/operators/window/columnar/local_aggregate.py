@@ -117,7 +117,7 @@ class LocalWindowAggregate(Operator):
         if not len(batch):
             return
         if self._has_times:
-            check_timestamps(batch, self.context)
+            check_timestamps(batch, self.context, self._assigner.reach)
         keyed = cast("KeyedBatch", batch)
         pairs = (self._panes or self._assigner).assign(keyed.timestamps)
         stays = self._left_to_receiver(keyed, pairs)

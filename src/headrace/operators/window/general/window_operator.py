@@ -34,6 +34,7 @@ from headrace.operators.window.lateness import LATE_DROPPED, LateRecords, Lifeti
 from headrace.operators.window.stores import check_has_no_tables
 from headrace.state.keys.entries import NO_KEY
 from headrace.windowing.assigner import MergingWindowAssigner
+from headrace.windowing.assigners.of_time import EventTimeAssigner
 from headrace.windowing.serializers import EndSerializer, WindowSerializer, window_serializer
 from headrace.windowing.trigger import Firing, TriggerResult
 
@@ -70,6 +71,7 @@ class WindowOperator(FunctionOperator):
         self._layout = layout
         self._assigner = layout.assigner
         self._is_event_time = layout.assigner.is_event_time()
+        self._reach = layout.assigner.reach if isinstance(layout.assigner, EventTimeAssigner) else 0
         self._late_tag = None if layout.late_tag is None else OutputTag(layout.late_tag)
         self._call = layout.new_call()
         self.maker = maker_of(self._call, layout.aggregate_function)
@@ -155,7 +157,7 @@ class WindowOperator(FunctionOperator):
         if not len(batch):
             return
         if self._is_event_time:
-            check_timestamps(batch, self.context)
+            check_timestamps(batch, self.context, self._reach)
         element: Any = NO_RECORD
         try:
             for element, timestamp, reached, watermark, key, windows in self._intake.of(cast("KeyedBatch", batch)):
