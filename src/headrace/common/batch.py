@@ -11,7 +11,7 @@ records are insertions, as nearly all are.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -33,33 +33,58 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+class Stamps(Protocol):
+    """The watermarks that records meet, laid out only when somebody looks at them.
+
+    They take a sender that adds up records by column as long as a third of reading them, and what it asks of them as a
+    rule is the last one alone.
+    """
+
+    @property
+    def last(self) -> int:
+        """The watermark that the last record meets."""
+
+    @property
+    def each(self) -> npt.NDArray[np.int64]:
+        """The watermark that each record meets."""
+
+
 class Batch:
     """Consecutive records of one stream, immutable.
 
     Attributes:
         type: the declared type of the records, the same for every batch of a stream.
         timestamps: event time of each record in milliseconds (int64), ``NO_TIMESTAMP`` where there is none.
-        watermarks: the watermark in force when each record is processed (int64, never falling): an operator that
-            handles record ``i`` first brings its event time to ``watermarks[i]``.
         ordinals: where a stream branches and its branches meet again, which record of the batch that set out each of
             these comes from (int64, never falling); else None.
         blame: makes of an ``InvalidTypeError`` about the records the error to raise, which names the operator that made
             them; None where it is not known.
 
     Args:
+        watermarks: see the property.
         rows: the records as Python objects.
         columns: the records as Arrow columns, of which rows are made when there are none.
         kinds: what the records of the columns do in a changelog, as values of ``RowKind`` (int8); None where all are
             insertions, and where the type has a column for it.
     """
 
-    __slots__ = ("_are_coerced", "_columns", "_kinds", "_rows", "blame", "ordinals", "timestamps", "type", "watermarks")
+    __slots__ = (
+        "_are_coerced",
+        "_columns",
+        "_kinds",
+        "_rows",
+        "_watermarks",
+        "blame",
+        "ordinals",
+        "timestamps",
+        "type",
+    )
 
     def __init__(
         self,
         type_: TypeInformation,
         timestamps: npt.NDArray[np.int64],
-        watermarks: npt.NDArray[np.int64],
+        watermarks: npt.NDArray[np.int64] | Stamps,
         *,
         rows: list[Any] | None = None,
         columns: pa.RecordBatch | None = None,
@@ -68,7 +93,7 @@ class Batch:
     ) -> None:
         self.type = type_
         self.timestamps = timestamps
-        self.watermarks = watermarks
+        self._watermarks = watermarks
         self.ordinals = ordinals
         self._rows = rows
         self._columns = columns
@@ -88,6 +113,21 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.timestamps)
+
+    @property
+    def watermarks(self) -> npt.NDArray[np.int64]:
+        """The watermark in force when each record is processed (int64, never falling).
+
+        An operator that handles record ``i`` first brings its event time to ``watermarks[i]``.
+        """
+        watermarks = self._watermarks
+        return watermarks if isinstance(watermarks, np.ndarray) else watermarks.each
+
+    @property
+    def last_watermark(self) -> int:
+        """The watermark that the last record meets, of which there has to be one."""
+        watermarks = self._watermarks
+        return int(watermarks[-1]) if isinstance(watermarks, np.ndarray) else watermarks.last
 
     @property
     def is_columnar(self) -> bool:
@@ -199,7 +239,7 @@ class Batch:
             return self
         return self.replaced(self.type, columns=self.columns)
 
-    def with_times(self, timestamps: npt.NDArray[np.int64], watermarks: npt.NDArray[np.int64]) -> Batch:
+    def with_times(self, timestamps: npt.NDArray[np.int64], watermarks: npt.NDArray[np.int64] | Stamps) -> Batch:
         """The same records under other timestamps and watermarks."""
         return self._with_same_records(timestamps, watermarks, self.ordinals)
 
@@ -209,12 +249,12 @@ class Batch:
 
     def with_ordinals(self, ordinals: npt.NDArray[np.int64]) -> Batch:
         """The same records, which set out anew."""
-        return self._with_same_records(self.timestamps, self.watermarks, ordinals)
+        return self._with_same_records(self.timestamps, self._watermarks, ordinals)
 
     def _with_same_records(
         self,
         timestamps: npt.NDArray[np.int64],
-        watermarks: npt.NDArray[np.int64],
+        watermarks: npt.NDArray[np.int64] | Stamps,
         ordinals: npt.NDArray[np.int64] | None,
     ) -> Batch:
         return Batch(

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from headrace.common.batch import Stamps
     from headrace.state.keys import KeyColumn
 
 
@@ -30,7 +31,7 @@ class KeyedBatch(Batch):
         keyed = cls(
             batch.type,
             batch.timestamps,
-            batch.watermarks,
+            batch._watermarks,
             rows=batch._rows,
             columns=batch._columns,
             kinds=batch._kinds,
@@ -45,5 +46,5 @@ class KeyedBatch(Batch):
     def slice(self, start: int, stop: int) -> KeyedBatch:
         return KeyedBatch.of(super().slice(start, stop), self.keys.slice(start, stop))
 
-    def with_times(self, timestamps: npt.NDArray[np.int64], watermarks: npt.NDArray[np.int64]) -> KeyedBatch:
+    def with_times(self, timestamps: npt.NDArray[np.int64], watermarks: npt.NDArray[np.int64] | Stamps) -> KeyedBatch:
         return KeyedBatch.of(super().with_times(timestamps, watermarks), self.keys)

@@ -23,7 +23,7 @@ from headrace.time.watermarks import ColumnarWatermarkGenerator
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from headrace.common.batch import Batch
+    from headrace.common.batch import Batch, Stamps
     from headrace.expressions import Bound
     from headrace.operators.base import EpochScope
     from headrace.time.watermark_strategy import WatermarkStrategy
@@ -87,14 +87,14 @@ class TimestampsOperator(Operator):
             self.watermark = MAX_WATERMARK
         self.output.advance_watermark(self.watermark)
 
-    def _stamped(self, batch: Batch, timestamps: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], int]:
+    def _stamped(self, batch: Batch, timestamps: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64] | Stamps, int]:
         """The watermark before each record, and the one after the last."""
         if self._is_batch:
             return np.full(len(batch), self.watermark, dtype=np.int64), self.watermark
         generator = self._strategy.generator
         if isinstance(generator, ColumnarWatermarkGenerator):
             with calling_user_code(self.context):
-                return generator.stamp(timestamps, self.watermark)
+                return generator.stamp_later(timestamps, self.watermark)
         assert self._records is not None
         return self._records.stamp(batch, timestamps, self.watermark, self.context)
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -17,6 +18,11 @@ from headrace.common.constants import MIN_WATERMARK
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+    from headrace.common.batch import Stamps
+
+_FEW: Final = 1024
+"""The stamps of fewer records are laid out at once, which takes no longer than to find the last of them."""
 
 
 class ColumnarWatermarkGenerator(ABC):
@@ -44,6 +50,12 @@ class ColumnarWatermarkGenerator(ABC):
             watermark: the watermark before the first record.
         """
 
+    def stamp_later(
+        self, timestamps: npt.NDArray[np.int64], watermark: int
+    ) -> tuple[npt.NDArray[np.int64] | Stamps, int]:
+        """The same, where watermarks may be laid out only when somebody looks at them."""
+        return self.stamp(timestamps, watermark)
+
 
 @dataclass(frozen=True, slots=True)
 class BoundedOutOfOrderness(ColumnarWatermarkGenerator):
@@ -63,6 +75,40 @@ class BoundedOutOfOrderness(ColumnarWatermarkGenerator):
         stamps[1:] -= self.bound + 1
         np.maximum.accumulate(stamps, out=stamps)
         return stamps[:-1], int(stamps[-1])
+
+    def stamp_later(
+        self, timestamps: npt.NDArray[np.int64], watermark: int
+    ) -> tuple[npt.NDArray[np.int64] | Stamps, int]:
+        if len(timestamps) < _FEW:
+            return self.stamp(timestamps, watermark)
+        last = max(watermark, self._behind(int(timestamps[:-1].max())))
+        return _StampsOfLargest(self, timestamps, watermark, last), max(last, self._behind(int(timestamps[-1])))
+
+    def _behind(self, largest: int) -> int:
+        """The watermark behind the largest timestamp so far."""
+        return max(largest - self.bound - 1, MIN_WATERMARK)
+
+
+@dataclass(frozen=True)
+class _StampsOfLargest:
+    """The stamps of a batch; see :class:`headrace.common.batch.Stamps`.
+
+    Attributes:
+        generator: makes them.
+        timestamps: the event times of the records.
+        watermark: the watermark before the first record.
+        last: the watermark that the last record meets.
+    """
+
+    generator: BoundedOutOfOrderness
+    timestamps: npt.NDArray[np.int64]
+    watermark: int
+    last: int
+
+    @cached_property
+    def each(self) -> npt.NDArray[np.int64]:
+        """The watermark that each record meets."""
+        return self.generator.stamp(self.timestamps, self.watermark)[0]
 
 
 @dataclass(frozen=True, slots=True)

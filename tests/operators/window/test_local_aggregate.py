@@ -191,6 +191,25 @@ def test_what_is_held_leaves_before_the_watermark_moves_on() -> None:
     assert len(driver.out.sides[ACCUMULATORS_TAG]) == 1
 
 
+class OnlyTheLast:
+    """Stamps of which nobody wants to see more."""
+
+    last = 2
+
+    @property
+    def each(self) -> Any:
+        raise AssertionError("watermarks were laid out")
+
+
+def test_watermarks_are_not_laid_out_where_all_records_are_on_time() -> None:
+    driver = Driver(lambda: LocalWindowAggregate(LAYOUT, AlignedWindows(100, 100)))
+    operator = driver._begin()
+    batch = driver.batch([Record(1, 1.0, 3)] * 6)
+    operator.process(0, batch.with_times(batch.timestamps, OnlyTheLast()))
+    operator.finish()
+    assert [len(batch) for batch in driver.out.sides[ACCUMULATORS_TAG]] == [1]
+
+
 def test_no_more_than_so_many_records_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_aggregate, "_HELD_ROWS", 50)
     driver = Driver(lambda: LocalWindowAggregate(LAYOUT, AlignedWindows(100, 100)))

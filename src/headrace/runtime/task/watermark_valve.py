@@ -84,7 +84,7 @@ class WatermarkValve:
         self.records += len(batch)
         if source != self._only:
             limit = self._limit((source,))
-            self._inputs.advance(source, int(batch.watermarks[-1]))
+            self._inputs.advance(source, batch.last_watermark)
             batch = self._limited(batch, limit)
         self._pass(edge.input_index, batch)
 
@@ -116,7 +116,7 @@ class WatermarkValve:
         self.operator.advance_watermark(self.watermark)
 
     def _pass(self, input_index: int, batch: Batch) -> None:
-        self.watermark = int(batch.watermarks[-1])
+        self.watermark = batch.last_watermark
         if not self.operator.takes_changes:
             _refuse_changes(batch, self.operator.context)
         self.operator.process(input_index, batch)

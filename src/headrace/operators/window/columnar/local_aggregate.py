@@ -146,7 +146,7 @@ class LocalWindowAggregate(Operator):
     def _left_to_receiver(self, batch: Batch, pairs: Assignment) -> Mask | None:
         """Which records the receiver has to judge; None where there are none."""
         first_end = self._assigner.first_ends(int(batch.timestamps.min()))
-        if pairs.is_identity and first_end - 1 > int(batch.watermarks[-1]):
+        if pairs.is_identity and first_end - 1 > batch.last_watermark:
             return None
         is_left = self._are_late(batch, pairs)
         return is_left if is_left.any() else None
