@@ -91,7 +91,8 @@ class _Held:
 class LocalWindowAggregate(Operator):
     """Sums up the records of some batches by window and key, or by pane and key, where that makes them fewer.
 
-    Whether it does is estimated from the first of these batches alone, so it is the same at every attempt.
+    Whether it does is estimated from the first of these batches alone, so it is the same at every attempt; where it
+    does not, half a million records pass through before the next estimate.
     Accumulators leave under the lowest watermark of all, which the receiver raises to where the epoch started: so it
     does not matter how long records have waited here, nor what other branches of the stream have reached.
 
@@ -108,9 +109,11 @@ class LocalWindowAggregate(Operator):
         self._panes = Panes.of(assigner)
         self._stretch = assigner.stretch
         self._has_times = not isinstance(assigner, OneWindow)
+        self._passing = 0
         self._forget()
 
     def begin_epoch(self, scope: EpochScope) -> None:
+        self._passing = 0
         self._forget()
 
     def process(self, input_index: int, batch: Batch) -> None:
@@ -119,6 +122,10 @@ class LocalWindowAggregate(Operator):
         if self._has_times:
             check_timestamps(batch, self.context, self._assigner.reach)
         keyed = cast("KeyedBatch", batch)
+        if self._passing > 0:
+            self._passing -= len(keyed)
+            self.output.emit(keyed)
+            return
         pairs = (self._panes or self._assigner).assign(keyed.timestamps)
         stays = self._left_to_receiver(keyed, pairs)
         left = 0
@@ -126,6 +133,7 @@ class LocalWindowAggregate(Operator):
             left = int(np.count_nonzero(stays))
             pairs = pairs.where(~stays[pairs.records])
         if not self._held and not self._is_worthwhile(keyed, pairs, len(keyed) - left):
+            self._passing = _HELD_ROWS - len(keyed)
             self.output.emit(keyed)
             return
         if stays is not None:
@@ -134,6 +142,7 @@ class LocalWindowAggregate(Operator):
 
     def advance_watermark(self, watermark: int) -> None:
         # Called at the end of every piece of a split as well, before the piece's channels are closed.
+        self._passing = 0
         self._send()
         super().advance_watermark(watermark)
 
