@@ -39,7 +39,7 @@ def test_records_are_printed_as_text(capsys: pytest.CaptureFixture[str]) -> None
     SinkRun(PrintSink(to_stderr=True), Types.PICKLED_BYTE_ARRAY()).run_epoch(rows)
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err.splitlines() == ["<Row(1, 'a')>", "<Row(2, None)>", "(1, 'a')", "None", "{'a': 1}"]
+    assert captured.err.splitlines() == ["<Row(1, 'a')>", "<-D Row(2, None)>", "(1, 'a')", "None", "{'a': 1}"]
 
 
 @pytest.mark.parametrize(("is_declared", "line"), [(True, "(1,null)"), (False, "(1, None)")])

@@ -24,6 +24,8 @@ def routed(partitioning: Partitioning, records: list[int], channel: int, receive
         assert part.keys is not None
         assert part.keys.hashes.tolist() == CODEC.encode(part.batch.rows).hashes.tolist()
         found[part.target] = part.batch.rows
+    without = partitioning.route(batch, CODEC.encode(records), channel, receivers, keys_travel=False)
+    assert {part.target: part.batch.rows for part in without} == found
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
@@ -89,4 +90,8 @@ def from_record_batch(batch: pa.RecordBatch) -> Iterator[Envelope]:
 
 
 def _binary_array(payloads: Sequence[bytes | pa.Buffer]) -> pa.Array:
-    return pa.array([bytes(memoryview(payload)) for payload in payloads], pa.binary())
+    """The payloads as a column, each copied once."""
+    content = b"".join(payloads)
+    offsets = list(accumulate(map(len, payloads), initial=0))
+    buffers = [None, pa.array(offsets, pa.int32()).buffers()[1], pa.py_buffer(content)]
+    return pa.Array.from_buffers(pa.binary(), len(payloads), buffers)

@@ -48,7 +48,7 @@ def encode(batch: Batch, keys: KeyColumn | None, key: KeySelection | None) -> by
         key: how the receiver will find the keys; when they are one plain column, they are not sent twice.
     """
     lengths, values = _runs(batch.watermarks)
-    body = _to_arrow(batch, keys if _has_key(key) else None).serialize()
+    body = _to_arrow(batch, keys if has_key(key) else None).serialize()
     kinds = b"" if batch.kinds_beside_columns is None else batch.kinds_beside_columns.tobytes()
     head = _LENGTHS.pack(len(lengths), body.size, len(kinds))
     return b"".join((head, lengths.tobytes(), values.tobytes(), memoryview(body), kinds))
@@ -86,7 +86,7 @@ class Decoder:
     def __init__(self, record_type: TypeInformation, key: KeySelection | None) -> None:
         self._type = record_type
         self._key = key
-        self._has_key = _has_key(key)
+        self._has_key = has_key(key)
         self._schema = _schema(record_type, key if self._has_key else None)
 
     def decode(self, payloads: Sequence[bytes | pa.Buffer]) -> Batch:
@@ -143,7 +143,7 @@ def _is_column(key: KeySelection | None) -> bool:
     return key is not None and key.fields is not None and key.is_single and len(key.fields) == 1
 
 
-def _has_key(key: KeySelection | None) -> bool:
+def has_key(key: KeySelection | None) -> bool:
     """Whether keys travel beside the records."""
     return key is not None and not key.only_routes and not _is_column(key)
 

@@ -11,7 +11,7 @@ from headrace.common.batch import concat
 from headrace.common.constants import MIN_WATERMARK
 from headrace.exchange.envelope import MAX_CELL_BYTES, Envelope, Kind
 from headrace.exchange.keying import keys_of
-from headrace.exchange.payload import dumps, encode
+from headrace.exchange.payload import dumps, encode, has_key
 from headrace.operators.keyed import KeyedBatch
 
 if TYPE_CHECKING:
@@ -123,7 +123,10 @@ class EdgeSender:
 
     def _route(self, batch: Batch, batch_keys: KeyColumn | None) -> None:
         edge = self.edge
-        for part in edge.partitioning.route(batch.without_rows(), batch_keys, self._channel, edge.receivers):
+        parts = edge.partitioning.route(
+            batch.without_rows(), batch_keys, self._channel, edge.receivers, keys_travel=has_key(edge.key)
+        )
+        for part in parts:
             sequence = self._sequences[part.target]
             self._sequences[part.target] = sequence + 1
             payload = encode(part.batch, part.keys, edge.key)

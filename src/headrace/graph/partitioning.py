@@ -70,7 +70,9 @@ class Partitioning(ABC):
         return self
 
     @abstractmethod
-    def route(self, batch: Batch, keys: KeyColumn | None, channel: int, receivers: Receivers) -> Iterator[Routed]:
+    def route(
+        self, batch: Batch, keys: KeyColumn | None, channel: int, receivers: Receivers, *, keys_travel: bool = True
+    ) -> Iterator[Routed]:
         """Cut a batch into one part for each subtask that gets any of it; the order of records stays.
 
         Args:
@@ -78,6 +80,7 @@ class Partitioning(ABC):
             keys: their keys, where they have some.
             channel: the split or the sending subtask that they come by.
             receivers: where they go.
+            keys_travel: whether the keys are wanted with the parts; else they may be left out.
         """
 
 
@@ -91,7 +94,9 @@ class Forward(Partitioning):
     def between(self, producers: int, consumers: int | None) -> Partitioning:
         return self if consumers in (None, producers) else REBALANCE
 
-    def route(self, batch: Batch, keys: KeyColumn | None, channel: int, receivers: Receivers) -> Iterator[Routed]:
+    def route(
+        self, batch: Batch, keys: KeyColumn | None, channel: int, receivers: Receivers, *, keys_travel: bool = True
+    ) -> Iterator[Routed]:
         yield Routed(channel % receivers.parallelism, batch, keys)
 
 
@@ -102,7 +107,9 @@ class Rebalance(Partitioning):
     label = "REBALANCE"
     redistributes = True
 
-    def route(self, batch: Batch, keys: KeyColumn | None, channel: int, receivers: Receivers) -> Iterator[Routed]:
+    def route(
+        self, batch: Batch, keys: KeyColumn | None, channel: int, receivers: Receivers, *, keys_travel: bool = True
+    ) -> Iterator[Routed]:
         bounds = np.linspace(0, len(batch), receivers.parallelism + 1).astype(np.int64).tolist()
         for target, (start, stop) in enumerate(pairwise(bounds)):
             if stop > start:
@@ -116,16 +123,18 @@ class Hash(Partitioning):
     label = "HASH"
     redistributes = True
 
-    def route(self, batch: Batch, keys: KeyColumn | None, channel: int, receivers: Receivers) -> Iterator[Routed]:
+    def route(
+        self, batch: Batch, keys: KeyColumn | None, channel: int, receivers: Receivers, *, keys_travel: bool = True
+    ) -> Iterator[Routed]:
         assert keys is not None, "only edges with a key are partitioned by it"
         if receivers.parallelism == 1:
             yield Routed(0, batch, keys)
             return
         order, bounds = _by_key_group(keys, receivers)
-        batch, keys = batch.take(order), keys.take(order)
+        batch, taken = batch.take(order), keys.take(order) if keys_travel else None
         for target, (start, stop) in enumerate(pairwise(bounds)):
             if stop > start:
-                yield Routed(target, batch.slice(start, stop), keys.slice(start, stop))
+                yield Routed(target, batch.slice(start, stop), None if taken is None else taken.slice(start, stop))
 
 
 FORWARD: Final = Forward()

@@ -132,13 +132,18 @@ def user_error(
         f"{'key_by behind ' if key_by else ''}{place} failed",
         *_what_happened(error, site, _NO_TIMESTAMP if is_of_no_timestamp else "", has_state=context.state is not None),
         f"  returned by {returned_by}" if returned_by else "",
-        f"  {_A_TUPLE}" if returned_by and label == "result" and returns_tuple(function) else "",
+        f"  {_A_TUPLE}" if returned_by and label == "result" and _is_of_tuple(record, function) else "",
         "" if record is NO_RECORD else f"  {label}: {record_text(record)}",
         f"  timer: {timer}" if timer else "",
         f"  key_by called at {key_by}" if key_by else f"  operator defined at {place.call_site}",
     ]
     kind = FunctionRefusedError if isinstance(error, HeadraceError) else UserFunctionError
     return kind("\n".join(line for line in lines if line))
+
+
+def _is_of_tuple(result: Any, function: Any) -> bool:
+    """Whether a result may be a part of a tuple that was meant as one: a function of one result gives the tuple."""
+    return not isinstance(result, tuple) and returns_tuple(function)
 
 
 def _what_happened(error: BaseException, site: CallSite | None, advice: str, *, has_state: bool) -> list[str]:

@@ -130,7 +130,7 @@ def build(job: JobHarness, trigger: CountTrigger | None = None, slide: int | Non
         ({"trigger": Derived(3)}, {}, "a trigger of a class derived from CountTrigger"),
         ({}, {"trigger": Derived(3)}, "state of windows that are of a count with a slide, computed column by column"),
         ({}, {"slide": None}, "state of windows that are of a count with a slide, computed column by column"),
-        ({"slide": None}, {}, "now its windows are of a count with a slide"),
+        ({"slide": None}, {}, "now they are of a count with a slide"),
     ],
 )
 def test_what_others_have_stored_is_refused(before: Any, after: Any, message: str) -> None:

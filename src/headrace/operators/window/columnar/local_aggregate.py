@@ -79,7 +79,7 @@ _HALVINGS = 12
 class _Held:
     """Pairs of a record and a window, or a pane, that wait for more: the ends of windows, keys, inputs."""
 
-    ends: Runs
+    ends: Longs
     keys: pa.Array
     columns: Mapping[Input, pa.Array]
 
@@ -91,7 +91,8 @@ class _Held:
 class LocalWindowAggregate(Operator):
     """Sums up the records of some batches by window and key, or by pane and key, where that makes them fewer.
 
-    Whether it does is estimated from the first of these batches alone, so it is the same at every attempt.
+    Whether it does is estimated from the first of these batches alone, so it is the same at every attempt; where it
+    does not, some batches of the same size pass through before the next estimate.
     Accumulators leave under the lowest watermark of all, which the receiver raises to where the epoch started: so it
     does not matter how long records have waited here, nor what other branches of the stream have reached.
 
@@ -108,9 +109,11 @@ class LocalWindowAggregate(Operator):
         self._panes = Panes.of(assigner)
         self._stretch = assigner.stretch
         self._has_times = not isinstance(assigner, OneWindow)
+        self._passing = 0
         self._forget()
 
     def begin_epoch(self, scope: EpochScope) -> None:
+        self._passing = 0
         self._forget()
 
     def process(self, input_index: int, batch: Batch) -> None:
@@ -119,6 +122,10 @@ class LocalWindowAggregate(Operator):
         if self._has_times:
             check_timestamps(batch, self.context)
         keyed = cast("KeyedBatch", batch)
+        if self._passing > 0:
+            self._passing -= len(keyed)
+            self.output.emit(keyed)
+            return
         pairs = (self._panes or self._assigner).assign(keyed.timestamps)
         stays = self._left_to_receiver(keyed, pairs)
         left = 0
@@ -126,6 +133,7 @@ class LocalWindowAggregate(Operator):
             left = int(np.count_nonzero(stays))
             pairs = pairs.where(~stays[pairs.records])
         if not self._held and not self._is_worthwhile(keyed, pairs, len(keyed) - left):
+            self._passing = self._to_pass_after(keyed)
             self.output.emit(keyed)
             return
         if stays is not None:
@@ -134,6 +142,7 @@ class LocalWindowAggregate(Operator):
 
     def advance_watermark(self, watermark: int) -> None:
         # Called at the end of every piece of a split as well, before the piece's channels are closed.
+        self._passing = 0
         self._send()
         super().advance_watermark(watermark)
 
@@ -163,6 +172,13 @@ class LocalWindowAggregate(Operator):
         is_between[pairs.records] = False
         return is_left | (is_between & is_too_late(batch.timestamps, batch.watermarks, 0))
 
+    def _to_pass_after(self, batch: KeyedBatch) -> int:
+        """How many records pass after a batch that is not worthwhile: what was estimated is what so many will do.
+
+        Of a small batch it says little: larger ones of the same stream, held for longer, may well become fewer.
+        """
+        return (_MORE_TO_COME - 1) * len(batch) if len(batch) > _FEWEST_SAMPLED else 0
+
     def _is_worthwhile(self, batch: KeyedBatch, pairs: Assignment, records: int) -> bool:
         """Whether accumulators are expected to be so much fewer than the records that the pairs are of."""
         total = len(pairs.ends)
@@ -187,7 +203,7 @@ class LocalWindowAggregate(Operator):
         if not pairs.is_identity:
             keys = gather(keys, pairs.records)
             columns = {source: gather(column, pairs.records) for source, column in columns.items()}
-        self._held.append(_Held(Runs.of(pairs.ends), keys, columns))
+        self._held.append(_Held(pairs.ends, keys, columns))
         self._held_rows += len(pairs.ends)
         self._held_bytes += self._held[-1].nbytes
         if self._held_rows >= _HELD_ROWS or self._held_bytes >= _HELD_BYTES:
@@ -207,7 +223,7 @@ class LocalWindowAggregate(Operator):
     def _accumulators(self, held: Sequence[_Held]) -> KeyedBatch:
         columns = {source: concat([each.columns[source] for each in held]) for source in held[0].columns}
         ends, keys, rows = self._grouped(
-            Runs.concat([each.ends for each in held]), [each.keys for each in held], columns
+            Runs.of_all([each.ends for each in held]), [each.keys for each in held], columns
         )
         values = self._layout.aggregators.accumulate(rows)
         record_batch = pa.RecordBatch.from_arrays(
