@@ -339,6 +339,23 @@ def test_wrong_arguments_are_refused(windows: WindowedStream, graph: StreamGraph
     assert len(graph) == 1
 
 
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (
+            lambda s: s.map(lambda number: (number, number)),
+            r"sum\(1\): the records are pickled objects .* output_type=",
+        ),
+        (lambda s: s, r"sum\(1\): records of type Long have no fields: sum\(0\) takes the record itself"),
+    ],
+)
+def test_records_without_fields_are_told_how_to_get_some(
+    env: StreamExecutionEnvironment, build: Any, message: str
+) -> None:
+    with pytest.raises(InvalidProgramError, match=message):
+        build(env.from_sequence(1, 3)).window_all(SECOND).aggregate(sum(1))
+
+
 def test_what_a_windowed_stream_knows(windows: WindowedStream, env: StreamExecutionEnvironment) -> None:
     assert windows.get_input_type() == ROW
     assert windows.get_execution_environment() is env

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pytest
@@ -20,6 +20,7 @@ from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.common.execution_mode import RuntimeExecutionMode
 from headrace.common.typeinfo import TypeInformation, Types
+from headrace.connectors.sink import SinkWriter
 from headrace.connectors.source import (
     Boundedness,
     EnumeratorContext,
@@ -33,12 +34,16 @@ from headrace.connectors.source import (
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.jobmanager.job_manager import JobManager
-from headrace.jobmanager.restart import NoRestart
+from headrace.jobmanager.restart import FixedDelay, NoRestart
 from headrace.jobmanager.settings import job_settings
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.testing.recording_sink import RecordingSink
 from headrace.time.clock import ManualClock
 from headrace.time.watermark_strategy import WatermarkStrategy
+
+if TYPE_CHECKING:
+    from headrace.common.batch import Batch
+    from headrace.connectors.sink import WriterContext
 
 EVENT = Types.TUPLE([Types.STRING(), Types.LONG(), Types.LONG()])
 """Key, value, event time."""
@@ -60,6 +65,9 @@ class Cut:
         crashes: epochs that run, but whose manifest is not written any more.
         inline_threshold: bytes of state that go into the manifest.
         fresh: whether functions are made anew for each epoch.
+        ticks: milliseconds that the clock goes on before each epoch, round and round.
+        faults: how often sinks are written to before one of them fails, in the middle of an epoch.
+        recovers: whether the job manager goes on by itself after such a fault; else another one does.
     """
 
     shares: tuple[int, ...] = (1 << 30,)
@@ -70,6 +78,9 @@ class Cut:
     crashes: frozenset[int] = frozenset()
     inline_threshold: int = 1 << 20
     fresh: bool = False
+    ticks: tuple[int, ...] = (0,)
+    faults: frozenset[int] = frozenset()
+    recovers: bool = False
 
 
 WHOLE = Cut()
@@ -94,12 +105,16 @@ class ScriptedSource(Source):
         splits: the events of each split.
         cut: how they are read.
         type_info: the type of the records.
+
+    Attributes:
+        planned: where pieces begin and end, by split, first and last position of what was planned to be read.
     """
 
     def __init__(self, splits: Sequence[Sequence[Any]], cut: Cut, type_info: TypeInformation = EVENT) -> None:
         self._splits = [list(split) for split in splits]
         self._cut = cut
         self._type = type_info
+        self.planned: dict[tuple[str, int, int], tuple[int, ...]] = {}
 
     @property
     def boundedness(self) -> Boundedness:
@@ -114,16 +129,17 @@ class ScriptedSource(Source):
         return True
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
-        return _Enumerator(self._splits, self._cut)
+        return _Enumerator(self._splits, self._cut, self.planned)
 
     def create_reader(self) -> SourceReader:
         return _Reader(self._splits, self._cut.batch)
 
 
 class _Enumerator(SplitEnumerator):
-    def __init__(self, splits: list[list[Any]], cut: Cut) -> None:
+    def __init__(self, splits: list[list[Any]], cut: Cut, planned: dict[tuple[str, int, int], tuple[int, ...]]) -> None:
         self._splits = splits
         self._cut = cut
+        self._planned = planned
         self._turn = count()
 
     def discover(self, now: int) -> list[str]:
@@ -139,6 +155,7 @@ class _Enumerator(SplitEnumerator):
         if end == position:
             return None
         bounds = np.linspace(position, end, self._cut.pieces[turn % len(self._cut.pieces)] + 1).astype(int).tolist()
+        self._planned[split_id, position, end] = tuple(bounds)
         pieces = tuple([split_id, start, stop] for start, stop in pairwise(bounds))
         return SplitRead(split_id, position, end, pieces, records=end - position)
 
@@ -172,17 +189,23 @@ class Job:
     cut: Cut
     life: int
     sinks: dict[str, RecordingSink] = field(default_factory=dict)
+    sources: dict[str, ScriptedSource] = field(default_factory=dict)
     _operators: Iterator[int] = field(default_factory=count)
 
     def source(self, name: str, splits: Sequence[Sequence[Any]], bound: int) -> DataStream:
         """Events of splits, each behind its newest one by at most ``bound``, or late."""
-        strategy = WatermarkStrategy.for_bounded_out_of_orderness(bound)
-        stream = self.env.from_source(ScriptedSource(splits, self.cut), strategy, name).uid(name)
-        return stream.set_parallelism(self.parallelism())
+        return self.source_of(name, splits, EVENT, WatermarkStrategy.for_bounded_out_of_orderness(bound))
+
+    def source_of(
+        self, name: str, splits: Sequence[Sequence[Any]], type_info: TypeInformation, strategy: WatermarkStrategy
+    ) -> DataStream:
+        """Records of splits, whose third field is their timestamp."""
+        source = self.sources[name] = ScriptedSource(splits, self.cut, type_info)
+        return self.env.from_source(source, strategy, name).uid(name).set_parallelism(self.parallelism())
 
     def sink(self, name: str, stream: DataStream) -> None:
         """Keep a stream's records."""
-        self.sinks[name] = RecordingSink()
+        self.sinks[name] = FaultySink()
         stream.sink_to(self.sinks[name]).uid(f"sink-{name}")
 
     def parallelism(self) -> int:
@@ -194,13 +217,110 @@ class Job:
         return stream.uid(uid).set_parallelism(self.parallelism())
 
 
-class RestartedStore(TemporaryStore):
-    """Manifests as bytes in memory, so that a job can go on where it was; one manifest can be prevented."""
+class FaultError(OSError):
+    """A sink fails, as a disk does."""
+
+
+class FaultySink(RecordingSink):
+    """Keeps records; fails in the middle of an epoch where the :class:`Cut` says so."""
+
+    faults: ClassVar[set[int]] = set()
+    writes: ClassVar[int] = 0
+
+    def create_writer(self, context: WriterContext) -> SinkWriter:
+        return _FaultyWriter(super().create_writer(context))
+
+
+class _FaultyWriter(SinkWriter):
+    def __init__(self, writer: SinkWriter) -> None:
+        self._writer = writer
+
+    def write(self, batch: Batch) -> None:
+        FaultySink.writes += 1
+        if FaultySink.writes in FaultySink.faults:
+            FaultySink.faults.discard(FaultySink.writes)
+            raise FaultError
+        self._writer.write(batch)
+
+    def prepare_commit(self) -> Sequence[Any]:
+        return self._writer.prepare_commit()
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+@dataclass(frozen=True)
+class Began:
+    """A job, or what it goes on from, begins.
+
+    Attributes:
+        clock: the reading of the clock.
+    """
+
+    clock: int
+
+
+@dataclass(frozen=True)
+class Ran:
+    """An epoch has come to its end.
+
+    Attributes:
+        clock: its reading of the clock.
+        reads: by source and split, where its pieces began and ended.
+        finished: the splits that have come to their ends by it.
+    """
+
+    clock: int
+    reads: dict[tuple[str, int], tuple[int, ...]]
+    finished: frozenset[tuple[str, int]]
+
+
+class History:
+    """What happens to a job, without that which is undone.
+
+    Attributes:
+        events: in order.
+        faults: how often a sink has failed.
+    """
 
     def __init__(self) -> None:
+        self.events: list[Began | Ran] = []
+        self.faults = 0
+        self._positions: dict[tuple[str, int], int] = {}
+
+    def began(self, clock: int) -> None:
+        """The job begins, or goes on."""
+        self.events.append(Began(clock))
+
+    def ran(self, manifest: Manifest, sources: Mapping[str, ScriptedSource]) -> None:
+        """An epoch has come to its end."""
+        before = self._positions
+        splits = {
+            (uid, int(split.split_id)): split for uid, source in manifest.sources.items() for split in source.splits
+        }
+        reads = {
+            (uid, number): sources[uid].planned[str(number), before.get((uid, number), 0), split.position]
+            for (uid, number), split in splits.items()
+            if split.position > before.get((uid, number), 0)
+        }
+        self._positions |= {place: split.position for place, split in splits.items()}
+        finished = frozenset(place for place, split in splits.items() if split.finished)
+        self.events.append(Ran(manifest.processing_time, reads, finished))
+
+
+class RestartedStore(TemporaryStore):
+    """Manifests as bytes in memory, so that a job can go on where it was; one manifest can be prevented.
+
+    Attributes:
+        crashes: whether the next manifest is prevented.
+        begins: is called when a job goes on.
+    """
+
+    def __init__(self, begins: Callable[[], None]) -> None:
         super().__init__()
         self._manifests: list[bytes] = []
         self.crashes = False
+        self.begins = begins
 
     def latest(self) -> Manifest | None:
         return Manifest.from_bytes(self._manifests[-1], "in memory") if self._manifests else None
@@ -208,7 +328,12 @@ class RestartedStore(TemporaryStore):
     def take_over(self, previous: Manifest) -> Manifest:
         mine = replace(previous, epoch=previous.epoch + 1, generation=previous.generation + 1)
         self.write(mine)
+        self.begins()
         return mine
+
+    def restart(self, known: Manifest) -> Manifest:
+        self.begins()
+        return super().restart(known)
 
     def write(self, manifest: Manifest) -> None:
         if self.crashes:
@@ -230,30 +355,52 @@ class CrashError(Exception):
 
 def run(build: Callable[[Job], None], cut: Cut = WHOLE, *, is_batch: bool = False) -> Outputs:
     """Run a job to its end; what has reached each sink, over all its lives, each record with its timestamp."""
-    store = RestartedStore()
+    return run_recorded(build, cut, is_batch=is_batch)[0]
+
+
+def run_recorded(build: Callable[[Job], None], cut: Cut = WHOLE, *, is_batch: bool = False) -> tuple[Outputs, History]:
+    """The same, with what happened meanwhile."""
+    clock, history = ManualClock(), History()
+    store = RestartedStore(lambda: history.began(clock.now()))
     outputs: Outputs = defaultdict(list)
-    epochs = count(1)
-    restarts, crashes = set(cut.restarts), set(cut.crashes)
+    turns = _Turns(count(1), set(cut.restarts), set(cut.crashes))
+    FaultySink.faults, FaultySink.writes = set(cut.faults), 0
     try:
         for life in count():
             job = Job(_environment(cut, is_batch=is_batch), cut, life)
             build(job)
-            manager = _manager(job, store)
+            manager = _manager(job, store, clock)
             try:
-                finished = _live(manager, store, epochs, restarts, crashes)
+                finished = _live(manager, job, store, clock, history, turns)
             finally:
                 manager.close()
             for name, sink in job.sinks.items():
                 outputs[name].extend(sink.records)
             if finished:
-                return outputs
+                history.faults = len(cut.faults) - len(FaultySink.faults)
+                return outputs, history
         raise AssertionError("unreachable")
     finally:
         store.remove()
 
 
+@dataclass
+class _Turns:
+    """Numbers of epochs, over all lives, and those that end a life.
+
+    Attributes:
+        numbers: gives the next one.
+        restarts: those after which a new job manager goes on.
+        crashes: those whose manifest is not written.
+    """
+
+    numbers: Iterator[int]
+    restarts: set[int]
+    crashes: set[int]
+
+
 def _live(
-    manager: JobManager, store: RestartedStore, epochs: Iterator[int], restarts: set[int], crashes: set[int]
+    manager: JobManager, job: Job, store: RestartedStore, clock: ManualClock, history: History, turns: _Turns
 ) -> bool:
     """One life of the job; whether it came to its end."""
     store.crashes = False
@@ -264,18 +411,21 @@ def _live(
         if manager.manifest.finished:
             manager.complete_commits()
             return True
-        epoch = next(epochs)
-        store.crashes = epoch in crashes
-        crashes.discard(epoch)
+        epoch = next(turns.numbers)
+        clock.advance(job.cut.ticks[epoch % len(job.cut.ticks)])
+        store.crashes = epoch in turns.crashes
+        turns.crashes.discard(epoch)
         try:
             statistics = manager.run_epoch()
-        except CrashError:
+        except (CrashError, FaultError):
             return False
+        if statistics is not None:
+            history.ran(manager.manifest, job.sources)
         manager.wait_for_commits()
         idle = 0 if statistics is not None else idle + 1
         assert idle < 100, "the job does not move"
-        if epoch in restarts and not manager.manifest.finished:
-            restarts.discard(epoch)
+        if epoch in turns.restarts and not manager.manifest.finished:
+            turns.restarts.discard(epoch)
             return False
 
 
@@ -288,11 +438,12 @@ def _environment(cut: Cut, *, is_batch: bool) -> StreamExecutionEnvironment:
     return StreamExecutionEnvironment.get_execution_environment(configuration)
 
 
-def _manager(job: Job, store: RestartedStore) -> JobManager:
+def _manager(job: Job, store: RestartedStore, clock: ManualClock) -> JobManager:
     configuration = job.env.get_configuration()
     plan = plan_graph(job.env.transformations.take_next_job(), configuration, "invariance", 1)
-    settings = replace(job_settings(configuration, plan), restart=NoRestart())
-    return JobManager(plan, blob_of(plan, store.storage), LocalRuntime(), store, settings, clock=ManualClock())
+    restart = FixedDelay(len(job.cut.faults), 0.0) if job.cut.recovers else NoRestart()
+    settings = replace(job_settings(configuration, plan), restart=restart)
+    return JobManager(plan, blob_of(plan, store.storage), LocalRuntime(), store, settings, clock=clock)
 
 
 def per_key(records: Sequence[tuple[Any, int]]) -> dict[Any, list[Any]]:

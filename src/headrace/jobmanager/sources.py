@@ -318,7 +318,7 @@ def has_to_be_read_whole(plan: JobPlan, source: PlannedOperator) -> bool:
         return True
     reached = {source.node.id}
     for planned in plan.operators():
-        if any(edge.source in reached for edge in planned.inputs) and _goes_by_order(planned):
+        if any(edge.source in reached for edge in planned.inputs) and _goes_by_order(planned, plan):
             return True
         edges = [edge for edge in planned.inputs if edge.source in reached]
         stages = {plan.operator(edge.source).stage for edge in edges if edge.is_exchange}
@@ -329,10 +329,10 @@ def has_to_be_read_whole(plan: JobPlan, source: PlannedOperator) -> bool:
     return False
 
 
-def _goes_by_order(planned: PlannedOperator) -> bool:
+def _goes_by_order(planned: PlannedOperator, plan: JobPlan) -> bool:
     """Whether an operator of stage 0 has to see the records of a split in their order."""
     spec = planned.node.spec
-    has_memory = isinstance(spec, TimestampsSpec) and spec.strategy.has_memory
+    has_memory = isinstance(spec, TimestampsSpec) and spec.strategy.has_memory and not plan.settings.is_batch
     return planned.stage == 0 and (bool(planned.state_kinds) or has_memory)
 
 

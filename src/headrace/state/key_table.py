@@ -6,12 +6,13 @@ those of keys that change are read and written.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.state.runs.lookup import find_all_rows
+from headrace.state.runs.lookup import find_all_own_rows, find_all_rows
 from headrace.state.runs.merge_input import by_key, lasts_of
 from headrace.state.runs.merge_input import concat as concat_batches
 from headrace.state.runs.merging import merge_small_runs
@@ -59,11 +60,13 @@ class KeyTable:
 
     def find(self, keys: KeyColumn) -> tuple[Longs, pa.RecordBatch]:
         """The rows of different keys, which are in order, by key; and which of the keys each of them is of."""
-        sections = [*(run.section for run in self._runs.runs), *self._written]
+        # After a start at another parallelism a run may hold older rows of keys that count in another run alone.
+        stored = [(run.section, partial(find_all_own_rows, run)) for run in self._runs.runs]
+        written = [(section, partial(find_all_rows, section)) for section in self._written]
         missing, found, batches = np.arange(len(keys)), [np.empty(0, np.int64)], [self._nothing()]
-        for section in reversed(sections):
+        for section, find in reversed([*stored, *written]):
             asked = keys if len(missing) == len(keys) else keys.take(missing)
-            places, rows = find_all_rows(section, asked)
+            places, rows = find(asked)
             if not len(places):
                 continue
             found.append(missing[places])

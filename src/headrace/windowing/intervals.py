@@ -24,6 +24,10 @@ _FINEST: Final = 4
 """Panes of less than this part of the slide hold too few records to be worth it (a window of 10 s every 2.999 s)."""
 
 
+_MANY: Final = 4096
+"""For fewer timestamps it takes longer to find out that they have one window than to compute each one's."""
+
+
 class Assignment(NamedTuple):
     """Pairs of a record and a window it belongs to, by record, and in the order in which assigners give them.
 
@@ -165,7 +169,7 @@ class AlignedWindows(RegularWindows):
 
     def _ends_of(self, timestamps: Longs) -> Longs:
         """The end of each timestamp's only window; one figure that is repeated where it is the same window for all."""
-        if len(timestamps):
+        if len(timestamps) >= _MANY:
             bounds = np.array([timestamps.min(), timestamps.max()])
             first, last = self.last_ends(bounds)
             if first == last and int(bounds[1]) - int(bounds[0]) < self.size:
@@ -200,7 +204,7 @@ class OneWindow(RegularWindows):
         return {"size": "without end", "slide": "without end", "offset": 0}
 
     def assign(self, timestamps: Longs) -> Assignment:
-        return Assignment(np.arange(len(timestamps)), np.broadcast_to(np.int64(self.END), len(timestamps)), True)
+        return Assignment(np.arange(len(timestamps)), np.full(len(timestamps), self.END), True)
 
     def starts_of(self, ends: Times) -> Times:
         return ends - ends + MIN_WATERMARK

@@ -98,7 +98,7 @@ def test_integers_from_end_to_end_are_numbered_by_a_table() -> None:
 def test_runs_are_the_times_of_the_rows(pieces: list[tuple[int, int]]) -> None:
     columns = [np.broadcast_to(np.int64(time), length) for time, length in pieces]
     times = np.concatenate(columns)
-    for runs in (Runs.concat([Runs.of(column) for column in columns]), Runs.of(times)):
+    for runs in (Runs.of_all(columns), Runs.of_all([column.copy() for column in columns]), Runs.of(times)):
         assert runs.total == len(times)
         assert np.array_equal(runs.each(), times)
 

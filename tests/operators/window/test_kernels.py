@@ -121,7 +121,10 @@ def test_assignment_is_that_of_the_assigner(size: int, slide: int, offset: int, 
 def test_together_timestamps_have_the_windows_that_each_has_alone(timestamps: list[int]) -> None:
     windows = AlignedWindows(60_000, 60_000, 5)
     alone = [windows.assign(np.array([timestamp])).ends[0] for timestamp in timestamps]
-    assert windows.assign(np.array(timestamps)).ends.tolist() == alone
+    for times in (1, 4096):
+        together = windows.assign(np.repeat(timestamps, times))
+        assert together.is_identity
+        assert np.array_equal(together.ends, np.repeat(alone, times))
 
 
 def test_cleanup_never_overflows() -> None:

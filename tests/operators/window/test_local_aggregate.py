@@ -191,15 +191,21 @@ def test_what_is_held_leaves_before_the_watermark_moves_on() -> None:
     assert len(driver.out.sides[ACCUMULATORS_TAG]) == 1
 
 
-def test_what_was_found_of_one_batch_holds_for_as_many_records_as_may_be_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_aggregate, "_HELD_ROWS", 50)
+def test_what_was_found_of_a_large_batch_holds_for_the_next_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(local_aggregate, "_MORE_TO_COME", 3)
     different, same = [Record(i, 1.0, 3) for i in range(20)], [Record(1, 1.0, 3)] * 20
-    driver = Driver(lambda: LocalWindowAggregate(LAYOUT, AlignedWindows(100, 100)))
-    driver.run([different, same, same, same])
-    assert [len(batch) for batch in driver.out.batches] == [20, 20, 20]
-    driver.run([same])  # the next epoch begins anew
-    counts = [batch.columns.column("records").to_pylist() for batch in driver.out.sides[ACCUMULATORS_TAG]]
-    assert counts == [[20], [20]]
+    for fewest, passed in ((4096, 1), (19, 3)):
+        monkeypatch.setattr(local_aggregate, "_FEWEST_SAMPLED", fewest)
+        monkeypatch.setattr(local_aggregate, "_SAMPLED_HASHES", np.uint64(2**64 - 1))
+        monkeypatch.setattr(local_aggregate, "_SAMPLED_PART", 1)
+        driver = Driver(lambda: LocalWindowAggregate(LAYOUT, AlignedWindows(100, 100)))
+        driver.run([different, same, same, same])
+        assert [len(batch) for batch in driver.out.batches] == [20] * passed
+        driver.run([same])  # the next epoch begins anew
+        counts = [batch.columns.column("records").to_pylist() for batch in driver.out.sides[ACCUMULATORS_TAG]]
+        assert counts == [[20 * (4 - passed)], [20]]
 
 
 class OnlyTheLast:

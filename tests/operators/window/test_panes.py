@@ -21,7 +21,7 @@ from headrace.operators.window.columnar import window_store
 from headrace.operators.window.columnar.accumulators import Accumulators
 from headrace.operators.window.columnar.aligned_window import AlignedWindowOperator
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
-from headrace.operators.window.columnar.panes import paned_window
+from headrace.operators.window.columnar.panes import pane_store, paned_window
 from headrace.operators.window.columnar.panes.paned_window import columnar_window
 from headrace.operators.window.columnar.panes.panes import Panes
 from headrace.testing import JobHarness
@@ -196,12 +196,15 @@ def test_a_day_so_far() -> None:
 TOTALS = ColumnarWindowLayout.of(INPUT, CODEC, [agg.count(), agg.sum("value"), agg.avg("value")], ["key"])
 
 
+@pytest.mark.parametrize("ahead", [0, 2, 64])
 @pytest.mark.parametrize("tag", [None, "late"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     scenario=scenarios(), odd=st.sets(st.integers(0, 24), max_size=2), size=st.integers(1, 5), slide=st.integers(1, 4)
 )
-def test_panes_that_are_taken_back(tag: str | None, scenario: Any, odd: set[int], size: int, slide: int) -> None:
+def test_panes_that_are_taken_back(
+    tag: str | None, ahead: int, scenario: Any, odd: set[int], size: int, slide: int
+) -> None:
     """Values that cannot be taken back come and go between others."""
     _, lateness, records, cuts, kinds = scenario
     windows = AlignedWindows(3 * size * slide, 3 * slide, 1)
@@ -212,8 +215,10 @@ def test_panes_that_are_taken_back(tag: str | None, scenario: Any, odd: set[int]
         Driver(lambda make=make: make(TOTALS, windows, lateness, tag))
         for make in (columnar_window, AlignedWindowOperator)
     )
-    for driver in (by_pane, alone):
-        drive(driver, records, cuts, kinds)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pane_store, "_PANES_AHEAD", ahead)
+        for driver in (by_pane, alone):
+            drive(driver, records, cuts, kinds)
     assert by_pane.out.rows == alone.out.rows
     assert by_pane.counters == alone.counters
     if tag:

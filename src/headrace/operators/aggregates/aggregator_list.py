@@ -97,8 +97,12 @@ class AggregatorList:
 
     def _split(self, columns: Sequence[pa.Array]) -> list[list[pa.Array]]:
         """The columns of each aggregator."""
-        bounds = [0, *accumulate(len(aggregator.fields) for aggregator in self.members)]
-        return [list(columns[start:stop]) for start, stop in pairwise(bounds)]
+        return [list(columns[start:stop]) for start, stop in self._bounds]
+
+    @cached_property
+    def _bounds(self) -> list[tuple[int, int]]:
+        """Where the columns of each aggregator begin and end."""
+        return list(pairwise([0, *accumulate(len(aggregator.fields) for aggregator in self.members)]))
 
 
 _OF_STORED_NAME: Final[dict[str, type[Aggregator]]] = {

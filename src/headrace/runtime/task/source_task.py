@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from headrace.plan.job_plan import PlannedEdge
     from headrace.runtime.task.messages import EpochContext
     from headrace.runtime.task.operator_chain import Chained, ChainedOperator, ChainedSource, OperatorChain
+
+
+_MANY: Final = 4096
+"""Fewer times are written sooner than numpy has said that one stands for all."""
 
 
 class SourceTask:
@@ -99,8 +103,8 @@ def _emit(source: ChainedSource, records: SourceRecords) -> None:
 
 
 def _repeated(time: int, count: int) -> npt.NDArray[np.int64]:
-    """The same time for all records; nothing is written, since the next operator replaces it as a rule."""
-    return np.broadcast_to(np.int64(time), count)
+    """The same time for all records; of many it is not written, since the next operator replaces it as a rule."""
+    return np.full(count, time) if count < _MANY else np.broadcast_to(np.int64(time), count)
 
 
 def _emit_rejected(source: ChainedSource, rejected: list[tuple[str, str, str]]) -> None:

@@ -42,11 +42,6 @@ class Runs(NamedTuple):
     lengths: Longs
 
     @property
-    def nbytes(self) -> int:
-        """How much memory they take."""
-        return int(self.times.nbytes + self.lengths.nbytes)
-
-    @property
     def total(self) -> int:
         """How many rows there are."""
         return int(self.lengths.sum())
@@ -64,9 +59,11 @@ class Runs(NamedTuple):
         return Runs(times[starts], np.diff(starts, append=len(times)))
 
     @staticmethod
-    def concat(pieces: Sequence[Runs]) -> Runs:
-        """One after the other."""
-        times, lengths = zip(*pieces, strict=True)
+    def of_all(pieces: Sequence[Longs]) -> Runs:
+        """The runs of columns that follow one another."""
+        if not any(piece.strides == (0,) for piece in pieces):
+            return Runs.of(np.concatenate(pieces))
+        times, lengths = zip(*map(Runs.of, pieces), strict=True)
         return Runs(np.concatenate(times), np.concatenate(lengths))
 
 

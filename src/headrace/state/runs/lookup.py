@@ -35,13 +35,26 @@ def find_rows(run: Run, keys: KeyColumn) -> tuple[Indices, Indices]:
 
     Keys whose rows do not count in this run are not found.
     """
-    section, hashes = run.section, keys.hashes
-    if not run.whole:
-        start = int(np.searchsorted(hashes, np.uint64(run.hashes[0])))
-        stop = int(np.searchsorted(hashes, np.uint64(run.hashes[1] - 1), side="right"))
-        found, rows = _find(section, keys.slice(start, stop))
-        return found + start, rows
-    return _find(section, keys)
+    if run.whole:
+        return _find(run.section, keys)
+    start, stop = _own_keys(run, keys)
+    found, rows = _find(run.section, keys.slice(start, stop))
+    return found + start, rows
+
+
+def find_all_own_rows(run: Run, keys: KeyColumn) -> tuple[Indices, Indices]:
+    """As :func:`find_all_rows`, of the section of a run; keys whose rows do not count in this run are not found."""
+    if run.whole:
+        return find_all_rows(run.section, keys)
+    start, stop = _own_keys(run, keys)
+    found, rows = find_all_rows(run.section, keys.slice(start, stop))
+    return found + start, rows
+
+
+def _own_keys(run: Run, keys: KeyColumn) -> tuple[int, int]:
+    """First and last of those keys, sorted by hash, whose rows count in a run."""
+    low, last = np.uint64(run.hashes[0]), np.uint64(run.hashes[1] - 1)
+    return int(np.searchsorted(keys.hashes, low)), int(np.searchsorted(keys.hashes, last, side="right"))
 
 
 def find_all_rows(section: Section, keys: KeyColumn) -> tuple[Indices, Indices]:

@@ -98,7 +98,8 @@ class ContinuousEventTimeTrigger(_ContinuousTrigger):
     """Fires each time the watermark passes a multiple of an interval, and at the end of the window.
 
     The first multiple is that after the timestamp of the first element; an element that comes when the window has ended
-    fires at once. A window without an end fires once more when the input ends.
+    fires at once. A window without an end fires once more when the input ends; how often it shows the same before, from
+    its last element on, depends on how far the watermark had come until then.
 
     Examples:
         >>> from headrace.common import Time

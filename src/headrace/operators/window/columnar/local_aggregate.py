@@ -79,7 +79,7 @@ _HALVINGS = 12
 class _Held:
     """Pairs of a record and a window, or a pane, that wait for more: the ends of windows, keys, inputs."""
 
-    ends: Runs
+    ends: Longs
     keys: pa.Array
     columns: Mapping[Input, pa.Array]
 
@@ -92,7 +92,7 @@ class LocalWindowAggregate(Operator):
     """Sums up the records of some batches by window and key, or by pane and key, where that makes them fewer.
 
     Whether it does is estimated from the first of these batches alone, so it is the same at every attempt; where it
-    does not, half a million records pass through before the next estimate.
+    does not, some batches of the same size pass through before the next estimate.
     Accumulators leave under the lowest watermark of all, which the receiver raises to where the epoch started: so it
     does not matter how long records have waited here, nor what other branches of the stream have reached.
 
@@ -133,7 +133,7 @@ class LocalWindowAggregate(Operator):
             left = int(np.count_nonzero(stays))
             pairs = pairs.where(~stays[pairs.records])
         if not self._held and not self._is_worthwhile(keyed, pairs, len(keyed) - left):
-            self._passing = _HELD_ROWS - len(keyed)
+            self._passing = self._to_pass_after(keyed)
             self.output.emit(keyed)
             return
         if stays is not None:
@@ -172,6 +172,13 @@ class LocalWindowAggregate(Operator):
         is_between[pairs.records] = False
         return is_left | (is_between & is_too_late(batch.timestamps, batch.watermarks, 0))
 
+    def _to_pass_after(self, batch: KeyedBatch) -> int:
+        """How many records pass after a batch that is not worthwhile: what was estimated is what so many will do.
+
+        Of a small batch it says little: larger ones of the same stream, held for longer, may well become fewer.
+        """
+        return (_MORE_TO_COME - 1) * len(batch) if len(batch) > _FEWEST_SAMPLED else 0
+
     def _is_worthwhile(self, batch: KeyedBatch, pairs: Assignment, records: int) -> bool:
         """Whether accumulators are expected to be so much fewer than the records that the pairs are of."""
         total = len(pairs.ends)
@@ -196,7 +203,7 @@ class LocalWindowAggregate(Operator):
         if not pairs.is_identity:
             keys = gather(keys, pairs.records)
             columns = {source: gather(column, pairs.records) for source, column in columns.items()}
-        self._held.append(_Held(Runs.of(pairs.ends), keys, columns))
+        self._held.append(_Held(pairs.ends, keys, columns))
         self._held_rows += len(pairs.ends)
         self._held_bytes += self._held[-1].nbytes
         if self._held_rows >= _HELD_ROWS or self._held_bytes >= _HELD_BYTES:
@@ -216,7 +223,7 @@ class LocalWindowAggregate(Operator):
     def _accumulators(self, held: Sequence[_Held]) -> KeyedBatch:
         columns = {source: concat([each.columns[source] for each in held]) for source in held[0].columns}
         ends, keys, rows = self._grouped(
-            Runs.concat([each.ends for each in held]), [each.keys for each in held], columns
+            Runs.of_all([each.ends for each in held]), [each.keys for each in held], columns
         )
         values = self._layout.aggregators.accumulate(rows)
         record_batch = pa.RecordBatch.from_arrays(

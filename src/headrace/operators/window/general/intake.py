@@ -70,6 +70,13 @@ class Step(NamedTuple):
 class Intake(ABC):
     """Puts the elements of batches into windows."""
 
+    def begin_batch(self, batch: KeyedBatch) -> None:
+        """Comes before :meth:`of`, and calls no code of the user.
+
+        What is known to be too late without asking anybody is sent away here: operators that take it may fail, and that
+        is no failure of a window's function.
+        """
+
     @abstractmethod
     def of(self, batch: KeyedBatch) -> Iterable[Step | tuple[Any, ...]]:
         """What has to happen one by one, in order; all else has been done. As :class:`Step`, or a tuple like it.
@@ -233,12 +240,14 @@ class OnTimeTogether(Intake):
         self._late = late
         self._time = time
 
+    def begin_batch(self, batch: KeyedBatch) -> None:
+        pairs = self._pairs = self._intervals.assign(batch.timestamps)
+        self._is_open = cleanup_times(pairs.ends, self._late.lateness) > batch.watermarks[pairs.records]
+        self._late.refuse(batch, pairs if self._is_open.all() else pairs.where(self._is_open))
+
     def of(self, batch: KeyedBatch) -> Iterable[Step | tuple[Any, ...]]:
-        pairs = self._intervals.assign(batch.timestamps)
-        watermarks = batch.watermarks[pairs.records]
-        has_ended = pairs.ends - 1 <= watermarks
-        is_open = cleanup_times(pairs.ends, self._late.lateness) > watermarks
-        self._late.refuse(batch, pairs if is_open.all() else pairs.where(is_open))
+        pairs, is_open = self._pairs, self._is_open
+        has_ended = pairs.ends - 1 <= batch.watermarks[pairs.records]
         self._contents.add_all(batch, pairs.where(~has_ended) if has_ended.any() else pairs)
         late = pairs.where(has_ended & is_open)
         due = self._ends.foresee(int(batch.watermarks[-1]), late.ends.tolist())

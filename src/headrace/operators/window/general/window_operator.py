@@ -159,8 +159,10 @@ class WindowOperator(FunctionOperator):
         if self._is_event_time:
             check_timestamps(batch, self.context, self._reach)
         element: Any = NO_RECORD
+        keyed_batch = cast("KeyedBatch", batch)
+        self._intake.begin_batch(keyed_batch)
         try:
-            for element, timestamp, reached, watermark, key, windows in self._intake.of(cast("KeyedBatch", batch)):
+            for element, timestamp, reached, watermark, key, windows in self._intake.of(keyed_batch):
                 if watermark != self._time.watermark:
                     self._advance(watermark, reached)
                 if windows is not None:

@@ -34,8 +34,9 @@ def places_of(rows: Accumulators, hashes: Hashes, keys: pa.Array) -> tuple[Longs
         The place of each: its own, or that of the first one behind it; and whether it is its own.
     """
     places = np.searchsorted(hashes, rows.hashes)
-    is_known = places < len(hashes)
-    is_known[is_known] = hashes[places[is_known]] == rows.hashes[is_known]
+    if not len(hashes):
+        return places, np.zeros(len(rows), np.bool_)
+    is_known = hashes[np.minimum(places, len(hashes) - 1)] == rows.hashes
     known = np.flatnonzero(is_known)
     own = rows.keys if len(known) == len(rows) else gather(rows.keys, known)
     if gather(keys, places[known]).equals(own):

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 _SPREAD_ROWS: Final = 1 << 19
 """So many rows of windows are made of rows of panes at a time."""
+_PANES_AHEAD: Final = 64
+"""About so many panes are looked up at a time."""
 _FIRED_ROWS: Final = 1 << 16
 """About so many rows of windows fire at a time."""
 
@@ -65,6 +67,8 @@ class PaneStore:
         self._waiting: list[Accumulators] = []
         self._merge: PaneTotals | PaneStacks | None = None
         self._reached = MIN_WATERMARK
+        self._ahead: list[Accumulators] = []
+        """While windows fire, the rows of the panes that come with the next ones."""
 
     def begin_epoch(self) -> None:
         """Takes up what the last epoch left."""
@@ -97,15 +101,21 @@ class PaneStore:
 
     def due(self, after: int, upto: int) -> Iterator[Accumulators]:
         """The contents of the windows with an end above ``after`` and not above ``upto``, in order, in blocks."""
-        if self._next_end(after) <= upto:
-            self._rows.aggregate(upto)
+        if self._next_end(after) > upto:
+            return
+        self._rows.aggregate(upto)
         gathered: list[Accumulators] = []
+        looked_up = after
         while (end := self._next_end(after)) <= upto:
+            if end > looked_up:
+                looked_up = min(upto, end + _PANES_AHEAD * self._panes.length)
+                self._ahead = self._rows.between(self._reached, looked_up)
             window, after = self._contents(end), end
             if sum(map(len, gathered)) + len(window) > _FIRED_ROWS:
                 yield from _in_blocks(gathered)
                 gathered = []
             gathered.append(window)
+        self._ahead = []
         yield from _in_blocks(gathered)
 
     def find(self, ends: Longs, hashes: Hashes) -> Accumulators:
@@ -151,24 +161,23 @@ class PaneStore:
     def _merge_of(self, start: int, end: int) -> Accumulators:
         """The merge of the panes of a window, which is that of the window that fired before, moved on."""
         merge = self._merge if start < self._reached else None
-        if merge is None or not merge.move_to(start, list(self._panes_between(self._reached, end))):
+        if merge is None or not merge.move_to(start, list(self._panes_of(self._ahead, self._reached, end))):
             merge = self._new_merge(start, end)
         self._merge, self._reached = merge, end
         return merge.merged(end)
 
     def _new_merge(self, start: int, end: int) -> PaneTotals | PaneStacks:
-        panes = list(self._panes_between(start, end))
+        panes = list(self._panes_of(self._rows.between(start, end), start, end))
         contents = [self._nothing, *(rows for _, rows in panes)]
         if all(self._aggregators.are_reversible(rows.columns) for rows in contents):
             return PaneTotals(self._aggregators, self._nothing, panes, start)
         return PaneStacks(self._aggregators, self._nothing, panes, start, end)
 
-    def _panes_between(self, start: int, end: int) -> Iterator[tuple[int, Accumulators]]:
-        """The panes within a stretch of time, oldest first."""
-        pieces = self._rows.between(start, end)
-        ends = np.unique(np.concatenate([piece.windows[0] for piece in pieces])) if pieces else ()
-        for pane in map(int, ends):
-            yield pane, Accumulators.merged(self._aggregators, [rows_at(piece, pane) for piece in pieces])
+    def _panes_of(self, tables: Sequence[Accumulators], start: int, end: int) -> Iterator[tuple[int, Accumulators]]:
+        """The panes within a stretch of time, oldest first, of tables that have all rows of it."""
+        ends = {pane for table in tables for pane in table.windows[0].tolist() if start < pane <= end}
+        for pane in sorted(ends):
+            yield pane, Accumulators.merged(self._aggregators, [rows_at(table, pane) for table in tables])
 
 
 def _in_blocks(windows: Sequence[Accumulators]) -> Iterator[Accumulators]:
