@@ -108,7 +108,7 @@ class SessionWindowOperator(Operator):
     def process(self, input_index: int, batch: Batch) -> None:
         if not len(batch):
             return
-        check_timestamps(batch, self.context)
+        check_timestamps(batch, self.context, self._gap)
         keyed = cast("KeyedBatch", batch)
         columns = self._layout.inputs_of(keyed, self.context)
         arrivals = self._arrivals.next(len(keyed))
