@@ -281,7 +281,7 @@ def all_of(elements: Sequence[Any]) -> Sequence[Any]:
 def reducing(function: Any) -> Folding:
     """What a ``ReduceFunction`` makes of elements; nothing of none."""
     combine = method_of(function, "reduce")
-    return lambda elements: (reduce(combine, elements),) if elements else None
+    return lambda elements: (reduce(combine, elements),) if elements else ()
 
 
 def aggregating(function: Any) -> Folding:
