@@ -165,7 +165,7 @@ def _what_happened(error: BaseException, site: CallSite | None, advice: str, *, 
     ]
 
 
-def note_returned(error: TypeError, function: Any) -> None:
+def note_returned(error: Exception, function: Any) -> None:
     """Note whose result is wrong, where whoever tells of the error knows several functions."""
     setattr(error, _RETURNED_BY, function)
 

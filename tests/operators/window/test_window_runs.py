@@ -145,7 +145,7 @@ def test_large_batches_are_aggregated_in_pieces(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("keys", "most_bytes", "pieces"),
     [
-        pytest.param(10, 1 << 20, [64, 64, 64, 64, 64], id="few keys"),
+        pytest.param(4, 1 << 20, [64, 64, 64, 64, 64], id="few keys"),
         pytest.param(1000, 1 << 20, [64, 256], id="many keys"),
         pytest.param(1000, 1000, [64, 64, 64, 64, 64], id="many keys of large records"),
     ],

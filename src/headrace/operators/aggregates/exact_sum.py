@@ -206,13 +206,14 @@ def _largest(values: Doubles) -> float:
 def distilled(terms: list[Doubles]) -> list[Doubles]:
     """The same exact sums as expansions: each array is at most half a unit in the last place of the one before."""
     terms = [term for term in terms if term.any()]
-    changed = True
-    while changed and len(terms) > 1:
+    changed = len(terms) > 1
+    while changed:
         changed = False
         for i in range(len(terms) - 1, 0, -1):
             total, error = two_sum(terms[i - 1], terms[i])
             changed = changed or bool((total != terms[i - 1]).any())
             terms[i - 1], terms[i] = total, error
+        changed = changed and len(terms) > 2  # of two, their rounded sum and its error are what is wanted
     return [term for term in terms if term.any()]
 
 

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 _Rows = TypeVar("_Rows", Chunk, Accumulators)
 
 _PENDING_ROWS = 1 << 18
-"""So many rows wait before they are aggregated, where that leaves few: sorting more at once costs no less a row."""
+"""So many rows wait before they are aggregated, where that leaves few: more at once cost no less a row."""
 
-_FEW = 0.5
-_TIMES_AS_MANY = 4
+_FEW = 0.125
+_TIMES_AS_MANY = 8
 _PENDING_BYTES = 128 << 20
 """Where it leaves more than this part, so many times as many wait, if they need no more memory than this: each piece
 has to be merged with the others afterwards."""
