@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from headrace.state.keys.entries import AnyKeyEntry
     from headrace.windowing.evictor import Evictor
 
-    Folding = Callable[[Sequence[Any]], Sequence[Any] | None]
+    Folding = Callable[[Sequence[Any]], Sequence[Any]]
 
 
 class WindowContents(ABC):
