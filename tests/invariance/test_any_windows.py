@@ -86,12 +86,12 @@ def _has_clock(program: Program) -> bool:
     return isinstance(program.windows.assigner, ProcessingTimeAssigner)
 
 
-@examples(60, program=programs(), cut=happenings)
+@examples(40, program=programs(), cut=happenings)
 def test_streaming(program: Program, cut: Cut) -> None:
     program.check(cut)
 
 
-@examples(25, program=programs(is_batch=True).filter(lambda program: not _has_clock(program)), cut=happenings)
+@examples(20, program=programs(is_batch=True).filter(lambda program: not _has_clock(program)), cut=happenings)
 def test_batch(program: Program, cut: Cut) -> None:
     program.check(cut)
 
