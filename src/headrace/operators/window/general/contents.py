@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from headrace.state.keys.entries import AnyKeyEntry
     from headrace.windowing.evictor import Evictor
 
-    Folding = Callable[[Sequence[Any]], Sequence[Any] | None]
+    Folding = Callable[[Sequence[Any]], Sequence[Any]]
 
 
 class WindowContents(ABC):
@@ -366,8 +366,8 @@ def reducing(function: Any, type_: TypeInformation) -> Folding:
     """What a ``ReduceFunction`` makes of elements, which are of a type; nothing of none."""
     combine = method_of(function, "reduce")
 
-    def fold(elements: Sequence[Any]) -> Sequence[Any] | None:
-        return (reduce(checked, elements),) if elements else None
+    def fold(elements: Sequence[Any]) -> Sequence[Any]:
+        return (reduce(checked, elements),) if elements else ()
 
     def checked(value1: Any, value2: Any) -> Any:
         result = combine(value1, value2)

@@ -389,8 +389,10 @@ class WindowOperator(FunctionOperator):
 
     def _show(self, elements: Sequence[Any], window: Any, contents: GivenNamespace, firing: Firing, stamp: int) -> None:
         """Emits what a window shows of what it holds for the current key."""
-        self._enter(window, firing)
-        results = self._call.results(cast("AnyKeyEntry", self._keyed.current), self._context, elements)
+        results: Iterable[Any] = ()
+        if elements or self._layout.reduce_function is None:  # else an evictor has left nothing to reduce
+            self._enter(window, firing)
+            results = self._call.results(cast("AnyKeyEntry", self._keyed.current), self._context, elements)
         if self._former is None:
             self._collector.collect(results, window.max_timestamp(), stamp)
         else:
