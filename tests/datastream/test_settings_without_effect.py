@@ -240,6 +240,16 @@ def test_operators_without_uid_can_be_refused(env: StreamExecutionEnvironment) -
     assert config.enable_auto_generated_uids().has_auto_generated_uids_enabled()
 
 
+def test_a_uid_is_not_asked_for_where_no_program_can_give_one(env: StreamExecutionEnvironment) -> None:
+    env.configure(Configuration().set_string("headrace.runtime", "local"))
+    env.get_config().disable_auto_generated_uids()
+    numbers = env.from_collection([3, 1, 2]).uid("numbers")
+    ordered = numbers.full_window_partition().sort_partition(0).uid("ordered")
+    assert sorted(ordered.execute_and_collect(limit=5)) == [1, 2, 3]
+    together = numbers.union(env.from_collection(["a"]).uid("texts"))
+    assert sorted(together.execute_and_collect(limit=5), key=str) == [1, 2, 3, "a"]
+
+
 def test_slot_sharing_groups_are_declarations(env: StreamExecutionEnvironment) -> None:
     heap = MemorySize.of_mebi_bytes(100)
     builder = SlotSharingGroup.builder("heavy").set_cpu_cores(1.5).set_task_heap_memory(heap)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.common import Configuration, Duration, Row, Time, Types, WatermarkStrategy
-from headrace.common.errors import InvalidProgramError
+from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.datastream import (
     AggregateFunction,
     OutputTag,
@@ -209,6 +209,32 @@ def test_late_records_become_what_their_tag_says(windows: WindowedStream) -> Non
     assert stream.get_side_output(late).get_type() == late.type_info
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        Types.STRING(),
+        Types.ROW([Types.STRING()]),
+        Types.ROW([Types.LONG(), Types.DOUBLE()]),
+        Types.TUPLE([Types.STRING(), Types.STRING()]),
+    ],
+    ids=str,
+)
+def test_a_tag_whose_type_never_fits_late_records_is_refused(windows: WindowedStream, wrong: Any) -> None:
+    late = OutputTag("late", wrong)
+    stream = windows.side_output_late_data(late).process(Describe())
+    with pytest.raises(
+        InvalidTypeError, match=r"side output 'late' are of type .*: leave the type of the tag out\n  at"
+    ):
+        stream.get_side_output(late)
+
+
+@pytest.mark.parametrize("fits", [Types.TUPLE([Types.STRING(), Types.LONG()]), Types.PICKLED_BYTE_ARRAY()], ids=str)
+def test_a_tag_whose_type_may_fit_late_records_is_taken(windows: WindowedStream, fits: Any) -> None:
+    late = OutputTag("late", fits)
+    stream = windows.side_output_late_data(late).process(Describe())
+    stream.get_side_output(late)
+
+
 def test_process(windows: WindowedStream, graph: StreamGraph) -> None:
     function = Describe()
     stream = windows.allowed_lateness(5).side_output_late_data(LATE).process(function)
@@ -311,6 +337,23 @@ def test_wrong_arguments_are_refused(windows: WindowedStream, graph: StreamGraph
     with pytest.raises(InvalidProgramError, match=message):
         use(windows)
     assert len(graph) == 1
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (
+            lambda s: s.map(lambda number: (number, number)),
+            r"sum\(1\): the records are pickled objects .* output_type=",
+        ),
+        (lambda s: s, r"sum\(1\): records of type Long have no fields: sum\(0\) takes the record itself"),
+    ],
+)
+def test_records_without_fields_are_told_how_to_get_some(
+    env: StreamExecutionEnvironment, build: Any, message: str
+) -> None:
+    with pytest.raises(InvalidProgramError, match=message):
+        build(env.from_sequence(1, 3)).window_all(SECOND).aggregate(sum(1))
 
 
 def test_what_a_windowed_stream_knows(windows: WindowedStream, env: StreamExecutionEnvironment) -> None:

@@ -441,7 +441,7 @@ def _environment(cut: Cut, *, is_batch: bool) -> StreamExecutionEnvironment:
 def _manager(job: Job, store: RestartedStore, clock: ManualClock) -> JobManager:
     configuration = job.env.get_configuration()
     plan = plan_graph(job.env.transformations.take_next_job(), configuration, "invariance", 1)
-    restart = FixedDelay(len(job.cut.faults), 0.0) if job.cut.recovers else NoRestart()
+    restart = FixedDelay(2 * len(job.cut.faults), 0.0) if job.cut.recovers else NoRestart()
     settings = replace(job_settings(configuration, plan), restart=restart)
     return JobManager(plan, blob_of(plan, store.storage), LocalRuntime(), store, settings, clock=clock)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
 import random
 from dataclasses import replace
 from typing import Any, Final
@@ -28,6 +30,8 @@ from headrace.datastream.window import (
     WindowAssigner,
     WindowStagger,
 )
+from headrace.storage.folder import MappedFile
+from headrace.storage.posix import PosixFolder
 from headrace.windowing.assigners.of_time import ProcessingTimeAssigner
 from tests.invariance.driver import Cut, cuts, examples
 from tests.invariance.window_programs import FUNCTIONS, EventTime, Program, at_even, bounded, without_watermarks
@@ -86,12 +90,12 @@ def _has_clock(program: Program) -> bool:
     return isinstance(program.windows.assigner, ProcessingTimeAssigner)
 
 
-@examples(60, program=programs(), cut=happenings)
+@examples(40, program=programs(), cut=happenings)
 def test_streaming(program: Program, cut: Cut) -> None:
     program.check(cut)
 
 
-@examples(25, program=programs(is_batch=True).filter(lambda program: not _has_clock(program)), cut=happenings)
+@examples(20, program=programs(is_batch=True).filter(lambda program: not _has_clock(program)), cut=happenings)
 def test_batch(program: Program, cut: Cut) -> None:
     program.check(cut)
 
@@ -172,3 +176,23 @@ def test_lives_of_one_epoch_some_of_which_fail(way: str) -> None:
         recovers=len(way) % 2 == 0,
     )
     assert _way(way).check(cut).faults == len(FAULTS)
+
+
+@pytest.mark.parametrize("way", ["contents by key", "contents of sessions", "sessions, late records", "count"])
+def test_state_files_that_cannot_be_read_for_a_moment_are_no_failure_of_a_function(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = itertools.count(1)
+    failed: list[str] = []
+
+    def map_file(folder: PosixFolder, name: str) -> MappedFile:
+        if next(asked) in (2, 4, 6):
+            failed.append(name)
+            raise OSError(errno.EIO, "the disk is away")
+        return whole(folder, name)
+
+    whole = PosixFolder.map
+    monkeypatch.setattr(PosixFolder, "map", map_file)
+    cut = Cut((6, 9, 4), parallelism=(1, 3, 2), restarts=frozenset(range(1, 9)), inline_threshold=0, faults=FAULTS)
+    assert _way(way).check(replace(cut, recovers=True)).faults == len(FAULTS)
+    assert len(failed) == 3

@@ -277,7 +277,13 @@ def stamped(env: StreamExecutionEnvironment, records: list[Any]) -> DataStream:
         None,
         float("nan"),
         float("inf"),
+        2.75,
+        4.0,
+        np.float32(4.0),
+        True,
+        np.True_,
         1 << 63,
+        np.uint64(1 << 63),
         1e300,
         [1],
         [1, 2],
@@ -292,7 +298,7 @@ def test_a_timestamp_that_is_none(env: StreamExecutionEnvironment, wrong: Any) -
     assert f"\n  record: {wrong!r}\n" in message
 
 
-def test_numbers_that_are_timestamps(env: StreamExecutionEnvironment) -> None:
+def test_integers_that_are_timestamps(env: StreamExecutionEnvironment) -> None:
     with env.from_collection([]).execute_and_collect() as nothing:
         assert list(nothing) == []
     seen: list[Any] = []
@@ -303,10 +309,10 @@ def test_numbers_that_are_timestamps(env: StreamExecutionEnvironment) -> None:
         job.add_sink("out", source.assign_timestamps_and_watermarks(strategy))
 
     with JobHarness(build) as job:
-        job.push_all("in", [3, -1, 2.75, -2.75, np.int32(7), np.float32(4.0), True, (1 << 63) - 1])
+        job.push_all("in", [3, -1, np.int32(7), np.uint8(4), (1 << 63) - 1])
         job.run_epoch()
         seen = [timestamp for _, timestamp in job.results_with_timestamps("out")]
-    assert seen == [3, -1, 2, -2, 7, 4, 1, (1 << 63) - 1]
+    assert seen == [3, -1, 7, 4, (1 << 63) - 1]
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])

@@ -89,6 +89,11 @@ def explained(env: StreamExecutionEnvironment, define: Any) -> str:
     return env.explain()
 
 
+def discarding(windows: Any) -> Any:
+    windows.accumulation_mode(AccumulationMode.DISCARDING)
+    return windows
+
+
 @pytest.fixture
 def env() -> StreamExecutionEnvironment:
     return StreamExecutionEnvironment.get_execution_environment()
@@ -134,8 +139,8 @@ def env() -> StreamExecutionEnvironment:
             "windows merge",
         ),
         (
-            lambda keyed: keyed.window(EventTimeSessionWindows.with_gap(10)).allowed_lateness(5),
-            "sessions stay for late records",
+            lambda keyed: discarding(keyed.window(EventTimeSessionWindows.with_gap(10)).allowed_lateness(5)),
+            "sessions that stay for late records do not only accumulate",
         ),
         (
             lambda keyed: keyed.window(EventTimeSessionWindows.with_gap(10)).trigger(CountTrigger.of(3)),
@@ -292,11 +297,13 @@ def test_what_the_windows_are_for_other_programs(env: StreamExecutionEnvironment
     }
 
 
-def test_sessions_are_columnar_and_not_split(env: StreamExecutionEnvironment) -> None:
+@pytest.mark.parametrize("lateness", [0, 5])
+def test_sessions_are_columnar_and_not_split(env: StreamExecutionEnvironment, lateness: int) -> None:
     """Which records are of one session is known where all of a key are."""
 
     def define(records: Any) -> Any:
-        return records.key_by("card").window(EventTimeSessionWindows.with_gap(10)).aggregate(count(), sum("amount"))
+        sessions = records.key_by("card").window(EventTimeSessionWindows.with_gap(10)).allowed_lateness(lateness)
+        return sessions.aggregate(count(), sum("amount"))
 
     text = explained(env, define)
     assert text.count("columnar") == 1

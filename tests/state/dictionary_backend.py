@@ -386,6 +386,9 @@ class DictionaryDomain:
     def delete(self, time: int, namespace: Namespace = None) -> None:
         self._timers.discard(self._timer(time, namespace))
 
+    def foresee(self, up_to: int) -> Sequence[tuple[AnyKeyEntry, Namespace]]:
+        return ()
+
     def pop_due(self, up_to: int) -> Iterator[Timer]:
         if self._reached is not None and up_to <= self._reached:
             return

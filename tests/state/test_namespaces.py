@@ -88,8 +88,11 @@ def test_states_are_as_their_model(kind: str, keep: bool, monkeypatch: pytest.Mo
     job.on_keys(job.begin(), every_key, checker.check)
 
 
+_LONGS = st.integers(-(2**63), 2**63 - 1)
+
+
 @settings(max_examples=50, deadline=None)
-@given(st.lists(st.tuples(st.integers(-(2**63), 2**63 - 1), st.one_of(st.integers(), st.binary())), min_size=1))
+@given(st.lists(st.tuples(_LONGS, st.one_of(_LONGS, st.binary())), min_size=1))
 def test_pairs_are_in_the_key_group_of_their_key(pairs: list[tuple[int, bytes | int]]) -> None:
     backend = KeyedStateBackend(KeyCodec.for_type(Types.LONG()), lambda name: None)  # type: ignore[arg-type, return-value]
     keys = backend.codec.encode([key for key, _ in pairs])

@@ -142,6 +142,49 @@ def test_a_timer_of_the_same_time_can_be_deleted_by_one_that_fires_before() -> N
         assert fired == [1, 3]
 
 
+def test_a_timer_of_a_time_that_was_passed_can_be_deleted_by_one_of_the_same_time() -> None:
+    job = Job()
+    operators = job.begin()
+    register(job, operators, 1, 10)
+    queue = operators[0].timers.event
+    fired = []
+    for timer in queue.pop_due(20):
+        fired.append((timer.time, timer.namespace))
+        operators[0].keyed.current = timer.entry
+        if timer.time == 10:
+            queue.register(5, 1)
+            queue.register(5, 2)
+        elif timer.namespace == 1:
+            queue.delete(5, 2)
+            queue.delete(5, 1)  # has fired
+            queue.delete(10)  # has fired long ago
+    assert fired == [(10, None), (5, 1)]
+    assert queue.next_due == NO_TIMER
+
+
+@pytest.mark.parametrize("seen", [0, 4, 10, 99])
+def test_timers_that_were_foreseen_fire_as_if_they_had_not_been(seen: int) -> None:
+    job = Job()
+    operators = job.begin()
+    for time in (3, 10, 30):
+        register(job, operators, 1, time, time)
+    job.end()
+    operators = job.begin()
+    queue = operators[0].timers.event
+    foreseen = [] if not seen else [namespace for _, namespace in queue.foresee(seen)]
+    assert foreseen == [time for time in (3, 10, 30) if time <= seen]
+    assert list(queue.foresee(seen)) == []
+    assert fire(operators, 5) == [(3, 1, 3)]
+    delete(job, operators, 1, 10, 10)
+    register(job, operators, 1, 10, 11)
+    assert fire(operators, 10) == [(10, 1, 11)]
+    job.watermark = 10
+    job.end()
+    operators = job.begin()
+    assert operators[0].timers.event.next_due == 30
+    assert fire(operators, 30) == [(30, 1, 30)]
+
+
 def test_namespaces_are_told_apart_and_ordered() -> None:
     job = Job()
     operators = job.begin()

@@ -21,7 +21,7 @@ from headrace.common.errors import ConfigurationError, InvalidProgramError
 from headrace.common.ipython import is_notebook, with_cells
 from headrace.common.logs import UNCONFIGURED, LogSettings, get_logger
 from headrace.connectors.collect import CollectSink
-from headrace.graph.specs import SinkSpec, SourceSpec
+from headrace.graph.specs import MapSpec, SinkSpec, SourceSpec
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.settings import job_settings
 from headrace.plan.batch_mode import mode_of
@@ -37,6 +37,7 @@ from headrace.storage.locations import open_storage, options_for_tasks
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from headrace.graph.specs import OperatorSpec
     from headrace.graph.stream_graph import StreamGraph
     from headrace.jobmanager.progress import JobListener
     from headrace.jobmanager.runtime import Runtime
@@ -247,12 +248,18 @@ def _configure_logging(configuration: Configuration) -> None:
 
 
 def _require_uids(graph: StreamGraph) -> None:
-    own = (node for node in graph if not (isinstance(node.spec, SinkSpec) and isinstance(node.spec.sink, CollectSink)))
-    missing = [f"{node.name!r} ({node.call_site})" for node in own if node.uid is None]
+    missing = [f"{node.name!r} ({node.call_site})" for node in graph if node.uid is None and _may_have_uid(node.spec)]
     if missing:
         raise InvalidProgramError(
             f"operators without uid(): {', '.join(missing)}; {options.AUTO_GENERATE_UIDS.key} is false, so all need one"
         )
+
+
+def _may_have_uid(spec: OperatorSpec) -> bool:
+    """Whether a program gets hold of the operator."""
+    if isinstance(spec, MapSpec):
+        return not spec.is_hidden
+    return not (isinstance(spec, SinkSpec) and isinstance(spec.sink, CollectSink))
 
 
 def _warn_of_unseen_results(graph: StreamGraph) -> None:

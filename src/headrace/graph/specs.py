@@ -255,7 +255,13 @@ class FunctionSpec(OperatorSpec):
 
 @dataclass(frozen=True, slots=True)
 class MapSpec(FunctionSpec):
-    """One record for each record."""
+    """One record for each record.
+
+    Attributes:
+        is_hidden: whether it is a step of another operation of the program: then nobody can give it a uid.
+    """
+
+    is_hidden: bool = False
 
     kind: ClassVar[str] = "Map"
     is_timeless: ClassVar[bool] = True

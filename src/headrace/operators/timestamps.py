@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 _PER_MILLI: Final = {"ms": 1, "us": 1000, "ns": 1_000_000}
 
-_NUMBERS: Final = (int, float, np.integer, np.floating)
+_INTEGERS: Final = (int, np.integer)
 
 _NO_MILLIS: Final = (
     "a timestamp is an int, the milliseconds since 1970, not {}; of an aware datetime that is "
-    "int(moment.timestamp() * 1000)"
+    "int(moment.timestamp() * 1000), of seconds int(seconds * 1000)"
 )
 
 
@@ -122,8 +122,8 @@ class TimestampsOperator(Operator):
                 found.append(extract(row, timestamp))
         except BaseException as error:
             raise user_error(error, self.context, row) from error
-        if all(issubclass(kind, _NUMBERS) for kind in set(map(type, found))):
-            with contextlib.suppress(ValueError, OverflowError):
+        if all(issubclass(kind, _INTEGERS) and kind is not bool for kind in set(map(type, found))):
+            with contextlib.suppress(OverflowError):
                 return np.array(found, dtype=np.int64)
         wrong = next(number for number, timestamp in enumerate(found) if not _is_timestamp(timestamp))
         refused = InvalidTypeError(_NO_MILLIS.format(record_text(found[wrong])))
@@ -144,4 +144,4 @@ class TimestampsOperator(Operator):
 
 
 def _is_timestamp(value: Any) -> bool:
-    return isinstance(value, _NUMBERS) and bool(-(2**63) <= value < 2**63)
+    return isinstance(value, _INTEGERS) and type(value) is not bool and bool(-(2**63) <= value < 2**63)

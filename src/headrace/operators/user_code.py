@@ -16,6 +16,7 @@ from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import (
     FunctionRefusedError,
     HeadraceError,
+    InfrastructureError,
     InvalidTypeError,
     StateCorruptedError,
     UserFunctionError,
@@ -121,7 +122,7 @@ def user_error(
     elif isinstance(error, InvalidTypeError) and record is NO_RECORD:
         record = getattr(error, "record", NO_RECORD)
         label = "record" if function is None else "result"
-    if isinstance(error, UserFunctionError | StateCorruptedError) or is_interruption(error):
+    if isinstance(error, UserFunctionError | StateCorruptedError | InfrastructureError) or is_interruption(error):
         return error
     site = of_traceback(error.__traceback__)
     function = getattr(error, _RETURNED_BY, function)
@@ -165,7 +166,7 @@ def _what_happened(error: BaseException, site: CallSite | None, advice: str, *, 
     ]
 
 
-def note_returned(error: TypeError, function: Any) -> None:
+def note_returned(error: Exception, function: Any) -> None:
     """Note whose result is wrong, where whoever tells of the error knows several functions."""
     setattr(error, _RETURNED_BY, function)
 

@@ -18,6 +18,7 @@ from headrace.graph.window_specs import (
     RowWindowSpec,
     TriggeredWindowSpec,
 )
+from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.assigner import MergingWindowAssigner
 from headrace.windowing.assigners.count import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 from headrace.windowing.assigners.global_windows import GlobalWindows
@@ -118,7 +119,12 @@ _OBSTACLES: Final = (
     _Obstacle("custom assigner {assigner}", lambda spec: not _is_known(spec.assigner)),
     _Obstacle("custom trigger {trigger}", lambda spec: not _has_columnar_trigger(spec)),
     _Obstacle(
-        "sessions stay for late records", lambda spec: spec.allowed_lateness > 0 and _is_of_sessions(spec.assigner)
+        "sessions that stay for late records do not only accumulate",
+        lambda spec: (
+            spec.allowed_lateness > 0
+            and _is_of_sessions(spec.assigner)
+            and spec.accumulation_mode is not AccumulationMode.ACCUMULATING
+        ),
     ),
 )
 """Why built-in aggregates are computed record by record; the first that is met is told."""

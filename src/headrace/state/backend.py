@@ -98,6 +98,13 @@ class DomainTimers(Protocol):
     def delete(self, time: int, namespace: Namespace = None) -> None:
         """Deletes a timer of the current key, if there is such a one."""
 
+    def foresee(self, up_to: int) -> Sequence[tuple[AnyKeyEntry, Namespace]]:
+        """Says that time will advance to ``up_to`` before long, if in steps: what that makes due may be read ahead.
+
+        Returns:
+            The keys and namespaces of timers that are due then, as far as they are known; what they hold is read ahead.
+        """
+
     def pop_due(self, up_to: int) -> Iterator[Timer]:
         """Time advances to ``up_to``: the timers that are due, by time, then hash and key, then namespace.
 

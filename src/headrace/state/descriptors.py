@@ -133,6 +133,9 @@ class ListStateDescriptor(StateDescriptor, Generic[T]):
         >>> from headrace.datastream.state import ListStateDescriptor
         >>> ListStateDescriptor("words", str).type_info
         ListTypeInfo<String>
+
+    Attributes:
+        takes_none: whether an element may be None; only the operators of windows say so.
     """
 
     kind = "list"
@@ -143,6 +146,7 @@ class ListStateDescriptor(StateDescriptor, Generic[T]):
     def __init__(self, name: str, elem_type_info: DeclaredType[T]) -> None: ...
     def __init__(self, name: str, elem_type_info: Any = None) -> None:
         self.element_type = _type_of(elem_type_info)
+        self.takes_none = False
         super().__init__(name, Types.LIST(self.element_type))
 
     def stored_types(self) -> Json:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headrace.common.errors import StateCorruptedError
+from headrace.common.errors import InfrastructureError, StateCorruptedError
 from headrace.state.backend import StateBackend
 from headrace.state.compaction import plan_compaction, run_compaction
 from headrace.state.keys.groups import hash_bounds_of_partition
@@ -204,6 +204,9 @@ class HashMapTaskStates:
                 file = self._maps[name] = self._storage.map(name)
             except (FileNotFoundError, IsADirectoryError) as error:
                 raise StateCorruptedError(f"the state file {name} is missing") from error
+            except OSError as error:
+                # A function of the user may have asked for state, and is not what failed.
+                raise InfrastructureError(f"the state file {name} cannot be read: {error}") from error
         return file
 
     def _forget_maps(self, files: Sequence[str]) -> None:

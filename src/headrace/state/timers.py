@@ -25,7 +25,7 @@ from headrace.state.runs.layout import KEY, TIMERS
 from headrace.state.runs.ordered import LIVE, NO_TIME, all_rows, newest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from headrace.state.keyed.namespaces import Namespace
     from headrace.state.keyed.scope import KeyScope
@@ -43,11 +43,8 @@ _TIME: Final = "time"
 _NAMESPACE: Final = "namespace"
 _ORDER: Final = [_TIME, HASH, KEY, _NAMESPACE]
 
-_Identity = tuple[int, bytes]
-"""What tells apart the timers of one time: the ordinal of the key, and the namespace as bytes."""
-
-_Timer = tuple[int, int, bytes]
-"""The time of a timer and its identity."""
+_Identity = tuple[int, "Namespace"]
+"""What tells apart the timers of one time: the ordinal of the key, and the namespace."""
 
 
 class Timer(NamedTuple):
@@ -77,27 +74,63 @@ class TimerQueue:
         self._scope = scope
         self._layout = _layout(domain, scope.codec)
         self._table = OrderedTable(store, self._layout, newest)
-        # Registered (True) or deleted (False) in this epoch, and not fired since; the heap may hold more.
-        self._new: dict[_Timer, bool] = {}
-        self._heap: list[_Timer] = []
+        # By time: registered (True) or deleted (False) in this epoch, and not fired since; and these times as a heap.
+        self._new: dict[int, dict[_Identity, bool]] = {}
+        self._times: list[int] = []
         self._advanced_to: int | None = None
+        self._stored = _Stored()
+        # How far stored timers have been read, and given out.
+        self._read_to = self._taken_to = MIN_WATERMARK - 1
+        # The time whose timers fire, and which of them were deleted meanwhile.
+        self._firing = NO_TIMER
+        self._cancelled: set[_Identity] = set()
 
     def register(self, time: int, namespace: Namespace = None) -> None:
         """Registers a timer of the current key. One whose time has been passed fires with the next advance."""
-        self._put(time, namespace, True)
+        if type(time) is not int or not MIN_WATERMARK <= time <= MAX_WATERMARK:
+            time = _time(time)
+        self._at(time)[self._scope.current.ordinal, namespace] = True
         self.next_due = min(self.next_due, time)
 
     def delete(self, time: int, namespace: Namespace = None) -> None:
         """Deletes a timer of the current key, if there is such a one."""
-        self._put(time, namespace, False)
-
-    def _put(self, time: int, namespace: Namespace, live: bool) -> None:
         if type(time) is not int or not MIN_WATERMARK <= time <= MAX_WATERMARK:
             time = _time(time)
-        timer = (time, self._scope.current.ordinal, b"" if namespace is None else ordered_bytes(namespace))
-        if timer not in self._new:
-            heappush(self._heap, timer)
-        self._new[timer] = live
+        identity = self._scope.current.ordinal, namespace
+        if time > self._taken_to or identity in self._new.get(time, ()):
+            self._at(time)[identity] = False
+        elif time == self._firing:
+            self._cancelled.add(identity)
+
+    def _at(self, time: int) -> dict[_Identity, bool]:
+        """What was registered or deleted for a time."""
+        found = self._new.get(time)
+        if found is None:
+            found = self._new[time] = {}
+            heappush(self._times, time)
+        return found
+
+    def foresee(self, up_to: int) -> Sequence[tuple[AnyKeyEntry, Namespace]]:
+        """Reads together the stored timers that are due when time has come to ``up_to``, for advances until then.
+
+        Returns:
+            The key and the namespace of each, of those that an earlier call has read not again.
+        """
+        if self.next_due > up_to or up_to <= self._read_to:
+            return ()
+        batches = self._table.between(self._read_to, up_to)
+        self._read_to = up_to
+        if not batches:
+            return ()
+        due = newest(self._layout.meta, batches)
+        due = due.filter(due.column(LIVE))
+        keys = KeyColumn(due.column(KEY), due.column(HASH).to_numpy())
+        entries = self._scope.bind(keys) if len(keys) else []
+        pairs = list(zip(entries, map(namespace_of, due.column(_NAMESPACE).to_pylist()), strict=True))
+        self._stored.extend(due.column(_TIME).to_pylist(), pairs)
+        # Whoever set a timer for a namespace will want what it holds.
+        self._scope.expect(pair for pair in pairs if pair[1] is not None)
+        return pairs
 
     def pop_due(self, up_to: int) -> Iterator[Timer]:
         """Time advances to ``up_to``: the timers that are due, by time, then hash and key.
@@ -109,21 +142,21 @@ class TimerQueue:
         if self._advanced_to is not None and up_to <= self._advanced_to:
             return
         self._advanced_to = up_to
-        stored = self._take_stored(up_to)
-        while True:
-            new_time = self._heap[0][0] if self._heap else NO_TIMER
-            time = min(stored.time, new_time)
-            if time > up_to:
-                break
+        self.foresee(up_to)
+        self._table.forget(up_to)
+        stored = self._stored
+        while (time := min(stored.time, self._times[0] if self._times else NO_TIMER)) <= up_to:
             due = stored.take_group() if stored.time == time else {}
-            if new_time == time:
+            if self._times and self._times[0] == time:
                 due = self._overlaid(time, due)
+            self._taken_to = max(self._taken_to, time)
             yield from self._fire(time, due)
-        self.next_due = min(self._table.first, *(timer[0] for timer in self._heap[:1]), NO_TIMER)
+        self._taken_to, self._firing = up_to, NO_TIMER
+        self.next_due = min(self._table.first, *self._times[:1], NO_TIMER)
 
     def begin_epoch(self, advanced_to: int | None) -> None:
         """Takes up the stored timers; ``advanced_to`` is how far time has come, None when that is not known."""
-        self._new, self._heap = {}, []
+        self._forget()
         self._advanced_to = advanced_to
         self._table.begin_epoch()
         self.next_due = self._table.first
@@ -133,45 +166,44 @@ class TimerQueue:
         batch = self._new_rows()
         if batch is not None:
             self._table.append(batch)
-        self._new, self._heap = {}, []
+        self._forget()
         self._table.end_epoch()
+
+    def _forget(self) -> None:
+        self._new, self._times = {}, []
+        self._stored = _Stored()
+        self._read_to = self._taken_to = MIN_WATERMARK - 1
 
     def _overlaid(self, time: int, due: dict[_Identity, AnyKeyEntry]) -> dict[_Identity, AnyKeyEntry]:
         """The timers of one time, given the stored ones: with what was registered and deleted since."""
         entries = self._scope.entries.all
-        while self._heap and self._heap[0][0] == time:
-            timer = heappop(self._heap)
-            live = self._new.pop(timer, None)
+        heappop(self._times)
+        for identity, live in self._new.pop(time).items():
             if live:
-                due[timer[1:]] = entries[timer[1]]
-            elif live is False:
-                due.pop(timer[1:], None)
-        return dict(sorted(due.items(), key=_firing_order))
+                due[identity] = entries[identity[0]]
+            else:
+                due.pop(identity, None)
+        return due if len(due) < 2 else dict(sorted(due.items(), key=_firing_order))
 
     def _fire(self, time: int, due: dict[_Identity, AnyKeyEntry]) -> Iterator[Timer]:
+        self._firing = time
+        self._cancelled.clear()
         for identity, entry in due.items():
-            # Deleted (False) or registered once more (True) by a timer of the same time that has just fired.
-            if self._new.pop((time, *identity), True):
-                yield Timer(time, entry, namespace_of(identity[1]))
-
-    def _take_stored(self, up_to: int) -> _Stored:
-        batches = self._table.up_to(up_to)
-        self._table.forget(up_to)
-        if not batches:
-            return _Stored([], [], [])
-        due = newest(self._layout.meta, batches)
-        due = due.filter(due.column(LIVE))
-        keys = KeyColumn(due.column(KEY), due.column(HASH).to_numpy())
-        entries = self._scope.bind(keys) if len(keys) else []
-        namespaces = due.column(_NAMESPACE).to_pylist()
-        # Whoever set a timer for a namespace will want what it holds.
-        self._scope.expect((entry, namespace_of(data)) for entry, data in zip(entries, namespaces, strict=True) if data)
-        return _Stored(due.column(_TIME).to_pylist(), entries, namespaces)
+            # Deleted or registered once more by a timer of the same time that has just fired.
+            again = self._new.get(time)
+            live = None if again is None else again.pop(identity, None)
+            if identity not in self._cancelled if live is None else live:
+                yield Timer(time, entry, identity[1])
 
     def _new_rows(self) -> pa.RecordBatch | None:
         keep_deleted = self._table.first != NO_TIME
         with gc_paused():
-            rows = [(*timer, live) for timer, live in self._new.items() if live or keep_deleted]
+            rows = [
+                (time, ordinal, _bytes_of(namespace), live)
+                for time, identities in self._new.items()
+                for (ordinal, namespace), live in identities.items()
+                if live or keep_deleted
+            ]
             if not rows:
                 return None
             times, ordinals, namespaces, live = zip(*rows, strict=True)
@@ -182,18 +214,24 @@ class TimerQueue:
 
 
 class _Stored:
-    """Stored timers that are due, in order, given out time by time.
+    """Stored timers that were read, in order, given out time by time.
 
     Attributes:
         time: the time of those that come next; ``NO_TIMER`` at the end.
     """
 
-    def __init__(self, times: list[int], entries: list[AnyKeyEntry], namespaces: list[bytes]) -> None:
-        self._times = times
-        self._entries = entries
-        self._namespaces = namespaces
+    def __init__(self) -> None:
+        self._times: list[int] = []
+        self._pairs: list[tuple[AnyKeyEntry, Namespace]] = []
         self._position = 0
-        self.time = times[0] if times else NO_TIMER
+        self.time = NO_TIMER
+
+    def extend(self, times: list[int], pairs: list[tuple[AnyKeyEntry, Namespace]]) -> None:
+        """Adds timers that come after all others."""
+        self._times = self._times[self._position :] + times
+        self._pairs = self._pairs[self._position :] + pairs
+        self._position = 0
+        self.time = self._times[0] if self._times else NO_TIMER
 
     def take_group(self) -> dict[_Identity, AnyKeyEntry]:
         """The timers of the time that comes next, in order."""
@@ -203,9 +241,7 @@ class _Stored:
             stop += 1
         self._position = stop
         self.time = times[stop] if stop < len(times) else NO_TIMER
-        entries = self._entries[start:stop]
-        pairs = zip(entries, self._namespaces[start:stop], strict=True)
-        return {(entry.ordinal, namespace): entry for entry, namespace in pairs}
+        return {(entry.ordinal, namespace): entry for entry, namespace in self._pairs[start:stop]}
 
 
 class HashMapTimers:
@@ -256,4 +292,8 @@ def _time(value: Any) -> int:
 
 def _firing_order(item: tuple[_Identity, AnyKeyEntry]) -> tuple[int, Any, bytes]:
     identity, entry = item
-    return entry.hash, entry.raw, identity[1]
+    return entry.hash, entry.raw, _bytes_of(identity[1])
+
+
+def _bytes_of(namespace: Namespace) -> bytes:
+    return b"" if namespace is None else ordered_bytes(namespace)

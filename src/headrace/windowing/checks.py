@@ -10,15 +10,13 @@ from headrace.common.call_site import caller
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.signatures import check_call
 from headrace.windowing.trigger import Trigger
+from headrace.windowing.windows import LONGEST
 
 if TYPE_CHECKING:
     from headrace.common.errors import HeadraceError
 
 WHOLE: Final = (int, np.integer)
 """Whole numbers."""
-
-LONGEST: Final = 1 << 62
-"""A window of this length, in milliseconds, still has an end of 64 bits."""
 
 
 def check(holds: bool, message: str, error: type[HeadraceError] = InvalidProgramError) -> None:

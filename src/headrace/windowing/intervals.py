@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
-from headrace.windowing.windows import TimeWindow
+from headrace.windowing.windows import LONGEST, TimeWindow
 
 if TYPE_CHECKING:
     Mask = npt.NDArray[np.bool_]
@@ -66,6 +66,11 @@ class RegularWindows(ABC):
 
     @property
     @abstractmethod
+    def reach(self) -> int:
+        """How far from a timestamp its windows, and what is computed for them, may lie, in milliseconds."""
+
+    @property
+    @abstractmethod
     def pane(self) -> AlignedWindows | None:
         """The panes: stretches of time whose timestamps belong to the same windows; None where they save nothing."""
 
@@ -117,6 +122,10 @@ class AlignedWindows(RegularWindows):
     def per_timestamp(self) -> int:
         """How many windows a timestamp belongs to at most; one less where the size is no multiple of the slide."""
         return -(-self.size // self.slide)
+
+    @property
+    def reach(self) -> int:
+        return min(self.per_timestamp * self.slide + abs(self.offset), LONGEST)
 
     @property
     def pane(self) -> AlignedWindows | None:
@@ -179,6 +188,10 @@ class OneWindow(RegularWindows):
         return 1
 
     @property
+    def reach(self) -> int:
+        return 0
+
+    @property
     def pane(self) -> None:
         return None
 
@@ -220,6 +233,10 @@ class GrowingWindows(RegularWindows):
     @property
     def per_timestamp(self) -> int:
         return self.size // self.step
+
+    @property
+    def reach(self) -> int:
+        return min(self.size + abs(self.offset), LONGEST)
 
     @property
     def pane(self) -> AlignedWindows | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING, Final, Generic
 
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.other_names import names_explained
@@ -12,6 +12,10 @@ from headrace.common.type_variables import W_contra
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+
+LONGEST: Final = 1 << 62
+"""A window of this length, in milliseconds, still has an end of 64 bits."""
 
 
 class Window(ABC):

@@ -106,7 +106,7 @@ def pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(continuous_window, "_FEWEST_WINDOWS", 1)
 
 
-EXAMPLES = settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+EXAMPLES = settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @MODES
@@ -169,9 +169,11 @@ def test_results_are_those_of_the_model(assigner: Any, interval: int, lateness: 
     assert not run.held()
 
 
-def build(job: JobHarness, trigger: Any = None, size: int = 30) -> None:
+def build(
+    job: JobHarness, trigger: Any = None, size: int = 30, mode: AccumulationMode = AccumulationMode.ACCUMULATING
+) -> None:
     windows = job.add_source("visits", EVENT).key_by("f0").window(TumblingEventTimeWindows.of(size))
-    windows.trigger(trigger or ContinuousEventTimeTrigger.of(10))
+    windows.trigger(trigger or ContinuousEventTimeTrigger.of(10)).accumulation_mode(mode)
     job.add_sink("out", windows.aggregate(count(), listagg("f1")).uid("windows"))
 
 
@@ -210,6 +212,7 @@ class Derived(ContinuousEventTimeTrigger):
         ({}, {"trigger": Derived(10)}, "fire at intervals before their end, computed column by column"),
         ({}, {"trigger": EventTimeTrigger()}, "fire at intervals before their end, computed column by column"),
         ({}, {"trigger": ContinuousProcessingTimeTrigger.of(10)}, "another time that early results follow"),
+        ({}, {"mode": AccumulationMode.ACCUMULATING_AND_RETRACTING}, "another accumulation mode"),
         ({}, {"size": 60}, "another size in milliseconds: stored 30, declared 60"),
     ],
 )

@@ -21,6 +21,7 @@ from headrace.datastream.window import (
     CountTrigger,
     EventTimeSessionWindows,
     EventTimeTrigger,
+    Evictor,
     GlobalWindows,
     MergingWindowAssigner,
     TumblingEventTimeWindows,
@@ -183,6 +184,49 @@ def test_reduced_rows_are_taken_back_over_fixed_windows() -> None:
         return windows.accumulation_mode(RETRACTING).reduce(lambda a, b: Row(a.user, a.pages + b.pages))
 
     assert changes(build, [(0, 1), (15, 2), (3, 4)]) == [("+I", 1), ("-U", 1), ("+U", 5), ("+I", 2)]
+
+
+class OddNumbers(Evictor):
+    """Leaves nothing of an even number of elements."""
+
+    def evict_before(self, elements: list[Any], size: int, window: Any, ctx: Any) -> list[Any]:
+        return elements if size % 2 else []
+
+    def evict_after(self, elements: list[Any], size: int, window: Any, ctx: Any) -> list[Any]:
+        return elements
+
+
+class Size(ProcessWindowFunction):
+    """How many elements a window holds, if any."""
+
+    def process(self, key: int, context: Any, elements: Iterable[Row]) -> Iterator[Row]:
+        if size := len(list(elements)):
+            yield Row(key=key, value=size)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda windows: windows.aggregate(sum("value").alias("value")),
+        lambda windows: windows.reduce(lambda a, b: Row(key=a["key"], value=a["value"] + b["value"])),
+        lambda windows: windows.process(Size(), ELEMENT),
+    ],
+    ids=["aggregates", "reduced", "process"],
+)
+@pytest.mark.parametrize("cut", [1, 4])
+def test_what_an_evictor_leaves_nothing_of_is_taken_back(build: Any, cut: int) -> None:
+    def job(harness: JobHarness) -> None:
+        windows = harness.add_source("numbers", ELEMENT).key_by("key").window(TumblingEventTimeWindows.of(10))
+        windows.trigger(CountTrigger.of(1)).evictor(OddNumbers()).accumulation_mode(RETRACTING)
+        harness.add_sink("out", build(windows))
+
+    with JobHarness(job) as harness:
+        for start in range(0, 4, cut):
+            harness.push_all("numbers", [Row(key=1, value=1)] * cut, range(start, start + cut))
+            harness.run_epoch()
+        harness.finish()
+        told = [(str(row.get_row_kind()), row["value"]) for row in harness.results("out")]
+    assert told == [("+I", 1), ("-D", 1)] * 2  # what an evictor drops is gone for good
 
 
 def test_a_result_that_is_a_change_itself_is_told_of_the_function() -> None:

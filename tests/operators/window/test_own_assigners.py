@@ -89,6 +89,11 @@ WRONG: dict[str, tuple[Assign, TypeSerializer[Any] | None, str]] = {
     ),
     "by number": (tens, CountWindowSerializer(), "the CountWindowSerializer of .* does not take it"),
     "all as one": (tens, GlobalWindowSerializer(), r"the GlobalWindowSerializer of .* makes GlobalWindow\(\) of it"),
+    "beyond": (
+        lambda timestamp: [TimeWindow(0, 1 << 63)],
+        TimeWindowSerializer(),
+        "a window from 0 to 9223372036854775808",
+    ),
     "halves": (lambda timestamp: [TimeWindow(0.5, 1.5)], TimeWindowSerializer(), r"namespace is \(0.5, 1.5\)"),  # type: ignore[arg-type]
 }
 

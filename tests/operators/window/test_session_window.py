@@ -18,9 +18,12 @@ from test_any_window_against_model import ELEMENT, RANKS, run_driver, run_model
 from window_harness import Driver
 from window_model import Record
 
+from headrace.common.constants import MAX_WATERMARK
+from headrace.common.errors import StateMigrationError
 from headrace.common.typeinfo import Types
 from headrace.datastream.aggregates import count, listagg, sum
 from headrace.operators.window.columnar.sessions import session_window
+from headrace.operators.window.columnar.sessions.kept_sessions import KeptSessionOperator
 from headrace.operators.window.columnar.sessions.session_window import SessionWindowOperator
 from headrace.state.key_table import newest_of_keys
 from headrace.state.keys import KeyColumn
@@ -30,6 +33,7 @@ from headrace.state.runs.merging import merge_runs
 from headrace.state.runs.sections import Section
 from headrace.testing import JobHarness
 from headrace.windowing.assigners.sessions import EventTimeSessionWindows
+from headrace.windowing.triggers.end_of_window import EventTimeTrigger
 from tests.windowing.model import Fired, WindowModel
 from tests.windowing.scenarios import Epoch, Windows, inputs
 
@@ -77,6 +81,51 @@ def test_operator_equals_model(pending: int, due: int, gap: int, epochs: list[Ep
     assert [row[-1] for row in run.out.side("late")] == [row["value"] for row in model.late]
     assert counting.counters.get("numLateRecordsDropped", 0) == len(model.late)
     assert is_empty(run), "what has fired is not kept"
+
+
+LATENESS = st.sampled_from([1, 3, 8, 30, MAX_WATERMARK])
+
+
+@pytest.mark.parametrize(("pending", "due"), [(1, 1), (3, 2), (1 << 19, 1 << 19)])
+@settings(max_examples=15, deadline=None)
+@given(gap=st.integers(1, 12), lateness=LATENESS, epochs=inputs())
+def test_sessions_that_stay_for_late_records(
+    pending: int, due: int, gap: int, lateness: int, epochs: list[Epoch]
+) -> None:
+    """As the model has it; and what is held, as the operator has it that goes record by record."""
+    epochs = numbered(epochs)
+    model = WindowModel(EventTimeSessionWindows.with_gap(gap), lateness=lateness, rank=RANKS.__getitem__)
+    run_model(model, epochs)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session_window, "_PENDING_ROWS", pending)
+        patch.setattr(session_window, "_DUE_ROWS", due)
+        run = Driver(partial(KeptSessionOperator, COLUMNAR, gap, "late", lateness))
+        run_driver(run, epochs[:-1])
+        run_driver(run, epochs[-1:])
+    assert run.out.rows == [expected(fired) for fired in model.fired]
+    assert [row[-1] for row in run.out.side("late")] == [row["value"] for row in model.late]
+    assert is_empty(run)
+
+
+@pytest.mark.parametrize("tag", [None, "late"])
+@settings(max_examples=10, deadline=None)
+@given(gap=st.integers(1, 12), lateness=LATENESS, epochs=inputs())
+def test_columns_of_sessions_that_stay_give_what_records_give(
+    tag: str | None, gap: int, lateness: int, epochs: list[Epoch]
+) -> None:
+    given = Windows(EventTimeSessionWindows.with_gap(gap), None, None, lateness)
+    by_records = one_by_one(given, MANY, tag)
+    _, columns = layouts(given, MANY, tag)
+    by_columns = Driver(partial(KeptSessionOperator, columns, gap, tag, lateness), type=ELEMENT)
+    for run in (by_records, by_columns):
+        run_driver(run, numbered(epochs)[:-1])
+    assert sorted(map(repr, by_columns.held())) == sorted(map(repr, by_records.held()))
+    for run in (by_records, by_columns):
+        run_driver(run, epochs[-1:])
+    assert by_columns.out.rows == by_records.out.rows
+    assert by_columns.counters == by_records.counters
+    if tag:
+        assert by_columns.out.side(tag) == by_records.out.side(tag)
 
 
 @pytest.mark.parametrize("tag", [None, "late"])
@@ -151,6 +200,51 @@ def test_a_job_goes_on_with_open_sessions_at_another_parallelism() -> None:
     assert rows == sorted(
         (user, 0, 27, 3, "a,b,c") if number % 2 == 0 else (user, 0, 17, 2, "a,b") for number, user in enumerate(users)
     )
+
+
+def stays(lateness: int, trigger: EventTimeTrigger | None, job: JobHarness) -> None:
+    windows = job.add_source("visits", EVENT).key_by("f0").window(EventTimeSessionWindows.with_gap(10))
+    windows.allowed_lateness(lateness)
+    if trigger is not None:
+        windows.trigger(trigger)
+    job.add_sink("out", windows.aggregate(count(), listagg("f1")).uid("sessions"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "wanted"),
+    [
+        (100, 100, [("a", 0, 18, 3, "1,2,3")]),  # fires at its new end
+        (100, 0, [("a", 8, 18, 1, "3")]),  # what has fired is gone
+        (0, 100, [("a", 8, 18, 1, "3")]),
+        (5, 1000, [("a", 0, 18, 3, "1,2,3")]),
+    ],
+)
+def test_the_allowed_lateness_may_change(before: int, after: int, wanted: list[Any]) -> None:
+    with JobHarness(partial(stays, before, None)) as job:
+        job.push("visits", ("a", "1"), 0)
+        job.push("visits", ("a", "2"), 1)
+        job.advance_watermark("visits", 13)
+        job.run_epoch()
+        assert [tuple(row) for row in job.results("out")] == [("a", 0, 11, 2, "1,2")]
+        checkpoint = job.checkpoint()
+    with JobHarness(partial(stays, after, None), restore=checkpoint) as job:
+        job.push("visits", ("a", "3"), 8)
+        job.finish()
+        assert [tuple(row) for row in job.results("out")] == wanted
+
+
+class Derived(EventTimeTrigger):
+    """The same, of which nobody knows: sessions go record by record."""
+
+
+def test_sessions_that_were_kept_record_by_record_are_refused() -> None:
+    with JobHarness(partial(stays, 5, Derived())) as job:
+        job.push("visits", ("a", "1"), 0)
+        checkpoint = job.checkpoint()
+    with JobHarness(partial(stays, 5, None), restore=checkpoint) as job:
+        job.push("visits", ("a", "2"), 0)
+        with pytest.raises(StateMigrationError, match="a trigger of a class derived from EventTimeTrigger"):
+            job.run_epoch()
 
 
 def test_sessions_of_all_records() -> None:

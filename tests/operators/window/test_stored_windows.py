@@ -17,6 +17,7 @@ from headrace.windowing.assigners.global_windows import GlobalWindows
 from headrace.windowing.assigners.sessions import EventTimeSessionWindows
 from headrace.windowing.assigners.sliding import SlidingEventTimeWindows
 from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows, TumblingProcessingTimeWindows
+from headrace.windowing.triggers.continuous import ContinuousEventTimeTrigger
 from headrace.windowing.triggers.count import CountTrigger
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger
 
@@ -158,7 +159,13 @@ KINDS: dict[str, Callable[[Any], Any]] = {
     "overlapping": lambda keyed: keyed.window(SlidingEventTimeWindows.of(10, 5)),
     "sessions": lambda keyed: keyed.window(EventTimeSessionWindows.with_gap(10)),
     "with a trigger": lambda keyed: keyed.window(TumblingEventTimeWindows.of(10)).trigger(CountTrigger.of(9)),
-    "sessions for late records": lambda keyed: keyed.window(EventTimeSessionWindows.with_gap(10)).allowed_lateness(5),
+    "sessions with a trigger": lambda keyed: keyed.window(EventTimeSessionWindows.with_gap(10)).trigger(
+        CountTrigger.of(9)
+    ),
+    "shown at intervals": lambda keyed: keyed.window(TumblingEventTimeWindows.of(10)).trigger(
+        ContinuousEventTimeTrigger.of(5)
+    ),
+    "of a count": lambda keyed: keyed.count_window(3, 2),
 }
 
 

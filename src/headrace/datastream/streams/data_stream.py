@@ -38,6 +38,7 @@ from headrace.datastream.streams.types import (
     TypeOrigin,
     declared_type,
     is_untyped,
+    never_fits,
     one_key,
     origin_of,
     result_type,
@@ -357,13 +358,21 @@ class DataStream(OperatorHandle, Generic[T_co]):
 
         Raises:
             InvalidProgramError: when this is not directly the output of an operator, or one without side outputs.
-            InvalidTypeError: when the same side output was asked for with another type.
+            InvalidTypeError: when the same side output was asked for with another type, or its records cannot be of
+                that of the tag.
         """
         expect(output_tag, OutputTag, "get_side_output")
         edges = (Edge(self._with_side_output(output_tag).id, side_output=output_tag.tag_id),)
         if is_untyped(output_tag.type_info):
             return DataStream(self._environment, edges, origin=TypeOrigin.ANNOTATED)
-        return DataStream(self._environment, edges)._converted(output_tag.type_info)
+        records: DataStream[Any] = DataStream(self._environment, edges)
+        if never_fits(records._type, output_tag.type_info):
+            raise refused(
+                f"the records of the side output {output_tag.tag_id!r} are of type {records._type}, and the tag says "
+                f"{output_tag.type_info}: leave the type of the tag out",
+                InvalidTypeError,
+            )
+        return records._converted(output_tag.type_info)
 
     # --- ends --------------------------------------------------------------------------------------------------------
 
@@ -457,7 +466,7 @@ class DataStream(OperatorHandle, Generic[T_co]):
         """The same records under another type."""
         if type_info == self._type:
             return self
-        return self._apply(specs.MapSpec(unchanged, type_info), "Map")
+        return self._apply(specs.MapSpec(unchanged, type_info, is_hidden=True), "Map")
 
     def _untyped(self) -> DataStream:
         """The same records; nothing is known of them."""

@@ -172,7 +172,8 @@ def _checked_field(record_type: TypeInformation, field: str | int) -> Fields | N
     if not record_type.is_composite:
         if record_type.arrow_type is None:
             return None  # what the records are is known when they come
-        raise refused(f"key_by({field!r}): records of type {record_type} have no fields", InvalidTypeError)
+        text = f"key_by({field!r}): records of type {record_type} have no fields"
+        raise refused(f"{text}: key_by(lambda record: record) takes the record itself", InvalidTypeError)
     type_of_field(record_type, field, f"key_by({field!r})")
     return (field,)
 

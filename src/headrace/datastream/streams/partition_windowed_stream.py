@@ -165,7 +165,7 @@ def by_subtask(stream: DataStream[T_co]) -> PartitionWindowedStream[T_co]:
     """The records of each subtask as a partition: each record goes on with the number of its subtask, as its key."""
     record_type = stream.get_type()
     numbered = Types.TUPLE([Types.INT(), record_type])
-    spec = MapSpec(Numbered(), numbered)
+    spec = MapSpec(Numbered(), numbered, is_hidden=True)
     pairs = stream._apply(spec, "Partition", origin=stream._type_origin)
     keyed = pairs.key_by(0)
     return PartitionWindowedStream(keyed, RecordsOf.PAIRS, record_type, stream._type_origin)

@@ -39,9 +39,8 @@ def checked_field(record_type: TypeInformation, aggregation: str, position: Any)
         return position  # what the records are is known when they come
     if not record_type.is_composite:
         if position != 0:
-            raise refused(
-                f"{aggregation}({position!r}): records of type {record_type} have no fields", InvalidTypeError
-            )
+            text = f"{aggregation}({position!r}): records of type {record_type} have no fields"
+            raise refused(f"{text}: {aggregation}() takes the record itself", InvalidTypeError)
         _check_values(record_type, f"{aggregation}()", aggregation)
         return None
     call = f"{aggregation}({position!r})"

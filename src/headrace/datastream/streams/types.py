@@ -6,9 +6,11 @@ headrace finds types out; a program that PyFlink runs must not fail because of t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
+
+import pyarrow as pa
 
 from headrace.common.function_types import Role, infer_from_hint
 from headrace.common.typeinfo import TypeInformation, Types
@@ -45,6 +47,30 @@ def unchanged(record: Any) -> Any:
 def one_key(_record: Any) -> int:
     """The same key for all records."""
     return 0
+
+
+def never_fits(given: TypeInformation, wanted: TypeInformation) -> bool:
+    """Whether no record of one type can become one of another; only where that is certain."""
+    if given.is_composite and wanted.is_composite:
+        pairs = list(zip(given.field_types, wanted.field_types, strict=False))
+        return len(given.field_types) != len(wanted.field_types) or any(never_fits(*pair) for pair in pairs)
+    kinds = {_kind(given), _kind(wanted)}
+    return len(kinds) == 2 and None not in kinds
+
+
+def _kind(type_: TypeInformation) -> str | None:
+    """Which values a type has; None where those of others may fit as well."""
+    arrow = type_.arrow_type
+    if arrow is None:
+        return None
+    return next((kind for kind, is_of_kind in _KINDS.items() if is_of_kind(arrow)), None)
+
+
+_KINDS: Final[dict[str, Callable[[pa.DataType], bool]]] = {
+    "records": pa.types.is_struct,
+    "texts": pa.types.is_string,
+    "numbers": lambda arrow: pa.types.is_integer(arrow) or pa.types.is_floating(arrow),
+}
 
 
 def declared_type(declared: Any) -> TypeInformation:

@@ -175,8 +175,16 @@ class Aggregate(ABC):
         if input_type.is_composite:
             known = ", ".join(map(repr, input_type.field_names))
             raise InvalidTypeError(f"{self.function}() needs a field of {input_type}: one of {known}")
+        if column not in (None, 0) and input_type.arrow_type is None:
+            raise InvalidTypeError(
+                f"{self.function}({column!r}): the records are pickled objects and have no fields: give their type "
+                "where they are made, with output_type=... or an annotation"
+            )
         if column not in (None, 0):
-            raise InvalidTypeError(f"{self.function}({column!r}): records of type {input_type} have no fields")
+            raise InvalidTypeError(
+                f"{self.function}({column!r}): records of type {input_type} have no fields: {self.function}(0) takes "
+                "the record itself"
+            )
         return InputColumn(0, "value", input_type)
 
     def _refuse(self, column: InputColumn, wanted: str) -> InvalidTypeError:

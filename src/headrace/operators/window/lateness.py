@@ -26,23 +26,40 @@ LATE_DROPPED: Final = "numLateRecordsDropped"
 """The counter of records that were dropped because they came too late."""
 
 
-def check_timestamps(batch: Batch, context: OperatorContext) -> None:
+def check_timestamps(batch: Batch, context: OperatorContext, reach: int) -> None:
     """Refuse records that cannot be put into windows.
 
+    Args:
+        batch: the records.
+        context: the operator.
+        reach: how far from a timestamp its windows may lie: beyond 64 bits there are none. (In Flink they begin anew at
+            the other end of time, so that the record is late for them, or never shown.)
+
     Raises:
-        InvalidProgramError: when a record has no timestamp; it names the operator and the record.
+        InvalidProgramError: when a record has no timestamp, or one whose windows do not fit; it names the operator and
+            the record.
     """
-    if not len(batch) or batch.timestamps.min() != NO_TIMESTAMP:
+    if not len(batch):
         return
-    row = int(np.argmin(batch.timestamps))
+    first, last = batch.timestamps.min(), batch.timestamps.max()
+    if first > NO_TIMESTAMP + reach and last <= MAX_WATERMARK - reach:
+        return
+    row = int(np.argmax(batch.timestamps) if first > NO_TIMESTAMP + reach else np.argmin(batch.timestamps))
+    said = _WITHOUT_TIMESTAMP if first == NO_TIMESTAMP else f"{_BEYOND}: its timestamp is {batch.timestamps[row]}"
     raise InvalidProgramError(
-        f"operator {context.name!r} (uid {context.uid}, subtask {context.subtask}): a record without timestamp met an "
-        "event-time window: the WatermarkStrategy before it needs a timestamp assigner, such as "
-        '.with_timestamp_assigner("time"). A strategy is given to from_source(...), or to '
-        "assign_timestamps_and_watermarks(...) before key_by. In a test, JobHarness.push(...) takes a timestamp\n"
+        f"operator {context.name!r} (uid {context.uid}, subtask {context.subtask}): {said}\n"
         f"  record: {record_text(batch.slice(row, row + 1).rows[0])}\n"
         f"  operator defined at {context.call_site}"
     )
+
+
+_WITHOUT_TIMESTAMP: Final = (
+    "a record without timestamp met an event-time window: the WatermarkStrategy before it needs a timestamp assigner, "
+    'such as .with_timestamp_assigner("time"). A strategy is given to from_source(...), or to '
+    "assign_timestamps_and_watermarks(...) before key_by. In a test, JobHarness.push(...) takes a timestamp"
+)
+
+_BEYOND: Final = "the windows of a record begin or end at a time that has no 64 bits"
 
 
 def cleanup_times(ends: Longs, lateness: int) -> Longs:
@@ -98,9 +115,9 @@ class Lifetimes:
         last = window.max_timestamp()
         return min(last + self._lateness, MAX_WATERMARK) if self.is_event_time else last
 
-    def is_late(self, window: Window) -> bool:
-        """Whether a window takes no more elements."""
-        return self.is_event_time and self.end(window) <= self._time.watermark
+    def is_late(self, end: int) -> bool:
+        """Whether a window that goes at ``end`` takes no more elements."""
+        return self.is_event_time and end <= self._time.watermark
 
     def is_too_late(self, timestamp: int) -> bool:
         """Whether an element that no window took is late by itself."""

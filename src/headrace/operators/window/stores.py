@@ -56,8 +56,11 @@ FIRING_TIMES_STORE: Final = "firing-times"
 CONTENTS: Final = "window-contents"
 """The state of key and window that all others keep what they hold in."""
 
-_KEYED_CONTENTS: Final = f"{NAMESPACED_PREFIX}{CONTENTS}"
-"""The store of it."""
+NONE_CONTENTS: Final = "window-contents-none"
+"""The state that says of a window whether the one value that it holds is None."""
+
+_KEYED_CONTENTS: Final = {f"{NAMESPACED_PREFIX}{name}" for name in (CONTENTS, NONE_CONTENTS)}
+"""The stores of these."""
 
 _KINDS: Final = {
     STORE: "fire at their ends alone",
@@ -114,7 +117,7 @@ def check_has_no_keyed_contents(context: OperatorContext) -> None:
         StateMigrationError: when others have stored some.
     """
     assert context.state is not None
-    if _KEYED_CONTENTS in context.state.stored() or context.state.timers.event.next_due != NO_TIMER:
+    if not _KEYED_CONTENTS.isdisjoint(context.state.stored()) or context.state.timers.event.next_due != NO_TIMER:
         error = _of_others(context, "have a trigger, assigner or evictor of their own", "fire at their ends alone")
         # The chain names the operator where one is opened; timers are there only when an epoch begins.
         raise StateMigrationError(f"operator {context.name!r} (uid {context.uid}): {error}")

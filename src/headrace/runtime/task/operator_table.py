@@ -37,6 +37,7 @@ from headrace.operators.window.columnar.count_panes import CountPanes
 from headrace.operators.window.columnar.count_window import CountWindowOperator
 from headrace.operators.window.columnar.local_aggregate import LocalWindowAggregate
 from headrace.operators.window.columnar.panes.paned_window import columnar_window
+from headrace.operators.window.columnar.sessions.kept_sessions import KeptSessionOperator
 from headrace.operators.window.columnar.sessions.session_window import SessionWindowOperator
 from headrace.operators.window.columnar.sliding_count_window import SlidingCountWindowOperator
 from headrace.operators.window.columnar.untimed_window import untimed_window
@@ -134,7 +135,10 @@ class OperatorMaker:
         return columnar_window(layout, spec.windows, asked.allowed_lateness, asked.late_tag_id, asked.accumulation_mode)
 
     def _columnar_sessions(self, planned: PlannedOperator, spec: ColumnarSessionSpec) -> Operator:
-        return SessionWindowOperator(self._columns(planned, spec.asked), spec.gap, spec.asked.late_tag_id)
+        layout, tag, lateness = self._columns(planned, spec.asked), spec.asked.late_tag_id, spec.asked.allowed_lateness
+        if lateness:
+            return KeptSessionOperator(layout, spec.gap, tag, lateness)
+        return SessionWindowOperator(layout, spec.gap, tag)
 
     def _columnar_untimed(self, planned: PlannedOperator, spec: ColumnarUntimedSpec) -> Operator:
         return untimed_window(self._columns(planned, spec.asked), spec.windows)

@@ -10,65 +10,79 @@ from headrace.state.interfaces import AggregatingState, ReducingState
 from headrace.state.keyed.value_state import CHANGED, UNLOADED, ElementCells
 
 if TYPE_CHECKING:
+    from headrace.common.typeinfo import TypeInformation
     from headrace.state.descriptors import AggregatingStateDescriptor, ReducingStateDescriptor
     from headrace.state.keyed.scope import StateScope
 
 
 class _Folded:
-    """The element of the current key, with or without a time to live."""
+    """The element of the current key, with or without a time to live.
 
-    __slots__ = ("_cells", "_is_immutable", "_scope")
+    Args:
+        scope: says which key that is.
+        cells: the elements.
+        type_: the type of the values.
+    """
 
-    def __init__(self, scope: StateScope, cells: ElementCells, *, is_immutable: bool) -> None:
+    __slots__ = ("_cells", "_coerce", "_is_coerced", "_is_immutable", "_now", "_replaces", "_scope")
+
+    def __init__(self, scope: StateScope, cells: ElementCells, type_: TypeInformation) -> None:
         self._scope = scope
         self._cells = cells
-        self._is_immutable = is_immutable
+        self._now = cells.now
+        self._coerce, self._is_coerced = cells.handler.coerce, cells.handler.is_coerced
+        self._replaces = type_.is_immutable and cells.table.ttl is None
+        self._is_immutable = type_.is_immutable
 
     def read(self) -> Any:
         """The element; None when there is none (any more)."""
         ordinal = self._scope.current.ordinal
-        now = self._cells.now
-        element = now[ordinal] if ordinal < len(now) else UNLOADED
+        try:
+            element = self._now[ordinal]
+        except IndexError:
+            element = UNLOADED
         if element is UNLOADED:
             element = self._cells.load(ordinal)
-        ttl = self._cells.table.ttl
-        if ttl is None or element is None:
+        if element is None or self._cells.table.ttl is None:
             return element
+        return self._unexpired(ordinal, element)
+
+    def _unexpired(self, ordinal: int, element: tuple[Any, int | None]) -> Any:
+        ttl, clock = self._cells.table.ttl, self._scope.clock
+        assert ttl is not None
         value, expiry = element
-        clock = self._scope.clock
         if expiry is not None and expiry <= clock:
-            now[ordinal] = None
+            self._now[ordinal] = None
             return value if ttl.return_expired else None
         if ttl.on_read and expiry != ttl.expiry(clock):
-            now[ordinal] = (value, ttl.expiry(clock))
+            self._now[ordinal] = (value, ttl.expiry(clock))
         return value
 
     def live(self) -> Any:
         """The element that a new value is to be folded into: an expired one never is."""
-        ttl = self._cells.table.ttl
         value = self.read()
-        return value if ttl is None or self._cells.now[self._scope.current.ordinal] is not None else None
+        if self._cells.table.ttl is None:
+            return value
+        return value if self._now[self._scope.current.ordinal] is not None else None
 
     def write(self, value: Any) -> None:
-        """Replaces the element, which may be the old one, changed in place."""
+        """Replaces the element, which may be the old one, changed in place; to be called when that has been read."""
         ordinal = self._scope.current.ordinal
+        if not self._is_coerced(value):
+            value = self._coerce(value, self._cells.subject)
+        if self._replaces:
+            self._now[ordinal] = value
+            return
         ttl = self._cells.table.ttl
-        handler = self._cells.handler
-        if not handler.is_coerced(value):
-            value = handler.coerce(value, self._cells.subject)
-        if ttl is None or value is None:
-            self._cells.now[ordinal] = value
-        else:
-            self._cells.now[ordinal] = (value, ttl.expiry(self._scope.clock))
-        if not self._is_immutable:
-            self._cells.stored[ordinal] = CHANGED
+        self._now[ordinal] = value if ttl is None or value is None else (value, ttl.expiry(self._scope.clock))
+        self._cells.stored[ordinal] = CHANGED
 
     def clear(self) -> None:
         """Removes the element."""
         ordinal = self._scope.current.ordinal
-        if ordinal >= len(self._cells.now):
+        if ordinal >= len(self._now):
             self._cells.grow()
-        self._cells.now[ordinal] = None
+        self._now[ordinal] = None
 
     def take(self) -> Any:
         """The element, which is removed; None when there is none."""
@@ -87,7 +101,7 @@ class FoldedReducingState(ReducingState[Any]):
     __slots__ = ("_folded", "_label", "_reduce")
 
     def __init__(self, scope: StateScope, cells: ElementCells, descriptor: ReducingStateDescriptor) -> None:
-        self._folded = _Folded(scope, cells, is_immutable=descriptor.type_info.is_immutable)
+        self._folded = _Folded(scope, cells, descriptor.type_info)
         self._label = descriptor.label
         self._reduce = descriptor.reduce
 
@@ -120,7 +134,7 @@ class FoldedAggregatingState(AggregatingState[Any, Any]):
     __slots__ = ("_folded", "_function")
 
     def __init__(self, scope: StateScope, cells: ElementCells, descriptor: AggregatingStateDescriptor) -> None:
-        self._folded = _Folded(scope, cells, is_immutable=descriptor.type_info.is_immutable)
+        self._folded = _Folded(scope, cells, descriptor.type_info)
         self._function = descriptor.get_agg_function()
 
     def get(self) -> Any:

@@ -63,6 +63,7 @@ class ColumnarListState(ListState[Any]):
         self._coerce, self._is_coerced = handler.coerce, handler.is_coerced
         self._copy = copier(descriptor.element_type)
         self._subject = f"{descriptor.label}: the element"
+        self._takes_none = descriptor.takes_none
         self._copies = not descriptor.element_type.is_immutable
         self._cells = NestedCells(scope, table, _ListCell, self._read)
 
@@ -101,9 +102,10 @@ class ColumnarListState(ListState[Any]):
         return [self._stored(value) for value in values]
 
     def _stored(self, value: Any) -> Any:
-        if value is None:
+        if value is not None:
+            value = self._copy(value if self._is_coerced(value) else self._coerce(value, self._subject))
+        elif not self._takes_none:
             raise InvalidTypeError(f"{self._subject} cannot be None")
-        value = self._copy(value if self._is_coerced(value) else self._coerce(value, self._subject))
         ttl = self._table.ttl
         return value if ttl is None else (value, ttl.expiry(self._scope.clock))
 

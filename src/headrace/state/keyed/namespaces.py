@@ -131,9 +131,10 @@ class NamespaceScope:
         """The current key with the current namespace."""
         key, namespace, last = self._keys.current, self._keys.namespace, self._last
         if last is None or last.key is not key or last.namespace != namespace:
-            upcoming, self.upcoming = self.upcoming, ()
-            for other in upcoming:
-                self.entries.pair(other, namespace)
+            if self.upcoming:
+                upcoming, self.upcoming = self.upcoming, ()
+                for other in upcoming:
+                    self.entries.pair(other, namespace)
             last = self._last = self.entries.pair(key, namespace)
         return last
 
@@ -214,11 +215,17 @@ def _hashes(of_keys: npt.NDArray[np.uint64], pairs: pa.Array) -> npt.NDArray[np.
     return hashes
 
 
+def _has_64_bits(number: int) -> bool:
+    return -_SIGN <= number < _SIGN
+
+
 def _given(namespace: Any) -> GivenNamespace:
-    if type(namespace) is int or type(namespace) is bytes:
+    if type(namespace) is bytes or (type(namespace) is int and _has_64_bits(namespace)):
         return namespace
     if type(namespace) is tuple and len(namespace) == 2 and all(type(number) is int for number in namespace):
-        return namespace
+        if all(map(_has_64_bits, namespace)):
+            return namespace
+        raise StateError(f"a window from {namespace[0]} to {namespace[1]}: its start and its end must have 64 bits")
     raise StateError(
         f"state of a key and namespace is used while the namespace is {namespace!r}, "
         "not an int, a pair of them (start and end of a window), or bytes"

@@ -37,6 +37,11 @@ class EventTimeAssigner(TimeWindowAssigner[T_contra]):
 
     __slots__ = ()
 
+    @property
+    def reach(self) -> int:
+        """How far from a timestamp its windows lie at most, in milliseconds; 0 where only the elements say it."""
+        return 0 if self.regular is None else self.regular.reach
+
     def assign_windows(
         self, element: T_contra, timestamp: int, context: WindowAssigner.WindowAssignerContext
     ) -> list[TimeWindow]:

@@ -12,8 +12,8 @@ from headrace.common.tracebacks import hides_engine
 from headrace.common.type_variables import T, T_contra
 from headrace.windowing.assigner import MergingWindowAssigner, WindowAssigner
 from headrace.windowing.assigners.of_time import EventTimeAssigner, ProcessingTimeAssigner
-from headrace.windowing.checks import LONGEST, WHOLE, check_extractor, check_positive
-from headrace.windowing.windows import TimeWindow
+from headrace.windowing.checks import WHOLE, check_extractor, check_positive
+from headrace.windowing.windows import LONGEST, TimeWindow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -163,6 +163,10 @@ class EventTimeSessionWindows(_FixedGapSessions, EventTimeAssigner[Any]):
     Attributes:
         session_gap: milliseconds.
     """
+
+    @property
+    def reach(self) -> int:
+        return self.session_gap
 
     @staticmethod
     @hides_engine

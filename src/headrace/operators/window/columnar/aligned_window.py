@@ -105,7 +105,7 @@ class AlignedWindowOperator(Operator):
         if input_index == ACCUMULATORS_INPUT:
             self._add_accumulators(accumulators_of(batch), batch.watermarks)
             return
-        check_timestamps(batch, self.context)
+        check_timestamps(batch, self.context, self._assigner.reach)
         self._add_all(cast("KeyedBatch", batch))
 
     def advance_watermark(self, watermark: int) -> None:

@@ -120,7 +120,7 @@ class LocalWindowAggregate(Operator):
         if not len(batch):
             return
         if self._has_times:
-            check_timestamps(batch, self.context)
+            check_timestamps(batch, self.context, self._assigner.reach)
         keyed = cast("KeyedBatch", batch)
         if self._passing > 0:
             self._passing -= len(keyed)

@@ -55,11 +55,14 @@ class AggregatingWindowOperator(WindowOperator):
         return NotedResults(self._keyed, self._layout.output_type)
 
     def _show(self, elements: Sequence[Any], window: Any, contents: GivenNamespace, firing: Firing, stamp: int) -> None:
-        if elements:  # otherwise the evictor has left nothing
+        former = self._former if isinstance(self._former, NotedResults) else None
+        if elements:
             version = elements[0] if self._layout.evictor is None else self._log.version_of(elements)
             self._log.show(version, cast("AnyKeyEntry", self._keyed.current).raw, window, stamp)
-            if isinstance(self._former, NotedResults):
-                self._former.show(contents)
+            if former is not None:
+                former.show(contents)
+        elif former is not None:  # an evictor has left nothing
+            former.show_nothing(contents, window.max_timestamp(), stamp)
 
     def _flush(self) -> None:
         super()._flush()

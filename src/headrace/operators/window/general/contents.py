@@ -12,12 +12,14 @@ from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import Types
 from headrace.operators.functions import method_of
 from headrace.operators.user_code import note_returned
-from headrace.operators.window.stores import CONTENTS
+from headrace.operators.window.general.folds import check_none
+from headrace.operators.window.stores import CONTENTS, NONE_CONTENTS
 from headrace.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     ReducingStateDescriptor,
     StateDescriptor,
+    ValueStateDescriptor,
 )
 from headrace.windowing.evictor import TimestampedValue
 
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from headrace.state.keys.entries import AnyKeyEntry
     from headrace.windowing.evictor import Evictor
 
-    Folding = Callable[[Sequence[Any]], Sequence[Any] | None]
+    Folding = Callable[[Sequence[Any]], Sequence[Any]]
 
 
 class WindowContents(ABC):
@@ -113,6 +115,8 @@ class KeyedContents(StateOfWindows, WindowContents):
 class ReducedContents(KeyedContents):
     """The elements, combined by a ``ReduceFunction`` as they come.
 
+    A value of None is kept as a mark in a state of its own, since it would be no value to the one that has the others.
+
     Args:
         keyed: the state.
         kind: what the windows are.
@@ -121,21 +125,93 @@ class ReducedContents(KeyedContents):
     """
 
     def __init__(self, keyed: KeyedStates, kind: str, function: Any, type_: TypeInformation) -> None:
-        super().__init__(keyed, kind, ReducingStateDescriptor(CONTENTS, function, type_))
-        self._reduce = method_of(function, "reduce")
+        self._reduction = _Reduction(function, type_)
+        super().__init__(keyed, kind, ReducingStateDescriptor(CONTENTS, self._reduction, type_))
+        self._none_descriptor = ValueStateDescriptor(NONE_CONTENTS, Types.BOOLEAN())
+        self._none_descriptor.namespaces = kind
+        self._none = keyed.namespaced_state(self._none_descriptor)
 
     def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
         self._keyed.namespace = namespace
         try:
-            self._state.add(element)
+            if element is None or self._none.value():
+                self._add_with_none(element)
+            else:
+                self._state.add(element)
+        except _ReducedToNoneError:
+            self._put(None)
         except InvalidTypeError as error:
-            note_returned(error, self._reduce)
+            note_returned(error, self._reduction.function)
             raise
+
+    def stored(self) -> Sequence[tuple[AnyKeyEntry, GivenNamespace]]:
+        of_none = self._keyed.keys_and_namespaces(self._none_descriptor)
+        marked = [(key, namespace) for key, namespace in of_none if namespace is not None]
+        return list(dict.fromkeys([*super().stored(), *marked]))
 
     def elements(self, namespace: GivenNamespace, window: Any) -> Sequence[Any] | None:
         self._keyed.namespace = namespace
         value = self._state.get()
-        return None if value is None else (value,)
+        return (value,) if value is not None or self._none.value() else None
+
+    def clear(self, namespace: GivenNamespace) -> None:
+        super().clear(namespace)
+        if self._none.value():
+            self._none.clear()
+
+    def merge(self, namespace: GivenNamespace, sources: Sequence[GivenNamespace]) -> None:
+        for source in sources:
+            held = self.elements(source, None)
+            self.clear(source)
+            for value in held or ():
+                self.add(namespace, value, NO_TIMESTAMP)
+
+    def _add_with_none(self, element: Any) -> None:
+        """Adds an element to a value, one of which is None; or the first element, which is None."""
+        value = self._state.get()
+        is_first = value is None and not self._none.value()
+        self._put(element if is_first else self._reduction.reduce(value, element))
+
+    def _put(self, value: Any) -> None:
+        self._state.clear()
+        if value is None:
+            self._none.update(True)
+        else:
+            self._none.clear()
+            self._state.add(value)
+
+
+class _ReducedToNoneError(Exception):
+    """A ``ReduceFunction`` has given None, as it may."""
+
+
+class _Reduction:
+    """A ``ReduceFunction`` whose None is told apart from nothing.
+
+    Attributes:
+        function: what is called.
+
+    Args:
+        function: the function of the user.
+        type_: the type of the elements.
+    """
+
+    def __init__(self, function: Any, type_: TypeInformation) -> None:
+        self.function = method_of(function, "reduce")
+        self._type = type_
+
+    def reduce(self, value1: Any, value2: Any) -> Any:
+        """What the function makes of two elements.
+
+        Raises:
+            InvalidTypeError: when that is None, and the type has no such records.
+            _ReducedToNoneError: when it is None otherwise.
+        """
+        result = self.function(value1, value2)
+        if result is None:
+            check_none(self._type, "reduce", self.function)
+            raise _ReducedToNoneError
+        return result
 
 
 class AggregatedContents(KeyedContents):
@@ -176,8 +252,14 @@ class _Boxed:
     def __init__(self, function: Any) -> None:
         self._get_result = function.get_result
         self.create_accumulator = function.create_accumulator
-        self.add = function.add
+        self._add = function.add
         self.merge = getattr(function, "merge", None)
+
+    def add(self, value: Any, accumulator: Any) -> Any:
+        result = self._add(value, accumulator)
+        if result is None:
+            raise InvalidTypeError("the AggregateFunction's add returned None: return the accumulator")
+        return result
 
     def get_result(self, accumulator: Any) -> tuple[Any]:
         return (self._get_result(accumulator),)
@@ -193,7 +275,9 @@ class ListedContents(KeyedContents):
     """
 
     def __init__(self, keyed: KeyedStates, kind: str, type_: TypeInformation) -> None:
-        super().__init__(keyed, kind, ListStateDescriptor(CONTENTS, type_))
+        descriptor = ListStateDescriptor(CONTENTS, type_)
+        descriptor.takes_none = True
+        super().__init__(keyed, kind, descriptor)
 
     def elements(self, namespace: GivenNamespace, window: Any) -> Sequence[Any] | None:
         self._keyed.namespace = namespace
@@ -278,10 +362,20 @@ def all_of(elements: Sequence[Any]) -> Sequence[Any]:
     return elements
 
 
-def reducing(function: Any) -> Folding:
-    """What a ``ReduceFunction`` makes of elements; nothing of none."""
+def reducing(function: Any, type_: TypeInformation) -> Folding:
+    """What a ``ReduceFunction`` makes of elements, which are of a type; nothing of none."""
     combine = method_of(function, "reduce")
-    return lambda elements: (reduce(combine, elements),) if elements else None
+
+    def fold(elements: Sequence[Any]) -> Sequence[Any]:
+        return (reduce(checked, elements),) if elements else ()
+
+    def checked(value1: Any, value2: Any) -> Any:
+        result = combine(value1, value2)
+        if result is None:
+            check_none(type_, "reduce", combine)
+        return result
+
+    return fold
 
 
 def aggregating(function: Any) -> Folding:

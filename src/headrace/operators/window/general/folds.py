@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
+from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidTypeError
 from headrace.common.values import handler_of
 from headrace.operators.functions import method_of
@@ -43,6 +44,7 @@ class ReduceFold(Fold):
 
     def __init__(self, function: Any, type_: TypeInformation) -> None:
         self._reduce = method_of(function, "reduce")
+        self._type = type_
         # A function may change its first argument in place; the element may be in several windows and streams.
         self._copy = copier(type_)
         handler = handler_of(type_)
@@ -55,6 +57,8 @@ class ReduceFold(Fold):
         result = self._reduce(value, element)
         if result is element:
             return self._copy(element)
+        if result is None:
+            check_none(self._type, "reduce", self._reduce)
         return result if self._is_coerced(result) else _coerced(result, self._coerce, self._reduce)
 
     def result(self, value: Any) -> Any:
@@ -81,6 +85,20 @@ class AggregateFold(Fold):
 
     def result(self, value: Any) -> Any:
         return self._function.get_result(value)
+
+
+def check_none(type_: TypeInformation, name: str, function: Any) -> None:
+    """Refuse None where a function of the user has returned it and no record of the stream can be None.
+
+    Raises:
+        InvalidTypeError: it is noted as the function's.
+    """
+    try:
+        layout_of(type_).rows_to_columns([None])
+    except InvalidTypeError:
+        error = InvalidTypeError(f"{name} returned None, which is no record of type {type_}: return the record")
+        note_returned(error, function)
+        raise error from None
 
 
 def _coerced(result: Any, coerce: Callable[[Any], Any], function: Any) -> Any:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import numpy as np
-
 from headrace.common.batch import Batch
 from headrace.common.row import Row, RowKind, make_row
 from headrace.common.values import handler_of
@@ -39,6 +37,7 @@ class FormerResults(StateOfWindows):
 
     def __init__(self, keyed: KeyedStates, type_: TypeInformation) -> None:
         super().__init__(keyed, ListStateDescriptor(SHOWN, type_))
+        self._type = type_
         self._coerce = handler_of(type_).coerce
 
     def changes(self, namespace: GivenNamespace, results: Sequence[Any]) -> list[Row]:
@@ -67,13 +66,15 @@ class _Event(NamedTuple):
     Attributes:
         key: the key.
         namespace: the window.
-        is_shown: whether it has fired.
+        is_shown: whether it has fired, with a result.
+        nothing_at: timestamp and watermark of what it emits where it has fired without a result.
         sources: the windows that have become part of it.
     """
 
     key: AnyKeyEntry | NoKey
     namespace: GivenNamespace
     is_shown: bool = False
+    nothing_at: tuple[int, int] | None = None
     sources: Sequence[GivenNamespace] = ()
 
 
@@ -93,6 +94,10 @@ class NotedResults(FormerResults):
         """A window has fired, and will have one result."""
         self._events.append(_Event(self._keyed.current, namespace, is_shown=True))
 
+    def show_nothing(self, namespace: GivenNamespace, timestamp: int, watermark: int) -> None:
+        """A window has fired, and has no result any more; with which timestamp and watermark it takes back the last."""
+        self._events.append(_Event(self._keyed.current, namespace, nothing_at=(timestamp, watermark)))
+
     def clear(self, namespace: GivenNamespace) -> None:
         self._events.append(_Event(self._keyed.current, namespace))
 
@@ -105,27 +110,31 @@ class NotedResults(FormerResults):
         Args:
             results: one row for each firing, in one batch; none where none has fired.
         """
-        rows: list[Any] = []
-        sources: list[int] = []
-        shown = enumerate(row for batch in results for row in batch.rows)
+        shown = (
+            result
+            for batch in results
+            for result in zip(batch.rows, batch.timestamps.tolist(), batch.watermarks.tolist(), strict=True)
+        )
+        told: list[tuple[Row, int, int]] = []
         events, self._events = self._events, []
         try:
             for event in events:
                 self._keyed.current = event.key
                 if event.is_shown:
-                    index, result = next(shown)
-                    rows += self.changes(event.namespace, [result])
-                    sources += [index] * (len(rows) - len(sources))
+                    row, timestamp, watermark = next(shown)
+                    told += [(change, timestamp, watermark) for change in self.changes(event.namespace, [row])]
+                elif event.nothing_at is not None:
+                    told += [(change, *event.nothing_at) for change in self.changes(event.namespace, [])]
                 elif event.sources:
                     super().merge(event.namespace, event.sources)
                 else:
                     super().clear(event.namespace)
         finally:
             self._keyed.current = NO_KEY
-        indices = np.array(sources)
-        return [
-            Batch.of_rows(batch.type, rows, batch.timestamps[indices], batch.watermarks[indices]) for batch in results
-        ]
+        if not told:
+            return []
+        rows, timestamps, watermarks = (list(column) for column in zip(*told, strict=True))
+        return [Batch.of_rows(self._type, rows, timestamps, watermarks)]
 
 
 def _of_kinds(rows: Sequence[Row], count: int, first: RowKind, others: RowKind) -> list[Row]:

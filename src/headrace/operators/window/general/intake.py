@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,7 +23,7 @@ from headrace.operators.window.lateness import cleanup_times
 from headrace.state.keys.entries import NO_KEY
 from headrace.windowing.assigner import WindowAssigner
 from headrace.windowing.assigners.of_time import EventTimeAssigner
-from headrace.windowing.windows import TimeWindow, Window
+from headrace.windowing.windows import TimeWindow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from headrace.operators.base import OperatorContext
     from headrace.operators.keyed import KeyedBatch
+    from headrace.operators.window.general.kept_windows import KeptWindows
     from headrace.operators.window.general.merging_windows import MergingWindows
     from headrace.operators.window.general.ordered_contents import OrderedContents
     from headrace.operators.window.general.trigger_context import OperatorTime
@@ -91,6 +92,7 @@ class OneByOne(Intake):
         context: the operator.
         assigner: puts elements into windows.
         windows: the namespaces of windows.
+        kept: looks at the windows that the assigner gives.
         merging: which windows there are, where they merge.
         time: the operator's time.
     """
@@ -100,17 +102,19 @@ class OneByOne(Intake):
         context: OperatorContext,
         assigner: WindowAssigner[Any, Any],
         windows: WindowSerializer[Any],
+        kept: KeptWindows,
         merging: MergingWindows[Any] | None,
         time: OperatorTime,
     ) -> None:
         assert context.state is not None
         self._context = context
         self._keyed = context.state.keyed
+        self._timers = context.state.timers.event
         self._assigner = assigner
         self._regular = assigner.regular if isinstance(assigner, EventTimeAssigner) else None
         self._assigner_context = _AssignerContext(context, time)
         self._windows = windows
-        self._known: set[type] = set()
+        self._kept = kept
         self._merging = merging
         self._time = time
 
@@ -121,7 +125,10 @@ class OneByOne(Intake):
             assigned = self._assigned(batch.rows, timestamps, entries)
         else:
             assigned = _windows_at(self._regular, batch.timestamps)
+        due = self._timers.foresee(watermarks[-1])
         self._keyed.expect(self._pairs(entries, assigned))
+        if self._merging is not None:
+            self._merging.expect(chain(entries, (entry for entry, _ in due)))
         reached = [self._time.watermark, *watermarks[:-1]]
         return zip(batch.rows, timestamps, reached, watermarks, entries, assigned, strict=True)
 
@@ -155,50 +162,18 @@ class OneByOne(Intake):
                 )
             windows = list(windows)
         for window in windows:
-            if window.__class__ not in self._known:
-                self._check_is_kept(window)
-                self._known.add(window.__class__)
+            self._kept.check(window, "assign_windows")
         found: Collection[Any] = windows
         return found
-
-    def _check_is_kept(self, window: Any) -> None:
-        """Whether a window comes back from state as it was: else what it holds would never be shown."""
-        owner, windows = type(self._assigner).__name__, self._windows
-        if not isinstance(window, Window):
-            raise InvalidTypeError(f"{owner}.assign_windows has to give windows, not {window!r}")
-        try:
-            namespace = windows.namespace_of(window)
-            back = windows.window_of(namespace)
-        except (AttributeError, TypeError, ValueError) as error:
-            what = f"does not take it ({type(error).__name__}: {error})"
-            raise InvalidTypeError(self._wrong_serializer(window, what)) from error
-        same_place = isinstance(window, type(back)) and windows.namespace_of(back) == namespace
-        if back != window and not same_place:
-            raise InvalidTypeError(self._wrong_serializer(window, f"makes {back!r} of it"))
-
-    def _wrong_serializer(self, window: Any, what: str) -> str:
-        owner = type(self._assigner).__name__
-        serializer = type(self._assigner.get_window_serializer()).__name__
-        return (
-            f"{owner}.assign_windows gives {window!r}, but the {serializer} of {owner}.get_window_serializer {what}: "
-            "both have to be for the same class of windows"
-        )
 
     def _pairs(
         self, entries: Iterable[AnyKeyEntry], assigned: Iterable[Collection[Any]]
     ) -> Iterator[tuple[AnyKeyEntry, GivenNamespace]]:
         """The keys and namespaces whose state elements will need."""
-        namespace_of, merging = self._windows.namespace_of, self._merging
-        if merging is None:
-            for entry, windows in zip(entries, assigned, strict=True):
-                for window in windows:
-                    yield entry, namespace_of(window)
-            return
-        for entry in dict.fromkeys(entries):
-            self._keyed.current = entry
-            for window in merging.of_current_key().mapping.values():
+        namespace_of = self._windows.namespace_of
+        for entry, windows in zip(entries, assigned, strict=True):
+            for window in windows:
                 yield entry, namespace_of(window)
-        self._keyed.current = NO_KEY
 
 
 def _windows_at(regular: RegularWindows, timestamps: Longs) -> list[Collection[Any]]:

@@ -130,5 +130,5 @@ class GeneralWindowLayout:
     @property
     def _folding(self) -> Folding:
         if self.reduce_function is not None:
-            return reducing(self.reduce_function)
+            return reducing(self.reduce_function, self.input_type)
         return all_of if self.aggregate_function is None else aggregating(self.aggregate_function)

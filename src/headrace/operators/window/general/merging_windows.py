@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol
 
+from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.type_variables import W
 from headrace.common.typeinfo import Types
+from headrace.operators.user_code import note_returned, record_text
 from headrace.state.descriptors import ValueStateDescriptor
 from headrace.state.keyed.namespaces import namespace_of, ordered_bytes
 from headrace.state.keys.entries import NO_KEY
 from headrace.windowing.assigner import MergingWindowAssigner
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterator, Sequence
 
+    from headrace.operators.window.general.kept_windows import KeptWindows
     from headrace.state.backend import KeyedStates
+    from headrace.state.keyed.namespaces import GivenNamespace
     from headrace.state.keys.entries import AnyKeyEntry
     from headrace.windowing.serializers import WindowSerializer
 
@@ -47,13 +52,17 @@ class MergingWindowSet(Generic[W]):
     Args:
         entry: the key.
         assigner: says which windows become one.
+        kept: looks at what they become.
         mapping: from each window to the one that its state is kept under.
     """
 
-    def __init__(self, entry: AnyKeyEntry, assigner: MergingWindowAssigner[Any, W], mapping: dict[W, W]) -> None:
+    def __init__(
+        self, entry: AnyKeyEntry, assigner: MergingWindowAssigner[Any, W], kept: KeptWindows, mapping: dict[W, W]
+    ) -> None:
         self.entry = entry
         self.has_changed = False
         self._assigner = assigner
+        self._kept = kept
         self._mapping = mapping
 
     @property
@@ -74,10 +83,8 @@ class MergingWindowSet(Generic[W]):
         """Adds a window, and merges what it brings together; gives the window that it is, or is part of, then."""
         if new in self._mapping:
             return new
-        groups = _Groups()
-        self._assigner.merge_windows([*self._mapping, new], groups)
         actual = new
-        for merged, result in groups.found:
+        for merged, result in self._groups(new):
             if new in merged:
                 actual = result
             self._merge([window for window in merged if window != new], result, merge)
@@ -85,6 +92,43 @@ class MergingWindowSet(Generic[W]):
             self._mapping[actual] = actual
             self.has_changed = True
         return actual
+
+    def _groups(self, new: W) -> list[tuple[list[W], W]]:
+        """Which windows become one, and which one, as the assigner says.
+
+        Raises:
+            InvalidProgramError: when that makes no sense; it is noted as the assigner's.
+            InvalidTypeError: when what they become is no window of the assigner's; noted as well.
+        """
+        groups = _Groups()
+        self._assigner.merge_windows([*self._mapping, new], groups)
+        try:
+            self._check(new, groups.found)
+        except (InvalidProgramError, InvalidTypeError) as error:
+            note_returned(error, self._assigner.merge_windows)
+            raise
+        return groups.found
+
+    def _check(self, new: W, groups: list[tuple[list[W], W]]) -> None:
+        taken: set[W] = set()
+        for merged, result in groups:
+            self._kept.check(result, "merge_windows")
+            for window in merged:
+                if window != new and window not in self._mapping:
+                    raise self._senseless(f"{record_text(window)} become {result!r}, and the key has no such window")
+                if window in taken:
+                    raise self._senseless(f"{window!r} part of two windows")
+                taken.add(window)
+        results = [result for _, result in groups]
+        for number, result in enumerate(results):
+            if result in results[:number]:
+                raise self._senseless(f"two groups of windows {result!r}: it is one group")
+            if result in self._mapping and result not in groups[number][0]:
+                raise self._senseless(f"other windows {result!r}, which the key has: it has to be one of them")
+
+    def _senseless(self, what: str) -> InvalidProgramError:
+        name = f"{type(self._assigner).__name__}.merge_windows"
+        return InvalidProgramError(f"{name} makes {what}")
 
     def _merge(self, merged: Sequence[W], result: W, merge: Merge) -> None:
         if not merged or list(merged) == [result]:
@@ -102,6 +146,8 @@ class _Groups(MergingWindowAssigner.MergeCallback[Any]):
         self.found: list[tuple[list[Any], Any]] = []
 
     def merge(self, to_be_merged: Iterable[Any], merge_result: Any) -> None:
+        if not isinstance(to_be_merged, Iterable):
+            raise InvalidTypeError(f"merge takes the windows that become one, not {record_text(to_be_merged)}")
         self.found.append((list(dict.fromkeys(to_be_merged)), merge_result))
 
 
@@ -111,13 +157,19 @@ class MergingWindows(Generic[W]):
     Args:
         assigner: says which windows become one.
         serializer: makes namespaces of windows.
+        kept: looks at the windows that the assigner gives.
         keyed: the state.
     """
 
     def __init__(
-        self, assigner: MergingWindowAssigner[Any, W], serializer: WindowSerializer[W], keyed: KeyedStates
+        self,
+        assigner: MergingWindowAssigner[Any, W],
+        serializer: WindowSerializer[W],
+        kept: KeptWindows,
+        keyed: KeyedStates,
     ) -> None:
         self._assigner = assigner
+        self._kept = kept
         self._serializer = serializer
         self._keyed = keyed
         self._state = keyed.state(_WINDOWS)
@@ -132,8 +184,12 @@ class MergingWindows(Generic[W]):
         key: Any = self._keyed.current
         found = self._sets.get(key.ordinal)
         if found is None:
-            found = self._sets[key.ordinal] = MergingWindowSet(key, self._assigner, self._stored())
+            found = self._sets[key.ordinal] = MergingWindowSet(key, self._assigner, self._kept, self._stored())
         return found
+
+    def expect(self, keys: Iterable[AnyKeyEntry]) -> None:
+        """Says which keys' windows will be asked for, so that what they hold is read together."""
+        self._keyed.expect(self._stored_of(dict.fromkeys(keys)))
 
     def end_epoch(self) -> None:
         """Puts what has changed into state."""
@@ -141,6 +197,15 @@ class MergingWindows(Generic[W]):
             if windows.has_changed:
                 self._keyed.current = windows.entry
                 self._state.update([(self._bytes(a), self._bytes(b)) for a, b in windows.mapping.items()] or None)
+        self._keyed.current = NO_KEY
+
+    def _stored_of(self, keys: Iterable[AnyKeyEntry]) -> Iterator[tuple[AnyKeyEntry, GivenNamespace]]:
+        """The keys and the namespaces that state of their windows is in."""
+        namespace_of = self._serializer.namespace_of
+        for entry in keys:
+            self._keyed.current = entry
+            for kept_under in self.of_current_key().mapping.values():
+                yield entry, namespace_of(kept_under)
         self._keyed.current = NO_KEY
 
     def _stored(self) -> dict[W, W]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from headrace.operators.window.general.ordered_contents import KeysOfWindow, OrderedContents
-    from headrace.operators.window.lateness import Lifetimes
     from headrace.state.backend import DomainTimers
     from headrace.state.keyed.namespaces import GivenNamespace
 
@@ -40,11 +39,11 @@ class WindowEnds(ABC):
         """Event time has come to ``watermark``."""
 
     @abstractmethod
-    def keep(self, window: Any, namespace: GivenNamespace) -> None:
-        """The current key has something in a window: that goes when its time has come."""
+    def keep(self, end: int, namespace: GivenNamespace) -> None:
+        """The current key has something in a window, which goes at ``end``."""
 
     @abstractmethod
-    def release(self, window: Any, namespace: GivenNamespace) -> None:
+    def release(self, end: int, namespace: GivenNamespace) -> None:
         """A window of the current key has become part of another one."""
 
     @abstractmethod
@@ -57,20 +56,17 @@ class TimersOfWindows(WindowEnds):
 
     Args:
         timers: the timers, in the time of the windows.
-        lifetimes: until when windows are kept.
     """
 
-    def __init__(self, timers: DomainTimers, lifetimes: Lifetimes) -> None:
+    def __init__(self, timers: DomainTimers) -> None:
         self._timers = timers
-        self._lifetimes = lifetimes
 
-    def keep(self, window: Any, namespace: GivenNamespace) -> None:
-        end = self._lifetimes.end(window)
+    def keep(self, end: int, namespace: GivenNamespace) -> None:
         if end < MAX_WATERMARK:  # what is kept until the end of time needs no timer
             self._timers.register(end, namespace)
 
-    def release(self, window: Any, namespace: GivenNamespace) -> None:
-        self._timers.delete(self._lifetimes.end(window), namespace)
+    def release(self, end: int, namespace: GivenNamespace) -> None:
+        self._timers.delete(end, namespace)
 
     def pop_due(self, watermark: int) -> Iterable[tuple[DueWindow, KeysOfWindow]]:
         return ()
@@ -97,10 +93,10 @@ class EndsOfContents(WindowEnds):
         self._foreseen = watermark
         self._due.clear()
 
-    def keep(self, window: Any, namespace: GivenNamespace) -> None:
+    def keep(self, end: int, namespace: GivenNamespace) -> None:
         """Its contents are there."""
 
-    def release(self, window: Any, namespace: GivenNamespace) -> None:
+    def release(self, end: int, namespace: GivenNamespace) -> None:
         """Windows of fixed ends do not become others."""
 
     def foresee(self, watermark: int, late_ends: Iterable[int] = ()) -> Collection[DueWindow]:

@@ -23,6 +23,7 @@ from headrace.operators.user_code import NO_RECORD, note_returned, record_text, 
 from headrace.operators.window.general.contents import KeyedContents, WindowContents
 from headrace.operators.window.general.former_results import FormerResults
 from headrace.operators.window.general.intake import Intake, OneByOne, OnTimeTogether
+from headrace.operators.window.general.kept_windows import KeptWindows
 from headrace.operators.window.general.merging_windows import MergingWindows
 from headrace.operators.window.general.ordered_contents import OrderedContents
 from headrace.operators.window.general.trigger_context import OperatorTime, WindowTrigger
@@ -33,6 +34,7 @@ from headrace.operators.window.lateness import LATE_DROPPED, LateRecords, Lifeti
 from headrace.operators.window.stores import check_has_no_tables
 from headrace.state.keys.entries import NO_KEY
 from headrace.windowing.assigner import MergingWindowAssigner
+from headrace.windowing.assigners.of_time import EventTimeAssigner
 from headrace.windowing.serializers import EndSerializer, WindowSerializer, window_serializer
 from headrace.windowing.trigger import Firing, TriggerResult
 
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from headrace.operators.window.general.ordered_contents import KeysOfWindow
     from headrace.operators.window.general.window_ends import DueWindow
     from headrace.operators.window.held_windows import HeldWindow
+    from headrace.state.backend import DomainTimers
     from headrace.state.keyed.namespaces import GivenNamespace
     from headrace.state.keys.entries import AnyKeyEntry
     from headrace.state.timers import Timer
@@ -68,6 +71,7 @@ class WindowOperator(FunctionOperator):
         self._layout = layout
         self._assigner = layout.assigner
         self._is_event_time = layout.assigner.is_event_time()
+        self._reach = layout.assigner.reach if isinstance(layout.assigner, EventTimeAssigner) else 0
         self._late_tag = None if layout.late_tag is None else OutputTag(layout.late_tag)
         self._call = layout.new_call()
         self.maker = maker_of(self._call, layout.aggregate_function)
@@ -123,12 +127,13 @@ class WindowOperator(FunctionOperator):
     def _keep_by_timers(self, context: OperatorContext) -> None:
         """Any windows: contents are state of key and window, ends are timers, the trigger is asked each time."""
         check_has_no_tables(context)
+        kept = KeptWindows(self._assigner, self._windows)
         if isinstance(self._assigner, MergingWindowAssigner):
-            self._merging = MergingWindows(self._assigner, self._windows, self._keyed)
+            self._merging = MergingWindows(self._assigner, self._windows, kept, self._keyed)
         self._contents = self._keyed_contents()
         own_timers = self._timers.event if self._is_event_time else self._timers.processing
-        self._ends = TimersOfWindows(own_timers, self._lifetimes)
-        self._intake = OneByOne(context, self._assigner, self._windows, self._merging, self._time)
+        self._ends = TimersOfWindows(own_timers)
+        self._intake = OneByOne(context, self._assigner, self._windows, kept, self._merging, self._time)
 
     def _keep_by_ends(self, context: OperatorContext, fixed: RegularWindows) -> None:
         """Windows that nobody looks at before their ends: contents are ordered by these, which are the timers."""
@@ -152,7 +157,7 @@ class WindowOperator(FunctionOperator):
         if not len(batch):
             return
         if self._is_event_time:
-            check_timestamps(batch, self.context)
+            check_timestamps(batch, self.context, self._reach)
         element: Any = NO_RECORD
         keyed_batch = cast("KeyedBatch", batch)
         self._intake.begin_batch(keyed_batch)
@@ -214,10 +219,12 @@ class WindowOperator(FunctionOperator):
 
     def _add_to_window(self, window: Any, element: Any, timestamp: int) -> bool:
         """Adds an element to a window; not to one that is late."""
-        if self._lifetimes.is_late(window):
+        end = self._lifetimes.end(window)
+        if self._lifetimes.is_late(end):
             return False
         namespace = self._windows.namespace_of(window)
         self._put(window, namespace, namespace, element, timestamp)
+        self._ends.keep(end, namespace)
         return True
 
     def _merge_into_window(self, window: Any, element: Any, timestamp: int) -> bool:
@@ -225,11 +232,14 @@ class WindowOperator(FunctionOperator):
         assert self._merging is not None
         windows = self._merging.of_current_key()
         actual = windows.add(window, self._merge)
-        if self._lifetimes.is_late(actual):
+        end = self._lifetimes.end(actual)
+        if self._lifetimes.is_late(end):
             windows.retire(actual)
             return False
         namespace_of = self._windows.namespace_of
-        self._put(actual, namespace_of(actual), namespace_of(windows.mapping[actual]), element, timestamp)
+        namespace = namespace_of(actual)
+        self._put(actual, namespace, namespace_of(windows.mapping[actual]), element, timestamp)
+        self._ends.keep(end, namespace)
         return True
 
     def _put(
@@ -243,7 +253,6 @@ class WindowOperator(FunctionOperator):
             is_late = self._is_event_time and window.max_timestamp() <= self._time.watermark
             firing = Firing.LATE if is_late else Firing.EARLY
             self._react(result, window, contents, firing, self._time.watermark)
-        self._ends.keep(window, namespace)
 
     def _merge(self, result: Any, merged: Sequence[Any], state_window: Any, merged_states: Sequence[Any]) -> None:
         """Windows have become one: the trigger, its state, timers and contents follow."""
@@ -255,7 +264,7 @@ class WindowOperator(FunctionOperator):
             namespace = namespace_of(window)
             self._trigger.enter(window, namespace)
             self._trigger.clear()
-            self._ends.release(window, namespace)
+            self._ends.release(self._lifetimes.end(window), namespace)
         if merged_states:
             assert isinstance(self._contents, KeyedContents), "windows of fixed ends do not merge"
             target, sources = namespace_of(state_window), [namespace_of(window) for window in merged_states]
@@ -280,7 +289,7 @@ class WindowOperator(FunctionOperator):
         for due, contents in self._ends.pop_due(watermark):
             self._come_to_end(due, contents, reached)
         if self._timers.event.next_due <= watermark:
-            self._fire(TimeDomain.EVENT_TIME, self._timers.event.pop_due(watermark), reached)
+            self._fire(TimeDomain.EVENT_TIME, self._due(self._timers.event, watermark), reached)
 
     def _come_to_end(self, due: DueWindow, contents: KeysOfWindow, stamp: int) -> None:
         """A window fires, or goes, of all keys that have something in it."""
@@ -307,7 +316,14 @@ class WindowOperator(FunctionOperator):
             self._keyed.current = NO_KEY
 
     def _fire_processing_time(self, now: int, stamp: int) -> None:
-        self._fire(TimeDomain.PROCESSING_TIME, self._timers.processing.pop_due(now), stamp)
+        self._fire(TimeDomain.PROCESSING_TIME, self._due(self._timers.processing, now), stamp)
+
+    def _due(self, timers: DomainTimers, now: int) -> Iterator[Timer]:
+        """The timers that are due; what windows of their keys hold is read together."""
+        due = timers.foresee(now)
+        if due and self._merging is not None:
+            self._merging.expect(entry for entry, _ in due)
+        return timers.pop_due(now)
 
     def _fire(self, domain: TimeDomain, due: Iterable[Timer], stamp: int) -> None:
         timer = None
@@ -373,8 +389,10 @@ class WindowOperator(FunctionOperator):
 
     def _show(self, elements: Sequence[Any], window: Any, contents: GivenNamespace, firing: Firing, stamp: int) -> None:
         """Emits what a window shows of what it holds for the current key."""
-        self._enter(window, firing)
-        results = self._call.results(cast("AnyKeyEntry", self._keyed.current), self._context, elements)
+        results: Iterable[Any] = ()
+        if elements or self._layout.reduce_function is None:  # else an evictor has left nothing to reduce
+            self._enter(window, firing)
+            results = self._call.results(cast("AnyKeyEntry", self._keyed.current), self._context, elements)
         if self._former is None:
             self._collector.collect(results, window.max_timestamp(), stamp)
         else:

@@ -200,7 +200,7 @@ class EarlyWindowOperator(Operator):
 
     def _refuse_late(self, batch: KeyedBatch) -> None:
         """Sends records of event time away that no window takes."""
-        check_timestamps(batch, self.context)
+        check_timestamps(batch, self.context, self._windows.reach)
         lateness = self._layout.lateness
         goes = cleanup_times(self._windows.last_ends(batch.timestamps), lateness)
         rows = np.flatnonzero(goes <= batch.watermarks)

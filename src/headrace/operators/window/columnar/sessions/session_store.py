@@ -114,16 +114,17 @@ class SessionStore:
         _, _, ends, starts, _, *columns = batch.columns
         return found, SessionRows(keys.take(found), fixed_width(starts), fixed_width(ends), columns)
 
-    def write(self, sessions: SessionRows, is_new_end: Mask, keys_without: KeyColumn) -> None:
+    def write(self, sessions: SessionRows, due_times: Longs, is_new_time: Mask, keys_without: KeyColumn) -> None:
         """Writes all open sessions of some keys.
 
         Args:
             sessions: them, by hash, key and end.
-            is_new_end: which of them have an end that they were not written with before.
+            due_times: the end that event time has to pass for each to fire, or to go.
+            is_new_time: for which of them this was not written before.
             keys_without: keys that have no open sessions any more, but had some.
         """
         columns = [pa.array(sessions.ends), pa.array(sessions.starts), *sessions.columns]
-        self._windows.write(sessions.keys, columns, keys_without, sessions.ends, is_new_end)
+        self._windows.write(sessions.keys, columns, keys_without, due_times, is_new_time)
 
     def end_epoch(self) -> None:
         """Puts what was written into state."""

@@ -1,0 +1,247 @@
+"""Sessions that stay for late records, with built-in aggregates, column by column.
+
+For most keys nothing is late: then their sessions are found at once, as they are without allowed lateness, and those
+that have fired stay beside them for a while. A key is another matter when a record of it is late, or reaches a session
+that has fired. That is so where sessions would be fewer if they had not fired, but stayed open for the allowed
+lateness. The sessions of these keys are followed record by record; what they hold is added up in columns all the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.batch import Batch
+from headrace.common.constants import MIN_WATERMARK
+from headrace.operators.arrays import concat, gather
+from headrace.operators.window.columnar.keyed_windows import TouchedKeys
+from headrace.operators.window.columnar.sessions.find_sessions import (
+    NO_SESSION,
+    ArrivedTimes,
+    FoundSessions,
+    Spans,
+    find_sessions,
+)
+from headrace.operators.window.columnar.sessions.follow_sessions import SessionFollower
+from headrace.operators.window.columnar.sessions.session_store import SessionRows
+from headrace.operators.window.columnar.sessions.session_window import FIRED_ROWS, SessionWindowOperator, joined
+from headrace.state.keys import KeyColumn
+from headrace.state.runs.grouping import sorted_by
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+    from headrace.operators.window.columnar.sessions.session_window import WaitingSessionRecords
+
+    Longs = npt.NDArray[np.int64]
+    Mask = npt.NDArray[np.bool_]
+
+
+class KeptSessionOperator(SessionWindowOperator):
+    """Sessions of event time that take late records for a while after they have fired, and fire again.
+
+    Args:
+        layout: the aggregates and the columns.
+        gap: how long after its last record a session ends, in milliseconds.
+        late_tag: the id of the side output for records that come too late; without one they are dropped and counted.
+        lateness: how long after its end a session still takes records, in milliseconds.
+    """
+
+    def __init__(self, layout: ColumnarWindowLayout, gap: int, late_tag: str | None, lateness: int) -> None:
+        super().__init__(layout, gap, late_tag)
+        self._lateness = lateness
+
+    def _add_and_fire(self, pending: Sequence[WaitingSessionRecords], watermark: int, upto: int) -> None:
+        touched = TouchedKeys.of([each.chunk for each in pending], self._store.take_due(upto))
+        if touched is None:
+            return
+        stretch = self._stretch(touched, pending, watermark)
+        found, sure = self._sure_sessions(stretch)
+        ended = np.flatnonzero(sure.ends <= upto)
+        places = 2 * np.searchsorted(stretch.marks, sure.ends[ended] - 1)
+        results = [_Results(found.sessions.keys[ended], sure.take(ended), places)]
+        carried = np.flatnonzero(stretch.has_fired & ~stretch.is_followed[stretch.spans.keys])
+        left = [(found.sessions.keys, sure), (stretch.spans.keys[carried], stretch.opened.take(carried))]
+        is_late = (found.of_records == NO_SESSION) & ~stretch.is_followed[stretch.records.keys]
+        if stretch.is_followed.any():
+            followed = self._follow(stretch)
+            results.append(followed.results)
+            left.append((followed.keys, followed.rows))
+            is_late[followed.refused] = True
+        self._send_away(pending, is_late)
+        self._emit(results, np.append(self._watermark, stretch.marks))
+        has_changed = stretch.is_followed.copy()
+        for keys in (stretch.records.keys[~is_late], stretch.gone, *(each.keys for each in results)):
+            has_changed[keys] = True
+        self._write_all(stretch, left, has_changed, upto)
+
+    def _stretch(self, touched: TouchedKeys, pending: Sequence[WaitingSessionRecords], watermark: int) -> _Stretch:
+        watermarks = joined([each.watermarks for each in pending])
+        records = ArrivedTimes(touched.of_records, joined([each.timestamps for each in pending]), watermarks)
+        which, opened, gone = self._open_of(touched.keys)
+        spans, has_fired = Spans(which, opened.starts, opened.ends), opened.ends <= self._passed
+        is_followed = self._followed_keys(len(touched.keys), records, spans, has_fired)
+        return _Stretch(touched, records, spans, opened, has_fired, is_followed, gone, np.append(watermarks, watermark))
+
+    def _followed_keys(self, total: int, records: ArrivedTimes, opened: Spans, has_fired: Mask) -> Mask:
+        """Which of so many keys have late records that matter."""
+        is_followed = np.zeros(total, np.bool_)
+        if not len(records.keys):
+            return is_followed
+        sessions = find_sessions(self._gap, records, _take(opened, np.flatnonzero(~has_fired))).sessions.keys
+        apart = np.bincount(sessions, minlength=total) + np.bincount(opened.keys[has_fired], minlength=total)
+        met = records.watermarks
+        earlier = np.where(met < MIN_WATERMARK + self._lateness, MIN_WATERMARK, met - self._lateness)
+        kept_open = find_sessions(self._gap, ArrivedTimes(records.keys, records.timestamps, earlier), opened)
+        is_followed |= apart != np.bincount(kept_open.sessions.keys, minlength=total)
+        is_followed[records.keys[records.timestamps + (self._gap - 1) <= met]] = True
+        return is_followed
+
+    def _sure_sessions(self, stretch: _Stretch) -> tuple[FoundSessions, SessionRows]:
+        """The sessions of the other keys, but those that have fired."""
+        records, is_followed = stretch.records, stretch.is_followed
+        rows = np.flatnonzero(~is_followed[records.keys])
+        part = ArrivedTimes(records.keys[rows], records.timestamps[rows], records.watermarks[rows])
+        of_open = np.flatnonzero(~stretch.has_fired & ~is_followed[stretch.spans.keys])
+        found = find_sessions(self._gap, part, _take(stretch.spans, of_open))
+        of_records = np.full(len(records.keys), NO_SESSION)
+        of_records[rows] = found.of_records
+        found = FoundSessions(found.sessions, of_records, found.of_open, rows[found.by_session])
+        return found, self._contents(stretch.touched, found, stretch.opened.take(of_open))
+
+    def _follow(self, stretch: _Stretch) -> _Followed:
+        """The sessions of the keys whose late records matter."""
+        records, marks, keys = stretch.records, stretch.marks, stretch.touched.keys
+        assert stretch.touched.chunk is not None, "without records nothing is late"
+        of_open = np.flatnonzero(stretch.is_followed[stretch.spans.keys])
+        follower = SessionFollower(self._gap, self._lateness, _take(stretch.spans, of_open), self._passed)
+        found = follower.follow(records, np.flatnonzero(stretch.is_followed[records.keys]), int(marks[-1]))
+        held = [gather(column, of_open) for column in stretch.opened.columns]
+        columns = follower.versions(self._aggregators, stretch.touched.chunk, held)
+        fired = _rows(keys, found.fired, [gather(column, found.fired_versions) for column in columns])
+        left = _rows(keys, found.left, [gather(column, found.left_versions) for column in columns])
+        on_time = np.searchsorted(marks, found.fired.ends - 1)
+        places = np.where(found.late_records >= 0, 2 * found.late_records + 1, 2 * on_time)
+        return _Followed(_Results(found.fired.keys, fired, places), found.left.keys, left, found.refused)
+
+    def _emit(self, results: Sequence[_Results], before: Longs) -> None:
+        """Emits results in the order in which they are made; ``before`` has the watermark before each place."""
+        keys, places = (np.concatenate([getattr(each, name) for each in results]) for name in ("keys", "places"))
+        rows = _concat([each.rows for each in results])
+        order = np.lexsort((keys, rows.ends, places))
+        for start in range(0, len(order), FIRED_ROWS):
+            chosen = order[start : start + FIRED_ROWS]
+            fired, at = rows.take(chosen), places[chosen]
+            table = self._layout.finish(
+                fired.keys.values, [pa.array(fired.starts), pa.array(fired.ends)], fired.columns
+            )
+            stamps = before[(at + 1) // 2]  # a late record has met the watermark that is in force behind its place
+            self.output.emit(Batch(self._layout.output_type, fired.ends - 1, stamps, columns=table))
+
+    def _write_all(
+        self, stretch: _Stretch, left: Sequence[tuple[Longs, SessionRows]], has_changed: Mask, upto: int
+    ) -> None:
+        """Writes all sessions of the keys of which one has changed.
+
+        Args:
+            stretch: what has come.
+            left: the sessions, by parts, with the keys that they are of.
+            has_changed: which keys have changed.
+            upto: the ends up to which sessions have fired.
+        """
+        keys = stretch.touched.keys
+        of_keys, rows = np.concatenate([numbers for numbers, _ in left]), _concat([part for _, part in left])
+        goes = self._goes(rows.ends)
+        stays = goes > upto
+        has_changed[of_keys[~stays]] = True
+        written = np.flatnonzero(stays & has_changed[of_keys])
+        written = written[sorted_by(of_keys[written], rows.ends[written])]
+        is_without = np.zeros(len(keys), np.bool_)
+        is_without[stretch.spans.keys] = is_without[stretch.gone] = True
+        is_without[of_keys[written]] = False
+        without = keys.take(np.flatnonzero(is_without & has_changed))
+        sessions = rows.take(written)
+        times = np.where(sessions.ends <= upto, goes[written], sessions.ends)
+        self._store.write(sessions, times, np.ones(len(written), np.bool_), without)
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """What has come, and the sessions of its keys.
+
+    Attributes:
+        touched: the records, and the keys that they are of or that have sessions that are due.
+        records: the same records.
+        spans: the sessions that are there.
+        opened: the same, with what they hold.
+        has_fired: which of them have fired.
+        is_followed: which keys have late records that matter.
+        gone: keys of sessions that were stored, but take no more records.
+        marks: the watermarks that the records meet, and at last the one that is reached.
+    """
+
+    touched: TouchedKeys
+    records: ArrivedTimes
+    spans: Spans
+    opened: SessionRows
+    has_fired: Mask
+    is_followed: Mask
+    gone: Longs
+    marks: Longs
+
+
+@dataclass(frozen=True)
+class _Results:
+    """Sessions that fire.
+
+    Attributes:
+        keys: the key of each, as a number.
+        rows: the sessions.
+        places: twice the number of records before each firing, and one less than that of the late record it is for.
+    """
+
+    keys: Longs
+    rows: SessionRows
+    places: Longs
+
+
+@dataclass(frozen=True)
+class _Followed:
+    """What has become of sessions that were followed.
+
+    Attributes:
+        results: those that have fired.
+        keys: the key of each that is left, as a number.
+        rows: those that are left.
+        refused: the records that came too late.
+    """
+
+    results: _Results
+    keys: Longs
+    rows: SessionRows
+    refused: Longs
+
+
+def _take(spans: Spans, rows: Longs) -> Spans:
+    return Spans(spans.keys[rows], spans.starts[rows], spans.ends[rows])
+
+
+def _rows(keys: KeyColumn, spans: Spans, columns: list[pa.Array]) -> SessionRows:
+    return SessionRows(keys.take(spans.keys), spans.starts, spans.ends, columns)
+
+
+def _concat(pieces: Sequence[SessionRows]) -> SessionRows:
+    """The rows of all pieces."""
+    pieces = [piece for piece in pieces if len(piece)] or list(pieces[:1])
+    return SessionRows(
+        KeyColumn.concat([piece.keys for piece in pieces]),
+        np.concatenate([piece.starts for piece in pieces]),
+        np.concatenate([piece.ends for piece in pieces]),
+        [concat(list(columns)) for columns in zip(*(piece.columns for piece in pieces), strict=True)],
+    )
