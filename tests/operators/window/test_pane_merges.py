@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from test_against_model import CODEC, COLUMNAR
 
@@ -114,6 +114,7 @@ def test_what_cannot_be_taken_back_is_not_taken(odd: float | None) -> None:
 @pytest.mark.parametrize("make", ["totals", "stacks"])
 @settings(max_examples=25, deadline=None)
 @given(records=panes_of(VALUES), late=panes_of(VALUES), size=st.integers(2, 4), hashes=HASHES)
+@example(records=[[], []], late=[[(0, 0.1, 0), (0, 0.1, 0)]], size=2, hashes=2)  # late rows alone, of two panes
 def test_late_rows(make: str, records: list, late: list, size: int, hashes: int) -> None:
     """Late rows of panes that are there are part of all windows that these are part of; of others, of none."""
     panes = [[pane(REVERSIBLE, rows, end, hashes, has_text=False)] for end, rows in enumerate(records)]

@@ -108,8 +108,9 @@ class PaneStacks:
 
     def merged(self, end: int) -> Accumulators:
         """One row for every key of the panes, by hash and key, as those of a window."""
+        panes = self._of_panes(end)
         late = [rows.where(rows.ends > self._start).at(end) for rows in self._late]
-        return Accumulators.merged(self._aggregators, [self._of_panes(end), *late])
+        return Accumulators.regrouped(self._aggregators, [panes, *late]) if late else panes
 
     def _of_panes(self, end: int) -> Accumulators:
         slots, hashes, keys = self._keys.slots, self._keys.hashes, self._keys.keys
