@@ -266,7 +266,7 @@ class Ran:
 
     Attributes:
         clock: its reading of the clock.
-        reads: by source and split, where its pieces began and ended.
+        reads: by source and split, where its pieces began and ended; of the sources that the job itself has made.
         finished: the splits that have come to their ends by it.
     """
 
@@ -301,7 +301,7 @@ class History:
         reads = {
             (uid, number): sources[uid].planned[str(number), before.get((uid, number), 0), split.position]
             for (uid, number), split in splits.items()
-            if split.position > before.get((uid, number), 0)
+            if uid in sources and split.position > before.get((uid, number), 0)
         }
         self._positions |= {place: split.position for place, split in splits.items()}
         finished = frozenset(place for place, split in splits.items() if split.finished)
